@@ -1,0 +1,35 @@
+using KvCluster.V1;
+
+namespace KvCluster.Node.Shards;
+
+/// <summary>What a read of a shard's record gave. <paramref name="Failure"/> set: nothing was learnt.</summary>
+/// <param name="Record">The record; null when there is none or the read failed.</param>
+/// <param name="Revision">The record's mod revision, to compare against.</param>
+/// <param name="Failure">Why the coordinator did not answer.</param>
+internal readonly record struct ShardRecordRead(ShardRecord? Record, long Revision, Exception? Failure);
+
+/// <summary>The outcome of one compare-and-set on a shard's record.</summary>
+internal enum CompareAndSetOutcome
+{
+    /// <summary>The record is now ours, at the revision answered.</summary>
+    Won,
+
+    /// <summary>The record had another revision; nothing was changed.</summary>
+    Lost,
+
+    /// <summary>It may or may not have happened, or may still happen. Settled only by reading or repeating the same compare.</summary>
+    Unknown,
+}
+
+/// <summary>Answer to a compare-and-set. <paramref name="Revision"/> is the new mod revision when won.</summary>
+internal readonly record struct CompareAndSetResult(CompareAndSetOutcome Outcome, long Revision);
+
+/// <summary>A shard's access to its record in the coordinator. Two implementations: over <c>ICoordinator</c>, and the simulator's.</summary>
+internal interface IShardCoordination
+{
+    /// <summary>Reads the record with a linearizable read sent after this call. Answers once, on any thread, within the coordinator's timeout.</summary>
+    void Read(uint shard, Action<ShardRecordRead> done);
+
+    /// <summary>Puts the record if its mod revision is still <paramref name="expectedRevision"/>; one attempt, never repeated blindly. Answers once, on any thread.</summary>
+    void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done);
+}
