@@ -1,0 +1,34 @@
+namespace Grpc.Core;
+
+/// <summary>A call with one message there and many back. Disposing it cancels what has not ended.</summary>
+internal sealed class AsyncServerStreamingCall<TResponse> : IDisposable
+{
+    private readonly ICallState _state;
+
+    public AsyncServerStreamingCall(IAsyncStreamReader<TResponse> responseStream, Task<Metadata> responseHeadersAsync, Func<Status> getStatusFunc, Func<Metadata> getTrailersFunc, Action disposeAction)
+        : this(responseStream, new DelegateCallState(responseHeadersAsync, getStatusFunc, getTrailersFunc, disposeAction))
+    {
+    }
+
+    internal AsyncServerStreamingCall(IAsyncStreamReader<TResponse> responseStream, ICallState state)
+    {
+        ResponseStream = responseStream;
+        _state = state;
+    }
+
+    /// <summary>What the handler sends.</summary>
+    public IAsyncStreamReader<TResponse> ResponseStream { get; }
+
+    /// <summary>Completes when the handler's headers, or its status without headers, have come.</summary>
+    public Task<Metadata> ResponseHeadersAsync => _state.ResponseHeadersAsync;
+
+    /// <summary>How the call ended.</summary>
+    /// <exception cref="InvalidOperationException">It has not ended.</exception>
+    public Status GetStatus() => _state.GetStatus();
+
+    /// <summary>The trailers of a call that has ended.</summary>
+    /// <exception cref="InvalidOperationException">It has not ended.</exception>
+    public Metadata GetTrailers() => _state.GetTrailers();
+
+    public void Dispose() => _state.Dispose();
+}

@@ -1,0 +1,15 @@
+using System.Buffers;
+
+namespace Grpc.Core;
+
+/// <summary>Where a marshaller reads one message. Valid until the marshaller returns.</summary>
+internal abstract class DeserializationContext
+{
+    public abstract int PayloadLength { get; }
+
+    /// <summary>A copy that the caller may keep.</summary>
+    public abstract byte[] PayloadAsNewBuffer();
+
+    /// <summary>The bytes where they lie; not to be kept.</summary>
+    public abstract ReadOnlySequence<byte> PayloadAsReadOnlySequence();
+}

@@ -1,0 +1,69 @@
+namespace Grpc.Core;
+
+/// <summary>
+/// One call as its handler sees it. Valid until the handler's task ends; afterwards the object serves another call.
+/// </summary>
+internal abstract class ServerCallContext
+{
+    /// <summary>The path of the method, <c>/package.Service/Method</c>.</summary>
+    public string Method => MethodCore;
+
+    /// <summary>The <c>:authority</c> that the caller asked for.</summary>
+    public string Host => HostCore;
+
+    /// <summary>The caller's address, <c>ipv4:127.0.0.1:1234</c>.</summary>
+    public string Peer => PeerCore;
+
+    /// <summary>UTC moment when the caller stops waiting; <see cref="DateTime.MaxValue"/>: never.</summary>
+    public DateTime Deadline => DeadlineCore;
+
+    public Metadata RequestHeaders => RequestHeadersCore;
+
+    /// <summary>Fires when the caller cancels, its connection is lost or the deadline passes.</summary>
+    public CancellationToken CancellationToken => CancellationTokenCore;
+
+    /// <summary>Sent after the last message; may be added to until the handler's task ends.</summary>
+    public Metadata ResponseTrailers => ResponseTrailersCore;
+
+    /// <summary>The status of the call when its handler returns without an exception.</summary>
+    public Status Status
+    {
+        get => StatusCore;
+        set => StatusCore = value;
+    }
+
+    public WriteOptions? WriteOptions
+    {
+        get => WriteOptionsCore;
+        set => WriteOptionsCore = value;
+    }
+
+    /// <summary>For interceptors and handlers to hand things on.</summary>
+    public IDictionary<object, object> UserState => UserStateCore;
+
+    protected abstract string MethodCore { get; }
+
+    protected abstract string HostCore { get; }
+
+    protected abstract string PeerCore { get; }
+
+    protected abstract DateTime DeadlineCore { get; }
+
+    protected abstract Metadata RequestHeadersCore { get; }
+
+    protected abstract CancellationToken CancellationTokenCore { get; }
+
+    protected abstract Metadata ResponseTrailersCore { get; }
+
+    protected abstract Status StatusCore { get; set; }
+
+    protected abstract WriteOptions? WriteOptionsCore { get; set; }
+
+    protected abstract IDictionary<object, object> UserStateCore { get; }
+
+    /// <summary>Sends the response headers now, before the first message.</summary>
+    /// <exception cref="InvalidOperationException">They were sent already.</exception>
+    public Task WriteResponseHeadersAsync(Metadata responseHeaders) => WriteResponseHeadersAsyncCore(responseHeaders);
+
+    protected abstract Task WriteResponseHeadersAsyncCore(Metadata responseHeaders);
+}

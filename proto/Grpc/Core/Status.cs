@@ -1,0 +1,28 @@
+namespace Grpc.Core;
+
+/// <summary>How a call ended.</summary>
+/// <param name="statusCode">The code on the wire.</param>
+/// <param name="detail">Text for people; sent as <c>grpc-message</c>.</param>
+/// <param name="debugException">What caused it on this side; never sent.</param>
+internal readonly struct Status(StatusCode statusCode, string detail, Exception? debugException)
+{
+    /// <summary>OK without text.</summary>
+    public static readonly Status DefaultSuccess = new(StatusCode.OK, "");
+
+    /// <summary>CANCELLED without text.</summary>
+    public static readonly Status DefaultCancelled = new(StatusCode.Cancelled, "");
+
+    public Status(StatusCode statusCode, string detail)
+        : this(statusCode, detail, null)
+    {
+    }
+
+    public StatusCode StatusCode { get; } = statusCode;
+
+    public string Detail { get; } = detail;
+
+    public Exception? DebugException { get; } = debugException;
+
+    /// <inheritdoc/>
+    public override string ToString() => $"Status(StatusCode=\"{StatusCode}\", Detail=\"{Detail}\")";
+}
