@@ -1,1 +1,40 @@
-return 0;
+// Benchmarks: dotnet run -c Release --project tests/KvCluster.Benchmarks -- SUITE [--quick] [--json FILE]
+// Prints a table and, if asked, writes the rows as a JSON array. Exit codes: 0 measured, 1 failed, 2 usage.
+using System.CommandLine;
+using KvCluster.Benchmarks;
+using Spectre.Console;
+
+// Each suite is one line here.
+var suites = new Dictionary<string, BenchmarkSuite>
+{
+};
+
+var suite = new Argument<string>("suite") { Description = $"What to measure: {string.Join(", ", suites.Keys)}." };
+suite.AcceptOnlyFromAmong([.. suites.Keys]);
+var quick = new Option<bool>("--quick") { Description = "Fewer and shorter runs." };
+var json = new Option<string>("--json") { Description = "Also write the rows to this file as a JSON array." };
+var root = new RootCommand("Measures KvCluster beside its peers.") { suite, quick, json };
+root.SetAction(async (arguments, cancellation) =>
+{
+    try
+    {
+        var rows = await suites[arguments.GetRequiredValue(suite)](arguments.GetValue(quick), Console.Error.WriteLine, cancellation);
+        BenchmarkReport.Print(AnsiConsole.Console, rows);
+        if (arguments.GetValue(json) is { } path)
+            await BenchmarkReport.WriteJsonAsync(path, rows);
+        return 0;
+    }
+    catch (OperationCanceledException) when (cancellation.IsCancellationRequested)
+    {
+        Console.Error.WriteLine("stopped");
+        return 1;
+    }
+});
+var parsed = root.Parse(args);
+return parsed.Errors.Count > 0 ? await Usage(parsed) : await parsed.InvokeAsync();
+
+static async Task<int> Usage(ParseResult parsed)
+{
+    await parsed.InvokeAsync();
+    return 2;
+}

@@ -1,0 +1,23 @@
+namespace KvCluster.Benchmarks;
+
+/// <summary>One measured number of a suite: the unit of the table and of the JSON file.</summary>
+/// <param name="Suite">"grpc", "engine" or "cluster".</param>
+/// <param name="Workload">What was done and by how many callers: "unary put, 64 callers".</param>
+/// <param name="System">What it was done to: "kvcluster" or a peer's name.</param>
+/// <param name="Unit">"op/s", "us", "ms", "bytes", "ratio": what the three numbers count.</param>
+/// <param name="Median">Median of the runs.</param>
+/// <param name="Min">Least of the runs.</param>
+/// <param name="Max">Greatest of the runs.</param>
+/// <param name="Runs">How many runs the three numbers come from.</param>
+internal sealed record BenchmarkRow(string Suite, string Workload, string System, string Unit, double Median, double Min, double Max, int Runs)
+{
+    /// <summary>Makes a row of the runs' values; at least one.</summary>
+    public static BenchmarkRow Of(string suite, string workload, string system, string unit, IReadOnlyCollection<double> values)
+    {
+        ArgumentOutOfRangeException.ThrowIfZero(values.Count);
+        var sorted = values.Order().ToArray();
+        var middle = sorted.Length / 2;
+        var median = sorted.Length % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+        return new BenchmarkRow(suite, workload, system, unit, median, sorted[0], sorted[^1], sorted.Length);
+    }
+}
