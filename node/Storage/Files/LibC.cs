@@ -1,0 +1,63 @@
+using System.Runtime.InteropServices;
+
+namespace KvCluster.Storage.Files;
+
+/// <summary>The calls of the C library that the engine's disk needs, with Linux's constants.</summary>
+internal static unsafe partial class LibC
+{
+    public const int OpenReadOnly = 0;
+    public const int OpenReadWrite = 2;
+    public const int OpenCreate = 0x40;
+    public const int OpenExclusive = 0x80;
+    public const int OpenDataSync = 0x1000;
+    public const int OpenCloseOnExec = 0x80000;
+    public const int ProtectRead = 1;
+    public const int MapShared = 1;
+    public const int AdviseRandom = 1;
+    public const int SeekEnd = 2;
+    public const int ErrorInterrupted = 4;
+    public const int ErrorInvalid = 22;
+    public const int ErrorNoSpace = 28;
+    public const int ErrorNotSupported = 95;
+    public const int ErrorQuota = 122;
+
+    /// <summary>O_DIRECT; its bit depends on the processor.</summary>
+    public static readonly int OpenDirect = RuntimeInformation.ProcessArchitecture is Architecture.Arm64 or Architecture.Arm ? 0x10000 : 0x4000;
+
+    [LibraryImport("libc", EntryPoint = "open", SetLastError = true, StringMarshalling = StringMarshalling.Utf8)]
+    public static partial int Open(string path, int flags, uint mode);
+
+    [LibraryImport("libc", EntryPoint = "close", SetLastError = true)]
+    public static partial int Close(int file);
+
+    /// <summary>With <see cref="SeekEnd"/>: the file's length.</summary>
+    [LibraryImport("libc", EntryPoint = "lseek64", SetLastError = true)]
+    public static partial long Seek(int file, long offset, int whence);
+
+    [LibraryImport("libc", EntryPoint = "pread64", SetLastError = true)]
+    public static partial nint Read(int file, byte* buffer, nuint count, long offset);
+
+    [LibraryImport("libc", EntryPoint = "pwrite64", SetLastError = true)]
+    public static partial nint Write(int file, byte* buffer, nuint count, long offset);
+
+    [LibraryImport("libc", EntryPoint = "fdatasync", SetLastError = true)]
+    public static partial int DataSync(int file);
+
+    [LibraryImport("libc", EntryPoint = "fsync", SetLastError = true)]
+    public static partial int Sync(int file);
+
+    [LibraryImport("libc", EntryPoint = "fallocate64", SetLastError = true)]
+    public static partial int Allocate(int file, int mode, long offset, long length);
+
+    [LibraryImport("libc", EntryPoint = "ftruncate64", SetLastError = true)]
+    public static partial int Truncate(int file, long length);
+
+    [LibraryImport("libc", EntryPoint = "mmap", SetLastError = true)]
+    public static partial byte* Map(byte* address, nuint length, int protection, int flags, int file, nint offset);
+
+    [LibraryImport("libc", EntryPoint = "munmap", SetLastError = true)]
+    public static partial int Unmap(byte* address, nuint length);
+
+    [LibraryImport("libc", EntryPoint = "madvise", SetLastError = true)]
+    public static partial int Advise(byte* address, nuint length, int advice);
+}

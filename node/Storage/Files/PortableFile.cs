@@ -1,0 +1,113 @@
+// The disk itself: the calls that the core may not make are made here.
+#pragma warning disable RS0030
+
+using System.Runtime.InteropServices;
+using Microsoft.Win32.SafeHandles;
+
+namespace KvCluster.Storage.Files;
+
+/// <summary>A file by the runtime's handle. See <see cref="IStorageFile"/> for threads and failures.</summary>
+internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bool dataSync) : IStorageFile
+{
+    private readonly List<(nint Address, nuint Length)> _maps = [];
+    private long _length = RandomAccess.GetLength(handle);
+
+    /// <inheritdoc/>
+    public string Path { get; } = path;
+
+    /// <inheritdoc/>
+    public long Length => Volatile.Read(ref _length);
+
+    /// <inheritdoc/>
+    public bool IsDirect => false;
+
+    /// <summary>The engine's exception for one of the runtime's; errno or HRESULT tell a full disk.</summary>
+    internal static StorageIoException Failure(string operation, string path, Exception exception)
+    {
+        const int WindowsDiskFull = unchecked((int)0x80070070), WindowsHandleDiskFull = unchecked((int)0x80070027);
+        var full = exception is IOException && exception.HResult is LibC.ErrorNoSpace or LibC.ErrorQuota or WindowsDiskFull or WindowsHandleDiskFull;
+        return new StorageIoException(operation, path, exception.Message, full, exception);
+    }
+
+    /// <inheritdoc/>
+    /// <remarks>The zeros are written, so that they are allocated on every file system.</remarks>
+    public void Resize(long length)
+    {
+        if (length < _length)
+            Attempt("Truncate", () => RandomAccess.SetLength(handle, length));
+        var zeros = new byte[Math.Clamp(length - _length, 0, 1 << 20)];
+        while (_length < length)
+            Write(zeros.AsSpan(0, (int)Math.Min(zeros.Length, length - _length)), _length);
+        Volatile.Write(ref _length, length);
+    }
+
+    /// <inheritdoc/>
+    public int Read(Span<byte> destination, long offset)
+    {
+        var total = 0;
+        try
+        {
+            while (total < destination.Length && RandomAccess.Read(handle, destination[total..], offset + total) is > 0 and var count)
+                total += count;
+        }
+        catch (IOException exception)
+        {
+            throw Failure("Read", Path, exception);
+        }
+        return total;
+    }
+
+    /// <inheritdoc/>
+    public void Write(ReadOnlySpan<byte> source, long offset)
+    {
+        try
+        {
+            RandomAccess.Write(handle, source, offset);
+        }
+        catch (IOException exception)
+        {
+            throw Failure("Write", Path, exception);
+        }
+        if (offset + source.Length > _length)
+            Volatile.Write(ref _length, offset + source.Length);
+        if (dataSync)
+            Sync();
+    }
+
+    /// <inheritdoc/>
+    public void Sync() => Attempt("Sync", () => RandomAccess.FlushToDisk(handle));
+
+    /// <inheritdoc/>
+    /// <exception cref="PlatformNotSupportedException">On Windows, which cannot map beyond a file's end.</exception>
+    public byte* Map(long reserveBytes)
+    {
+        if (OperatingSystem.IsWindows())
+            throw new PlatformNotSupportedException("The data file is mapped beyond its end, which Windows cannot do.");
+        var address = LibC.Map(null, (nuint)reserveBytes, LibC.ProtectRead, LibC.MapShared, (int)handle.DangerousGetHandle(), 0);
+        if (address == (byte*)-1)
+            throw LinuxFileSystem.Failure("Map", Path, Marshal.GetLastPInvokeError());
+        _maps.Add(((nint)address, (nuint)reserveBytes));
+        return address;
+    }
+
+    /// <inheritdoc/>
+    public void Dispose()
+    {
+        foreach (var (address, length) in _maps)
+            _ = LibC.Unmap((byte*)address, length);
+        _maps.Clear();
+        handle.Dispose();
+    }
+
+    private void Attempt(string operation, Action action)
+    {
+        try
+        {
+            action();
+        }
+        catch (IOException exception)
+        {
+            throw Failure(operation, Path, exception);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// The disk itself: the calls that the core may not make are made here.
+#pragma warning disable RS0030
+
+namespace KvCluster.Storage.Files;
+
+/// <summary>
+/// The disk where there is no Linux: the runtime's own calls, buffered, durable by <see cref="IStorageFile.Sync"/>. Stateless; any thread.
+/// </summary>
+internal sealed class PortableFileSystem : IFileSystem
+{
+    /// <summary>The process's one instance.</summary>
+    public static readonly PortableFileSystem Instance = new();
+
+    private PortableFileSystem()
+    {
+    }
+
+    /// <inheritdoc/>
+    public IStorageFile Open(string path, StorageFileOptions options) => Attempt("Open", path, () =>
+    {
+        var mode = options.Mode == StorageFileMode.CreateNew ? FileMode.CreateNew : FileMode.Open;
+        var flags = options.DataSync ? FileOptions.WriteThrough : FileOptions.None;
+        return new PortableFile(path, File.OpenHandle(path, mode, FileAccess.ReadWrite, FileShare.ReadWrite | FileShare.Delete, flags), options.DataSync);
+    });
+
+    /// <inheritdoc/>
+    public bool FileExists(string path) => File.Exists(path);
+
+    /// <inheritdoc/>
+    public bool DirectoryExists(string path) => Directory.Exists(path);
+
+    /// <inheritdoc/>
+    public IReadOnlyList<string> List(string directory) => Attempt("List", directory, () =>
+    {
+        var names = Directory.GetFileSystemEntries(directory).Select(path => Path.GetFileName(path)).ToArray();
+        Array.Sort(names, StringComparer.Ordinal);
+        return names;
+    });
+
+    /// <inheritdoc/>
+    public void CreateDirectory(string path) => Attempt("Create directory", path, () => Directory.CreateDirectory(path));
+
+    /// <inheritdoc/>
+    public void Delete(string path) => Attempt("Delete", path, () =>
+    {
+        File.Delete(path);
+        return true;
+    });
+
+    /// <inheritdoc/>
+    public void DeleteDirectory(string path) => Attempt("Delete directory", path, () =>
+    {
+        if (Directory.Exists(path))
+            Directory.Delete(path, recursive: true);
+        return true;
+    });
+
+    /// <inheritdoc/>
+    public void Rename(string from, string to) => Attempt("Rename", from, () =>
+    {
+        if (Directory.Exists(from))
+            Directory.Move(from, to);
+        else
+            File.Move(from, to, overwrite: true);
+        return true;
+    });
+
+    /// <inheritdoc/>
+    /// <remarks>Windows has no such call, and keeps names by its own journal.</remarks>
+    public void SyncDirectory(string path)
+    {
+        if (!OperatingSystem.IsWindows())
+            LinuxFileSystem.Instance.SyncDirectory(path);
+    }
+
+    private static T Attempt<T>(string operation, string path, Func<T> action)
+    {
+        try
+        {
+            return action();
+        }
+        catch (Exception exception) when (exception is (IOException or UnauthorizedAccessException) and not StorageIoException)
+        {
+            throw PortableFile.Failure(operation, path, exception);
+        }
+    }
+}
