@@ -1,0 +1,66 @@
+using System.Text.RegularExpressions;
+
+namespace KvCluster.Tests.House;
+
+/// <summary>The build's promises that the compiler cannot check by itself.</summary>
+public sealed partial class BuildRuleTests
+{
+    private static readonly string[] Core = ["node/Storage/KvCluster.Storage.csproj", "node/Replication/KvCluster.Replication.csproj"];
+
+    [Fact]
+    public void UnsafeCode_OutsideTests_IsOnlyInStorage() =>
+        Assert.Equal(["node/Storage/KvCluster.Storage.csproj"], House.Projects()
+            .Where(project => !project.StartsWith("tests/", StringComparison.Ordinal) && House.ReadXml(project).Descendants("AllowUnsafeBlocks").Any()));
+
+    [Fact]
+    public void BannedSymbols_InTheCore_AreWiredAndErrors()
+    {
+        foreach (var xml in Core.Select(House.ReadXml))
+        {
+            Assert.Contains(xml.Descendants("PackageReference"), item => (string?)item.Attribute("Include") == "Microsoft.CodeAnalysis.BannedApiAnalyzers");
+            Assert.Contains(xml.Descendants("AdditionalFiles"), item => (string?)item.Attribute("Include") == "../../BannedSymbols.Core.txt");
+        }
+
+        Assert.Contains("dotnet_diagnostic.RS0030.severity = error", House.Read(".editorconfig"), StringComparison.Ordinal);
+        var banned = House.Read("BannedSymbols.Core.txt");
+        foreach (var symbol in (string[])["System.DateTime.UtcNow", "System.Diagnostics.Stopwatch", "System.Random", "System.Guid.NewGuid", "System.IO.File", "System.IO.RandomAccess"])
+            Assert.Matches($"(?m)^[TPM]:{Regex.Escape(symbol)};", banned);
+    }
+
+    /// <summary>The one place of the core that touches a disk is the real file system behind IFileSystem.</summary>
+    [Fact]
+    public void BannedSymbols_AreSuppressed_OnlyByTheRealFileSystem() =>
+        Assert.DoesNotContain(Sources("node/Storage/", "node/Replication/"),
+            path => !path.StartsWith("node/Storage/Files/", StringComparison.Ordinal) && House.Read(path).Contains("RS0030", StringComparison.Ordinal));
+
+    [Fact]
+    public void PackageVersions_AreAllCentral()
+    {
+        var central = House.ReadXml("Directory.Packages.props").Descendants("PackageVersion").Select(item => (string)item.Attribute("Include")!).ToHashSet();
+        var buildFiles = House.TextFiles().Where(path => Path.GetExtension(path) is ".csproj" or ".props" or ".targets");
+        var references = buildFiles.SelectMany(path => House.ReadXml(path).Descendants("PackageReference").Select(item => (Path: path, Item: item))).ToList();
+        Assert.Empty(references.Where(one => one.Item.Attribute("Version") is not null || one.Item.Attribute("VersionOverride") is not null).Select(one => one.Path));
+        Assert.Subset(central, references.Select(one => (string)one.Item.Attribute("Include")!).ToHashSet());
+    }
+
+    [Fact]
+    public void Text_NamesNoMachinesFolders() =>
+        Assert.Empty(House.TextFiles()
+            .SelectMany(path => House.Read(path).Split('\n').Select((line, index) => (Line: line, Where: $"{path}:{index + 1}")))
+            .Where(one => MachinePath().IsMatch(one.Line))
+            .Select(one => $"{one.Where}: {one.Line.Trim()}"));
+
+    [Fact]
+    public void Sources_LeaveNothingForLater() =>
+        Assert.DoesNotContain(Sources("proto/", "node/", "client/", "router/", "deploy/", "tests/"), path => LeftForLater().IsMatch(House.Read(path)));
+
+    private static IEnumerable<string> Sources(params string[] folders) => House.TextFiles()
+        .Where(path => path.EndsWith(".cs", StringComparison.Ordinal) && folders.Any(folder => path.StartsWith(folder, StringComparison.Ordinal)));
+
+    // Written so that this file does not match itself.
+    [GeneratedRegex(@"(?<![\w.$}])/(?:work|root|home|Users|tmp)/|[A-Z]:\\(?:Users|Windows)")]
+    private static partial Regex MachinePath();
+
+    [GeneratedRegex(@"\b(?:TO(?:)DO|FIX(?:)ME|NotImplemented(?:)Exception)\b")]
+    private static partial Regex LeftForLater();
+}

@@ -1,0 +1,43 @@
+namespace KvCluster.Tests.House;
+
+/// <summary>References between projects go one way. A new edge is a decision about the architecture, made here and in ARCHITECTURE.md.</summary>
+public sealed class ReferenceTests
+{
+    private static readonly Dictionary<string, string[]> Allowed = new()
+    {
+        ["proto/Grpc/KvCluster.Grpc.csproj"] = [],
+        ["proto/Grpc.Server/KvCluster.Grpc.Server.csproj"] = ["KvCluster.Grpc"],
+        ["proto/Contract/KvCluster.Proto.csproj"] = ["KvCluster.Grpc"],
+        ["node/Storage/KvCluster.Storage.csproj"] = [],
+        ["node/Replication/KvCluster.Replication.csproj"] = ["KvCluster.Proto"],
+        ["node/Server/KvCluster.Node.csproj"] = ["KvCluster.Storage", "KvCluster.Replication", "KvCluster.Proto", "KvCluster.Grpc.Server"],
+        ["client/KvCluster.Client.csproj"] = ["KvCluster.Proto"],
+        ["client/Cli/KvCluster.Cli.csproj"] = ["KvCluster.Client"],
+        ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.Grpc.Server"],
+        ["deploy/local/KvCluster.Local.csproj"] = ["KvCluster.Node", "KvCluster.Router"],
+    };
+
+    [Fact]
+    public void Projects_OutsideTests_AreThoseOfTheMap() =>
+        Assert.Equal(Allowed.Keys.Order(StringComparer.Ordinal), House.Projects().Where(path => !path.StartsWith("tests/", StringComparison.Ordinal)));
+
+    [Fact]
+    public void References_OfEachProject_GoOneWay() =>
+        Assert.Empty(Allowed.Keys.SelectMany(project => ReferencesOf(project).Except(Allowed[project]).Select(name => $"{project} -> {name}")));
+
+    [Fact]
+    public void Tests_AreReferencedByNothingThatShips() =>
+        Assert.DoesNotContain(Allowed.Keys, project => House.Read(project).Contains("tests/", StringComparison.Ordinal));
+
+    [Fact]
+    public void Solution_NamesEveryProject()
+    {
+        var solution = House.Read("KvCluster.sln").Replace('\\', '/');
+        Assert.DoesNotContain(House.Projects(), project => !solution.Contains($"\"{project}\"", StringComparison.Ordinal));
+    }
+
+    // A reference without its assembly only orders the build: the launcher builds `kv`, it does not use it.
+    private static IEnumerable<string> ReferencesOf(string project) => House.ReadXml(project).Descendants("ProjectReference")
+        .Where(reference => (string?)reference.Attribute("ReferenceOutputAssembly") != "false")
+        .Select(reference => Path.GetFileNameWithoutExtension(((string?)reference.Attribute("Include"))!));
+}
