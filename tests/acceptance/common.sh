@@ -1,0 +1,151 @@
+# Shared by the acceptance scripts: sourced first, never run. Gives each a folder of its own, the real data, a cluster of
+# processes, and an end that stops and removes only what the script started.
+# shellcheck shell=bash
+set -euo pipefail
+name=$(basename "$0")
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+shared=${KV_SHARED:-$root/../shared}
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/kvcluster-data
+work=$(mktemp -d "${TMPDIR:-/tmp}/kvcluster-$name.XXXXXX")
+cluster=$work/cluster
+kv=$root/artifacts/bin/KvCluster.Cli/release/kv
+launcher=$root/artifacts/bin/KvCluster.Local/release/kv-local
+launcher_pid=
+export DOTNET_CLI_TELEMETRY_OPTOUT=1 DOTNET_NOLOGO=1 NO_COLOR=1
+
+# Exit codes: 0 shown, 1 not shown, 77 skipped.
+skip() {
+  echo "SKIPPED $name: $*"
+  exit 77
+}
+
+fail() {
+  echo "FAILED $name: $*"
+  exit 1
+}
+
+need() {
+  local program
+  for program in "$@"; do
+    command -v "$program" >/dev/null || skip "$program is not on PATH"
+  done
+}
+
+say() { printf '%s: %s\n' "$name" "$*"; }
+
+now_ms() { date +%s%3N; }
+
+# stop PID SECONDS: asks a process of ours to end, and kills it when it has not after so long. Answers how long it took.
+stop() {
+  local started
+  started=$(now_ms)
+  kill -TERM "$1" 2>/dev/null || return 0
+  while kill -0 "$1" 2>/dev/null; do
+    if (($(now_ms) - started > $2 * 1000)); then
+      kill -KILL "$1" 2>/dev/null || true
+      return 1
+    fi
+    sleep 0.05
+  done
+}
+
+end_of_script() {
+  local code=$?
+  trap - EXIT
+  if [[ -n $launcher_pid ]]; then
+    stop "$launcher_pid" 10 || echo "$name: the launcher had to be killed"
+  fi
+  if ((code != 0 && code != 77)); then
+    tail -n 15 "$work"/*.out "$cluster"/run/*.log 2>/dev/null || true
+  fi
+  rm -rf "$work"
+  exit "$code"
+}
+trap end_of_script EXIT
+trap 'exit 130' INT TERM
+
+# data FILE: the path of an unpacked file of ../shared/data, unpacked once into a cache outside the repository.
+data() {
+  local packed=$shared/data/$1.xz unpacked=$cache/$1
+  if [[ ! -e $unpacked || $packed -nt $unpacked ]]; then
+    mkdir -p "$cache"
+    xz -dc "$packed" >"$unpacked.$$" && mv "$unpacked.$$" "$unpacked"
+  fi
+  echo "$unpacked"
+}
+
+need_data() {
+  need xz jq
+  local file
+  for file in "$@"; do
+    [[ -e $shared/data/$file.xz ]] || skip "../shared/data/$file.xz is not there"
+  done
+}
+
+build() {
+  if [[ ! -x $launcher || ! -x $kv ]]; then
+    dotnet build "$root/deploy/local" -c Release -v q
+  fi
+}
+
+# start_cluster ARGUMENTS: the launcher with processes of its own, in this script's folder. Returns when it serves.
+start_cluster() {
+  "$launcher" --processes --data "$cluster" "$@" >>"$work/launcher.out" 2>&1 &
+  launcher_pid=$!
+  wait_until 60 "the cluster serves" serves
+}
+
+serves() {
+  kill -0 "$launcher_pid" 2>/dev/null || fail "the launcher ended"
+  is_true "$all_led"
+}
+
+# wait_until SECONDS WHAT COMMAND...: polls; gives up with a failure that names what was waited for.
+wait_until() {
+  local limit=$1 what=$2 started
+  shift 2
+  started=$(now_ms)
+  until "$@"; do
+    (($(now_ms) - started < limit * 1000)) || fail "after $limit s still not: $what"
+    sleep 0.1
+  done
+}
+
+# status FILTER: `kv status` through jq. FILTER is one of these, or any other.
+status() { "$kv" status --output json | jq -r "$1"; }
+
+# Every node answers and every shard has one leader.
+all_led='([.nodes[].error == null] | all)
+  and ([.nodes[].replicas[].shard] | length > 0)
+  and ([.nodes[].replicas[] | select(.role == "leader") | .shard] | sort) == ([.nodes[].replicas[].shard] | unique)'
+# Every replica of a shard has applied the same change.
+all_level='([.nodes[].error == null] | all)
+  and ([.nodes[].replicas[]] | group_by(.shard) | map(map(.applied) | unique | length == 1) | all)'
+# The same, and the same bytes in every tree.
+all_equal='([.nodes[].error == null] | all)
+  and ([.nodes[].replicas[]] | group_by(.shard) | map((map([.digest_etag, .digest]) | unique | length == 1) and .[0].digest != null) | all)'
+# The node that leads most: most shards, and among equals most keys.
+busiest='[.nodes[] | {node, leads: [.replicas[] | select(.role == "leader")]}] | max_by([(.leads | length), ([.leads[].keys] | add // 0)]) | .node'
+
+is_true() { [[ $(status "$1" 2>/dev/null) == true ]]; }
+
+# level_and_equal: waits until all replicas are level, then asks for the digests of all trees.
+level_and_equal() {
+  wait_until 60 "all replicas have applied the same" is_true "$all_level"
+  "$kv" status --digest --output json >"$work/digests.json"
+  jq -e "$all_equal" "$work/digests.json" >/dev/null || {
+    jq -r '.nodes[] | .node as $node | .replicas[] | "node \($node) shard \(.shard) \(.role) \(.digest_etag) \(.digest)"' "$work/digests.json"
+    fail "replicas differ"
+  }
+  jq -r '[.nodes[].replicas[]] | group_by(.shard)[] | "shard \(.[0].shard): \(length) replicas at \(.[0].digest_etag), \(.[0].keys) keys, digest \(.[0].digest[0:16])"' "$work/digests.json" |
+    while read -r line; do say "$line"; done
+}
+
+# verify FILE: every record of the file is there with its value.
+verify() {
+  "$kv" verify "$1" --output json >"$work/verify.json" 2>"$work/verify.out" || {
+    cat "$work/verify.json" "$work/verify.out"
+    fail "kv verify of $(basename "$1")"
+  }
+  say "verify $(basename "$1"): $(jq -r '"\(.records) records, \(.missing) missing, \(.different) different, \(.seconds) s"' "$work/verify.json")"
+}
