@@ -1,0 +1,40 @@
+namespace KvCluster.Replication;
+
+/// <summary>Bugs that the simulation plants on purpose, one at a time, to prove that it would find them. Never set outside tests.</summary>
+internal enum PlantedBug
+{
+    None,
+
+    /// <summary>Apply the leader's committed etag to a tail that is not matched yet.</summary>
+    CommitBeforeMatch,
+
+    /// <summary>Read the durable etag at a Prepare's arrival and go on acknowledging until the promise is synced.</summary>
+    PrepareReadsBeforeStopping,
+
+    /// <summary>Serve before the epoch-open record is committed.</summary>
+    ServeBeforeOpen,
+
+    /// <summary>Commit a record of an older epoch by counting.</summary>
+    CommitOlderEpoch,
+
+    /// <summary>Answer a Prepare before the promise is on disk.</summary>
+    PromiseNotSynced,
+
+    /// <summary>A restarted replica does not wait for the grants that it gave before.</summary>
+    NoRestartWait,
+
+    /// <summary>Let a candidate prepare and stand while its grant runs.</summary>
+    PrepareDuringGrant,
+
+    /// <summary>Take the epoch of a frame as given.</summary>
+    NoEpochCheck,
+
+    /// <summary>Acknowledge what is appended, not what is synced.</summary>
+    AckBeforeSync,
+
+    /// <summary>Cut back to the committed etag, not to the last common record.</summary>
+    CutToCommitted,
+
+    /// <summary>Take a compare-and-set of unknown outcome for a success.</summary>
+    UnknownIsWon,
+}
