@@ -96,6 +96,13 @@ internal sealed class Metadata : IReadOnlyList<Metadata.Entry>
             _valueBytes = valueBytes;
         }
 
+        private Entry(string key, string? value, byte[]? valueBytes)
+        {
+            Key = key.ToLowerInvariant();
+            _value = value;
+            _valueBytes = valueBytes;
+        }
+
         public string Key { get; }
 
         public bool IsBinary => Key.EndsWith(BinaryHeaderSuffix, StringComparison.Ordinal);
@@ -105,6 +112,12 @@ internal sealed class Metadata : IReadOnlyList<Metadata.Entry>
 
         /// <summary>The bytes; of a text entry its ASCII.</summary>
         public byte[] ValueBytes => _valueBytes ?? Encoding.ASCII.GetBytes(_value!);
+
+        /// <summary>An entry as a peer sent it: taken as it is.</summary>
+        internal static Entry Received(string key, string value) => new(key, value, null);
+
+        /// <inheritdoc cref="Received(string, string)"/>
+        internal static Entry Received(string key, byte[] valueBytes) => new(key, null, valueBytes);
 
         /// <inheritdoc/>
         public override string ToString() => IsBinary ? $"[{Key}: {_valueBytes!.Length} bytes]" : $"[{Key}: {_value}]";

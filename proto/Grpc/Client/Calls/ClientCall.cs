@@ -1,0 +1,237 @@
+// What all calls of a channel share: the request, cancellation and deadline, how the call ended. A call ends once, by the first of:
+// its status arrives, it fails, its deadline passes, its caller cancels or disposes it. Any thread.
+using Grpc.Core;
+using Grpc.Shared;
+
+namespace Grpc.Net.Client.Calls;
+
+/// <summary>One call over HTTP/2.</summary>
+internal abstract class ClientCall : ICallState
+{
+    /// <summary>What a timer can wait; later deadlines are sent, and never reached here.</summary>
+    private static readonly TimeSpan WaitMax = TimeSpan.FromMilliseconds(uint.MaxValue - 2);
+
+    private static readonly string UserAgent = $"grpc-dotnet-kvcluster/{typeof(ClientCall).Assembly.GetName().Version!.ToString(3)}";
+
+    private readonly Lock _gate = new();
+    private readonly IMethod _method;
+    private readonly CallOptions _options;
+    private readonly CancellationTokenRegistration _callerRegistration;
+    private CancellationTokenSource? _cancellation;
+    private bool _isCancelledHere;
+    private HttpResponseMessage? _response;
+    private TaskCompletionSource<Metadata>? _headersWaiter;
+    private Task<Metadata>? _headers;
+    private Status? _ended;
+
+    protected ClientCall(GrpcChannel channel, IMethod method, CallOptions options)
+    {
+        Channel = channel;
+        _method = method;
+        _options = options;
+        var cancellation = channel.Cancellations.Rent();
+        _cancellation = cancellation;
+        Cancellation = cancellation.Token;
+        if (options.Deadline is { } deadline)
+            ArmDeadline(cancellation, deadline);
+        if (options.CancellationToken.CanBeCanceled)
+            _callerRegistration = options.CancellationToken.UnsafeRegister(static call => ((ClientCall)call!).Cancel(), this);
+    }
+
+    public Task<Metadata> ResponseHeadersAsync
+    {
+        get
+        {
+            lock (_gate)
+                return _headers ??= CurrentHeadersLocked();
+        }
+    }
+
+    protected GrpcChannel Channel { get; }
+
+    /// <summary>Fires when the call is to end from this side.</summary>
+    protected CancellationToken Cancellation { get; }
+
+    /// <summary>Compression of the response's messages.</summary>
+    protected string? ResponseEncoding { get; private set; }
+
+    /// <summary>Whether the call has ended, and how.</summary>
+    protected Status? Ended
+    {
+        get
+        {
+            lock (_gate)
+                return _ended;
+        }
+    }
+
+    public Status GetStatus() => Ended ?? throw new InvalidOperationException("The call has not ended.");
+
+    public Metadata GetTrailers()
+    {
+        lock (_gate)
+        {
+            if (_ended is null)
+                throw new InvalidOperationException("The call has not ended.");
+            return TrailersLocked();
+        }
+    }
+
+    /// <summary>Cancels the call unless it has ended.</summary>
+    public void Dispose()
+    {
+        if (Ended is not null)
+            return;
+        Cancel();
+        End(new Status(StatusCode.Cancelled, "The call was disposed."), isInOrder: false);
+    }
+
+    /// <summary>The request as HTTP has it.</summary>
+    protected HttpRequestMessage CreateRequest(HttpContent content)
+    {
+        var request = new HttpRequestMessage(HttpMethod.Post, Channel.AddressOf(_method))
+        {
+            Version = System.Net.HttpVersion.Version20,
+            VersionPolicy = HttpVersionPolicy.RequestVersionExact,
+            Content = content,
+        };
+        content.Headers.TryAddWithoutValidation("Content-Type", "application/grpc");
+        var headers = request.Headers;
+        headers.TryAddWithoutValidation("TE", "trailers");
+        headers.TryAddWithoutValidation("User-Agent", UserAgent);
+        headers.TryAddWithoutValidation("grpc-accept-encoding", Decompression.Accepted);
+        if (_options.Deadline is { } deadline && deadline != DateTime.MaxValue)
+            headers.TryAddWithoutValidation("grpc-timeout", GrpcTimeout.Format(deadline.ToUniversalTime() - DateTime.UtcNow));
+        foreach (var entry in _options.Headers ?? Metadata.Empty)
+            headers.TryAddWithoutValidation(entry.Key, BinaryHeader.Format(entry));
+        return request;
+    }
+
+    /// <summary>Takes the response's headers.</summary>
+    /// <exception cref="RpcException">They say that the call ended with another status than OK.</exception>
+    /// <returns>Whether messages may follow; false: the call ended with OK.</returns>
+    protected bool TakeHeaders(HttpResponseMessage response)
+    {
+        TaskCompletionSource<Metadata>? waiter;
+        lock (_gate)
+        {
+            _response = response;
+            waiter = _headersWaiter;
+        }
+        waiter?.TrySetResult(ResponseStatus.ToMetadata(response.Headers));
+        if (ResponseStatus.OfHeaders(response) is { } status)
+        {
+            EndInOrder(status);
+            return false;
+        }
+        if (response.Headers.NonValidated.TryGetValues("grpc-encoding", out var encoding))
+            ResponseEncoding = encoding.ToString();
+        return true;
+    }
+
+    /// <summary>The response's messages are read: takes its trailers.</summary>
+    /// <exception cref="RpcException">They say another status than OK.</exception>
+    protected void TakeTrailers() => EndInOrder(ResponseStatus.OfTrailers(_response!));
+
+    /// <summary>The call failed on this side, or below gRPC.</summary>
+    /// <returns>What its caller is to be told.</returns>
+    protected RpcException Fail(Exception failure)
+    {
+        End(StatusOf(failure), isInOrder: false);
+        return EndedException();
+    }
+
+    /// <summary>The end of the call as an exception.</summary>
+    protected RpcException EndedException()
+    {
+        lock (_gate)
+            return new RpcException(_ended!.Value, TrailersLocked());
+    }
+
+    /// <summary>Ends the call from this side; what waits for it fails.</summary>
+    protected void Cancel()
+    {
+        CancellationTokenSource? cancellation;
+        lock (_gate)
+        {
+            _isCancelledHere = true;
+            cancellation = _cancellation;
+            _cancellation = null;
+        }
+        cancellation?.Cancel();
+    }
+
+    /// <summary>Called once, when the call has ended; the state can be asked.</summary>
+    /// <param name="isInOrder">The whole response was read, so that HTTP holds nothing of the call any more.</param>
+    protected abstract void OnEnded(bool isInOrder);
+
+    private static void ArmDeadline(CancellationTokenSource cancellation, DateTime deadline)
+    {
+        var remaining = deadline.ToUniversalTime() - DateTime.UtcNow;
+        if (remaining <= TimeSpan.Zero)
+            cancellation.Cancel();
+        else if (remaining < WaitMax)
+            cancellation.CancelAfter(remaining);
+    }
+
+    private void EndInOrder(Status status)
+    {
+        End(status, isInOrder: true);
+        if (GetStatus().StatusCode != StatusCode.OK)
+            throw EndedException();
+    }
+
+    private void End(Status status, bool isInOrder)
+    {
+        CancellationTokenSource? cancellation;
+        TaskCompletionSource<Metadata>? waiter;
+        lock (_gate)
+        {
+            if (_ended is not null)
+                return;
+            _ended = status;
+            cancellation = _cancellation;
+            _cancellation = null;
+            waiter = _headersWaiter;
+        }
+        // Waits for a callback that runs: after this nobody cancels the source any more.
+        _callerRegistration.Dispose();
+        OnEnded(isInOrder);
+        if (cancellation is not null && isInOrder && status.StatusCode == StatusCode.OK)
+            Channel.Cancellations.Return(cancellation);
+        // Disposing a response that was not read to its end resets the stream.
+        if (!isInOrder)
+            _response?.Dispose();
+        if (waiter is not null && waiter.TrySetException(new RpcException(status)))
+            _ = waiter.Task.Exception;
+    }
+
+    private Status StatusOf(Exception failure)
+    {
+        if (failure is RpcException rpc)
+            return rpc.Status;
+        if (_options.CancellationToken.IsCancellationRequested || _isCancelledHere)
+            return new Status(StatusCode.Cancelled, "The call was cancelled by its caller.", failure);
+        if (_options.Deadline is { } deadline && (Cancellation.IsCancellationRequested || deadline.ToUniversalTime() <= DateTime.UtcNow))
+            return new Status(StatusCode.DeadlineExceeded, "The deadline passed.", failure);
+        return StatusMapping.FromException(failure);
+    }
+
+    private Task<Metadata> CurrentHeadersLocked()
+    {
+        if (_response is not null)
+            return Task.FromResult(ResponseStatus.ToMetadata(_response.Headers));
+        if (_ended is { } status)
+            return Task.FromException<Metadata>(new RpcException(status));
+        _headersWaiter = new TaskCompletionSource<Metadata>(TaskCreationOptions.RunContinuationsAsynchronously);
+        return _headersWaiter.Task;
+    }
+
+    // A response without messages has its trailers in its headers.
+    private Metadata TrailersLocked()
+    {
+        if (_response is null)
+            return Metadata.Empty;
+        return ResponseStatus.ToMetadata(_response.Headers.NonValidated.Contains("grpc-status") ? _response.Headers : _response.TrailingHeaders);
+    }
+}

@@ -1,0 +1,188 @@
+// The messages of a request on their way into HttpClient. A write there costs more than a message, so what is written while one is
+// under way goes together with the next; and what is written while the reader of the responses lends its thread goes when that thread
+// is given back, that is, when the caller awaits something that is not there yet.
+// Two buffers: one is filled, the other being sent. Everything takes _gate; the loop that sends is one task at a time.
+using System.Net;
+using Grpc.Core;
+using Grpc.Shared;
+
+namespace Grpc.Net.Client.Calls;
+
+/// <summary>A request that streams.</summary>
+internal sealed class RequestStreamContent(int messageBytesMax) : HttpContent
+{
+    /// <summary>From here on writes wait until HTTP's flow control lets some of it go.</summary>
+    private const int BufferedBytesMax = 64 * 1024;
+
+    private readonly Lock _gate = new();
+    private readonly FrameWriter _frames = new();
+    private readonly TaskCompletionSource _sent = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private MessageBuffer _filling = new();
+    private MessageBuffer _sending = new();
+    private TaskCompletionSource? _room;
+    private Stream? _stream;
+    private CancellationToken _streamCancellation;
+    private int _lentThread;
+    private bool _isSending;
+    private bool _hasSent;
+    private bool _isComplete;
+    private bool _isClosed;
+
+    /// <summary>Takes a message; false: the call has ended.</summary>
+    /// <exception cref="RpcException">RESOURCE_EXHAUSTED: larger than the limit.</exception>
+    public bool TryWrite<T>(T message, Marshaller<T> marshaller, bool moreFollows, out Task accepted)
+    {
+        var startsSending = false;
+        lock (_gate)
+        {
+            accepted = Task.CompletedTask;
+            if (_isComplete)
+                throw new InvalidOperationException("The request stream was completed.");
+            if (_isClosed)
+                return false;
+            WriteLocked(message, marshaller);
+            if (_filling.Count >= BufferedBytesMax)
+                accepted = (_room ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)).Task;
+            else if (moreFollows || _lentThread == Environment.CurrentManagedThreadId)
+                return true;
+            startsSending = TryStartLocked();
+        }
+        if (startsSending)
+            _ = SendOnAsync();
+        return true;
+    }
+
+    /// <summary>No more messages.</summary>
+    public void Complete()
+    {
+        bool startsSending;
+        lock (_gate)
+        {
+            _isComplete = true;
+            startsSending = TryStartLocked();
+        }
+        if (startsSending)
+            _ = SendOnAsync();
+    }
+
+    /// <summary>The call has ended: nothing more is sent.</summary>
+    public void Close()
+    {
+        TaskCompletionSource? room;
+        lock (_gate)
+        {
+            _isClosed = true;
+            room = _room;
+            _room = null;
+        }
+        room?.TrySetResult();
+        _sent.TrySetCanceled();
+    }
+
+    /// <summary>From here on this thread runs the caller, until <see cref="TakeBack"/>.</summary>
+    public void Lend()
+    {
+        lock (_gate)
+            _lentThread = Environment.CurrentManagedThreadId;
+    }
+
+    /// <summary>The caller gave the thread back: sends what it wrote.</summary>
+    public void TakeBack()
+    {
+        bool startsSending;
+        lock (_gate)
+        {
+            _lentThread = 0;
+            startsSending = _filling.Count > 0 && TryStartLocked();
+        }
+        if (startsSending)
+            _ = SendOnAsync();
+    }
+
+    protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context) => SerializeToStreamAsync(stream, context, CancellationToken.None);
+
+    protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context, CancellationToken cancellationToken)
+    {
+        lock (_gate)
+        {
+            if (_hasSent)
+                throw new IOException("The connection was lost, and the messages sent cannot be sent again on another.");
+            _stream = stream;
+            _streamCancellation = cancellationToken;
+            _isSending = true;
+        }
+        _ = SendOnAsync();
+        return _sent.Task;
+    }
+
+    protected override bool TryComputeLength(out long length)
+    {
+        length = 0;
+        return false;
+    }
+
+    private void WriteLocked<T>(T message, Marshaller<T> marshaller)
+    {
+        var before = _filling.Count;
+        try
+        {
+            _frames.Write(_filling, message, marshaller, messageBytesMax);
+        }
+        catch
+        {
+            _filling.Truncate(before);
+            throw;
+        }
+    }
+
+    private bool TryStartLocked()
+    {
+        if (_isSending || _stream is null || _isClosed)
+            return false;
+        return _isSending = true;
+    }
+
+    // Sends until there is nothing more. Its failures are those of the call, which HttpClient is told of by _sent.
+    private async Task SendOnAsync()
+    {
+        try
+        {
+            if (!_hasSent)
+                await _stream!.FlushAsync(_streamCancellation).ConfigureAwait(false); // The headers, which do not wait for a message.
+            while (TryTakeFilled())
+            {
+                await _stream!.WriteAsync(_sending.Written, _streamCancellation).ConfigureAwait(false);
+                await _stream.FlushAsync(_streamCancellation).ConfigureAwait(false);
+                _sending.Clear();
+            }
+        }
+        catch (Exception failure)
+        {
+            _sent.TrySetException(failure);
+            Close();
+        }
+    }
+
+    private bool TryTakeFilled()
+    {
+        TaskCompletionSource? room;
+        lock (_gate)
+        {
+            if (_isClosed)
+                return false;
+            if (_filling.Count == 0)
+            {
+                _isSending = false;
+                if (_isComplete)
+                    _sent.TrySetResult();
+                return false;
+            }
+            _hasSent = true;
+            (_filling, _sending) = (_sending, _filling);
+            room = _room;
+            _room = null;
+        }
+        room?.TrySetResult();
+        return true;
+    }
+}

@@ -1,0 +1,67 @@
+// A response's bytes on this side: one array that is read into and taken apart frame by frame. One reader.
+using System.Buffers;
+using Grpc.Core;
+using Grpc.Shared;
+
+namespace Grpc.Net.Client.Calls;
+
+/// <summary>Buffers a response and finds its messages.</summary>
+internal struct ResponseFrames(int messageBytesMax)
+{
+    private byte[] _bytes = [];
+    private int _start;
+    private int _end;
+
+    public readonly bool IsEmpty => _start == _end;
+
+    /// <summary>Takes the next whole message; false: more has to be read. Valid until then.</summary>
+    /// <exception cref="RpcException">INTERNAL: not a frame. RESOURCE_EXHAUSTED: larger than the limit.</exception>
+    public bool TryTake(out ReadOnlySequence<byte> payload, out bool isCompressed)
+    {
+        payload = default;
+        isCompressed = false;
+        if (_end - _start < FrameFormat.HeaderBytes)
+            return false;
+        var payloadBytes = FrameFormat.ReadHeader(_bytes.AsSpan(_start), messageBytesMax, out isCompressed);
+        if (_end - _start - FrameFormat.HeaderBytes < payloadBytes)
+            return false;
+        payload = new ReadOnlySequence<byte>(_bytes, _start + FrameFormat.HeaderBytes, payloadBytes);
+        _start += FrameFormat.HeaderBytes + payloadBytes;
+        return true;
+    }
+
+    /// <summary>Where to read to: room for the rest of the message that has begun, and at least for some bytes.</summary>
+    /// <param name="bytesMin">Size of the first buffer.</param>
+    public Memory<byte> Room(int bytesMin)
+    {
+        var held = _end - _start;
+        var needed = bytesMin;
+        if (held >= FrameFormat.HeaderBytes)
+            needed = Math.Max(needed, FrameFormat.HeaderBytes + FrameFormat.ReadHeader(_bytes.AsSpan(_start), messageBytesMax, out _));
+        if (_bytes.Length < needed || _bytes.Length == held)
+        {
+            var larger = ArrayPool<byte>.Shared.Rent(Math.Max(needed, held + 1));
+            _bytes.AsSpan(_start, held).CopyTo(larger);
+            if (_bytes.Length > 0)
+                ArrayPool<byte>.Shared.Return(_bytes);
+            _bytes = larger;
+        }
+        else if (_start > 0)
+        {
+            _bytes.AsSpan(_start, held).CopyTo(_bytes);
+        }
+        _start = 0;
+        _end = held;
+        return _bytes.AsMemory(_end);
+    }
+
+    public void Filled(int count) => _end += count;
+
+    /// <summary>Gives the array back; to be called when no read is under way.</summary>
+    public void Free()
+    {
+        if (_bytes.Length > 0)
+            ArrayPool<byte>.Shared.Return(_bytes);
+        this = new ResponseFrames(messageBytesMax);
+    }
+}

@@ -1,0 +1,85 @@
+// A server as a client sees it. Thread-safe; meant to live as long as the process talks to that server. Connections are made on the
+// first call and again when they are lost, by SocketsHttpHandler.
+using System.Collections.Concurrent;
+using System.Net;
+using Grpc.Core;
+using Grpc.Net.Client.Calls;
+
+namespace Grpc.Net.Client;
+
+/// <summary>Calls to one address over HTTP/2: in clear text (h2c) for http, with TLS for https.</summary>
+internal sealed class GrpcChannel : ChannelBase, IDisposable
+{
+    private readonly bool _ownsHandler;
+    private readonly CallInvoker _invoker;
+    private readonly ConcurrentDictionary<string, Uri> _methodAddresses = new(StringComparer.Ordinal);
+    private readonly CancellationTokenSource _disposed = new();
+
+    private GrpcChannel(Uri address, GrpcChannelOptions options)
+        : base(address.Authority)
+    {
+        Address = address;
+        RequestBytesMax = options.MaxSendMessageSize ?? int.MaxValue;
+        ResponseBytesMax = options.MaxReceiveMessageSize ?? int.MaxValue;
+        _ownsHandler = options.HttpHandler is null || options.DisposeHttpClient;
+        Http = new HttpMessageInvoker(options.HttpHandler ?? DefaultHandler(), _ownsHandler);
+        _invoker = new HttpCallInvoker(this);
+    }
+
+    /// <summary>Scheme, host and port.</summary>
+    public Uri Address { get; }
+
+    internal HttpMessageInvoker Http { get; }
+
+    internal int RequestBytesMax { get; }
+
+    internal int ResponseBytesMax { get; }
+
+    /// <summary>Cancellation sources of calls that have ended, for the next ones.</summary>
+    internal CancellationPool Cancellations { get; } = new();
+
+    /// <summary>Fires when the channel is disposed; ends streams, which would not end by themselves.</summary>
+    internal CancellationToken Disposed => _disposed.Token;
+
+    /// <exception cref="ArgumentException">Not an http or https address.</exception>
+    public static GrpcChannel ForAddress(string address) => ForAddress(address, new GrpcChannelOptions());
+
+    /// <inheritdoc cref="ForAddress(string)"/>
+    public static GrpcChannel ForAddress(string address, GrpcChannelOptions channelOptions) => ForAddress(new Uri(address), channelOptions);
+
+    /// <inheritdoc cref="ForAddress(string)"/>
+    public static GrpcChannel ForAddress(Uri address) => ForAddress(address, new GrpcChannelOptions());
+
+    /// <inheritdoc cref="ForAddress(string)"/>
+    public static GrpcChannel ForAddress(Uri address, GrpcChannelOptions channelOptions)
+    {
+        if (!address.IsAbsoluteUri || (address.Scheme != Uri.UriSchemeHttp && address.Scheme != Uri.UriSchemeHttps))
+            throw new ArgumentException($"'{address}' is not an http or https address.", nameof(address));
+        return new GrpcChannel(address, channelOptions);
+    }
+
+    public override CallInvoker CreateCallInvoker() => _invoker;
+
+    /// <summary>Cancels all streams and lets go of the connections; unary calls under way may still end.</summary>
+    public void Dispose()
+    {
+        _disposed.Cancel();
+        Http.Dispose();
+    }
+
+    internal Uri AddressOf(IMethod method) => _methodAddresses.TryGetValue(method.FullName, out var address)
+        ? address
+        : _methodAddresses.GetOrAdd(method.FullName, new Uri(Address, method.FullName));
+
+    // Nothing between a call and its connection: no proxy, redirects, cookies or trace headers.
+    private static SocketsHttpHandler DefaultHandler() => new()
+    {
+        UseProxy = false,
+        AllowAutoRedirect = false,
+        UseCookies = false,
+        AutomaticDecompression = DecompressionMethods.None,
+        ActivityHeadersPropagator = null,
+        EnableMultipleHttp2Connections = true,
+        PooledConnectionIdleTimeout = Timeout.InfiniteTimeSpan,
+    };
+}

@@ -1,0 +1,36 @@
+// The context that marshallers read from: one message where it lies. Reused from message to message by one reader.
+using System.Buffers;
+using Grpc.Core;
+
+namespace Grpc.Shared;
+
+/// <summary>One received message.</summary>
+internal sealed class FramePayload : DeserializationContext
+{
+    private ReadOnlySequence<byte> _payload;
+
+    public override int PayloadLength => (int)_payload.Length;
+
+    /// <summary>Has the marshaller read a message; the bytes may be reused when it returns.</summary>
+    /// <exception cref="RpcException">INTERNAL: the marshaller cannot read it, or it is compressed in an unknown way.</exception>
+    public T Read<T>(ReadOnlySequence<byte> payload, bool isCompressed, string? encoding, int messageBytesMax, Marshaller<T> marshaller)
+    {
+        _payload = isCompressed ? Decompression.Decompress(payload, encoding, messageBytesMax) : payload;
+        try
+        {
+            return marshaller.ContextualDeserializer(this);
+        }
+        catch (Exception failure) when (failure is not RpcException)
+        {
+            throw new RpcException(new Status(StatusCode.Internal, "Failed to deserialize the message.", failure));
+        }
+        finally
+        {
+            _payload = default;
+        }
+    }
+
+    public override byte[] PayloadAsNewBuffer() => _payload.ToArray();
+
+    public override ReadOnlySequence<byte> PayloadAsReadOnlySequence() => _payload;
+}
