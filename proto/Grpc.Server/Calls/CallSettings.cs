@@ -1,0 +1,15 @@
+using Microsoft.Extensions.Logging;
+
+namespace Grpc.AspNetCore.Server.Calls;
+
+/// <summary>A server's options as its calls need them.</summary>
+internal sealed class CallSettings(GrpcServiceOptions options, ILogger log)
+{
+    public int RequestBytesMax { get; } = options.MaxReceiveMessageSize ?? int.MaxValue;
+
+    public int ResponseBytesMax { get; } = options.MaxSendMessageSize ?? int.MaxValue;
+
+    public bool SendsExceptionText { get; } = options.EnableDetailedErrors == true;
+
+    public ILogger Log { get; } = log;
+}

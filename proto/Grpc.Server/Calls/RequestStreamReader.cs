@@ -1,0 +1,172 @@
+// The messages that a caller streams, parsed where they lie in Kestrel's pipe: one read of the pipe is held and taken apart frame
+// by frame, and given back when it has no whole frame left. One reader at a time, as gRPC has it.
+using System.Buffers;
+using System.IO.Pipelines;
+using System.Runtime.CompilerServices;
+using Grpc.Core;
+using Grpc.Shared;
+
+namespace Grpc.AspNetCore.Server.Calls;
+
+/// <summary>The stream that a handler reads its requests from.</summary>
+internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
+    where T : class
+{
+    private static readonly Task<bool> Found = Task.FromResult(true);
+    private static readonly Task<bool> Ended = Task.FromResult(false);
+
+    private readonly ServerCall _call;
+    private readonly Marshaller<T> _marshaller;
+    private readonly PipeReader _body;
+    private readonly Action _resume;
+    private ReadOnlySequence<byte> _held;
+    private bool _isHolding;
+    private bool _isLast;
+    private ConfiguredValueTaskAwaitable<ReadResult>.ConfiguredValueTaskAwaiter _read;
+    private TaskCompletionSource<bool>? _waiter;
+    private CancellationToken _waitToken;
+    private CancellationTokenRegistration _waitRegistration;
+
+    public RequestStreamReader(ServerCall call, Marshaller<T> marshaller)
+    {
+        _call = call;
+        _marshaller = marshaller;
+        _body = call.Body;
+        _resume = Resume;
+    }
+
+    public T Current { get; private set; } = null!;
+
+    public Task<bool> MoveNext(CancellationToken cancellationToken)
+    {
+        if (_waiter is not null)
+            throw new InvalidOperationException("The stream is being read already.");
+        if (cancellationToken.IsCancellationRequested)
+            return Task.FromCanceled<bool>(cancellationToken);
+        try
+        {
+            // What is held, or read already, needs no wait.
+            if (TryTake(out var isFound))
+                return isFound ? Found : Ended;
+            _waitToken = cancellationToken;
+            return Wait();
+        }
+        catch (Exception failure) when (failure is RpcException or IOException or OperationCanceledException)
+        {
+            return Task.FromException<bool>(AsStatus(failure));
+        }
+    }
+
+    private Task<bool> Wait()
+    {
+        if (!TryStartRead(out var isFound))
+        {
+            var waiter = _waiter = new TaskCompletionSource<bool>();
+            if (_waitToken.CanBeCanceled && !_call.IsOwn(_waitToken))
+                _waitRegistration = _waitToken.UnsafeRegister(static body => ((PipeReader)body!).CancelPendingRead(), _body);
+            _read.UnsafeOnCompleted(_resume);
+            return waiter.Task;
+        }
+        return isFound ? Found : Ended;
+    }
+
+    // Reads until there is a message or the end (true), or a read that has to be waited for (false).
+    private bool TryStartRead(out bool isFound)
+    {
+        while (true)
+        {
+            _read = _body.ReadAsync(CancellationToken.None).ConfigureAwait(false).GetAwaiter();
+            if (!_read.IsCompleted)
+            {
+                isFound = false;
+                return false;
+            }
+            Hold(_read.GetResult());
+            if (TryTake(out isFound))
+                return true;
+        }
+    }
+
+    // Called by the pipe, on a thread of the pool, when a read that was waited for is done.
+    private void Resume()
+    {
+        var isFound = false;
+        Exception? failure = null;
+        try
+        {
+            Hold(_read.GetResult());
+            if (!TryTake(out isFound) && !TryStartRead(out isFound))
+            {
+                _read.UnsafeOnCompleted(_resume);
+                return;
+            }
+        }
+        catch (Exception caught)
+        {
+            failure = AsStatus(caught);
+        }
+        var waiter = _waiter!;
+        _waitRegistration.Dispose();
+        _waitRegistration = default;
+        _waiter = null;
+        // The handler goes on inside SetResult, and comes back when it waits again.
+        var responses = _call.Responses;
+        var lending = responses.Lend();
+        if (failure is null)
+            waiter.SetResult(isFound);
+        else
+            waiter.SetException(failure);
+        responses.TakeBack(lending);
+    }
+
+    private void Hold(ReadResult result)
+    {
+        _held = result.Buffer;
+        _isHolding = true;
+        _isLast = result.IsCompleted;
+        if (result.IsCanceled)
+        {
+            _isLast = false;
+            Release();
+            _waitToken.ThrowIfCancellationRequested();
+            _call.ThrowIfPastDeadline();
+        }
+    }
+
+    // Gives back what is not a whole frame, to be read again with more behind it.
+    private void Release()
+    {
+        _isHolding = false;
+        _body.AdvanceTo(_held.Start, _held.End);
+        _held = default;
+    }
+
+    private bool TryTake(out bool isFound)
+    {
+        isFound = false;
+        while (true)
+        {
+            if (!_isHolding)
+            {
+                if (_isLast)
+                    return true;
+                if (!_body.TryRead(out var result))
+                    return false;
+                Hold(result);
+                if (!_isHolding)
+                    continue;
+            }
+            if (FrameFormat.TryRead(ref _held, _call.Settings.RequestBytesMax, out var isCompressed, out var payload))
+            {
+                Current = _call.Deserialize(payload, isCompressed, _marshaller);
+                isFound = true;
+                return true;
+            }
+            if (_isLast && !_held.IsEmpty)
+                throw new RpcException(new Status(StatusCode.Internal, "The request ended in the middle of a message."));
+            Release();
+        }
+    }
+
+    private static Exception AsStatus(Exception failure) => failure is IOException ? ServerCall.Gone(failure) : failure;
+}

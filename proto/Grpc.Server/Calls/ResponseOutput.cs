@@ -1,0 +1,219 @@
+// The messages of a response on their way into Kestrel's pipe. A flush costs more than a message, so streams flush as rarely as
+// nobody notices:
+//  - While a handler runs on a thread that this stack lent it (its start, or a message that it waited for), what it writes is
+//    flushed when it gives the thread back, that is, when it awaits something that is not there yet. A handler that blocks its
+//    thread holds back what it wrote.
+//  - Elsewhere a flush is queued to the pool; what is written until it runs goes with it.
+//  - From FlushBytes on a write flushes at once, and waits where the caller does not keep up.
+// Pooled with its call. Everything takes _gate but what says otherwise.
+using System.IO.Pipelines;
+using Grpc.Core;
+using Grpc.Shared;
+using Microsoft.AspNetCore.Http.Features;
+
+namespace Grpc.AspNetCore.Server.Calls;
+
+/// <summary>Writes messages and decides when they are flushed.</summary>
+internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
+{
+    /// <summary>Half of what Kestrel buffers for a response by default, so that it always has something to send.</summary>
+    private const int FlushBytes = 32 * 1024;
+
+    private readonly Lock _gate = new();
+    private readonly FrameWriter _frames = new();
+    private IHttpResponseBodyFeature _body = null!;
+    private PipeWriter? _pipe;
+    private int _unflushedBytes;
+    private int _lentThread;
+    private int _lending;
+    private bool _isFlushQueued;
+    private bool _isOpen;
+    private bool _isCallerGone;
+    private Task? _flushing;
+
+    /// <summary>Whether a message, or the headers, are on their way. Read by the call's own thread.</summary>
+    public bool HasContent { get; private set; }
+
+    /// <summary>Whether serialization failed in the middle of a frame, after which only a reset is left.</summary>
+    public bool LeftPartialFrame => HasContent && _frames.LeftPartialFrame;
+
+    public void Begin(IHttpResponseBodyFeature body)
+    {
+        lock (_gate)
+        {
+            _body = body;
+            _unflushedBytes = 0;
+            _isOpen = true;
+            _isCallerGone = false;
+            HasContent = false;
+        }
+    }
+
+    public void End()
+    {
+        lock (_gate)
+        {
+            _isOpen = false;
+            _isFlushQueued = false;
+            _lentThread = 0;
+            _lending++;
+            _pipe = null;
+            _body = null!;
+        }
+    }
+
+    /// <summary>Starts a handler on this thread, on loan.</summary>
+    public Task Start(Func<Task> handler)
+    {
+        var lending = Lend();
+        try
+        {
+            return handler();
+        }
+        finally
+        {
+            TakeBack(lending);
+        }
+    }
+
+    /// <summary>From here on this thread runs the handler.</summary>
+    /// <returns>For <see cref="TakeBack"/>: the handler may end, and this object serve another call, before.</returns>
+    public int Lend()
+    {
+        lock (_gate)
+        {
+            _lentThread = Environment.CurrentManagedThreadId;
+            return _lending;
+        }
+    }
+
+    /// <summary>The handler gave this thread back: flushes what it wrote.</summary>
+    public void TakeBack(int lending)
+    {
+        lock (_gate)
+        {
+            if (_lending != lending)
+                return;
+            _lentThread = 0;
+            if (_unflushedBytes > 0 && !_isFlushQueued)
+                FlushLocked();
+        }
+    }
+
+    /// <summary>The only message of a response; sent when the call ends.</summary>
+    public void WriteOnly<T>(T message, Marshaller<T> marshaller)
+    {
+        lock (_gate)
+            WriteLocked(message, marshaller);
+    }
+
+    /// <summary>One of many messages; sent soon.</summary>
+    /// <exception cref="RpcException">The caller went away, or the message is larger than the limit.</exception>
+    /// <exception cref="InvalidOperationException">The call has ended.</exception>
+    public Task WriteAsync<T>(T message, Marshaller<T> marshaller, bool moreFollows)
+    {
+        lock (_gate)
+        {
+            if (!_isOpen)
+                throw new InvalidOperationException("The call has ended.");
+            call.ThrowIfPastDeadline();
+            if (_isCallerGone)
+                throw ServerCall.Gone(null);
+            _unflushedBytes += WriteLocked(message, marshaller);
+            if (_unflushedBytes >= FlushBytes)
+                return FlushLocked();
+            if (_flushing is not null)
+                return _flushing;
+            if (!moreFollows && !_isFlushQueued && _lentThread != Environment.CurrentManagedThreadId)
+            {
+                _isFlushQueued = true;
+                ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
+            }
+            return Task.CompletedTask;
+        }
+    }
+
+    /// <summary>Sends the headers alone.</summary>
+    public Task SendHeadersAsync()
+    {
+        lock (_gate)
+        {
+            HasContent = true;
+            return FlushLocked();
+        }
+    }
+
+    /// <summary>No more messages. Completes when no flush is under way any more; what is not flushed is sent with the trailers.</summary>
+    public Task CompleteAsync()
+    {
+        lock (_gate)
+        {
+            _isOpen = false;
+            _isFlushQueued = false;
+            _unflushedBytes = 0;
+            return _flushing ?? Task.CompletedTask;
+        }
+    }
+
+    void IThreadPoolWorkItem.Execute()
+    {
+        lock (_gate)
+        {
+            // A flush that was queued for a call that has ended, or that another item did already.
+            if (!_isFlushQueued)
+                return;
+            _isFlushQueued = false;
+            if (_unflushedBytes > 0)
+                FlushLocked();
+        }
+    }
+
+    private int WriteLocked<T>(T message, Marshaller<T> marshaller)
+    {
+        var frameBytes = _frames.Write(_pipe ??= _body.Writer, message, marshaller, call.Settings.ResponseBytesMax);
+        HasContent = true;
+        return frameBytes;
+    }
+
+    private Task FlushLocked()
+    {
+        if (_flushing is not null)
+            return _flushing;
+        _unflushedBytes = 0;
+        var flush = (_pipe ??= _body.Writer).FlushAsync();
+        if (!flush.IsCompletedSuccessfully)
+            return _flushing = FlushOnAsync(flush);
+        _isCallerGone |= IsGone(flush.Result);
+        return Task.CompletedTask;
+    }
+
+    // Never fails: a failure is that the caller is gone, which the next write says.
+    private async Task FlushOnAsync(ValueTask<FlushResult> flush)
+    {
+        while (true)
+        {
+            var isGone = true;
+            try
+            {
+                isGone = IsGone(await flush.ConfigureAwait(false));
+            }
+            catch (Exception failure) when (failure is IOException or OperationCanceledException)
+            {
+                CallLog.FlushFailed(call.Settings.Log, failure);
+            }
+            lock (_gate)
+            {
+                _isCallerGone |= isGone;
+                if (_unflushedBytes == 0 || !_isOpen || isGone)
+                {
+                    _flushing = null;
+                    return;
+                }
+                _unflushedBytes = 0;
+                flush = _pipe!.FlushAsync();
+            }
+        }
+    }
+
+    private static bool IsGone(FlushResult result) => result.IsCompleted || result.IsCanceled;
+}

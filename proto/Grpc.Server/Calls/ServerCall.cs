@@ -1,0 +1,360 @@
+// One call on Kestrel's features. Pooled: it belongs to Kestrel's HTTP/2 stream object and serves one call after the other, from
+// Begin to End. Runs on threads of the pool, one at a time but for the deadline's timer, which takes _deadlineGate.
+using System.IO.Pipelines;
+using System.Runtime.CompilerServices;
+using Grpc.Core;
+using Grpc.Shared;
+using Microsoft.AspNetCore.Http;
+using Microsoft.AspNetCore.Http.Features;
+using Microsoft.AspNetCore.Server.Kestrel.Core.Features;
+
+namespace Grpc.AspNetCore.Server.Calls;
+
+/// <summary>The context that handlers are given, and what reads and answers the request behind it.</summary>
+internal sealed class ServerCall : ServerCallContext
+{
+    /// <summary>Kestrel's default limit of a request body; larger messages need it lifted.</summary>
+    private const int BodyBytesMaxOfServer = 30_000_000;
+
+    private readonly Lock _deadlineGate = new();
+    private readonly FramePayload _payload = new();
+    private IFeatureCollection _features = null!;
+    private IHttpRequestFeature _request = null!;
+    private IHttpResponseFeature _response = null!;
+    private CallDeadline? _deadline;
+    private bool _hasDeadline;
+    private bool _deadlinePassed;
+    private CancellationTokenSource? _cancellation;
+    private CancellationTokenRegistration _abortRegistration;
+    private Metadata? _requestHeaders;
+    private Metadata? _responseTrailers;
+    private Dictionary<object, object>? _userState;
+    private Status _status;
+
+    public ServerCall(CallSettings settings)
+    {
+        Settings = settings;
+        Responses = new ResponseOutput(this);
+    }
+
+    public CallSettings Settings { get; }
+
+    /// <summary>The request's bytes.</summary>
+    public PipeReader Body { get; private set; } = null!;
+
+    /// <summary>The response's messages.</summary>
+    public ResponseOutput Responses { get; }
+
+    /// <summary>Name of the compression of the request's messages.</summary>
+    public string? RequestEncoding { get; private set; }
+
+    protected override string MethodCore => _request.Path;
+
+    protected override string HostCore => _request.Headers.Host.ToString();
+
+    protected override string PeerCore => PeerAddress.Format(_features.Get<IHttpConnectionFeature>());
+
+    protected override DateTime DeadlineCore => _hasDeadline ? _deadline!.Utc : DateTime.MaxValue;
+
+    protected override Metadata RequestHeadersCore => _requestHeaders ??= ReadHeaders();
+
+    protected override Metadata ResponseTrailersCore => _responseTrailers ??= [];
+
+    protected override WriteOptions? WriteOptionsCore { get; set; }
+
+    protected override IDictionary<object, object> UserStateCore => _userState ??= [];
+
+    protected override Status StatusCore
+    {
+        get => _status;
+        set => _status = value;
+    }
+
+    protected override CancellationToken CancellationTokenCore => _hasDeadline ? DeadlineToken() : RequestAborted;
+
+    private CancellationToken RequestAborted => _features.GetRequiredFeature<IHttpRequestLifetimeFeature>().RequestAborted;
+
+    /// <summary>Takes on a request.</summary>
+    public void Begin(IFeatureCollection features)
+    {
+        _features = features;
+        _request = features.GetRequiredFeature<IHttpRequestFeature>();
+        _response = features.GetRequiredFeature<IHttpResponseFeature>();
+        Body = features.GetRequiredFeature<IRequestBodyPipeFeature>().Reader;
+        Responses.Begin(features.GetRequiredFeature<IHttpResponseBodyFeature>());
+        _response.Headers.ContentType = "application/grpc";
+        _status = Status.DefaultSuccess;
+        var headers = _request.Headers;
+        RequestEncoding = headers.GrpcEncoding;
+        if (headers.GrpcTimeout is { Count: 1 } timeout && GrpcTimeout.TryParse(timeout[0], out var remaining))
+            ArmDeadline(remaining);
+    }
+
+    /// <summary>Gives the request back and forgets all of it.</summary>
+    public void End()
+    {
+        DisarmDeadline();
+        Responses.End();
+        _features = null!;
+        _request = null!;
+        _response = null!;
+        Body = null!;
+        _requestHeaders = null;
+        _responseTrailers = null;
+        _userState = null;
+        WriteOptionsCore = null;
+    }
+
+    /// <exception cref="RpcException">UNIMPLEMENTED: the messages are compressed in an unknown way.</exception>
+    public void CheckEncoding()
+    {
+        if (RequestEncoding is null || Decompression.IsKnown(RequestEncoding))
+            return;
+        _response.Headers.GrpcAcceptEncoding = Decompression.Accepted;
+        throw new RpcException(new Status(StatusCode.Unimplemented, $"The encoding '{RequestEncoding}' is not supported; {Decompression.Accepted} are."));
+    }
+
+    /// <summary>A stream may be slow, and as long as it likes.</summary>
+    public void LiftRequestLimits()
+    {
+        if (_features.Get<IHttpMinRequestBodyDataRateFeature>() is { } rate)
+            rate.MinDataRate = null;
+        if (_features.Get<IHttpMaxRequestBodySizeFeature>() is { IsReadOnly: false } size)
+            size.MaxRequestBodySize = null;
+    }
+
+    /// <summary>The one message of a request that has no stream, and the end after it.</summary>
+    /// <exception cref="RpcException">The request is not one message within the limit, or the caller went away.</exception>
+    public ValueTask<T> ReadOnlyMessageAsync<T>(Marshaller<T> marshaller)
+        where T : class
+    {
+        if (Settings.RequestBytesMax > BodyBytesMaxOfServer)
+            LiftRequestLimits();
+        T? message = null;
+        return TryRead(out var result) && TryTakeOnly(result, marshaller, ref message) ? new(message!) : ReadMoreAsync(message, marshaller);
+    }
+
+    /// <summary>The response of a call that streams none; sent with the end of the call.</summary>
+    public void WriteOnlyMessage<T>(T message, Marshaller<T> marshaller)
+    {
+        if (_status.StatusCode == StatusCode.OK && !_deadlinePassed)
+            Responses.WriteOnly(message, marshaller);
+    }
+
+    /// <summary>Reads a message where it lies.</summary>
+    public T Deserialize<T>(System.Buffers.ReadOnlySequence<byte> payload, bool isCompressed, Marshaller<T> marshaller) =>
+        _payload.Read(payload, isCompressed, RequestEncoding, Settings.RequestBytesMax, marshaller);
+
+    /// <summary>The handler returned.</summary>
+    public void Succeed()
+    {
+        if (_deadlinePassed)
+            _status = PastDeadline().Status;
+    }
+
+    /// <summary>The handler, or what reads and writes for it, threw: that becomes the status.</summary>
+    public void Fail(Exception failure, string method)
+    {
+        if (_deadlinePassed)
+        {
+            _status = PastDeadline().Status;
+        }
+        else if (failure is RpcException rpc)
+        {
+            _status = rpc.Status.StatusCode == StatusCode.OK ? new Status(StatusCode.Unknown, "A handler threw the status OK.", rpc) : rpc.Status;
+            foreach (var entry in rpc.Trailers)
+                ResponseTrailers.Add(entry);
+        }
+        else if (RequestAborted.IsCancellationRequested)
+        {
+            _status = new Status(StatusCode.Cancelled, "The caller went away.", failure);
+        }
+        else
+        {
+            CallLog.HandlerFailed(Settings.Log, method, failure);
+            var text = Settings.SendsExceptionText ? $"Exception was thrown by handler. {failure.GetType().Name}: {failure.Message}" : "Exception was thrown by handler.";
+            _status = new Status(StatusCode.Unknown, text, failure);
+        }
+    }
+
+    /// <summary>Says the status: in the trailers, or in the headers where nothing was sent yet.</summary>
+    public ValueTask FinishAsync()
+    {
+        DisarmDeadline();
+        var written = Responses.CompleteAsync();
+        if (!written.IsCompletedSuccessfully)
+            return FinishAfterAsync(written);
+        WriteStatus();
+        return ValueTask.CompletedTask;
+    }
+
+    /// <exception cref="RpcException">DEADLINE_EXCEEDED: it passed.</exception>
+    public void ThrowIfPastDeadline()
+    {
+        if (_deadlinePassed)
+            throw PastDeadline();
+    }
+
+    /// <summary>Whether a token is this call's own, whose firing ends reads by itself.</summary>
+    public bool IsOwn(CancellationToken token) => _hasDeadline ? _cancellation is { } own && own.Token == token : token == RequestAborted;
+
+    /// <summary>The caller's connection or its stream broke off.</summary>
+    public static RpcException Gone(Exception? cause) => new(new Status(StatusCode.Cancelled, "The caller went away.", cause));
+
+    /// <summary>Called by the deadline's timer.</summary>
+    internal void PassDeadline()
+    {
+        CancellationTokenSource? cancellation;
+        lock (_deadlineGate)
+        {
+            if (!_hasDeadline || !_deadline!.HasPassed())
+                return;
+            _deadlinePassed = true;
+            cancellation = _cancellation;
+            Body.CancelPendingRead();
+        }
+        cancellation?.Cancel();
+    }
+
+    protected override Task WriteResponseHeadersAsyncCore(Metadata responseHeaders)
+    {
+        if (_response.HasStarted || Responses.HasContent)
+            throw new InvalidOperationException("The response headers were sent already.");
+        AddTo(_response.Headers, responseHeaders);
+        return Responses.SendHeadersAsync();
+    }
+
+    private static RpcException PastDeadline() => new(new Status(StatusCode.DeadlineExceeded, "The deadline passed."));
+
+    private static void AddTo(IHeaderDictionary headers, Metadata metadata)
+    {
+        foreach (var entry in metadata)
+            headers.Append(entry.Key, BinaryHeader.Format(entry));
+    }
+
+    private bool TryRead(out ReadResult result)
+    {
+        try
+        {
+            return Body.TryRead(out result);
+        }
+        catch (IOException failure)
+        {
+            throw Gone(failure);
+        }
+    }
+
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private async ValueTask<T> ReadMoreAsync<T>(T? message, Marshaller<T> marshaller)
+        where T : class
+    {
+        ReadResult result;
+        do
+        {
+            try
+            {
+                result = await Body.ReadAsync().ConfigureAwait(false);
+            }
+            catch (IOException failure)
+            {
+                throw Gone(failure);
+            }
+        }
+        while (!TryTakeOnly(result, marshaller, ref message));
+        return message!;
+    }
+
+    private bool TryTakeOnly<T>(ReadResult result, Marshaller<T> marshaller, ref T? message)
+        where T : class
+    {
+        var buffer = result.Buffer;
+        var end = buffer.End;
+        if (message is null && FrameFormat.TryRead(ref buffer, Settings.RequestBytesMax, out var isCompressed, out var payload))
+            message = Deserialize(payload, isCompressed, marshaller);
+        if (message is not null && !buffer.IsEmpty)
+            throw new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the request."));
+        Body.AdvanceTo(buffer.Start, end);
+        ThrowIfPastDeadline();
+        if (result.IsCompleted && message is null)
+            throw new RpcException(new Status(StatusCode.Internal, "The request ended before its message was complete."));
+        return result.IsCompleted;
+    }
+
+    private async ValueTask FinishAfterAsync(Task written)
+    {
+        await written.ConfigureAwait(false);
+        WriteStatus();
+    }
+
+    private void WriteStatus()
+    {
+        if (Responses.LeftPartialFrame)
+        {
+            _features.Get<IHttpResetFeature>()?.Reset(errorCode: 2);
+            return;
+        }
+        var headers = _response.HasStarted || Responses.HasContent
+            ? _features.GetRequiredFeature<IHttpResponseTrailersFeature>().Trailers
+            : _response.Headers;
+        headers.GrpcStatus = StatusText.Of(_status.StatusCode);
+        if (_status.Detail.Length > 0)
+            headers.GrpcMessage = StatusMessage.Encode(_status.Detail);
+        if (_responseTrailers is not null)
+            AddTo(headers, _responseTrailers);
+    }
+
+    private Metadata ReadHeaders()
+    {
+        var metadata = new Metadata();
+        foreach (var (key, values) in _request.Headers)
+        {
+            if (key.StartsWith(':'))
+                continue;
+            foreach (var value in values)
+                BinaryHeader.AddTo(metadata, key, value ?? "");
+        }
+        return metadata;
+    }
+
+    private void ArmDeadline(TimeSpan remaining)
+    {
+        lock (_deadlineGate)
+        {
+            _hasDeadline = true;
+            (_deadline ??= new CallDeadline(this)).Arm(remaining);
+        }
+    }
+
+    private void DisarmDeadline()
+    {
+        if (!_hasDeadline)
+            return;
+        lock (_deadlineGate)
+        {
+            _hasDeadline = false;
+            _deadlinePassed = false;
+            _deadline!.Disarm();
+        }
+        _abortRegistration.Dispose();
+        if (_cancellation is { } cancellation && !cancellation.TryReset())
+        {
+            cancellation.Dispose();
+            _cancellation = null;
+        }
+    }
+
+    private CancellationToken DeadlineToken()
+    {
+        lock (_deadlineGate)
+        {
+            if (_cancellation is null || _abortRegistration == default)
+            {
+                _cancellation ??= new CancellationTokenSource();
+                _abortRegistration = RequestAborted.UnsafeRegister(static source => ((CancellationTokenSource)source!).Cancel(), _cancellation);
+            }
+            if (_deadlinePassed && !_cancellation.IsCancellationRequested)
+                _cancellation.Cancel();
+            return _cancellation.Token;
+        }
+    }
+}

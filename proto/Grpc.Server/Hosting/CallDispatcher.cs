@@ -1,0 +1,76 @@
+// The methods of a server by path. Filled while the host is built, on one thread; frozen when the server starts, and from then on
+// read by all requests.
+using System.Collections.Frozen;
+using Grpc.AspNetCore.Server.Binding;
+using Grpc.AspNetCore.Server.Calls;
+using Grpc.Core;
+using Grpc.Core.Interceptors;
+using Microsoft.AspNetCore.Http.Features;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging;
+using Microsoft.Extensions.Options;
+
+namespace Grpc.AspNetCore.Server.Hosting;
+
+/// <summary>Finds the handler of a request.</summary>
+internal sealed class CallDispatcher : ServiceBinderBase
+{
+    private readonly Dictionary<string, MethodHandler> _methods = new(StringComparer.Ordinal);
+    private readonly CallSettings _settings;
+    private readonly Interceptor[] _interceptors;
+    private FrozenDictionary<string, MethodHandler> _frozen = FrozenDictionary<string, MethodHandler>.Empty;
+    private bool _isFrozen;
+
+    public CallDispatcher(IOptions<GrpcServiceOptions> options, IServiceProvider provider, ILogger<CallDispatcher> log)
+    {
+        _settings = new CallSettings(options.Value, log);
+        _interceptors = [.. options.Value.Interceptors.Select(type => (Interceptor)(provider.GetService(type) ?? ActivatorUtilities.CreateInstance(provider, type)))];
+    }
+
+    public ServerCall CreateCall() => new(_settings);
+
+    /// <summary>No more methods.</summary>
+    public void Freeze()
+    {
+        _frozen = _methods.ToFrozenDictionary(StringComparer.Ordinal);
+        _isFrozen = true;
+    }
+
+    /// <summary>The handler of a request; null when it is not a gRPC request.</summary>
+    public MethodHandler? Find(IHttpRequestFeature request)
+    {
+        if (!IsGrpc(request.Headers.ContentType))
+            return null;
+        if (request.Protocol != "HTTP/2" || request.Method != "POST")
+            return null;
+        return _frozen.TryGetValue(request.Path, out var method) ? method : UnknownMethodHandler.Instance;
+    }
+
+    public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, UnaryServerMethod<TRequest, TResponse> handler) =>
+        Add(new UnaryHandler<TRequest, TResponse>(method, InterceptedMethods.Unary(handler, _interceptors)));
+
+    public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ClientStreamingServerMethod<TRequest, TResponse> handler) =>
+        Add(new ClientStreamingHandler<TRequest, TResponse>(method, InterceptedMethods.ClientStreaming(handler, _interceptors)));
+
+    public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ServerStreamingServerMethod<TRequest, TResponse> handler) =>
+        Add(new ServerStreamingHandler<TRequest, TResponse>(method, InterceptedMethods.ServerStreaming(handler, _interceptors)));
+
+    public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, DuplexStreamingServerMethod<TRequest, TResponse> handler) =>
+        Add(new DuplexStreamingHandler<TRequest, TResponse>(method, InterceptedMethods.DuplexStreaming(handler, _interceptors)));
+
+    private static bool IsGrpc(Microsoft.Extensions.Primitives.StringValues contentType)
+    {
+        const string grpc = "application/grpc";
+        return contentType.Count == 1 && contentType[0] is { } text
+            && text.StartsWith(grpc, StringComparison.OrdinalIgnoreCase)
+            && (text.Length == grpc.Length || text[grpc.Length] is '+' or ';');
+    }
+
+    private void Add(MethodHandler handler)
+    {
+        if (_isFrozen)
+            throw new InvalidOperationException($"{handler.FullName} was mapped after the server started.");
+        if (!_methods.TryAdd(handler.FullName, handler))
+            throw new InvalidOperationException($"{handler.FullName} is served already.");
+    }
+}

@@ -1,0 +1,62 @@
+using Grpc.AspNetCore.Server;
+using Grpc.Net.Client;
+using KvCluster.Tests.Grpc.Proto;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Hosting;
+using Microsoft.AspNetCore.Server.Kestrel.Core;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Tests.Grpc;
+
+/// <summary>A server of the echo service on a free loopback port, and a channel to it.</summary>
+internal sealed class EchoServer : IAsyncDisposable
+{
+    private readonly WebApplication _app;
+
+    private EchoServer(WebApplication app, EchoService service, GrpcChannel channel)
+    {
+        _app = app;
+        Service = service;
+        Channel = channel;
+        Client = new Echo.EchoClient(channel);
+    }
+
+    public EchoService Service { get; }
+
+    public GrpcChannel Channel { get; }
+
+    public Echo.EchoClient Client { get; }
+
+    public int Port => new Uri(_app.Urls.Single()).Port;
+
+    public static async Task<EchoServer> StartAsync(
+        Action<GrpcServiceOptions>? configure = null,
+        GrpcChannelOptions? channelOptions = null,
+        Action<ListenOptions>? listen = null,
+        Action<WebApplication>? map = null)
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Logging.ClearProviders();
+        builder.WebHost.ConfigureKestrel(kestrel => kestrel.Listen(System.Net.IPAddress.Loopback, 0, options =>
+        {
+            options.Protocols = HttpProtocols.Http2;
+            listen?.Invoke(options);
+        }));
+        builder.Services.AddGrpc(configure);
+        builder.Services.AddSingleton<EchoService>();
+        var app = builder.Build();
+        app.MapGrpcService<EchoService>();
+        map?.Invoke(app);
+        await app.StartAsync();
+        var channel = GrpcChannel.ForAddress(app.Urls.Single(), channelOptions ?? new GrpcChannelOptions());
+        return new EchoServer(app, app.Services.GetRequiredService<EchoService>(), channel);
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        Channel.Dispose();
+        await _app.StopAsync(new CancellationToken(canceled: true));
+        await _app.DisposeAsync();
+    }
+}
