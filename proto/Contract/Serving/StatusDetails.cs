@@ -1,0 +1,43 @@
+using Google.Protobuf;
+using Grpc.Core;
+
+namespace KvCluster.Serving;
+
+/// <summary>gRPC's richer error model: a google.rpc.Status in the trailers, beside the plain status.</summary>
+internal static class StatusDetails
+{
+    /// <summary>The trailer that carries it.</summary>
+    public const string Trailer = "grpc-status-details-bin";
+
+    /// <summary>The exception that ends a call with a status and its details.</summary>
+    public static RpcException ToRpcException(this Google.Rpc.Status status) => new(
+        new Status((StatusCode)status.Code, status.Message),
+        new Metadata { { Trailer, status.ToByteArray() } });
+
+    /// <summary>The details that a call ended with; null where there are none, or what came is not a google.rpc.Status.</summary>
+    public static Google.Rpc.Status? GetRpcStatus(this RpcException exception)
+    {
+        if (exception.Trailers.GetValueBytes(Trailer) is not { } bytes)
+            return null;
+        try
+        {
+            return Google.Rpc.Status.Parser.ParseFrom(bytes);
+        }
+        catch (InvalidProtocolBufferException)
+        {
+            return null;
+        }
+    }
+
+    /// <summary>The first detail of a type; null where there is none.</summary>
+    public static T? GetDetail<T>(this Google.Rpc.Status status)
+        where T : class, IMessage<T>, new()
+    {
+        foreach (var detail in status.Details)
+        {
+            if (detail.TryUnpack<T>(out var message))
+                return message;
+        }
+        return null;
+    }
+}
