@@ -1,7 +1,9 @@
+using System.Collections.Concurrent;
 using Grpc.AspNetCore.Server;
 using Grpc.Net.Client;
 using KvCluster.Tests.Grpc.Proto;
 using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Hosting;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.Extensions.DependencyInjection;
@@ -14,8 +16,11 @@ internal sealed class EchoServer : IAsyncDisposable
 {
     private readonly WebApplication _app;
 
-    private EchoServer(WebApplication app, EchoService service, GrpcChannel channel)
+    private readonly ConcurrentDictionary<string, ConnectionContext> _connections;
+
+    private EchoServer(WebApplication app, EchoService service, GrpcChannel channel, ConcurrentDictionary<string, ConnectionContext> connections)
     {
+        _connections = connections;
         _app = app;
         Service = service;
         Channel = channel;
@@ -28,6 +33,9 @@ internal sealed class EchoServer : IAsyncDisposable
 
     public Echo.EchoClient Client { get; }
 
+    /// <summary>Connections that are open.</summary>
+    public int Connections => _connections.Count;
+
     public int Port => new Uri(_app.Urls.Single()).Port;
 
     public static async Task<EchoServer> StartAsync(
@@ -36,12 +44,19 @@ internal sealed class EchoServer : IAsyncDisposable
         Action<ListenOptions>? listen = null,
         Action<WebApplication>? map = null)
     {
+        var connections = new ConcurrentDictionary<string, ConnectionContext>();
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders();
         builder.WebHost.ConfigureKestrel(kestrel => kestrel.Listen(System.Net.IPAddress.Loopback, 0, options =>
         {
             options.Protocols = HttpProtocols.Http2;
             listen?.Invoke(options);
+            options.Use(next => async connection =>
+            {
+                connections[connection.ConnectionId] = connection;
+                await next(connection);
+                connections.TryRemove(connection.ConnectionId, out _);
+            });
         }));
         builder.Services.AddGrpc(configure);
         builder.Services.AddSingleton<EchoService>();
@@ -50,7 +65,13 @@ internal sealed class EchoServer : IAsyncDisposable
         map?.Invoke(app);
         await app.StartAsync();
         var channel = GrpcChannel.ForAddress(app.Urls.Single(), channelOptions ?? new GrpcChannelOptions());
-        return new EchoServer(app, app.Services.GetRequiredService<EchoService>(), channel);
+        var service = app.Services.GetRequiredService<EchoService>();
+        service.Die = () =>
+        {
+            foreach (var connection in connections.Values)
+                connection.Abort();
+        };
+        return new EchoServer(app, service, channel, connections);
     }
 
     public async ValueTask DisposeAsync()

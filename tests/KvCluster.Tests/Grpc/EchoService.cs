@@ -10,6 +10,9 @@ internal sealed class EchoService : Echo.EchoBase
     private int _open;
     private int _cancelled;
 
+    /// <summary>Breaks all connections; what "die" does.</summary>
+    public Action Die { get; set; } = () => { };
+
     /// <summary>Calls whose handler has not returned.</summary>
     public int Open => Volatile.Read(ref _open);
 
@@ -67,7 +70,7 @@ internal sealed class EchoService : Echo.EchoBase
         }
     }
 
-    private static async Task Replies(EchoRequest request, IServerStreamWriter<EchoReply> responses, ServerCallContext context)
+    private async Task Replies(EchoRequest request, IServerStreamWriter<EchoReply> responses, ServerCallContext context)
     {
         for (var i = 0; i < (request.NoReply ? 0 : Math.Max(1, request.ReplyCount)); i++)
         {
@@ -76,6 +79,8 @@ internal sealed class EchoService : Echo.EchoBase
         }
         if (request.NoReply)
             await Delay(request, context);
+        if (request.Die)
+            Die();
         ThrowAsOrdered(request);
     }
 
