@@ -1,0 +1,151 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Storage.Control;
+
+/// <summary>
+/// The control file: two checksummed slots written in turn, so that a torn write leaves the other (FORMAT.md, "Control file").
+/// Opened by recovery, written on the journal executor. A failed write ends the engine.
+/// </summary>
+internal sealed class ControlFile : IDisposable
+{
+    /// <summary>"KVC1" as little-endian bytes.</summary>
+    public const uint Magic = 0x3143_564B;
+
+    /// <summary>Format version of a slot.</summary>
+    public const uint Version = 1;
+
+    /// <summary>A slot takes a block, so that no write touches both.</summary>
+    public const int SlotBytes = AlignedBuffer.Alignment;
+
+    private const int ChecksumOffset = 128;
+    private readonly IStorageFile _file;
+    private readonly AlignedBuffer _block = new(SlotBytes);
+    private ulong _sequence;
+
+    private ControlFile(IStorageFile file, ControlState state, ulong sequence, int slotsValid)
+    {
+        _file = file;
+        _sequence = sequence;
+        State = state;
+        SlotsValid = slotsValid;
+    }
+
+    /// <summary>The newest state that was written.</summary>
+    public ControlState State { get; private set; }
+
+    /// <summary>How many slots were sound when the file was opened.</summary>
+    public int SlotsValid { get; }
+
+    /// <summary>Creates the file with the state in both slots, synced; the caller syncs the directory.</summary>
+    public static ControlFile Create(IFileSystem files, string path, ControlState state)
+    {
+        var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew, Direct: true, DataSync: true));
+        file.Resize(2 * SlotBytes);
+        file.Sync();
+        var control = new ControlFile(file, state, 0, slotsValid: 2);
+        control.Write(state);
+        control.Write(state);
+        return control;
+    }
+
+    /// <summary>Opens the file; null when neither slot is sound.</summary>
+    /// <exception cref="FormatVersionException">A sound slot of another version.</exception>
+    public static ControlFile? TryOpen(IFileSystem files, string path)
+    {
+        ControlState? newest = null;
+        ulong newestSequence = 0;
+        var valid = 0;
+        using (var reader = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting)))
+        {
+            var slot = new byte[SlotBytes];
+            for (var index = 0; index < 2; index++)
+            {
+                if (reader.Read(slot, index * SlotBytes) != SlotBytes || !TryDecode(slot, path, out var state, out var sequence))
+                    continue;
+                valid++;
+                if (newest is null || sequence > newestSequence)
+                    (newest, newestSequence) = (state, sequence);
+            }
+        }
+        return newest is null
+            ? null
+            : new ControlFile(files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true)), newest, newestSequence, valid);
+    }
+
+    /// <summary>Writes the state into the slot that does not hold the newest one. Durable when it returns.</summary>
+    public void Write(ControlState state)
+    {
+        Encode(_block.Span, state, ++_sequence);
+        _file.Write(_block.Span, (long)(_sequence % 2) * SlotBytes);
+        State = state;
+    }
+
+    /// <inheritdoc/>
+    public void Dispose()
+    {
+        _file.Dispose();
+        _block.Dispose();
+    }
+
+    /// <summary>Writes a slot.</summary>
+    internal static void Encode(Span<byte> slot, ControlState state, ulong sequence)
+    {
+        slot[..SlotBytes].Clear();
+        BinaryPrimitives.WriteUInt32LittleEndian(slot, Magic);
+        BinaryPrimitives.WriteUInt32LittleEndian(slot[4..], Version);
+        BinaryPrimitives.WriteUInt64LittleEndian(slot[8..], sequence);
+        BinaryPrimitives.WriteUInt64LittleEndian(slot[16..], state.ReplicaId);
+        BinaryPrimitives.WriteUInt32LittleEndian(slot[24..], state.Shard);
+        slot[28] = state.Removed ? (byte)1 : (byte)0;
+        BinaryPrimitives.WriteUInt64LittleEndian(slot[32..], state.PromisedEpoch);
+        BinaryPrimitives.WriteUInt64LittleEndian(slot[40..], state.PromisedLeader);
+        BinaryPrimitives.WriteUInt64LittleEndian(slot[48..], state.PromisedIncarnation);
+        WriteEtag(slot[56..], state.Committed);
+        WriteEtag(slot[72..], state.Acknowledged);
+        BinaryPrimitives.WriteUInt64LittleEndian(slot[88..], state.Generation);
+        BinaryPrimitives.WriteInt64LittleEndian(slot[96..], state.CoordinatorRevision);
+        BinaryPrimitives.WriteInt64LittleEndian(slot[104..], state.LeaseLongestMs);
+        BinaryPrimitives.WriteUInt64LittleEndian(slot[112..], state.ClusterHash);
+        BinaryPrimitives.WriteUInt32LittleEndian(slot[ChecksumOffset..], Crc32C.Of(slot[..ChecksumOffset]));
+    }
+
+    /// <summary>Reads a slot; false when it is damaged.</summary>
+    internal static bool TryDecode(ReadOnlySpan<byte> slot, string path, out ControlState state, out ulong sequence)
+    {
+        state = null!;
+        sequence = 0;
+        if (BinaryPrimitives.ReadUInt32LittleEndian(slot) != Magic
+            || BinaryPrimitives.ReadUInt32LittleEndian(slot[ChecksumOffset..]) != Crc32C.Of(slot[..ChecksumOffset]))
+            return false;
+        var version = BinaryPrimitives.ReadUInt32LittleEndian(slot[4..]);
+        if (version != Version)
+            throw new FormatVersionException(path, version, Version);
+        sequence = BinaryPrimitives.ReadUInt64LittleEndian(slot[8..]);
+        state = new ControlState
+        {
+            ReplicaId = BinaryPrimitives.ReadUInt64LittleEndian(slot[16..]),
+            Shard = BinaryPrimitives.ReadUInt32LittleEndian(slot[24..]),
+            Removed = slot[28] != 0,
+            PromisedEpoch = BinaryPrimitives.ReadUInt64LittleEndian(slot[32..]),
+            PromisedLeader = BinaryPrimitives.ReadUInt64LittleEndian(slot[40..]),
+            PromisedIncarnation = BinaryPrimitives.ReadUInt64LittleEndian(slot[48..]),
+            Committed = ReadEtag(slot[56..]),
+            Acknowledged = ReadEtag(slot[72..]),
+            Generation = BinaryPrimitives.ReadUInt64LittleEndian(slot[88..]),
+            CoordinatorRevision = BinaryPrimitives.ReadInt64LittleEndian(slot[96..]),
+            LeaseLongestMs = BinaryPrimitives.ReadInt64LittleEndian(slot[104..]),
+            ClusterHash = BinaryPrimitives.ReadUInt64LittleEndian(slot[112..]),
+        };
+        return true;
+    }
+
+    private static void WriteEtag(Span<byte> destination, UInt128 etag)
+    {
+        BinaryPrimitives.WriteUInt64LittleEndian(destination, (ulong)(etag >> 64));
+        BinaryPrimitives.WriteUInt64LittleEndian(destination[8..], (ulong)etag);
+    }
+
+    private static UInt128 ReadEtag(ReadOnlySpan<byte> source) =>
+        new(BinaryPrimitives.ReadUInt64LittleEndian(source), BinaryPrimitives.ReadUInt64LittleEndian(source[8..]));
+}

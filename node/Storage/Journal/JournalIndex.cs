@@ -1,0 +1,99 @@
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// The records of the live journal in etag order, and the bodies of the newest in memory. Writer executor only.
+/// </summary>
+/// <param name="origin">The record before the first: a checkpoint's last, or none.</param>
+/// <param name="bodyBytesMax">Bodies kept, in bytes.</param>
+internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
+{
+    private readonly List<JournalEntry> _entries = [];
+    private int _start;
+    private int _bodiesFrom;
+    private long _bodyBytes;
+
+    /// <summary>The record before the first entry; it has no body here.</summary>
+    public RecordRef Base { get; private set; } = origin;
+
+    /// <summary>Entries.</summary>
+    public int Count => _entries.Count - _start;
+
+    /// <summary>The newest record.</summary>
+    public RecordRef Last => Count == 0 ? Base : _entries[^1].Record;
+
+    /// <summary>The entry at a position, 0 being the oldest.</summary>
+    public JournalEntry this[int index] => _entries[_start + index];
+
+    /// <summary>Appends an entry, which follows the last.</summary>
+    public void Append(JournalEntry entry)
+    {
+        Invariant.Check(entry.Record.Follows(Last), $"Record {entry.Record} does not follow {Last}.");
+        _entries.Add(entry);
+        _bodyBytes += entry.Body?.Length ?? 0;
+        DropOldBodies();
+    }
+
+    /// <summary>The position of the first entry with a greater etag; <see cref="Count"/> if there is none.</summary>
+    public int FirstAfter(UInt128 etag)
+    {
+        int low = 0, high = Count;
+        while (low < high)
+        {
+            var middle = (low + high) / 2;
+            if (this[middle].Record.Etag <= etag)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        return low;
+    }
+
+    /// <summary>The entry with this etag; null if there is none.</summary>
+    public JournalEntry? Find(UInt128 etag)
+    {
+        var next = FirstAfter(etag);
+        return next > 0 && this[next - 1].Record.Etag == etag ? this[next - 1] : null;
+    }
+
+    /// <summary>Removes the entries after a position and gives them, in order.</summary>
+    public List<JournalEntry> RemoveFrom(int index)
+    {
+        var removed = _entries.GetRange(_start + index, Count - index);
+        _entries.RemoveRange(_start + index, Count - index);
+        _bodiesFrom = Math.Min(_bodiesFrom, _entries.Count);
+        foreach (var entry in removed)
+            _bodyBytes -= entry.Body?.Length ?? 0;
+        return removed;
+    }
+
+    /// <summary>Forgets the oldest entries, whose segments are recycled.</summary>
+    public void RemoveOldest(int count)
+    {
+        if (count == 0)
+            return;
+        for (var index = 0; index < count; index++)
+        {
+            _bodyBytes -= this[index].Body?.Length ?? 0;
+            this[index].Body = null;
+        }
+        Base = this[count - 1].Record;
+        _start += count;
+        _bodiesFrom = Math.Max(_bodiesFrom, _start);
+        if (_start < 1024 || _start < _entries.Count / 2)
+            return;
+        _entries.RemoveRange(0, _start);
+        _bodiesFrom -= _start;
+        _start = 0;
+    }
+
+    /// <summary>Lets the oldest bodies go beyond the bound; one that is not durable yet can only be had from memory and stays.</summary>
+    public void DropOldBodies()
+    {
+        while (_bodyBytes > bodyBytesMax && _bodiesFrom < _entries.Count && _entries[_bodiesFrom].IsDurable)
+        {
+            var entry = _entries[_bodiesFrom++];
+            _bodyBytes -= entry.Body?.Length ?? 0;
+            entry.Body = null;
+        }
+    }
+}

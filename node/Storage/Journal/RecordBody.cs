@@ -1,0 +1,98 @@
+using System.Buffers.Binary;
+
+namespace KvCluster.Storage;
+
+/// <summary>
+/// The codec of a record's body, byte for byte the same on every disk and on the wire (FORMAT.md, "Body"). Pure; any thread.
+/// </summary>
+internal static class RecordBody
+{
+    /// <summary>"KVR1" as little-endian bytes.</summary>
+    public const uint Magic = 0x3152_564B;
+
+    /// <summary>Bytes before the payload.</summary>
+    public const int HeaderBytes = 72;
+
+    /// <summary>Bytes after the payload.</summary>
+    public const int TrailerBytes = 4;
+
+    /// <summary>Longest body that is read or written: a transaction of 16 MiB and the largest batch it may close.</summary>
+    public const int BytesMax = 20 << 20;
+
+    private const RecordFlags KnownFlags = RecordFlags.EpochOpen | RecordFlags.ResultOnly | RecordFlags.Control | RecordFlags.Lz4;
+
+    /// <summary>
+    /// Reads the header of a whole body. False when the bytes are not a body of this length in this format; says nothing about
+    /// the payload, see <see cref="Verify"/>.
+    /// </summary>
+    public static bool TryReadHeader(ReadOnlySpan<byte> body, out RecordRef header)
+    {
+        header = default;
+        if (body.Length < HeaderBytes + TrailerBytes || body.Length > BytesMax
+            || BinaryPrimitives.ReadUInt32LittleEndian(body) != Magic || BinaryPrimitives.ReadUInt32LittleEndian(body[4..]) != (uint)body.Length)
+            return false;
+        var flags = (RecordFlags)BinaryPrimitives.ReadUInt16LittleEndian(body[8..]);
+        if ((flags & ~KnownFlags) != 0 || LastChange(body) < FirstChange(body))
+            return false;
+        header = new RecordRef(
+            new UInt128(Epoch(body), LastChange(body)),
+            new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(body[40..]), BinaryPrimitives.ReadUInt64LittleEndian(body[48..])),
+            BinaryPrimitives.ReadUInt32LittleEndian(body[^TrailerBytes..]),
+            BinaryPrimitives.ReadUInt32LittleEndian(body[56..]),
+            body.Length,
+            flags);
+        return true;
+    }
+
+    /// <summary>Whether the bytes are a whole, undamaged body: magic, length and checksum.</summary>
+    public static bool Verify(ReadOnlySpan<byte> body) =>
+        TryReadHeader(body, out var header) && Crc32C.Of(body[..^TrailerBytes]) == header.Checksum;
+
+    /// <summary>The epoch of the record.</summary>
+    public static ulong Epoch(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadUInt64LittleEndian(body[16..]);
+
+    /// <summary>The change of the first operation; operation i has change first + i.</summary>
+    public static ulong FirstChange(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadUInt64LittleEndian(body[24..]);
+
+    /// <summary>The record's last change.</summary>
+    public static ulong LastChange(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadUInt64LittleEndian(body[32..]);
+
+    /// <summary>The shard time of the record, in microseconds since 1970.</summary>
+    public static long WallTimeMicroseconds(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt64LittleEndian(body[64..]);
+
+    /// <summary>How many operations the payload has.</summary>
+    public static int OperationCount(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt32LittleEndian(body[12..]);
+
+    /// <summary>The encoded operations (see <see cref="Writer.OperationReader"/>).</summary>
+    public static ReadOnlySpan<byte> Payload(ReadOnlySpan<byte> body) => body[HeaderBytes..^TrailerBytes];
+
+    /// <summary>Builds the body that follows <paramref name="previous"/>: in its own array, which shipping may hold on to.</summary>
+    /// <param name="previous">The record it is chained to.</param>
+    /// <param name="flags">Its kind.</param>
+    /// <param name="epoch">The leadership it belongs to.</param>
+    /// <param name="operationCount">Operations in the payload; a record without any takes one change too.</param>
+    /// <param name="wallTimeMicroseconds">Shard time.</param>
+    /// <param name="payload">The encoded operations.</param>
+    public static byte[] Encode(
+        in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload)
+    {
+        var body = GC.AllocateUninitializedArray<byte>(HeaderBytes + payload.Length + TrailerBytes);
+        var first = previous.Change + 1;
+        BinaryPrimitives.WriteUInt32LittleEndian(body, Magic);
+        BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(4), (uint)body.Length);
+        BinaryPrimitives.WriteUInt16LittleEndian(body.AsSpan(8), (ushort)flags);
+        BinaryPrimitives.WriteUInt16LittleEndian(body.AsSpan(10), 0);
+        BinaryPrimitives.WriteInt32LittleEndian(body.AsSpan(12), operationCount);
+        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(16), epoch);
+        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(24), first);
+        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(32), first + (ulong)Math.Max(operationCount, 1) - 1);
+        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(40), previous.Epoch);
+        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(48), previous.Change);
+        BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(56), previous.Checksum);
+        BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(60), 0);
+        BinaryPrimitives.WriteInt64LittleEndian(body.AsSpan(64), wallTimeMicroseconds);
+        payload.CopyTo(body.AsSpan(HeaderBytes));
+        BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(body.Length - TrailerBytes), Crc32C.Of(body.AsSpan(0, body.Length - TrailerBytes)));
+        return body;
+    }
+}

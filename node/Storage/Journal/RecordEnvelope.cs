@@ -1,0 +1,50 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// What stands before a body in a segment and only there (FORMAT.md, "Envelope"): it ties the record to this life of this segment,
+/// so that a record of an earlier life never validates (S6), and says what was durable when it was handed to the disk. Pure; any thread.
+/// </summary>
+internal readonly record struct RecordEnvelope(ulong Incarnation, UInt128 DurableAtSubmission, int BodyBytes, uint BodyChecksum)
+{
+    /// <summary>"KVE1" as little-endian bytes.</summary>
+    public const uint Magic = 0x3145_564B;
+
+    /// <summary>Length in bytes; the body follows.</summary>
+    public const int Bytes = 40;
+
+    /// <summary>Records start at multiples of this, so that a torn write never damages a neighbour.</summary>
+    public const int BlockBytes = AlignedBuffer.Alignment;
+
+    /// <summary>Bytes that a record with such a body takes in a segment.</summary>
+    public static int RecordBytes(int bodyBytes) => (Bytes + bodyBytes + BlockBytes - 1) & ~(BlockBytes - 1);
+
+    /// <summary>Writes the envelope.</summary>
+    public void WriteTo(Span<byte> destination)
+    {
+        BinaryPrimitives.WriteUInt32LittleEndian(destination, Magic);
+        BinaryPrimitives.WriteInt32LittleEndian(destination[4..], BodyBytes);
+        BinaryPrimitives.WriteUInt64LittleEndian(destination[8..], Incarnation);
+        BinaryPrimitives.WriteUInt64LittleEndian(destination[16..], (ulong)(DurableAtSubmission >> 64));
+        BinaryPrimitives.WriteUInt64LittleEndian(destination[24..], (ulong)DurableAtSubmission);
+        BinaryPrimitives.WriteUInt32LittleEndian(destination[32..], BodyChecksum);
+        BinaryPrimitives.WriteUInt32LittleEndian(destination[36..], Crc32C.Of(destination[..36]));
+    }
+
+    /// <summary>Reads an envelope; false when the bytes are none or damaged.</summary>
+    public static bool TryRead(ReadOnlySpan<byte> source, out RecordEnvelope envelope)
+    {
+        envelope = default;
+        if (source.Length < Bytes || BinaryPrimitives.ReadUInt32LittleEndian(source) != Magic
+            || BinaryPrimitives.ReadUInt32LittleEndian(source[36..]) != Crc32C.Of(source[..36]))
+            return false;
+        envelope = new RecordEnvelope(
+            BinaryPrimitives.ReadUInt64LittleEndian(source[8..]),
+            new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(source[16..]), BinaryPrimitives.ReadUInt64LittleEndian(source[24..])),
+            BinaryPrimitives.ReadInt32LittleEndian(source[4..]),
+            BinaryPrimitives.ReadUInt32LittleEndian(source[32..]));
+        return envelope.BodyBytes is >= RecordBody.HeaderBytes + RecordBody.TrailerBytes and <= RecordBody.BytesMax;
+    }
+}

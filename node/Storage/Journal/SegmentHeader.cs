@@ -1,0 +1,82 @@
+using System.Buffers.Binary;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// The first block of a segment (FORMAT.md, "Segment header"), synced before the first record: it draws the line of segments. What
+/// lies behind the end that it states for its predecessor, and a segment that no header names, is dead.
+/// </summary>
+/// <param name="Number">The segment's number, as in its file's name; a recycled file still holds the old one until its new header.</param>
+/// <param name="Incarnation">Of this life of the file; each of its records repeats it.</param>
+/// <param name="ReplicaId">The replica it belongs to.</param>
+/// <param name="Shard">The shard it belongs to.</param>
+/// <param name="PredecessorNumber">The segment before it on the line; 0 for the first.</param>
+/// <param name="PredecessorIncarnation">That one's incarnation.</param>
+/// <param name="PredecessorEnd">Where that one ends, in bytes.</param>
+/// <param name="LastEtag">The etag of the record before this segment's first.</param>
+/// <param name="LastChecksum">That record's checksum.</param>
+internal readonly record struct SegmentHeader(
+    ulong Number,
+    ulong Incarnation,
+    ulong ReplicaId,
+    uint Shard,
+    ulong PredecessorNumber,
+    ulong PredecessorIncarnation,
+    long PredecessorEnd,
+    UInt128 LastEtag,
+    uint LastChecksum)
+{
+    /// <summary>"KVS1" as little-endian bytes.</summary>
+    public const uint Magic = 0x3153_564B;
+
+    /// <summary>The journal's format version.</summary>
+    public const uint Version = 1;
+
+    /// <summary>Bytes before the first record: one block, of which the rest is zero.</summary>
+    public const int BlockBytes = RecordEnvelope.BlockBytes;
+
+    private const int ChecksumOffset = 88;
+
+    /// <summary>Writes the whole block.</summary>
+    public void WriteTo(Span<byte> block)
+    {
+        block[..BlockBytes].Clear();
+        BinaryPrimitives.WriteUInt32LittleEndian(block, Magic);
+        BinaryPrimitives.WriteUInt32LittleEndian(block[4..], Version);
+        BinaryPrimitives.WriteUInt64LittleEndian(block[8..], Number);
+        BinaryPrimitives.WriteUInt64LittleEndian(block[16..], Incarnation);
+        BinaryPrimitives.WriteUInt64LittleEndian(block[24..], ReplicaId);
+        BinaryPrimitives.WriteUInt32LittleEndian(block[32..], Shard);
+        BinaryPrimitives.WriteUInt64LittleEndian(block[40..], PredecessorNumber);
+        BinaryPrimitives.WriteUInt64LittleEndian(block[48..], PredecessorIncarnation);
+        BinaryPrimitives.WriteInt64LittleEndian(block[56..], PredecessorEnd);
+        BinaryPrimitives.WriteUInt64LittleEndian(block[64..], (ulong)(LastEtag >> 64));
+        BinaryPrimitives.WriteUInt64LittleEndian(block[72..], (ulong)LastEtag);
+        BinaryPrimitives.WriteUInt32LittleEndian(block[80..], LastChecksum);
+        BinaryPrimitives.WriteUInt32LittleEndian(block[ChecksumOffset..], Crc32C.Of(block[..ChecksumOffset]));
+    }
+
+    /// <summary>Reads a block; false when it is no header or damaged.</summary>
+    /// <exception cref="FormatVersionException">A sound header of another version.</exception>
+    public static bool TryRead(ReadOnlySpan<byte> block, string path, out SegmentHeader header)
+    {
+        header = default;
+        if (block.Length < ChecksumOffset + sizeof(uint) || BinaryPrimitives.ReadUInt32LittleEndian(block) != Magic
+            || BinaryPrimitives.ReadUInt32LittleEndian(block[ChecksumOffset..]) != Crc32C.Of(block[..ChecksumOffset]))
+            return false;
+        var version = BinaryPrimitives.ReadUInt32LittleEndian(block[4..]);
+        if (version != Version)
+            throw new FormatVersionException(path, version, Version);
+        header = new SegmentHeader(
+            BinaryPrimitives.ReadUInt64LittleEndian(block[8..]),
+            BinaryPrimitives.ReadUInt64LittleEndian(block[16..]),
+            BinaryPrimitives.ReadUInt64LittleEndian(block[24..]),
+            BinaryPrimitives.ReadUInt32LittleEndian(block[32..]),
+            BinaryPrimitives.ReadUInt64LittleEndian(block[40..]),
+            BinaryPrimitives.ReadUInt64LittleEndian(block[48..]),
+            BinaryPrimitives.ReadInt64LittleEndian(block[56..]),
+            new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(block[64..]), BinaryPrimitives.ReadUInt64LittleEndian(block[72..])),
+            BinaryPrimitives.ReadUInt32LittleEndian(block[80..]));
+        return true;
+    }
+}

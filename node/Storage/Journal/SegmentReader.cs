@@ -1,0 +1,37 @@
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>Reads single records back from segments, keeping the last file open. One executor.</summary>
+internal sealed class SegmentReader(IFileSystem files, string directory) : IDisposable
+{
+    private IStorageFile? _file;
+    private ulong _number;
+
+    /// <summary>The body of a durable record, in an array of its own.</summary>
+    /// <exception cref="CorruptStoreException">The bytes are not that record any more.</exception>
+    public byte[] ReadBody(JournalEntry entry)
+    {
+        if (_file is null || _number != entry.Segment)
+        {
+            Close();
+            _file = files.Open(SegmentName.PathOf(directory, entry.Segment), new StorageFileOptions(StorageFileMode.OpenExisting));
+            _number = entry.Segment;
+        }
+        var body = GC.AllocateUninitializedArray<byte>(entry.Record.BodyBytes);
+        var count = _file.Read(body, entry.Offset + RecordEnvelope.Bytes);
+        if (count != body.Length || !RecordBody.Verify(body) || !RecordBody.TryReadHeader(body, out var found) || found != entry.Record)
+            throw new CorruptStoreException($"'{_file.Path}': the record at offset {entry.Offset} is not the one that was written there.");
+        return body;
+    }
+
+    /// <summary>Lets go of the file; to be called before segments are recycled.</summary>
+    public void Close()
+    {
+        _file?.Dispose();
+        _file = null;
+    }
+
+    /// <inheritdoc/>
+    public void Dispose() => Close();
+}

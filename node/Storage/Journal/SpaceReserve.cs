@@ -1,0 +1,46 @@
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// Allocated space that is given up when the disk is full, so that deletes and a checkpoint still go through. Journal and checkpoint
+/// executors, hence the lock.
+/// </summary>
+internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
+{
+    private readonly Lock _lock = new();
+
+    /// <summary>Gives the space up; false when it was given up already.</summary>
+    public bool Release()
+    {
+        lock (_lock)
+        {
+            if (!files.FileExists(path))
+                return false;
+            files.Delete(path);
+            return true;
+        }
+    }
+
+    /// <summary>Allocates the space again.</summary>
+    /// <exception cref="StorageIoException">There is still no room.</exception>
+    public void Renew()
+    {
+        lock (_lock)
+        {
+            if (files.FileExists(path))
+                return;
+            using var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
+            try
+            {
+                file.Resize(bytes);
+                file.Sync();
+            }
+            catch (StorageIoException)
+            {
+                files.Delete(path);
+                throw;
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+namespace KvCluster.Storage.Threads;
+
+/// <summary>A method as a work item, made once and posted often.</summary>
+internal sealed class WorkAction(Action action) : IWorkItem
+{
+    /// <inheritdoc/>
+    public void Execute() => action();
+}

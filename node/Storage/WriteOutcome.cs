@@ -1,0 +1,26 @@
+namespace KvCluster.Storage;
+
+/// <summary>How a write ended. Everything but <see cref="Applied"/> and <see cref="OutcomeUnknown"/> was certainly not applied.</summary>
+internal enum WriteOutcome : byte
+{
+    /// <summary>All of it, durable and committed. A request without operations: its conditions held.</summary>
+    Applied,
+
+    /// <summary>A condition did not hold.</summary>
+    ConditionFailed,
+
+    /// <summary>This replica does not lead (any more).</summary>
+    NotLeader,
+
+    /// <summary>It was appended, but this replica cannot tell whether it will be committed.</summary>
+    OutcomeUnknown,
+
+    /// <summary>Its deadline had passed when its turn came.</summary>
+    DeadlinePassed,
+
+    /// <summary>The disk is full; deletes still work.</summary>
+    DiskFull,
+
+    /// <summary>The engine had stopped.</summary>
+    Stopped,
+}

@@ -1,0 +1,160 @@
+using System.Buffers.Binary;
+using System.Collections.Concurrent;
+using System.Threading.Tasks.Sources;
+using KvCluster.Storage.Threads;
+using KvCluster.Storage.Writer;
+
+namespace KvCluster.Storage;
+
+/// <summary>
+/// One caller's conditions and operations, applied as a whole or not at all. Rented, filled and awaited by the caller's thread; between
+/// <c>ReplicaStore.TrySubmit</c> and its answer it belongs to the store. The continuation runs on the completions executor or
+/// the thread pool, never on the writer. Awaiting <see cref="Completion"/> gives the request back to the pool.
+/// </summary>
+internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolWorkItem, IWorkItem
+{
+    /// <summary>Longest key in bytes.</summary>
+    public const int KeyBytesMax = 2048;
+
+    /// <summary>Longest value in bytes.</summary>
+    public const int ValueBytesMax = 8 << 20;
+
+    /// <summary>Longest request in bytes of encoded operations and conditions.</summary>
+    public const int BytesMax = 16 << 20;
+
+    /// <summary>Most operations in a request.</summary>
+    public const int OperationCountMax = 10_000;
+
+    private const int PooledMax = 8_192;
+    private const int PooledBytesMax = 64 << 10;
+    private static readonly ConcurrentQueue<WriteRequest> Pool = new();
+    private readonly ByteBuffer _conditions = new(0);
+    private readonly ByteBuffer _operations = new(256);
+    private ManualResetValueTaskSourceCore<WriteResult> _core;
+
+    private WriteRequest()
+    {
+    }
+
+    /// <summary>Timestamp of the store's <see cref="TimeProvider"/> after which it is not applied any more; 0 = none.</summary>
+    public long DeadlineTimestamp { get; set; }
+
+    /// <summary>The answer. To be awaited once; the request must not be touched afterwards.</summary>
+    public ValueTask<WriteResult> Completion => new(this, _core.Version);
+
+    /// <summary>Bytes that count towards the queue's bound.</summary>
+    public int Bytes => _conditions.Count + _operations.Count;
+
+    /// <summary>Operations added.</summary>
+    public int OperationCount { get; private set; }
+
+    /// <summary>Whether there is a put among the operations.</summary>
+    public bool HasPut { get; private set; }
+
+    /// <summary>The operations as a record's payload holds them.</summary>
+    internal ReadOnlySpan<byte> EncodedOperations => _operations.Written;
+
+    /// <summary>The conditions as <see cref="ConditionReader"/> reads them.</summary>
+    internal ReadOnlySpan<byte> EncodedConditions => _conditions.Written;
+
+    /// <summary>The next request of an <see cref="AnswerChain"/>.</summary>
+    internal WriteRequest? NextAnswer { get; set; }
+
+    /// <summary>What it is answered with once the answer may leave.</summary>
+    internal WriteResult Result { get; set; }
+
+    /// <summary>An empty request.</summary>
+    public static WriteRequest Rent() => Pool.TryDequeue(out var request) ? request : new WriteRequest();
+
+    /// <summary>Adds a condition. Conditions are evaluated in order; the first that does not hold is named in the answer.</summary>
+    public void AddCondition(ReadOnlySpan<byte> key, ConditionKind kind, UInt128 etag = default, ReadOnlySpan<byte> value = default)
+    {
+        ValidateKey(key);
+        _conditions.Append([(byte)kind]);
+        _conditions.AppendWithLength(key);
+        if (kind == ConditionKind.EtagEquals)
+        {
+            BinaryPrimitives.WriteUInt128LittleEndian(_conditions.Reserve(16), etag);
+            _conditions.Advance(16);
+        }
+        else if (kind == ConditionKind.ValueEquals)
+        {
+            _conditions.AppendWithLength(value);
+        }
+        ValidateSize();
+    }
+
+    /// <summary>Adds a put. Limits: <see cref="KeyBytesMax"/>, <see cref="ValueBytesMax"/>, <see cref="BytesMax"/>, <see cref="OperationCountMax"/>.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">Beyond a limit; the request is only good for <see cref="Return"/> then.</exception>
+    public void Put(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    {
+        ValidateKey(key);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(value.Length, ValueBytesMax);
+        Operations.Put(_operations, key, value);
+        OperationCount++;
+        HasPut = true;
+        ValidateSize();
+    }
+
+    /// <summary>Adds a delete, which also succeeds when the key is not there.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">Beyond a limit; the request is only good for <see cref="Return"/> then.</exception>
+    public void Delete(ReadOnlySpan<byte> key)
+    {
+        ValidateKey(key);
+        Operations.Delete(_operations, key);
+        OperationCount++;
+        ValidateSize();
+    }
+
+    /// <summary>Gives back a request that was never submitted, or whose submission was refused.</summary>
+    public void Return()
+    {
+        _conditions.Clear(PooledBytesMax);
+        _operations.Clear(PooledBytesMax);
+        OperationCount = 0;
+        HasPut = false;
+        DeadlineTimestamp = 0;
+        NextAnswer = null;
+        Result = default;
+        _core.Reset();
+        if (Pool.Count < PooledMax)
+            Pool.Enqueue(this);
+    }
+
+    /// <summary>Runs the continuations of this request and those chained to it.</summary>
+    public void Execute()
+    {
+        for (var request = this; request is not null;)
+        {
+            // Its caller may have given it back, and another rented it, once the result is set.
+            var next = request.NextAnswer;
+            request._core.SetResult(request.Result);
+            request = next;
+        }
+    }
+
+    WriteResult IValueTaskSource<WriteResult>.GetResult(short token)
+    {
+        var result = _core.GetResult(token);
+        Return();
+        return result;
+    }
+
+    ValueTaskSourceStatus IValueTaskSource<WriteResult>.GetStatus(short token) => _core.GetStatus(token);
+
+    void IValueTaskSource<WriteResult>.OnCompleted(
+        Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) =>
+        _core.OnCompleted(continuation, state, token, flags);
+
+    private static void ValidateKey(ReadOnlySpan<byte> key)
+    {
+        ArgumentOutOfRangeException.ThrowIfZero(key.Length);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(key.Length, KeyBytesMax);
+    }
+
+    private void ValidateSize()
+    {
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(OperationCount, OperationCountMax);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(Bytes, BytesMax);
+    }
+}

@@ -1,0 +1,70 @@
+namespace KvCluster.Storage.Writer;
+
+/// <summary>
+/// Walks the operations of a payload. Leader, follower and recovery read by it alone. An operation that it does not know, or that
+/// does not parse, is a <see cref="CorruptStoreException"/>: the replica stops (F24).
+/// </summary>
+internal ref struct OperationReader(ReadOnlySpan<byte> payload)
+{
+    private ReadOnlySpan<byte> _rest = payload;
+
+    /// <summary>What the operation does.</summary>
+    public OperationCode Code { get; private set; }
+
+    /// <summary>The key it does it to.</summary>
+    public ReadOnlySpan<byte> Key { get; private set; }
+
+    /// <summary>The value's flags; see <see cref="KvValue"/>.</summary>
+    public byte Flags { get; private set; }
+
+    /// <summary>When the key is due, in milliseconds of shard time; 0 = never.</summary>
+    public ulong ExpiryMilliseconds { get; private set; }
+
+    /// <summary>The value of a put.</summary>
+    public ReadOnlySpan<byte> Value { get; private set; }
+
+    /// <summary>Moves to the next operation; false at the end.</summary>
+    public bool MoveNext()
+    {
+        if (_rest.IsEmpty)
+            return false;
+        Code = (OperationCode)_rest[0];
+        _rest = _rest[1..];
+        if (Code is not (OperationCode.Put or OperationCode.Delete))
+            throw new CorruptStoreException($"Operation code {(byte)Code} is not known to this version.");
+        Key = ReadBytes();
+        (Flags, ExpiryMilliseconds) = (0, 0);
+        Value = default;
+        if (Code == OperationCode.Put)
+            ReadValue();
+        return true;
+    }
+
+    private static CorruptStoreException Malformed() => new("An operation of a record is cut off or malformed.");
+
+    private void ReadValue()
+    {
+        if (_rest.IsEmpty)
+            throw Malformed();
+        Flags = _rest[0];
+        _rest = _rest[1..];
+        if ((Flags & ~KvValue.ExpiryFlag) != 0)
+            throw new CorruptStoreException($"Value flags {Flags:X2} are not known to this version.");
+        if ((Flags & KvValue.ExpiryFlag) != 0)
+        {
+            if (!Varint.TryRead(ref _rest, out var expiry))
+                throw Malformed();
+            ExpiryMilliseconds = expiry;
+        }
+        Value = ReadBytes();
+    }
+
+    private ReadOnlySpan<byte> ReadBytes()
+    {
+        if (!Varint.TryRead(ref _rest, out var length) || length > (ulong)_rest.Length)
+            throw Malformed();
+        var bytes = _rest[..(int)length];
+        _rest = _rest[(int)length..];
+        return bytes;
+    }
+}

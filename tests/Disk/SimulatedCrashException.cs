@@ -1,0 +1,4 @@
+namespace KvCluster.Disk;
+
+/// <summary>The simulated machine has lost power: no call reaches the disk until it is started again.</summary>
+internal sealed class SimulatedCrashException() : IOException("The simulated machine has lost power.");

@@ -1,0 +1,66 @@
+namespace KvCluster.Disk;
+
+/// <summary>A directory of the <see cref="SimulatedDisk"/>: its names as the machine sees them, and the changes not yet synced.</summary>
+internal sealed class SimulatedDirectory
+{
+    private readonly List<Action<SimulatedDirectory>> _unsynced = [];
+    private Dictionary<string, SimulatedNode> _durableFiles = [];
+    private Dictionary<string, SimulatedDirectory> _durableDirectories = [];
+
+    public Dictionary<string, SimulatedNode> Files { get; private set; } = [];
+
+    public Dictionary<string, SimulatedDirectory> Directories { get; private set; } = [];
+
+    public void Set(string name, SimulatedNode node) => Change(directory => directory.Files[name] = node);
+
+    public void Set(string name, SimulatedDirectory node) => Change(directory => directory.Directories[name] = node);
+
+    public void Remove(string name) => Change(directory =>
+    {
+        directory.Files.Remove(name);
+        directory.Directories.Remove(name);
+    });
+
+    public void Rename(string name, string newName) => Change(directory =>
+    {
+        if (directory.Files.Remove(name, out var file))
+            directory.Files[newName] = file;
+        if (directory.Directories.Remove(name, out var child))
+            directory.Directories[newName] = child;
+    });
+
+    public void Sync()
+    {
+        _durableFiles = new(Files);
+        _durableDirectories = new(Directories);
+        _unsynced.Clear();
+    }
+
+    /// <summary>What a loss of power leaves, here and below.</summary>
+    public void Settle(UnsyncedWrites unsynced, Random random)
+    {
+        var arrived = unsynced switch
+        {
+            UnsyncedWrites.Dropped => 0,
+            UnsyncedWrites.Kept => _unsynced.Count,
+            _ => random.Next(_unsynced.Count + 1),
+        };
+        Files = new(_durableFiles);
+        Directories = new(_durableDirectories);
+        foreach (var change in _unsynced.Take(arrived))
+            change(this);
+        Sync();
+        foreach (var (_, file) in Files.OrderBy(pair => pair.Key, StringComparer.Ordinal))
+            file.Settle(unsynced, random);
+        foreach (var (_, directory) in Directories.OrderBy(pair => pair.Key, StringComparer.Ordinal))
+            directory.Settle(unsynced, random);
+    }
+
+    public long Bytes() => Files.Values.Sum(file => (long)file.Content.Length) + Directories.Values.Sum(directory => directory.Bytes());
+
+    private void Change(Action<SimulatedDirectory> change)
+    {
+        change(this);
+        _unsynced.Add(change);
+    }
+}

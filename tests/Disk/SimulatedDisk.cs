@@ -1,0 +1,335 @@
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Disk;
+
+/// <summary>
+/// A disk in memory that knows what is synced. It loses power at a chosen call, or when told, and then forgets, keeps, reorders or
+/// tears what was not synced; names are durable only after their directory was synced. It can refuse calls and be full. For tests of
+/// the engine and for the simulation; any thread, under one lock.
+/// </summary>
+internal sealed class SimulatedDisk : IFileSystem, IDisposable
+{
+    private readonly Lock _lock = new();
+    private readonly SimulatedDirectory _root = new();
+    private readonly List<SimulatedFile> _open = [];
+    private bool _off;
+
+    /// <summary>Calls so far that change the disk: writes, syncs, lengths, names.</summary>
+    public int Calls { get; private set; }
+
+    /// <summary>The call during which the power goes: it takes part as an unsynced one. 0 = never.</summary>
+    public int CrashAtCall { get; set; }
+
+    /// <summary>Bytes that files may have together; more is a full disk.</summary>
+    public long CapacityBytes { get; set; } = long.MaxValue;
+
+    /// <summary>Asked before each call (operation, path); what it gives is thrown instead.</summary>
+    public Func<string, string, StorageIoException?>? Refuse { get; set; }
+
+    /// <summary>The power is gone.</summary>
+    public bool IsOff => _off;
+
+    /// <summary>Bytes in all files.</summary>
+    public long UsedBytes { get; private set; }
+
+    /// <summary>
+    /// Cuts the power if it is not gone yet, makes of the unsynced what was asked, and starts the machine again with no file open. The
+    /// same seed makes the same of it.
+    /// </summary>
+    public void Restart(UnsyncedWrites unsynced, int seed = 0)
+    {
+        lock (_lock)
+        {
+            foreach (var file in _open.ToArray())
+                file.Close();
+            _open.Clear();
+            _root.Settle(unsynced, new Random(seed));
+            UsedBytes = _root.Bytes();
+            _off = false;
+            CrashAtCall = 0;
+        }
+    }
+
+    /// <summary>Changes a byte behind the engine's back, as bad media do.</summary>
+    public void FlipBit(string path, long offset)
+    {
+        lock (_lock)
+            Find(path).FlipBit(offset);
+    }
+
+    /// <summary>The bytes of a file, as the running machine sees them.</summary>
+    public byte[] ReadAll(string path)
+    {
+        lock (_lock)
+            return Find(path).Content.ToArray();
+    }
+
+    /// <summary>Replaces a file's bytes, durably.</summary>
+    public void WriteAll(string path, ReadOnlySpan<byte> content)
+    {
+        lock (_lock)
+        {
+            var node = Find(path);
+            node.Resize(content.Length);
+            node.Write(content, 0, durable: false);
+            node.Sync();
+        }
+    }
+
+    /// <inheritdoc/>
+    public IStorageFile Open(string path, StorageFileOptions options)
+    {
+        lock (_lock)
+        {
+            var (directory, name) = Parent(path);
+            var node = directory.Files.GetValueOrDefault(name);
+            if (options.Mode == StorageFileMode.OpenExisting)
+            {
+                ThrowIfOff();
+                node = node ?? throw new StorageIoException("Open", path, "no such file");
+            }
+            else
+            {
+                if (node is not null)
+                    throw new StorageIoException("Open", path, "the file is there already");
+                node = new SimulatedNode();
+                Change("Create", path, () => directory.Set(name, node));
+            }
+            var file = new SimulatedFile(this, path, node, options.DataSync);
+            _open.Add(file);
+            return file;
+        }
+    }
+
+    /// <inheritdoc/>
+    public bool FileExists(string path)
+    {
+        lock (_lock)
+        {
+            ThrowIfOff();
+            return TryParent(path, out var directory, out var name) && directory.Files.ContainsKey(name);
+        }
+    }
+
+    /// <inheritdoc/>
+    public bool DirectoryExists(string path)
+    {
+        lock (_lock)
+        {
+            ThrowIfOff();
+            return TryDirectory(Split(path), out _);
+        }
+    }
+
+    /// <inheritdoc/>
+    public IReadOnlyList<string> List(string directory)
+    {
+        lock (_lock)
+        {
+            ThrowIfOff();
+            var node = Directory(directory);
+            return [.. node.Files.Keys.Concat(node.Directories.Keys).Order(StringComparer.Ordinal)];
+        }
+    }
+
+    /// <inheritdoc/>
+    public void CreateDirectory(string path)
+    {
+        lock (_lock)
+        {
+            if (TryDirectory(Split(path), out _))
+                return;
+            var (parent, name) = Parent(path);
+            Change("Create directory", path, () => parent.Set(name, new SimulatedDirectory()));
+        }
+    }
+
+    /// <inheritdoc/>
+    public void Delete(string path)
+    {
+        lock (_lock)
+        {
+            var (parent, name) = Parent(path);
+            if (parent.Files.ContainsKey(name))
+                Change("Delete", path, () => parent.Remove(name));
+            UsedBytes = _root.Bytes();
+        }
+    }
+
+    /// <inheritdoc/>
+    public void DeleteDirectory(string path)
+    {
+        lock (_lock)
+        {
+            if (!TryDirectory(Split(path), out _))
+                return;
+            var (parent, name) = Parent(path);
+            Change("Delete directory", path, () => parent.Remove(name));
+            UsedBytes = _root.Bytes();
+        }
+    }
+
+    /// <inheritdoc/>
+    /// <remarks>Within one directory, which is all that the engine does.</remarks>
+    public void Rename(string from, string to)
+    {
+        lock (_lock)
+        {
+            var (parent, name) = Parent(from);
+            var (target, newName) = Parent(to);
+            if (!ReferenceEquals(parent, target))
+                throw new NotSupportedException($"The simulated disk renames within one directory only, not '{from}' to '{to}'.");
+            if (!parent.Files.ContainsKey(name) && !parent.Directories.ContainsKey(name))
+                throw new StorageIoException("Rename", from, "no such file");
+            Change("Rename", from, () => parent.Rename(name, newName));
+            UsedBytes = _root.Bytes();
+        }
+    }
+
+    /// <inheritdoc/>
+    public void SyncDirectory(string path)
+    {
+        lock (_lock)
+        {
+            Count("Sync directory", path);
+            Directory(path).Sync();
+        }
+    }
+
+    /// <summary>Lets go of maps.</summary>
+    public void Dispose()
+    {
+        lock (_lock)
+        {
+            foreach (var file in _open.ToArray())
+                file.Close();
+            _open.Clear();
+        }
+    }
+
+    internal void Closed(SimulatedFile file)
+    {
+        lock (_lock)
+            _open.Remove(file);
+    }
+
+    internal int Read(SimulatedNode node, Span<byte> destination, long offset)
+    {
+        lock (_lock)
+        {
+            ThrowIfOff();
+            var count = (int)Math.Clamp(node.Content.Length - offset, 0, destination.Length);
+            node.Content.Slice((int)Math.Min(offset, node.Content.Length), count).CopyTo(destination);
+            return count;
+        }
+    }
+
+    internal void Write(SimulatedNode node, string path, ReadOnlySpan<byte> source, long offset, bool dataSync)
+    {
+        lock (_lock)
+        {
+            Reserve("Write", path, Math.Max(0, offset + source.Length - node.Content.Length));
+            var isLast = CountsDown("Write", path);
+            node.Write(source, offset, durable: dataSync && !isLast);
+            if (isLast)
+                throw PowerOff();
+        }
+    }
+
+    internal void Resize(SimulatedNode node, string path, long length)
+    {
+        lock (_lock)
+        {
+            Reserve("Resize", path, length - node.Content.Length);
+            var isLast = CountsDown("Resize", path);
+            node.Resize(length);
+            if (isLast)
+                throw PowerOff();
+        }
+    }
+
+    internal void Sync(SimulatedNode node, string path)
+    {
+        lock (_lock)
+        {
+            Count("Sync", path);
+            node.Sync();
+        }
+    }
+
+    private static string[] Split(string path) => path.Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries);
+
+    private void Reserve(string operation, string path, long bytes)
+    {
+        if (bytes > 0 && UsedBytes + bytes > CapacityBytes)
+            throw new StorageIoException(operation, path, "no space left", isDiskFull: true);
+        UsedBytes += bytes;
+    }
+
+    /// <summary>A call that has no effect when the power goes during it.</summary>
+    private void Count(string operation, string path)
+    {
+        if (CountsDown(operation, path))
+            throw PowerOff();
+    }
+
+    /// <summary>A call that takes part as an unsynced one when the power goes during it.</summary>
+    private void Change(string operation, string path, Action change)
+    {
+        var isLast = CountsDown(operation, path);
+        change();
+        if (isLast)
+            throw PowerOff();
+    }
+
+    private bool CountsDown(string operation, string path)
+    {
+        ThrowIfOff();
+        if (Refuse?.Invoke(operation, path) is { } refusal)
+            throw refusal;
+        return ++Calls == CrashAtCall;
+    }
+
+    private SimulatedCrashException PowerOff()
+    {
+        _off = true;
+        return new SimulatedCrashException();
+    }
+
+    private void ThrowIfOff()
+    {
+        if (_off)
+            throw new SimulatedCrashException();
+    }
+
+    private SimulatedNode Find(string path)
+    {
+        var (directory, name) = Parent(path);
+        return directory.Files.GetValueOrDefault(name) ?? throw new StorageIoException("Open", path, "no such file");
+    }
+
+    private (SimulatedDirectory Directory, string Name) Parent(string path) =>
+        TryParent(path, out var directory, out var name) ? (directory, name) : throw new StorageIoException("Look up", path, "no such directory");
+
+    private bool TryParent(string path, out SimulatedDirectory directory, out string name)
+    {
+        var parts = Split(path);
+        name = parts[^1];
+        return TryDirectory(parts.AsSpan(..^1), out directory);
+    }
+
+    private SimulatedDirectory Directory(string path) =>
+        TryDirectory(Split(path), out var directory) ? directory : throw new StorageIoException("Look up", path, "no such directory");
+
+    private bool TryDirectory(ReadOnlySpan<string> parts, out SimulatedDirectory directory)
+    {
+        directory = _root;
+        foreach (var part in parts)
+        {
+            if (!directory.Directories.TryGetValue(part, out var next))
+                return false;
+            directory = next;
+        }
+        return true;
+    }
+}

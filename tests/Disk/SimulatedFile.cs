@@ -1,0 +1,59 @@
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Disk;
+
+/// <summary>An open file of the <see cref="SimulatedDisk"/>.</summary>
+internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, SimulatedNode node, bool dataSync) : IStorageFile
+{
+    private readonly List<nint> _maps = [];
+    private bool _isClosed;
+
+    /// <inheritdoc/>
+    public string Path { get; } = path;
+
+    /// <inheritdoc/>
+    public long Length => Node.Content.Length;
+
+    /// <inheritdoc/>
+    public bool IsDirect => false;
+
+    private SimulatedNode Node => _isClosed ? throw new ObjectDisposedException(Path) : node;
+
+    /// <inheritdoc/>
+    public void Resize(long length) => disk.Resize(Node, Path, length);
+
+    /// <inheritdoc/>
+    public int Read(Span<byte> destination, long offset) => disk.Read(Node, destination, offset);
+
+    /// <inheritdoc/>
+    public void Write(ReadOnlySpan<byte> source, long offset) => disk.Write(Node, Path, source, offset, dataSync);
+
+    /// <inheritdoc/>
+    public void Sync() => disk.Sync(Node, Path);
+
+    /// <inheritdoc/>
+    public byte* Map(long reserveBytes)
+    {
+        var address = Node.Map(reserveBytes);
+        _maps.Add((nint)address);
+        return address;
+    }
+
+    /// <inheritdoc/>
+    public void Dispose()
+    {
+        if (_isClosed)
+            return;
+        Close();
+        disk.Closed(this);
+    }
+
+    /// <summary>The handle is gone, by its owner or with the machine.</summary>
+    internal void Close()
+    {
+        _isClosed = true;
+        foreach (var map in _maps)
+            node.Unmap((byte*)map);
+        _maps.Clear();
+    }
+}

@@ -1,0 +1,128 @@
+using System.Runtime.InteropServices;
+
+namespace KvCluster.Disk;
+
+/// <summary>
+/// A file's content on the <see cref="SimulatedDisk"/>, with what each write since the last sync replaced, so that a loss of power can
+/// take writes back.
+/// </summary>
+internal sealed unsafe partial class SimulatedNode
+{
+    private const int SectorBytes = 512;
+    private const int PrivateAnonymous = 2 | 0x20 | 0x4000; // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+    private readonly List<Pending> _unsynced = [];
+    private readonly List<(nint Address, nuint Length)> _maps = [];
+    private byte[] _bytes = [];
+    private int _length;
+
+    public ReadOnlySpan<byte> Content => _bytes.AsSpan(0, _length);
+
+    public void Write(ReadOnlySpan<byte> source, long offset, bool durable)
+    {
+        var end = checked((int)offset + source.Length);
+        // A durable write needs no way back, unless an earlier one that may be taken back lies in the list.
+        if (!durable || _unsynced.Count > 0)
+        {
+            var replaced = Content[Math.Min((int)offset, _length)..Math.Min(end, _length)].ToArray();
+            _unsynced.Add(new Pending((int)offset, replaced, source.ToArray(), _length, Math.Max(_length, end), durable));
+        }
+        SetLength(Math.Max(_length, end));
+        Put(source, (int)offset);
+    }
+
+    public void Resize(long length)
+    {
+        var cut = length < _length ? Content[(int)length..].ToArray() : [];
+        _unsynced.Add(new Pending((int)Math.Min(length, _length), cut, [], _length, (int)length, false));
+        SetLength((int)length);
+    }
+
+    public void Sync() => _unsynced.Clear();
+
+    public void FlipBit(long offset) => Put([(byte)(_bytes[offset] ^ 1)], (int)offset);
+
+    public void Settle(UnsyncedWrites unsynced, Random random)
+    {
+        if (unsynced != UnsyncedWrites.Kept)
+        {
+            for (var index = _unsynced.Count - 1; index >= 0; index--)
+            {
+                SetLength(_unsynced[index].LengthBefore);
+                Put(_unsynced[index].Replaced, _unsynced[index].Offset);
+            }
+            foreach (var pending in _unsynced)
+            {
+                if (pending.IsDurable)
+                    Redo(pending, random, tear: false);
+                else if (unsynced != UnsyncedWrites.Dropped && random.Next(2) == 0)
+                    Redo(pending, random, tear: unsynced == UnsyncedWrites.Torn);
+            }
+        }
+        _unsynced.Clear();
+    }
+
+    /// <summary>Memory of that size at one address that always shows the content.</summary>
+    public byte* Map(long reserveBytes)
+    {
+        const int ReadWrite = 3;
+        var address = MapMemory(null, (nuint)reserveBytes, ReadWrite, PrivateAnonymous, -1, 0);
+        if (address == (byte*)-1)
+            throw new OutOfMemoryException($"mmap of {reserveBytes} bytes failed with errno {Marshal.GetLastPInvokeError()}.");
+        Content.CopyTo(new Span<byte>(address, _length));
+        _maps.Add(((nint)address, (nuint)reserveBytes));
+        return address;
+    }
+
+    public void Unmap(byte* address)
+    {
+        var index = _maps.FindIndex(map => map.Address == (nint)address);
+        _ = UnmapMemory(address, _maps[index].Length);
+        _maps.RemoveAt(index);
+    }
+
+    [LibraryImport("libc", EntryPoint = "mmap", SetLastError = true)]
+    private static partial byte* MapMemory(byte* address, nuint length, int protection, int flags, int file, nint offset);
+
+    [LibraryImport("libc", EntryPoint = "munmap", SetLastError = true)]
+    private static partial int UnmapMemory(byte* address, nuint length);
+
+    private void Redo(in Pending pending, Random random, bool tear)
+    {
+        if (pending.Written.Length == 0)
+        {
+            SetLength(pending.LengthAfter);
+            return;
+        }
+        SetLength(Math.Max(_length, pending.Offset + pending.Written.Length));
+        for (var at = 0; at < pending.Written.Length; at += SectorBytes)
+        {
+            if (!tear || random.Next(2) == 0)
+                Put(pending.Written.AsSpan(at, Math.Min(SectorBytes, pending.Written.Length - at)), pending.Offset + at);
+        }
+    }
+
+    private void SetLength(int length)
+    {
+        if (length > _bytes.Length)
+            Array.Resize(ref _bytes, Math.Max(length, Math.Min(2 * _bytes.Length, _bytes.Length + (8 << 20))));
+        if (length < _length)
+            Clear(length, _length - length);
+        _length = length;
+    }
+
+    private void Clear(int offset, int count)
+    {
+        _bytes.AsSpan(offset, count).Clear();
+        foreach (var (address, _) in _maps)
+            new Span<byte>((byte*)address + offset, count).Clear();
+    }
+
+    private void Put(ReadOnlySpan<byte> source, int offset)
+    {
+        source.CopyTo(_bytes.AsSpan(offset));
+        foreach (var (address, _) in _maps)
+            source.CopyTo(new Span<byte>((byte*)address + offset, source.Length));
+    }
+
+    private readonly record struct Pending(int Offset, byte[] Replaced, byte[] Written, int LengthBefore, int LengthAfter, bool IsDurable);
+}
