@@ -42,7 +42,8 @@ internal sealed class EchoServer : IAsyncDisposable
         Action<GrpcServiceOptions>? configure = null,
         GrpcChannelOptions? channelOptions = null,
         Action<ListenOptions>? listen = null,
-        Action<WebApplication>? map = null)
+        Action<WebApplication>? map = null,
+        Action<IServiceCollection>? configureServices = null)
     {
         var connections = new ConcurrentDictionary<string, ConnectionContext>();
         var builder = WebApplication.CreateSlimBuilder();
@@ -60,6 +61,7 @@ internal sealed class EchoServer : IAsyncDisposable
         }));
         builder.Services.AddGrpc(configure);
         builder.Services.AddSingleton<EchoService>();
+        configureServices?.Invoke(builder.Services);
         var app = builder.Build();
         app.MapGrpcService<EchoService>();
         map?.Invoke(app);

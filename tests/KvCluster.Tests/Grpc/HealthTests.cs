@@ -1,0 +1,54 @@
+using Grpc.Core;
+using Grpc.Health.V1;
+using KvCluster.Serving;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.Extensions.DependencyInjection;
+using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
+
+namespace KvCluster.Tests.Grpc;
+
+public sealed class HealthTests
+{
+    [Fact]
+    public async Task Check_ServerThatDoesNotServeYet_SaysSo()
+    {
+        await using var server = await StartAsync(new HealthService());
+        Assert.Equal(ServingStatus.NotServing, (await Client(server).CheckAsync(new HealthCheckRequest())).Status);
+    }
+
+    [Fact]
+    public async Task Check_UnknownService_IsNotFound()
+    {
+        await using var server = await StartAsync(new HealthService());
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await Client(server).CheckAsync(new HealthCheckRequest { Service = "other" }));
+        Assert.Equal(StatusCode.NotFound, failure.StatusCode);
+    }
+
+    [Fact]
+    public async Task Watch_ThroughChangesToTheStop_SeesEachAndEnds()
+    {
+        var health = new HealthService();
+        await using var server = await StartAsync(health);
+        using var watch = Client(server).Watch(new HealthCheckRequest { Service = "kv" });
+        await NextIs(ServingStatus.ServiceUnknown);
+        health.SetStatus("kv", ServingStatus.Serving);
+        await NextIs(ServingStatus.Serving);
+        health.SetStatus("other", ServingStatus.Serving);
+        health.Stop();
+        await NextIs(ServingStatus.NotServing);
+        var failure = await Assert.ThrowsAsync<RpcException>(() => watch.ResponseStream.MoveNext());
+        Assert.Equal(StatusCode.Unavailable, failure.StatusCode);
+
+        async Task NextIs(ServingStatus expected)
+        {
+            Assert.True(await watch.ResponseStream.MoveNext());
+            Assert.Equal(expected, watch.ResponseStream.Current.Status);
+        }
+    }
+
+    private static Health.HealthClient Client(EchoServer server) => new(server.Channel);
+
+    private static Task<EchoServer> StartAsync(HealthService health) => EchoServer.StartAsync(
+        configureServices: services => services.AddSingleton(health),
+        map: app => app.MapGrpcService<HealthService>());
+}
