@@ -38,6 +38,9 @@ internal static class StatusMapping
             {
                 case RpcException rpc:
                     return rpc.Status;
+                // A connection that HttpClient gave up by itself, because pings were not answered; resets name their code.
+                case HttpProtocolException protocol when !protocol.Message.Contains("(0x", StringComparison.Ordinal):
+                    return new Status(StatusCode.Unavailable, $"The connection was lost: {protocol.Message}", failure);
                 case HttpProtocolException protocol:
                     return new Status(FromResetCode(protocol.ErrorCode), $"The peer reset the call: {protocol.Message}", failure);
                 case SocketException or HttpRequestException { HttpRequestError: HttpRequestError.ConnectionError or HttpRequestError.NameResolutionError or HttpRequestError.SecureConnectionError }:

@@ -68,14 +68,7 @@ internal sealed class RequestStreamContent(int messageBytesMax) : HttpContent
     /// <summary>The call has ended: nothing more is sent.</summary>
     public void Close()
     {
-        TaskCompletionSource? room;
-        lock (_gate)
-        {
-            _isClosed = true;
-            room = _room;
-            _room = null;
-        }
-        room?.TrySetResult();
+        StopTaking();
         _sent.TrySetCanceled();
     }
 
@@ -142,7 +135,8 @@ internal sealed class RequestStreamContent(int messageBytesMax) : HttpContent
         return _isSending = true;
     }
 
-    // Sends until there is nothing more. Its failures are those of the call, which HttpClient is told of by _sent.
+    // Sends until there is nothing more. A failure is told to HttpClient by _sent, but for a cancellation: HttpClient cancels the
+    // sending when the response ended or was reset, and it is the response that says how.
     private async Task SendOnAsync()
     {
         try
@@ -156,11 +150,27 @@ internal sealed class RequestStreamContent(int messageBytesMax) : HttpContent
                 _sending.Clear();
             }
         }
+        catch (OperationCanceledException)
+        {
+            StopTaking();
+        }
         catch (Exception failure)
         {
             _sent.TrySetException(failure);
-            Close();
+            StopTaking();
         }
+    }
+
+    private void StopTaking()
+    {
+        TaskCompletionSource? room;
+        lock (_gate)
+        {
+            _isClosed = true;
+            room = _room;
+            _room = null;
+        }
+        room?.TrySetResult();
     }
 
     private bool TryTakeFilled()
