@@ -1,0 +1,203 @@
+using System.Runtime.CompilerServices;
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Client.Transport;
+using KvCluster.V1;
+
+namespace KvCluster.Client;
+
+/// <summary>
+/// A client of a KvCluster. Thread-safe; make one for the process and keep it. Finds the leader of each key's shard, goes on when leaders
+/// change, and repeats what was certainly not applied, until <see cref="KvClientOptions.Timeout"/>. Memory given to a call must not change
+/// until the call has ended.
+/// </summary>
+/// <remarks>
+/// Errors are <see cref="KvException"/> and its kinds. <see cref="OperationCanceledException"/> means that the caller stopped waiting; a change
+/// may be applied all the same.
+/// </remarks>
+public sealed class KvClient : IAsyncDisposable
+{
+    private readonly KvClientOptions _options;
+    private readonly CallRouter _calls;
+    private readonly NodeChannels _channels = new();
+
+    /// <summary>A client that learns the cluster from this address, of a router or a node: "http://host:port".</summary>
+    public KvClient(string endpoint)
+        : this(new KvClientOptions { Endpoints = [endpoint] })
+    {
+    }
+
+    /// <summary>A client with these options. Connects with the first call.</summary>
+    /// <exception cref="ArgumentException">No endpoint, or one that is not an http or https address.</exception>
+    public KvClient(KvClientOptions options)
+    {
+        if (options.Endpoints.Count == 0)
+            throw new ArgumentException("A client needs at least one endpoint.", nameof(options));
+        foreach (var endpoint in options.Endpoints)
+        {
+            if (!Uri.TryCreate(endpoint, UriKind.Absolute, out var address) || address.Scheme is not ("http" or "https"))
+                throw new ArgumentException($"The endpoint '{endpoint}' is not an address like http://host:port.", nameof(options));
+        }
+        _options = options;
+        _calls = new CallRouter(options);
+    }
+
+    /// <summary>The newest value of a key. Linearizable: reflects every change acknowledged before the call.</summary>
+    public async ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default)
+    {
+        var response = await CallAsync(Method.Get, key, new GetRequest { Key = key.ToByteString() }, GetResponse.Parser, cancellationToken).ConfigureAwait(false);
+        return ToResult(response);
+    }
+
+    /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
+    public ValueTask<GetResult> GetAsync(string key, CancellationToken cancellationToken = default) => GetAsync(Bytes.Utf8(key), cancellationToken);
+
+    /// <summary>
+    /// The newest values of many keys, in the order asked. Keys of one shard are read at one snapshot, keys of different shards at different
+    /// moments, each linearizable.
+    /// </summary>
+    public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, CancellationToken cancellationToken = default)
+    {
+        var messages = await ManyKeys.GetAsync(_calls, [.. keys.Select(key => key.ToByteString())], _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        if (messages.Error is { } error)
+            throw KvErrors.ToException(error);
+        return [.. messages.Entries.Select(ToResult)];
+    }
+
+    /// <summary>Sets a key. Ends when the change is durable on a majority of the shard's replicas.</summary>
+    public async ValueTask<ShardPosition> PutAsync(
+        ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    {
+        var request = new PutRequest { Key = key.ToByteString(), Value = value.ToByteString() };
+        if (condition is not null)
+            request.Conditions.Add(condition.Message);
+        var response = await CallAsync(Method.Put, key, request, PutResponse.Parser, cancellationToken).ConfigureAwait(false);
+        return response.Position.ToPosition();
+    }
+
+    /// <inheritdoc cref="PutAsync(ReadOnlyMemory{byte}, ReadOnlyMemory{byte}, KvCondition?, CancellationToken)"/>
+    public ValueTask<ShardPosition> PutAsync(string key, string value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
+        PutAsync(Bytes.Utf8(key), Bytes.Utf8(value), condition, cancellationToken);
+
+    /// <summary>Removes a key; no error if it is not there.</summary>
+    public async ValueTask<DeleteResult> DeleteAsync(ReadOnlyMemory<byte> key, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    {
+        var request = new DeleteRequest { Key = key.ToByteString() };
+        if (condition is not null)
+            request.Conditions.Add(condition.Message);
+        var response = await CallAsync(Method.Delete, key, request, DeleteResponse.Parser, cancellationToken).ConfigureAwait(false);
+        return new DeleteResult(response.Existed, response.Position.ToPosition());
+    }
+
+    /// <inheritdoc cref="DeleteAsync(ReadOnlyMemory{byte}, KvCondition?, CancellationToken)"/>
+    public ValueTask<DeleteResult> DeleteAsync(string key, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
+        DeleteAsync(Bytes.Utf8(key), condition, cancellationToken);
+
+    /// <summary>Applies conditions and operations on keys of one shard, all or nothing. The position is that of the last operation.</summary>
+    public async ValueTask<ShardPosition> WriteAsync(KvWrite write, CancellationToken cancellationToken = default)
+    {
+        var response = await CallAsync(Method.Write, write.FirstKey, write.Message, WriteResponse.Parser, cancellationToken).ConfigureAwait(false);
+        return response.Position.ToPosition();
+    }
+
+    /// <summary>
+    /// Entries in key order, at one snapshot for each shard. Goes on by itself when a leader changes in the middle; that shard's rest is then of
+    /// a newer snapshot.
+    /// </summary>
+    public async IAsyncEnumerable<KvEntry> ScanAsync(KvScan scan, [EnumeratorCancellation] CancellationToken cancellationToken = default)
+    {
+        var walk = new ScanWalk(_calls, _channels, _options.Timeout).PagesAsync(scan.ToMessage(), cancellationToken).GetAsyncEnumerator(cancellationToken);
+        await using (walk.ConfigureAwait(false))
+        {
+            while (await MoveNextAsync(walk).ConfigureAwait(false))
+            {
+                foreach (var entry in walk.Current.Entries)
+                    yield return new KvEntry(entry.Key.Memory, entry.Value.Memory, entry.Etag.ToEtag());
+            }
+        }
+    }
+
+    /// <summary>How many keys have a prefix; reads them all.</summary>
+    public async Task<long> CountAsync(ReadOnlyMemory<byte> prefix, CancellationToken cancellationToken = default)
+    {
+        var count = 0L;
+        var scan = new KvScan { Prefix = prefix, KeysOnly = true };
+        var walk = new ScanWalk(_calls, _channels, _options.Timeout).PagesAsync(scan.ToMessage(), cancellationToken).GetAsyncEnumerator(cancellationToken);
+        await using (walk.ConfigureAwait(false))
+        {
+            while (await MoveNextAsync(walk).ConfigureAwait(false))
+                count += walk.Current.Entries.Count;
+        }
+        return count;
+    }
+
+    /// <summary>What every node says of itself; one that does not answer is listed with its error.</summary>
+    /// <param name="digest">Also compute a digest of every replica, which reads it whole.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async Task<ClusterStatus> GetStatusAsync(bool digest = false, CancellationToken cancellationToken = default)
+    {
+        try
+        {
+            var request = new GetStatusRequest { Digest = digest };
+            var answer = _options.Gateway
+                ? await new Cluster.ClusterClient(_channels.To(_options.Endpoints[0])).GetStatusAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
+                : await new NodeFanOut(_calls, _channels).GetStatusAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+            return StatusReading.ToStatus(answer);
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure);
+        }
+    }
+
+    /// <summary>Has every replica of every node write a checkpoint.</summary>
+    public async Task<IReadOnlyList<ReplicaCheckpoint>> CheckpointAsync(CancellationToken cancellationToken = default)
+    {
+        try
+        {
+            var request = new CheckpointRequest();
+            var answer = _options.Gateway
+                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).CheckpointAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
+                : await new NodeFanOut(_calls, _channels).CheckpointAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+            return [.. answer.Replicas.Select(StatusReading.ToCheckpoint)];
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure);
+        }
+    }
+
+    /// <summary>Which shard owns a key, as this client knows it now; null while no shard map is known.</summary>
+    public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
+        await _calls.WaitForMapAsync(_calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _calls.Table.Find(key.Span)?.Shard : null;
+
+    /// <summary>Closes all connections; calls under way fail.</summary>
+    public async ValueTask DisposeAsync()
+    {
+        await _calls.DisposeAsync().ConfigureAwait(false);
+        _channels.Dispose();
+    }
+
+    private static async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<ScanPage> pages)
+    {
+        try
+        {
+            return await pages.MoveNextAsync().ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure);
+        }
+    }
+
+    private static GetResult ToResult(GetResponse response) =>
+        new(response.Found, response.Value.Memory, response.Etag.ToEtag(), response.Position.ToPosition());
+
+    private async ValueTask<TResponse> CallAsync<TResponse>(
+        Method method, ReadOnlyMemory<byte> key, IMessage request, MessageParser<TResponse> parser, CancellationToken cancellationToken)
+        where TResponse : IMessage<TResponse>
+    {
+        var reply = await _calls.CallAsync(method, key, request.ToByteString(), _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        return reply.Error is null ? parser.ParseFrom(reply.Response) : throw KvErrors.ToException(reply.Error);
+    }
+}

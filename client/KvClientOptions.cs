@@ -1,0 +1,20 @@
+namespace KvCluster.Client;
+
+/// <summary>How a <see cref="KvClient"/> reaches its cluster.</summary>
+public sealed class KvClientOptions
+{
+    /// <summary>Addresses to learn the shard map from, "http://host:port", of routers or nodes. One that answers is enough.</summary>
+    public IReadOnlyList<string> Endpoints { get; init; } = ["http://127.0.0.1:7400"];
+
+    /// <summary>
+    /// Send every call to the endpoint, a router, and let it route: for networks where the nodes' own addresses are not reachable. By
+    /// default the client talks to the nodes itself, which saves a hop.
+    /// </summary>
+    public bool Gateway { get; init; }
+
+    /// <summary>How long a call may take in all, with every retry. Long enough to sit out the failover of a leader.</summary>
+    public TimeSpan Timeout { get; init; } = TimeSpan.FromSeconds(10);
+
+    /// <summary>Calls that may wait for an answer at one node; further calls wait for a place.</summary>
+    public int CallsInFlightMax { get; init; } = 4096;
+}

@@ -1,0 +1,174 @@
+using Google.Protobuf;
+using KvCluster.Client.Routing;
+using KvCluster.Serving;
+using KvCluster.V1;
+using Polly;
+using Polly.Retry;
+using Status = Google.Rpc.Status;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>
+/// Brings a call to the leader of its key's shard: finds the route, sends, mends the map from what a wrong node answers, and tries again
+/// what was certainly not applied, until the caller's deadline. Used by the client library and the router; thread-safe.
+/// </summary>
+internal sealed class CallRouter : IAsyncDisposable
+{
+    private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING"];
+    private readonly KvClientOptions _options;
+    private readonly NodeConnections _connections;
+    private readonly MapWatch _watch;
+    private readonly ResiliencePipeline<Attempt> _retries;
+
+    public CallRouter(KvClientOptions options)
+    {
+        _options = options;
+        _connections = new NodeConnections(options.CallsInFlightMax);
+        _watch = new MapWatch(Table, options.Endpoints);
+        _retries = new ResiliencePipelineBuilder<Attempt>()
+            .AddRetry(new RetryStrategyOptions<Attempt>
+            {
+                ShouldHandle = static arguments => ValueTask.FromResult(arguments.Outcome.Result is { MayRetry: true }),
+                BackoffType = DelayBackoffType.Exponential,
+                UseJitter = true,
+                Delay = TimeSpan.FromMilliseconds(5),
+                // A failover takes about a second: this often is soon enough to notice its end and costs a waiting caller little.
+                MaxDelay = TimeSpan.FromMilliseconds(100),
+                MaxRetryAttempts = int.MaxValue,
+            })
+            .Build();
+    }
+
+    /// <summary>What is known of the cluster.</summary>
+    public RouteTable Table { get; } = new();
+
+    /// <summary>Why the shard map could not be had, for an error.</summary>
+    public string MapFailure => _watch.Failure;
+
+    /// <summary>When a call that begins now gives up.</summary>
+    public long DeadlineFromNow() => Environment.TickCount64 + (long)_options.Timeout.TotalMilliseconds;
+
+    /// <summary>Makes a call on a key. <paramref name="request"/> must not change until the answer.</summary>
+    /// <param name="method">Which call.</param>
+    /// <param name="key">Routes it.</param>
+    /// <param name="request">The encoded request message.</param>
+    /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
+    /// <param name="cancellationToken">Stops waiting; a change may be applied all the same.</param>
+    public async ValueTask<RoutedReply> CallAsync(
+        Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        var work = new Work(this, method, key, request, deadlineMs);
+        var attempt = await TryAsync(work, cancellationToken).ConfigureAwait(false);
+        if (attempt.MayRetry)
+        {
+            attempt = await _retries.ExecuteAsync(
+                static (work, cancellation) => work.Router.TryAsync(work, cancellation), work, cancellationToken).ConfigureAwait(false);
+        }
+        cancellationToken.ThrowIfCancellationRequested();
+        return new RoutedReply(attempt.Response, attempt.Error);
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _watch.DisposeAsync().ConfigureAwait(false);
+        await _connections.DisposeAsync().ConfigureAwait(false);
+    }
+
+    /// <summary>Waits for the first whole map. False: the time is up.</summary>
+    public async Task<bool> WaitForMapAsync(long deadlineMs, CancellationToken cancellationToken)
+    {
+        for (var change = Table.NextChange(); !Table.IsKnown; change = Table.NextChange())
+        {
+            var left = deadlineMs - Environment.TickCount64;
+            if (left <= 0)
+                return false;
+            await Task.WhenAny(change, Task.Delay(TimeSpan.FromMilliseconds(left), cancellationToken)).ConfigureAwait(false);
+            cancellationToken.ThrowIfCancellationRequested();
+        }
+        return true;
+    }
+
+    /// <summary>Where the leader of a shard listens, as far as is known; in gateway mode the gateway.</summary>
+    public string? LeaderAddress(ShardRoute? route) => _options.Gateway
+        ? _options.Endpoints[0]
+        : route is not null && Table.Nodes.TryGetValue(route.Leader, out var address) ? address : null;
+
+    private static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write;
+
+    private async ValueTask<Attempt> TryAsync(Work work, CancellationToken cancellationToken)
+    {
+        if (Environment.TickCount64 >= work.DeadlineMs)
+            return Attempt.Failed(CallStatus.DeadlinePassed(work.LastFailure), mayRetry: false);
+        if (!_options.Gateway && !Table.IsKnown && !await WaitForMapAsync(work.DeadlineMs, cancellationToken).ConfigureAwait(false))
+            return Attempt.Failed(CallStatus.Unavailable(MapFailure), mayRetry: false);
+        var route = _options.Gateway ? null : Table.Find(work.Key.Span);
+        if (ChooseAddress(route, work) is not { } address)
+            return work.Again("the shard map has no node for the key");
+        var call = PendingCall.Rent(work.Method, work.Request, route?.Shard ?? 0, route?.Generation ?? 0, work.DeadlineMs);
+        var answer = await _connections.To(address).CallAsync(call, cancellationToken).ConfigureAwait(false);
+        return answer.Reply is { } reply ? Judge(work, reply) : JudgeSilence(work, answer);
+    }
+
+    /// <summary>The leader; where none is known or it cannot be reached, the shard's nodes in turn, which will name the new one.</summary>
+    private string? ChooseAddress(ShardRoute? route, Work work)
+    {
+        var turn = work.Attempts++;
+        if (_options.Gateway)
+            return _options.Endpoints[turn % _options.Endpoints.Count];
+        if (route is null)
+            return null;
+        if (Table.Nodes.TryGetValue(route.Leader, out var leader) && !(turn % 2 == 1 && _connections.To(leader).IsLost))
+            return leader;
+        return route.Nodes.Count > 0 && Table.Nodes.TryGetValue(route.Nodes[turn % route.Nodes.Count], out var any) ? any : null;
+    }
+
+    private Attempt Judge(Work work, Reply reply)
+    {
+        if (reply.Code == 0)
+            return new Attempt(reply.Response, null, false);
+        var status = Status.Parser.ParseFrom(reply.Status);
+        if (status.GetDetail<RouteHint>() is { } hint)
+            Table.Fold(hint);
+        var mayRetry = RetriedReasons.Contains(CallStatus.ReasonOf(status)) && !CallStatus.IsUnknown(status);
+        work.LastFailure = status.Message;
+        return Attempt.Failed(status, mayRetry);
+    }
+
+    private static Attempt JudgeSilence(Work work, in CallAnswer answer)
+    {
+        var failure = answer.Failure ?? "no answer";
+        if (answer.Sent && IsChange(work.Method))
+            return Attempt.Failed(CallStatus.OutcomeUnknown(failure, answer.DeadlinePassed), mayRetry: false);
+        return answer.DeadlinePassed ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : work.Again(failure);
+    }
+
+    /// <summary>How one attempt ended.</summary>
+    private readonly record struct Attempt(ByteString Response, Status? Error, bool MayRetry)
+    {
+        public static Attempt Failed(Status error, bool mayRetry) => new(ByteString.Empty, error, mayRetry);
+    }
+
+    /// <summary>One logical call over its attempts.</summary>
+    private sealed class Work(CallRouter router, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs)
+    {
+        public CallRouter Router { get; } = router;
+
+        public Method Method { get; } = method;
+
+        public ReadOnlyMemory<byte> Key { get; } = key;
+
+        public ByteString Request { get; } = request;
+
+        public long DeadlineMs { get; } = deadlineMs;
+
+        public int Attempts { get; set; }
+
+        public string LastFailure { get; set; } = "no node was asked yet";
+
+        public Attempt Again(string failure)
+        {
+            LastFailure = failure;
+            return Attempt.Failed(CallStatus.Unavailable(failure), mayRetry: true);
+        }
+    }
+}

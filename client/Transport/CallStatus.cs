@@ -1,0 +1,47 @@
+using Google.Protobuf.WellKnownTypes;
+using Google.Rpc;
+using Grpc.Core;
+using KvCluster.Serving;
+using Status = Google.Rpc.Status;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>Errors of calls as google.rpc.Status, made here where no node could answer, and read from what nodes answer.</summary>
+internal static class CallStatus
+{
+    /// <summary>The domain of every ErrorInfo of ours.</summary>
+    public const string Domain = "kvcluster";
+
+    private const string AppliedKey = "applied";
+    private const string AppliedUnknown = "unknown";
+
+    /// <summary>The change was sent and nothing was heard of it.</summary>
+    public static Status OutcomeUnknown(string detail, bool deadlinePassed) => Create(
+        deadlinePassed ? StatusCode.DeadlineExceeded : StatusCode.Unavailable,
+        "OUTCOME_UNKNOWN",
+        $"The change was sent, but its outcome is unknown ({detail}). Read the key, or repeat the change if that does no harm.",
+        AppliedUnknown);
+
+    /// <summary>No node could serve the call; nothing was applied.</summary>
+    public static Status Unavailable(string detail) => Create(
+        StatusCode.Unavailable, "NO_LEADER", $"No leader of the key's shard could be reached ({detail}). Nothing was applied; try again.", "no");
+
+    /// <summary>The caller's time was up before a node served the call; nothing was applied.</summary>
+    public static Status DeadlinePassed(string detail) => Create(
+        StatusCode.DeadlineExceeded, "NO_LEADER", $"The time allowed was over before a leader of the key's shard answered ({detail}). Nothing was applied; try again.", "no");
+
+    /// <summary>An error with its reason.</summary>
+    public static Status Create(StatusCode code, string reason, string message, string applied)
+    {
+        var info = new ErrorInfo { Reason = reason, Domain = Domain };
+        info.Metadata[AppliedKey] = applied;
+        return new Status { Code = (int)code, Message = message, Details = { Any.Pack(info) } };
+    }
+
+    /// <summary>The stable reason; the status code's name where the status has none.</summary>
+    public static string ReasonOf(Status status) => status.GetDetail<ErrorInfo>()?.Reason ?? ((StatusCode)status.Code).ToString();
+
+    /// <summary>Whether the status leaves open what became of a change.</summary>
+    public static bool IsUnknown(Status status) =>
+        status.GetDetail<ErrorInfo>()?.Metadata.TryGetValue(AppliedKey, out var applied) == true && applied == AppliedUnknown;
+}

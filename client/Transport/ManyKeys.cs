@@ -1,0 +1,37 @@
+using Google.Protobuf;
+using KvCluster.V1;
+using Status = Google.Rpc.Status;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>Reads many keys with one call for each shard that owns some of them. Used by the client library and the router.</summary>
+internal static class ManyKeys
+{
+    /// <summary>One entry for each key, in the order of the keys; with <c>Error</c> set, nothing.</summary>
+    public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error)> GetAsync(
+        CallRouter calls, IReadOnlyList<ByteString> keys, long deadlineMs, CancellationToken cancellationToken)
+    {
+        await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        var entries = new GetResponse[keys.Count];
+        var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.Find(keys[index].Span)?.Shard ?? 0);
+        var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(calls, keys, [.. group], deadlineMs, cancellationToken))).ConfigureAwait(false);
+        foreach (var (indexes, response, error) in answers)
+        {
+            if (error is not null)
+                return ([], error);
+            for (var place = 0; place < indexes.Length; place++)
+                entries[indexes[place]] = response!.Entries[place];
+        }
+        return (entries, null);
+    }
+
+    private static async Task<(int[] Indexes, GetManyResponse? Response, Status? Error)> GetOfShardAsync(
+        CallRouter calls, IReadOnlyList<ByteString> keys, int[] indexes, long deadlineMs, CancellationToken cancellationToken)
+    {
+        var request = new GetManyRequest();
+        foreach (var index in indexes)
+            request.Keys.Add(keys[index]);
+        var reply = await calls.CallAsync(Method.GetMany, keys[indexes[0]].Memory, request.ToByteString(), deadlineMs, cancellationToken).ConfigureAwait(false);
+        return (indexes, reply.Error is null ? GetManyResponse.Parser.ParseFrom(reply.Response) : null, reply.Error);
+    }
+}

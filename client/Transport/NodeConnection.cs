@@ -1,0 +1,213 @@
+using System.Net.Sockets;
+using System.Threading.Channels;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.V1;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>
+/// The Exchange stream to one node: the calls of all callers, gathered into messages. Opened with the first call and again after it broke,
+/// with a pause that grows. Thread-safe. What is open when the stream breaks is answered at once, as sent or not sent.
+/// </summary>
+internal sealed class NodeConnection : IAsyncDisposable
+{
+    private const int CallsPerMessageMax = 512;
+    private const int MessageBytes = 256 << 10;
+    private const int ReplyBytesMax = 64 << 20;
+    private static readonly TimeSpan SweepInterval = TimeSpan.FromMilliseconds(100);
+    private static readonly TimeSpan PauseLeast = TimeSpan.FromMilliseconds(50);
+    private static readonly TimeSpan PauseGreatest = TimeSpan.FromSeconds(1);
+
+    private static readonly CallAnswer Closed = new(null, false, "the client is closed", false);
+
+    private readonly string _address;
+    private readonly Channel<ulong> _queue = Channel.CreateUnbounded<ulong>(new UnboundedChannelOptions { SingleReader = true });
+    private readonly OpenCalls _open;
+    private readonly CancellationTokenSource _disposed = new();
+    private readonly Task _running;
+    private volatile bool _lost;
+
+    public NodeConnection(string address, int callsInFlightMax)
+    {
+        _address = address;
+        _open = new OpenCalls(callsInFlightMax);
+        _running = RunAsync();
+    }
+
+    /// <summary>The last attempt to reach the node failed, and no later one has succeeded.</summary>
+    public bool IsLost => _lost;
+
+    /// <summary>Sends one call; waits for a place first if too many are open. Its answer comes by its deadline at the latest.</summary>
+    public async ValueTask<CallAnswer> CallAsync(PendingCall call, CancellationToken cancellationToken)
+    {
+        if (!_open.TryTakePlace())
+            await _open.TakePlaceAsync(cancellationToken).ConfigureAwait(false);
+        var answer = call.Answer;
+        // Every place is one entry at most, so the queue is bounded too.
+        if (!_queue.Writer.TryWrite(_open.Add(call)))
+            return Closed;
+        if (!cancellationToken.CanBeCanceled)
+            return await answer.ConfigureAwait(false);
+        call.Pooled = false;
+        using (cancellationToken.UnsafeRegister(static state => Cancel((PendingCall)state!), call))
+            return await answer.ConfigureAwait(false);
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        _queue.Writer.TryComplete();
+        await _disposed.CancelAsync().ConfigureAwait(false);
+        await _running.ConfigureAwait(false);
+        _disposed.Dispose();
+    }
+
+    private static void Cancel(PendingCall call) => call.Complete(new CallAnswer(null, call.Sent, "cancelled", false));
+
+    private async Task RunAsync()
+    {
+        using var sweeper = new Timer(_ => _open.Expire(Environment.TickCount64), null, SweepInterval, SweepInterval);
+        var pause = PauseLeast;
+        while (await WaitForCallAsync().ConfigureAwait(false))
+        {
+            var opened = Environment.TickCount64;
+            var failure = await ExchangeAsync().ConfigureAwait(false);
+            _lost = true;
+            FailAll(failure);
+            if (_disposed.IsCancellationRequested)
+                break;
+            pause = Environment.TickCount64 - opened > PauseGreatest.TotalMilliseconds ? PauseLeast : Min(pause * 2, PauseGreatest);
+            await Task.Delay(pause, _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        }
+        FailAll("the client is closed");
+    }
+
+    private static TimeSpan Min(TimeSpan left, TimeSpan right) => left < right ? left : right;
+
+    private async Task<bool> WaitForCallAsync()
+    {
+        try
+        {
+            return await _queue.Reader.WaitToReadAsync(_disposed.Token).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException)
+        {
+            return false;
+        }
+    }
+
+    /// <summary>One stream, from its first call until it breaks; gives the reason.</summary>
+    private async Task<string> ExchangeAsync()
+    {
+        var connected = false;
+        using var handler = new SocketsHttpHandler
+        {
+            UseProxy = false,
+            KeepAlivePingDelay = TimeSpan.FromSeconds(2),
+            KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
+            ConnectTimeout = TimeSpan.FromSeconds(2),
+            ConnectCallback = async (context, cancellationToken) =>
+            {
+                var stream = await ConnectAsync(context, cancellationToken).ConfigureAwait(false);
+                Volatile.Write(ref connected, true);
+                return stream;
+            },
+        };
+        using var channel = GrpcChannel.ForAddress(_address, new GrpcChannelOptions { HttpHandler = handler, MaxReceiveMessageSize = ReplyBytesMax });
+        using var broken = CancellationTokenSource.CreateLinkedTokenSource(_disposed.Token);
+        using var stream = new Kv.KvClient(channel).Exchange(cancellationToken: broken.Token);
+        var receiving = ReceiveAsync(stream.ResponseStream);
+        var sending = SendAsync(stream.RequestStream, broken.Token);
+        var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
+        var reason = await first.ConfigureAwait(false);
+        await broken.CancelAsync().ConfigureAwait(false);
+        await Task.WhenAll(receiving, sending).ConfigureAwait(false);
+        if (!Volatile.Read(ref connected))
+            _open.MarkUnsent();
+        return reason;
+    }
+
+    private static async ValueTask<Stream> ConnectAsync(SocketsHttpConnectionContext context, CancellationToken cancellationToken)
+    {
+        var socket = new Socket(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
+        try
+        {
+            await socket.ConnectAsync(context.DnsEndPoint, cancellationToken).ConfigureAwait(false);
+            return new NetworkStream(socket, ownsSocket: true);
+        }
+        catch
+        {
+            socket.Dispose();
+            throw;
+        }
+    }
+
+    private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, CancellationToken cancellationToken)
+    {
+        try
+        {
+            while (await _queue.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
+            {
+                var message = Gather();
+                if (message.Calls.Count > 0)
+                    await requests.WriteAsync(message, cancellationToken).ConfigureAwait(false);
+            }
+            return "the client is closed";
+        }
+        catch (Exception failure) when (failure is RpcException or OperationCanceledException or InvalidOperationException or IOException)
+        {
+            return Describe(failure);
+        }
+    }
+
+    private ExchangeRequest Gather()
+    {
+        var message = new ExchangeRequest();
+        var now = Environment.TickCount64;
+        for (var bytes = 0; bytes < MessageBytes && message.Calls.Count < CallsPerMessageMax && _queue.Reader.TryRead(out var id);)
+        {
+            if (!_open.TrySend(id, out var call))
+                continue;
+            message.Calls.Add(new Call
+            {
+                Id = id,
+                Method = call.Method,
+                Request = call.Request,
+                TimeoutMs = (uint)Math.Clamp(call.DeadlineMs - now, 1, uint.MaxValue),
+                Shard = call.Shard,
+                Generation = call.Generation,
+            });
+            bytes += call.Request.Length;
+        }
+        return message;
+    }
+
+    private async Task<string> ReceiveAsync(IAsyncStreamReader<ExchangeResponse> responses)
+    {
+        try
+        {
+            while (await responses.MoveNext(CancellationToken.None).ConfigureAwait(false))
+            {
+                _lost = false;
+                foreach (var reply in responses.Current.Replies)
+                    _open.Complete(reply);
+            }
+            return $"{_address} ended the stream";
+        }
+        catch (Exception failure) when (failure is RpcException or OperationCanceledException or IOException)
+        {
+            return Describe(failure);
+        }
+    }
+
+    private string Describe(Exception failure) => failure is RpcException { Status.Detail: { Length: > 0 } detail } ? $"{_address}: {detail}" : $"{_address}: {failure.Message}";
+
+    private void FailAll(string failure)
+    {
+        while (_queue.Reader.TryRead(out _))
+        {
+            // Answered with the rest: its place is still taken.
+        }
+        _open.FailAll(failure);
+    }
+}

@@ -1,0 +1,60 @@
+using Grpc.Core;
+using KvCluster.Serving;
+using KvCluster.V1;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>Calls that every node answers for itself, made of all nodes of the map at once. Used by the client library and the router.</summary>
+internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
+{
+    /// <summary>The status of every node; one that does not answer is listed with its error.</summary>
+    public async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        var answers = await Task.WhenAll(calls.Table.Nodes.OrderBy(node => node.Key).Select(async node =>
+        {
+            try
+            {
+                var answer = await new Cluster.ClusterClient(channels.To(node.Value))
+                    .GetStatusAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+                return answer.Nodes.Single();
+            }
+            catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
+            {
+                return new V1.NodeStatus { Node = node.Key, Address = node.Value, Error = failure.Status.Detail };
+            }
+        })).ConfigureAwait(false);
+        return new GetStatusResponse { Cluster = calls.Table.Cluster, Nodes = { answers } };
+    }
+
+    /// <summary>Checkpoints of every replica of every node; a node that does not answer is listed with its error, as shard 0.</summary>
+    public async Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        var answers = await Task.WhenAll(calls.Table.Nodes.OrderBy(node => node.Key).Select(async node =>
+        {
+            try
+            {
+                var answer = await new Admin.AdminClient(channels.To(node.Value))
+                    .CheckpointAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+                return answer.Replicas;
+            }
+            catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
+            {
+                return [new V1.ReplicaCheckpoint { Node = node.Key, Error = failure.Status.Detail }];
+            }
+        })).ConfigureAwait(false);
+        var all = new CheckpointResponse();
+        foreach (var replicas in answers)
+            all.Replicas.AddRange(replicas);
+        return all;
+    }
+
+    private static DateTime ToDeadline(long deadlineMs) => DateTime.UtcNow.AddMilliseconds(Math.Max(0, deadlineMs - Environment.TickCount64));
+
+    private async Task RequireMapAsync(long deadlineMs, CancellationToken cancellationToken)
+    {
+        if (!await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
+            throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
+    }
+}

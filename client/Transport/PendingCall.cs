@@ -1,0 +1,81 @@
+using System.Collections.Concurrent;
+using System.Threading.Tasks.Sources;
+using Google.Protobuf;
+using KvCluster.V1;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>
+/// One call on its way to a node and back. Rented by the caller, completed once by the connection, returned to the pool by the await. The
+/// caller's code never runs on a connection's loops.
+/// </summary>
+internal sealed class PendingCall : IValueTaskSource<CallAnswer>
+{
+    private const int PooledMax = 4096;
+    private static readonly ConcurrentQueue<PendingCall> Pool = new();
+    private ManualResetValueTaskSourceCore<CallAnswer> _core = new() { RunContinuationsAsynchronously = true };
+    private int _completed;
+
+    public Method Method { get; private set; }
+
+    /// <summary>The encoded request message. Must not change until the answer.</summary>
+    public ByteString Request { get; private set; } = ByteString.Empty;
+
+    public uint Shard { get; private set; }
+
+    public ulong Generation { get; private set; }
+
+    /// <summary><see cref="Environment.TickCount64"/> at which the caller gives up.</summary>
+    public long DeadlineMs { get; private set; }
+
+    /// <summary>Handed to the stream: from here on a change's outcome is unknown without an answer.</summary>
+    public bool Sent { get; set; }
+
+    /// <summary>False: something besides its connection may still point at it after the answer, so it is not used again.</summary>
+    public bool Pooled { get; set; } = true;
+
+    public ValueTask<CallAnswer> Answer => new(this, _core.Version);
+
+    public static PendingCall Rent(Method method, ByteString request, uint shard, ulong generation, long deadlineMs)
+    {
+        if (!Pool.TryDequeue(out var call))
+            call = new PendingCall();
+        call.Method = method;
+        call.Request = request;
+        call.Shard = shard;
+        call.Generation = generation;
+        call.DeadlineMs = deadlineMs;
+        return call;
+    }
+
+    /// <summary>The first answer counts: a reply, a broken stream or the deadline.</summary>
+    public void Complete(in CallAnswer answer)
+    {
+        if (Interlocked.Exchange(ref _completed, 1) == 0)
+            _core.SetResult(answer);
+    }
+
+    CallAnswer IValueTaskSource<CallAnswer>.GetResult(short token)
+    {
+        var answer = _core.GetResult(token);
+        // A connection may still hold a call that its deadline ended; such a one is left to the collector.
+        if (answer.Reply is not null && Pooled)
+            Return();
+        return answer;
+    }
+
+    ValueTaskSourceStatus IValueTaskSource<CallAnswer>.GetStatus(short token) => _core.GetStatus(token);
+
+    void IValueTaskSource<CallAnswer>.OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) =>
+        _core.OnCompleted(continuation, state, token, flags);
+
+    private void Return()
+    {
+        Request = ByteString.Empty;
+        Sent = false;
+        _completed = 0;
+        _core.Reset();
+        if (Pool.Count < PooledMax)
+            Pool.Enqueue(this);
+    }
+}

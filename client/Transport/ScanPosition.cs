@@ -1,0 +1,60 @@
+using Google.Protobuf;
+using KvCluster.Client.Routing;
+using KvCluster.V1;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>How far a scan over several shards has come, as the request for the rest.</summary>
+internal sealed class ScanPosition(ScanRequest request)
+{
+    private ByteString? _next;
+
+    /// <summary>What is left to ask for, of the shard that <see cref="FindIn"/> names and those behind it.</summary>
+    public ScanRequest Rest { get; } = request.Clone();
+
+    /// <summary>Nothing is left.</summary>
+    public bool Done { get; private set; }
+
+    /// <summary>Takes note of a page that was received.</summary>
+    public void Advance(ScanPage page)
+    {
+        _next = page.HasNextStart ? page.NextStart : null;
+        if (page.Entries.Count == 0)
+            return;
+        Rest.ResumeAfter = page.Entries[^1].Key;
+        if (Rest.Limit == 0)
+            return;
+        Rest.Limit -= Math.Min(Rest.Limit, (ulong)page.Entries.Count);
+        // A limit of 0 would mean all.
+        Done = Rest.Limit == 0;
+    }
+
+    /// <summary>The shard's stream ended well: the range goes on in the next shard, or is done.</summary>
+    public void EndStream()
+    {
+        if (_next is null)
+        {
+            Done = true;
+            return;
+        }
+        Rest.ResumeAfter = ByteString.Empty;
+        if (Rest.Reverse)
+            Rest.End = _next;
+        else
+            Rest.Start = _next;
+        _next = null;
+    }
+
+    /// <summary>The shard in which the rest begins.</summary>
+    public ShardRoute? FindIn(Routing.ShardMap map) => Rest.Reverse ? map.FindBefore(UpperEnd()) : map.Find(LowerStart());
+
+    private ReadOnlySpan<byte> LowerStart() => Greater(Greater(Rest.Start.Span, Rest.Prefix.Span), Rest.ResumeAfter.Span);
+
+    private ReadOnlySpan<byte> UpperEnd() => LesserEnd(LesserEnd(Rest.End.Span, KeyRange.EndOfPrefix(Rest.Prefix.Span)), Rest.ResumeAfter.Span);
+
+    private static ReadOnlySpan<byte> Greater(ReadOnlySpan<byte> left, ReadOnlySpan<byte> right) => left.SequenceCompareTo(right) >= 0 ? left : right;
+
+    // Empty: no end.
+    private static ReadOnlySpan<byte> LesserEnd(ReadOnlySpan<byte> left, ReadOnlySpan<byte> right) =>
+        left.IsEmpty || (!right.IsEmpty && right.SequenceCompareTo(left) < 0) ? right : left;
+}
