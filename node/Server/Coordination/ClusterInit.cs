@@ -1,0 +1,109 @@
+using System.Globalization;
+using System.Security.Cryptography;
+using Google.Protobuf;
+using KvCluster.Node.Shards;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Coordination;
+
+/// <summary>Writes the records of a new cluster, once.</summary>
+internal static class ClusterInit
+{
+    /// <summary>What the records and the data directories of this version look like.</summary>
+    public const uint FormatLevel = 1;
+
+    private const uint LeaseMs = 500;
+
+    /// <summary>
+    /// Creates the cluster's shards, cut at the split keys, each with replicas on different nodes so that the preferred leaders (replica
+    /// index i mod replicas of shard i) lie on different nodes too. The key <c>cluster</c> is written last, so that it says that
+    /// all shards are there; a repeated call completes what an interrupted one began.
+    /// </summary>
+    /// <param name="nodes">Ids, at least one, without repetition.</param>
+    /// <param name="replicationFactor">Replicas of a shard, at most the nodes.</param>
+    /// <param name="splitKeys">Where a new shard begins: not empty, strictly rising.</param>
+    /// <returns>False: the cluster exists; nothing was changed.</returns>
+    /// <exception cref="ArgumentException">An argument is not as described.</exception>
+    /// <exception cref="InvalidOperationException">An interrupted call left shards with other ranges.</exception>
+    /// <exception cref="CoordinatorUnavailableException">The coordinator did not answer.</exception>
+    public static async Task<bool> CreateAsync(
+        ICoordinator coordinator,
+        string cluster,
+        IReadOnlyList<uint> nodes,
+        int replicationFactor,
+        IReadOnlyList<ReadOnlyMemory<byte>> splitKeys,
+        CancellationToken cancellationToken)
+    {
+        Validate(nodes, replicationFactor, splitKeys);
+        var keys = new CoordinatorKeys(cluster);
+        if ((await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is not null)
+            return false;
+        for (var shard = 0; shard <= splitKeys.Count; shard++)
+        {
+            var record = ShardOf((uint)shard, nodes, replicationFactor, splitKeys);
+            var shardSet = await coordinator.SetUntilSettledAsync(keys.Shard(record.Shard), 0, RecordText.Format(record), 0, cancellationToken).ConfigureAwait(false);
+            if (shardSet.Outcome != CompareAndSetOutcome.Won)
+                await CheckRangeAsync(coordinator, keys.Shard(record.Shard), record, cancellationToken).ConfigureAwait(false);
+        }
+        var whole = new ClusterRecord
+        {
+            FormatLevel = FormatLevel,
+            ReplicationFactor = (uint)replicationFactor,
+            ClusterId = Convert.ToHexStringLower(RandomNumberGenerator.GetBytes(16)),
+            Created = TimeProvider.System.GetUtcNow().ToString("O", CultureInfo.InvariantCulture),
+            LeaseMs = LeaseMs,
+        };
+        var set = await coordinator.SetUntilSettledAsync(keys.Cluster, 0, RecordText.Format(whole), 0, cancellationToken).ConfigureAwait(false);
+        return set.Outcome == CompareAndSetOutcome.Won;
+    }
+
+    private static void Validate(IReadOnlyList<uint> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)
+    {
+        if (nodes.Count == 0 || nodes.Contains(0u) || nodes.Distinct().Count() != nodes.Count)
+            throw new ArgumentException("The nodes need ids from 1 on, each once.", nameof(nodes));
+        if (replicationFactor < 1 || replicationFactor > nodes.Count)
+            throw new ArgumentException($"{replicationFactor} replicas cannot lie on {nodes.Count} different nodes.", nameof(replicationFactor));
+        for (var index = 0; index < splitKeys.Count; index++)
+        {
+            if (splitKeys[index].IsEmpty || (index > 0 && splitKeys[index - 1].Span.SequenceCompareTo(splitKeys[index].Span) >= 0))
+                throw new ArgumentException("The split keys must not be empty, and each must be greater than the one before.", nameof(splitKeys));
+        }
+    }
+
+    // An interrupted or a concurrent call wrote the record; its shard is as good as ours if it owns the same keys.
+    private static async Task CheckRangeAsync(ICoordinator coordinator, string key, ShardRecord ours, CancellationToken cancellationToken)
+    {
+        var read = await coordinator.GetUntilAnsweredAsync(key, cancellationToken).ConfigureAwait(false);
+        var theirs = read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value);
+        if (theirs is null || !theirs.Start.Equals(ours.Start) || !theirs.End.Equals(ours.End))
+            throw new InvalidOperationException($"The record {key} is of another, unfinished creation of this cluster: repeat that one, or delete its shards.");
+    }
+
+    private static ShardRecord ShardOf(uint shard, IReadOnlyList<uint> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)
+    {
+        var record = new ShardRecord
+        {
+            Shard = shard,
+            Start = shard == 0 ? ByteString.Empty : ByteString.CopyFrom(splitKeys[(int)shard - 1].Span),
+            End = shard == splitKeys.Count ? ByteString.Empty : ByteString.CopyFrom(splitKeys[(int)shard].Span),
+            Generation = 1,
+        };
+        var firstNode = FirstNodeOf(shard, nodes.Count, replicationFactor);
+        for (var index = 0; index < replicationFactor; index++)
+        {
+            record.Replicas.Add(new ReplicaRecord
+            {
+                Replica = BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1,
+                Node = nodes[(firstNode + index) % nodes.Count],
+            });
+        }
+        return record;
+    }
+
+    // The node of replica 0, so that replica (shard mod replicas) lies on node (shard mod nodes).
+    private static int FirstNodeOf(uint shard, int nodeCount, int replicationFactor)
+    {
+        var preferred = (int)(shard % (uint)replicationFactor);
+        return (int)(((shard % (uint)nodeCount) + (uint)(nodeCount - preferred)) % (uint)nodeCount);
+    }
+}

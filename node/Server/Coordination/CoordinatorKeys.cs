@@ -1,0 +1,33 @@
+using System.Globalization;
+
+namespace KvCluster.Node.Coordination;
+
+/// <summary>The keys of a cluster's records in the coordinator.</summary>
+internal sealed class CoordinatorKeys(string cluster)
+{
+    /// <summary>Before all keys of the cluster.</summary>
+    public string Root { get; } = $"/kvcluster/{cluster}/";
+
+    /// <summary>The cluster's own record.</summary>
+    public string Cluster => Root + "cluster";
+
+    /// <summary>Before the records of all nodes.</summary>
+    public string Nodes => Root + "nodes/";
+
+    /// <summary>Before the records of all shards.</summary>
+    public string Shards => Root + "shards/";
+
+    public string Node(uint node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}");
+
+    public string Starts(uint node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}/starts");
+
+    public string Shard(uint shard) => string.Create(CultureInfo.InvariantCulture, $"{Shards}{shard}");
+
+    /// <summary>The id in a key that <see cref="Node"/> or <see cref="Shard"/> made.</summary>
+    public static bool TryParseId(string key, string prefix, out uint id)
+    {
+        id = 0;
+        return key.StartsWith(prefix, StringComparison.Ordinal)
+            && uint.TryParse(key.AsSpan(prefix.Length), NumberStyles.None, CultureInfo.InvariantCulture, out id);
+    }
+}

@@ -1,0 +1,25 @@
+namespace KvCluster.Node.Coordination;
+
+/// <summary>Keeps a folder to one process: the file LOCK in it, held open and locked until disposed or the process ends.</summary>
+internal sealed class DirectoryLock : IDisposable
+{
+    private readonly FileStream _file;
+
+    private DirectoryLock(FileStream file) => _file = file;
+
+    /// <exception cref="DirectoryInUseException">Another process, or another object of this one, holds it.</exception>
+    public static DirectoryLock Take(string directory)
+    {
+        var path = Path.Combine(directory, "LOCK");
+        try
+        {
+            return new DirectoryLock(new FileStream(path, FileMode.OpenOrCreate, FileAccess.ReadWrite, FileShare.None));
+        }
+        catch (IOException failure) when (File.Exists(path))
+        {
+            throw new DirectoryInUseException(directory, failure);
+        }
+    }
+
+    public void Dispose() => _file.Dispose();
+}
