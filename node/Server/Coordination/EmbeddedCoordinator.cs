@@ -46,7 +46,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
     /// <summary>Opens or creates the store in a folder.</summary>
     /// <exception cref="DirectoryInUseException">Another process has it open.</exception>
     /// <exception cref="CorruptCoordinatorFileException">The file is damaged.</exception>
-    public static EmbeddedCoordinator Open(string directory, TimeProvider time) => Open(directory, time, Disk.Local);
+    public static EmbeddedCoordinator Open(string directory, TimeProvider time) => Open(directory, time, LocalDisk.Instance);
 
     /// <inheritdoc cref="Open(string, TimeProvider)"/>
     public static EmbeddedCoordinator Open(string directory, TimeProvider time, IFileSystem files)
