@@ -1,0 +1,73 @@
+using System.CommandLine;
+using System.Globalization;
+using KvCluster.Cli.Files;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>
+/// `kv load`: a TSV file into the cluster, in batches that are each durable on a majority when they count. Goes on through the death of
+/// leaders. However it ends, it says up to which line everything is acknowledged, and `--from-line` goes on behind it.
+/// </summary>
+internal static class LoadCommand
+{
+    private static readonly Argument<string> File = new("FILE") { Description = "key TAB value, one record a line; .gz is unpacked; - is standard input." };
+    private static readonly Option<long> FromLine = new("--from-line") { Description = "Begin at this line.", HelpName = "N", DefaultValueFactory = _ => 1 };
+    private static readonly Option<double> GiveUpAfter = new("--give-up-after") { Description = "End when nothing was acknowledged for so many seconds.", HelpName = "SECONDS", DefaultValueFactory = _ => 30 };
+
+    public static Command Create() => CliCommand.Create("load", "Load a TSV file.", [File, FromLine, GiveUpAfter], RunAsync);
+
+    private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
+    {
+        var fromLine = arguments.GetValue(FromLine);
+        if (fromLine < 1)
+            throw new CliException(ExitCodes.Usage, "--from-line takes 1 or more.");
+        var giveUpAfter = TimeSpan.FromSeconds(Math.Clamp(arguments.GetValue(GiveUpAfter), 0.1, TimeSpan.FromDays(1).TotalSeconds));
+        using var file = TsvReader.Open(arguments.GetRequiredValue(File));
+        await using var client = Globals.ClientOf(arguments, giveUpAfter);
+        using var loader = new BatchLoader(client, fromLine, giveUpAfter);
+        Exception? failure = null;
+        using (var progress = new LoadProgress(file, loader))
+        {
+            try
+            {
+                file.Skip(fromLine - 1);
+                await LoadAsync(file, loader, stop);
+            }
+            catch (Exception e)
+            {
+                failure = e;
+                // What is under way is settled either way before the end is told; each batch gives up by itself.
+                await loader.SettleAsync(CancellationToken.None);
+            }
+        }
+
+        Tell(output, loader.Report(failure is null ? null : Failures.Describe(failure).Line));
+        return failure is null ? ExitCodes.Done : throw failure;
+    }
+
+    private static async Task LoadAsync(TsvReader file, BatchLoader loader, CancellationToken stop)
+    {
+        try
+        {
+            while (file.TryRead(out var record))
+                await loader.AddAsync(record, stop);
+        }
+        catch (CliException)
+        {
+            // A line that is no record: nothing that stands before it is lost.
+            await loader.DrainAsync(stop);
+            throw;
+        }
+
+        await loader.DrainAsync(stop);
+    }
+
+    private static void Tell(Output output, LoadReport report)
+    {
+        if (output.IsJson)
+            output.Document(report);
+        else
+            output.Line(string.Create(CultureInfo.InvariantCulture,
+                $"{report.Records:N0} records in {report.Seconds:F1} s, {report.RecordsPerSecond:N0} records/s; acknowledged up to line {report.AcknowledgedLine}; longest pause {report.LongestPauseSeconds:F2} s"));
+    }
+}

@@ -1,0 +1,68 @@
+using System.CommandLine;
+using KvCluster.Client;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>`kv scan` and `kv count`: ranges of keys in order.</summary>
+internal static class ScanCommands
+{
+    public static Command Scan()
+    {
+        var prefix = new Argument<string>("PREFIX") { Description = "Only keys with this prefix.", DefaultValueFactory = _ => "" };
+        var start = new Option<string?>("--start") { Description = "From this key on.", HelpName = "KEY" };
+        var end = new Option<string?>("--end") { Description = "Up to this key, which is left out.", HelpName = "KEY" };
+        var limit = new Option<ulong>("--limit") { Description = "At most so many entries; 0: all.", HelpName = "N" };
+        var reverse = new Option<bool>("--reverse") { Description = "From the last key down." };
+        var keysOnly = new Option<bool>("--keys-only") { Description = "Leave out the values." };
+        return CliCommand.Create("scan", "Print entries in key order, key TAB value.", [prefix, start, end, limit, reverse, keysOnly], async (arguments, output, stop) =>
+        {
+            var range = new KvScan
+            {
+                Prefix = Text.ToBytes(arguments.GetRequiredValue(prefix)),
+                Start = Text.ToBytes(arguments.GetValue(start) ?? ""),
+                End = Text.ToBytes(arguments.GetValue(end) ?? ""),
+                Limit = arguments.GetValue(limit),
+                Reverse = arguments.GetValue(reverse),
+                KeysOnly = arguments.GetValue(keysOnly),
+            };
+            await using var client = Globals.ClientOf(arguments);
+            await foreach (var entry in client.ScanAsync(range, stop))
+                Print(output, entry, range.KeysOnly);
+            return ExitCodes.Done;
+        });
+    }
+
+    public static Command Count()
+    {
+        var prefix = new Argument<string>("PREFIX") { Description = "Count keys with this prefix; \"\" counts all." };
+        return CliCommand.Create("count", "Count the keys of a prefix.", [prefix], async (arguments, output, stop) =>
+        {
+            var text = arguments.GetRequiredValue(prefix);
+            await using var client = Globals.ClientOf(arguments);
+            var count = await client.CountAsync(Text.ToBytes(text), stop);
+            if (output.IsJson)
+                output.Document(new { Prefix = text, Count = count });
+            else
+                output.Line(count.ToString(System.Globalization.CultureInfo.InvariantCulture));
+            return ExitCodes.Done;
+        });
+    }
+
+    private static void Print(Output output, KvEntry entry, bool keysOnly)
+    {
+        if (output.IsJson)
+        {
+            output.Document(EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag));
+            return;
+        }
+
+        output.Bytes(entry.Key.Span);
+        if (!keysOnly)
+        {
+            output.Bytes("\t"u8);
+            output.Bytes(entry.Value.Span);
+        }
+
+        output.Bytes("\n"u8);
+    }
+}

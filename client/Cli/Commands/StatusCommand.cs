@@ -1,0 +1,101 @@
+using System.CommandLine;
+using System.Globalization;
+using KvCluster.Client;
+using Spectre.Console;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>`kv status`: nodes, shards, who leads, and how far each replica is.</summary>
+internal static class StatusCommand
+{
+    private const int WidthWithoutTerminal = 160;
+
+    private static readonly Option<bool> Digest = new("--digest") { Description = "Also compute a digest of every replica's tree, which reads all of it." };
+
+    public static Command Create() => CliCommand.Create("status", "Show nodes, shards, leaders, etags and lag.", [Digest], async (arguments, output, stop) =>
+    {
+        await using var client = Globals.ClientOf(arguments);
+        var status = await client.GetStatusAsync(arguments.GetValue(Digest), stop);
+        if (output.IsJson)
+            output.Document(ToDocument(status));
+        else
+            Print(output, status, arguments.GetValue(Digest));
+        return ExitCodes.Done;
+    });
+
+    private static object ToDocument(ClusterStatus status) => new
+    {
+        status.Cluster,
+        Nodes = status.Nodes.Select(node => new
+        {
+            node.Node,
+            node.Address,
+            node.Version,
+            Error = OrNull(node.Error),
+            Replicas = node.Replicas.Select(replica => new
+            {
+                replica.Shard,
+                Start = Text.FromBytes(replica.Start.Span),
+                End = Text.FromBytes(replica.End.Span),
+                replica.Role,
+                replica.Epoch,
+                replica.Leader,
+                Last = replica.Last.ToString(),
+                Durable = replica.Durable.ToString(),
+                Committed = replica.Committed.ToString(),
+                Applied = replica.Applied.ToString(),
+                replica.Keys,
+                replica.DataBytes,
+                replica.JournalBytes,
+                Digest = replica.Digest.IsEmpty ? null : Convert.ToHexStringLower(replica.Digest.Span),
+                DigestEtag = replica.Digest.IsEmpty ? null : replica.DigestEtag.ToString(),
+                Failure = OrNull(replica.Failure),
+            }),
+        }),
+    };
+
+    private static void Print(Output output, ClusterStatus status, bool digest)
+    {
+        var text = new StringWriter(CultureInfo.InvariantCulture);
+        var console = AnsiConsole.Create(new AnsiConsoleSettings { Out = new AnsiConsoleOutput(text), Ansi = AnsiSupport.No, ColorSystem = ColorSystemSupport.NoColors });
+        console.Profile.Width = Console.IsOutputRedirected ? WidthWithoutTerminal : Math.Max(80, Console.WindowWidth);
+        var table = new Table().Border(TableBorder.Ascii2).AddColumns("node", "shard", "range", "role", "applied");
+        foreach (var number in (string[])["lag", "keys", "data MB", "journal MB"])
+            table.AddColumn(new TableColumn(number).RightAligned());
+        if (digest)
+            table.AddColumn("digest");
+        var newest = status.Nodes.SelectMany(node => node.Replicas).GroupBy(replica => replica.Shard).ToDictionary(shard => shard.Key, shard => shard.Max(replica => replica.Committed));
+        foreach (var node in status.Nodes)
+        {
+            if (node.Error.Length > 0)
+                table.AddRow([Number(node.Node), "", Markup.Escape(node.Error)]);
+            foreach (var replica in node.Replicas)
+                table.AddRow([.. CellsOf(node, replica, newest[replica.Shard], digest)]);
+        }
+
+        console.Write(table);
+        output.Line($"cluster {status.Cluster}");
+        output.Bytes(System.Text.Encoding.UTF8.GetBytes(text.ToString()));
+    }
+
+    private static IEnumerable<string> CellsOf(NodeStatus node, ReplicaStatus replica, Etag newest, bool digest)
+    {
+        yield return Number(node.Node);
+        yield return Number(replica.Shard);
+        yield return Markup.Escape($"[{Text.FromBytes(replica.Start.Span)}, {(replica.End.IsEmpty ? "end" : Text.FromBytes(replica.End.Span))})");
+        yield return Markup.Escape(replica.Failure.Length > 0 ? $"{replica.Role}: {replica.Failure}" : replica.Role);
+        yield return replica.Applied.ToString();
+        yield return Number(newest.Change > replica.Applied.Change ? newest.Change - replica.Applied.Change : 0);
+        yield return replica.Keys.ToString("N0", CultureInfo.InvariantCulture);
+        yield return Megabytes(replica.DataBytes);
+        yield return Megabytes(replica.JournalBytes);
+        if (digest)
+            yield return replica.Digest.IsEmpty ? "" : Convert.ToHexStringLower(replica.Digest.Span[..8]);
+    }
+
+    private static string Number(ulong number) => number.ToString(CultureInfo.InvariantCulture);
+
+    private static string Megabytes(ulong bytes) => (bytes / 1e6).ToString("N1", CultureInfo.InvariantCulture);
+
+    private static string? OrNull(string text) => text.Length == 0 ? null : text;
+}

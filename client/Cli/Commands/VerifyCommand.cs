@@ -1,0 +1,80 @@
+using System.CommandLine;
+using System.Diagnostics;
+using System.Globalization;
+using KvCluster.Cli.Files;
+using KvCluster.Client;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>`kv verify`: reads every key of a file back and compares, several batches at once.</summary>
+internal static class VerifyCommand
+{
+    private const int BatchRecords = 1000;
+    private const int BatchesOpenMax = 8;
+    private const int DifferencesShown = 10;
+
+    private static readonly Argument<string> File = new("FILE") { Description = "key TAB value, one record a line; .gz is unpacked; - is standard input." };
+
+    public static Command Create() => CliCommand.Create("verify", "Read every key of a TSV file back and compare.", [File], RunAsync);
+
+    private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
+    {
+        using var file = TsvReader.Open(arguments.GetRequiredValue(File));
+        await using var client = Globals.ClientOf(arguments);
+        var started = Stopwatch.GetTimestamp();
+        var differences = new Differences();
+        await foreach (var compared in CompareAllAsync(file, client, stop))
+        {
+            foreach (var one in compared)
+                differences.Add(one);
+            if (differences.IsFull)
+                break;
+        }
+
+        foreach (var one in differences.First(DifferencesShown))
+            Console.Error.WriteLine($"kv: line {one.Record.Line}: {Text.ForPeople(one.Record.Key.Span)} {(one.Comparison == Comparison.Missing ? "is missing" : "has another value")}");
+        Tell(output, file.Lines, differences, Stopwatch.GetElapsedTime(started).TotalSeconds);
+        return differences.Count == 0 ? ExitCodes.Done : ExitCodes.VerifyFoundDifferences;
+    }
+
+    // In the file's order, whatever order the answers come in.
+    private static async IAsyncEnumerable<List<ComparedRecord>> CompareAllAsync(TsvReader file, KvClient client, [System.Runtime.CompilerServices.EnumeratorCancellation] CancellationToken stop)
+    {
+        var open = new Queue<Task<List<ComparedRecord>>>();
+        while (ReadBatch(file) is { Count: > 0 } batch)
+        {
+            open.Enqueue(CompareAsync(client, batch, stop));
+            if (open.Count == BatchesOpenMax)
+                yield return await open.Dequeue();
+        }
+
+        while (open.TryDequeue(out var compared))
+            yield return await compared;
+    }
+
+    private static List<TsvRecord> ReadBatch(TsvReader file)
+    {
+        var batch = new List<TsvRecord>(BatchRecords);
+        while (batch.Count < BatchRecords && file.TryRead(out var record))
+            batch.Add(record);
+        return batch;
+    }
+
+    private static async Task<List<ComparedRecord>> CompareAsync(KvClient client, List<TsvRecord> records, CancellationToken stop)
+    {
+        var results = await client.GetManyAsync(records.ConvertAll(record => record.Key), stop);
+        return [.. records.Zip(results, (record, result) => new ComparedRecord(record, Compare(record, result)))];
+    }
+
+    private static Comparison Compare(TsvRecord record, GetResult result) =>
+        !result.Found ? Comparison.Missing : result.Value.Span.SequenceEqual(record.Value.Span) ? Comparison.Equal : Comparison.Different;
+
+    private static void Tell(Output output, long records, Differences differences, double seconds)
+    {
+        var (missing, different) = (differences.CountOf(Comparison.Missing), differences.CountOf(Comparison.Different));
+        if (output.IsJson)
+            output.Document(new { Records = records, Missing = missing, Different = different, Seconds = Math.Round(seconds, 3) });
+        else
+            output.Line(string.Create(CultureInfo.InvariantCulture, $"{records:N0} records in {seconds:F1} s, {records / seconds:N0} records/s; {missing:N0} missing, {different:N0} different"));
+    }
+}

@@ -1,0 +1,13 @@
+namespace KvCluster.Cli;
+
+/// <summary>An entry in JSON: text where the bytes are UTF-8, else base64 under another name, so that no byte is lost.</summary>
+internal sealed record EntryDocument(string? Key, string? KeyBase64, bool? Found, string? Value, string? ValueBase64, string Etag)
+{
+    public static EntryDocument Of(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, Etag etag, bool? found = null)
+    {
+        var (keyText, valueText) = (Text.FromBytes(key), Text.FromBytes(value));
+        return new EntryDocument(
+            keyText, keyText is null ? Convert.ToBase64String(key) : null, found,
+            valueText, valueText is null ? Convert.ToBase64String(value) : null, etag.ToString());
+    }
+}

@@ -1,0 +1,17 @@
+namespace KvCluster.Cli;
+
+/// <summary>Exit codes of `kv`; stable, scripts depend on them.</summary>
+internal static class ExitCodes
+{
+    public const int Done = 0;
+    public const int NotFound = 1;
+
+    /// <summary>The command line, a file or a record in it is wrong.</summary>
+    public const int Usage = 2;
+
+    public const int Unavailable = 3;
+    public const int ConditionFailed = 4;
+    public const int OutcomeUnknown = 5;
+    public const int VerifyFoundDifferences = 6;
+    public const int Internal = 70;
+}

@@ -1,0 +1,21 @@
+using KvCluster.Client;
+
+namespace KvCluster.Cli;
+
+/// <summary>What a failure means to the person and to the script that called `kv`. The one place that knows.</summary>
+internal static class Failures
+{
+    /// <summary>The exit code and the line to print, without a stack trace.</summary>
+    public static (int ExitCode, string Line) Describe(Exception failure) => failure switch
+    {
+        CliException e => (e.ExitCode, e.Message),
+        KvConditionFailedException e => (ExitCodes.ConditionFailed, e.Message),
+        KvOutcomeUnknownException e => (ExitCodes.OutcomeUnknown, e.Message),
+        KvUnavailableException e => (ExitCodes.Unavailable, e.Message),
+        KvInvalidRequestException e => (ExitCodes.Usage, e.Message),
+        KvException e => (ExitCodes.Internal, $"{e.Reason}: {e.Message}"),
+        OperationCanceledException => (ExitCodes.OutcomeUnknown, "interrupted"),
+        OutputClosedException e => (ExitCodes.Internal, e.Message),
+        _ => (ExitCodes.Internal, $"internal error: {failure.GetType().Name}: {failure.Message}"),
+    };
+}

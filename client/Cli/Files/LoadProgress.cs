@@ -1,0 +1,46 @@
+using System.Globalization;
+using Spectre.Console;
+
+namespace KvCluster.Cli.Files;
+
+/// <summary>
+/// The progress bar of a load, with rate and time left, on standard error where that is a terminal; elsewhere nothing. Runs beside the load,
+/// from construction to disposal, and only looks at it.
+/// </summary>
+internal sealed class LoadProgress : IDisposable
+{
+    private static readonly TimeSpan Interval = TimeSpan.FromMilliseconds(200);
+
+    private readonly CancellationTokenSource _end = new();
+    private readonly Task _shown;
+
+    public LoadProgress(TsvReader file, BatchLoader loader)
+    {
+        var console = AnsiConsole.Create(new AnsiConsoleSettings { Out = new AnsiConsoleOutput(Console.Error) });
+        _shown = Console.IsErrorRedirected ? Task.CompletedTask : ShowAsync(console, file, loader);
+    }
+
+    public void Dispose()
+    {
+        _end.Cancel();
+        _shown.Wait();
+        _end.Dispose();
+    }
+
+    private Task ShowAsync(IAnsiConsole console, TsvReader file, BatchLoader loader) => console.Progress()
+        .AutoClear(true)
+        .Columns(new TaskDescriptionColumn(), new ProgressBarColumn(), new PercentageColumn(), new RemainingTimeColumn())
+        .StartAsync(async progress =>
+        {
+            var task = progress.AddTask("loading", maxValue: 1);
+            task.IsIndeterminate = file.Fraction is null;
+            var started = TimeProvider.System.GetTimestamp();
+            while (!_end.IsCancellationRequested)
+            {
+                var seconds = Math.Max(0.001, TimeProvider.System.GetElapsedTime(started).TotalSeconds);
+                task.Value = file.Fraction ?? 0;
+                task.Description = string.Create(CultureInfo.InvariantCulture, $"{loader.Acknowledged:N0} records, {loader.Acknowledged / seconds:N0}/s");
+                await Task.Delay(Interval, _end.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            }
+        });
+}

@@ -1,0 +1,56 @@
+using System.CommandLine;
+using KvCluster.Client;
+
+namespace KvCluster.Cli;
+
+/// <summary>The options that every command takes.</summary>
+internal static class Globals
+{
+    private const string EndpointDefault = "http://127.0.0.1:7400";
+
+    public static readonly Option<string> Endpoint = new("--endpoint")
+    {
+        Description = "A router or a node of the cluster (or env KV_ENDPOINT).",
+        HelpName = "URL",
+        Recursive = true,
+        DefaultValueFactory = _ => Environment.GetEnvironmentVariable("KV_ENDPOINT") is { Length: > 0 } endpoint ? endpoint : EndpointDefault,
+    };
+
+    public static readonly Option<string> OutputFormat = OutputOption();
+
+    public static readonly Option<bool> Gateway = new("--gateway")
+    {
+        Description = "Send everything through the endpoint, where the nodes themselves cannot be reached.",
+        Recursive = true,
+    };
+
+    /// <exception cref="CliException">The endpoint is no address.</exception>
+    public static string EndpointOf(ParseResult arguments)
+    {
+        var endpoint = arguments.GetRequiredValue(Endpoint);
+        return Uri.TryCreate(endpoint, UriKind.Absolute, out var address) && address.Scheme is "http" or "https"
+            ? endpoint
+            : throw new CliException(ExitCodes.Usage, $"--endpoint '{endpoint}' is no address like {EndpointDefault}.");
+    }
+
+    /// <summary>A client as the options ask for it.</summary>
+    /// <param name="callLimit">How long one call may take with all its retries; null: the library's default.</param>
+    /// <exception cref="CliException">The endpoint is no address.</exception>
+    public static KvClient ClientOf(ParseResult arguments, TimeSpan? callLimit = null)
+    {
+        var defaults = new KvClientOptions();
+        return new KvClient(new KvClientOptions
+        {
+            Endpoints = [EndpointOf(arguments)],
+            Gateway = arguments.GetValue(Gateway),
+            Timeout = callLimit is { } limit && limit < defaults.Timeout ? limit : defaults.Timeout,
+        });
+    }
+
+    private static Option<string> OutputOption()
+    {
+        var option = new Option<string>("--output") { Description = "text, or json with stable field names.", HelpName = "text|json", Recursive = true, DefaultValueFactory = _ => "text" };
+        option.AcceptOnlyFromAmong("text", "json");
+        return option;
+    }
+}
