@@ -2,11 +2,13 @@
 // Prints a table and, if asked, writes the rows as a JSON array. Exit codes: 0 measured, 1 failed, 2 usage.
 using System.CommandLine;
 using KvCluster.Benchmarks;
+using KvCluster.Benchmarks.Cluster;
 using Spectre.Console;
 
 // Each suite is one line here.
 var suites = new Dictionary<string, BenchmarkSuite>
 {
+    ["cluster"] = ClusterSuite.Run,
 };
 
 var suite = new Argument<string>("suite") { Description = $"What to measure: {string.Join(", ", suites.Keys)}." };

@@ -1,0 +1,8 @@
+namespace KvCluster.Benchmarks.Cluster;
+
+/// <summary>One way to put and get in one cluster.</summary>
+/// <param name="Name">As the table shows it.</param>
+/// <param name="Servers">Processes whose CPU counts.</param>
+/// <param name="Put">One put: the caller's number, and which key and value.</param>
+/// <param name="Get">One get that must find its key.</param>
+internal sealed record ClusterTarget(string Name, IReadOnlyList<int> Servers, Func<int, int, Task> Put, Func<int, int, Task> Get);

@@ -1,0 +1,93 @@
+using System.Diagnostics;
+using System.Globalization;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Processes;
+using KvCluster.V1;
+
+namespace KvCluster.Benchmarks.Cluster;
+
+/// <summary>Three node processes and a router, started by the launcher as a user would, with one shard, in a folder of their own.</summary>
+internal sealed class KvServers : IAsyncDisposable
+{
+    private static readonly TimeSpan StartLimit = TimeSpan.FromSeconds(60);
+
+    private readonly RunFolder _folder = new();
+    private readonly Process _launcher;
+
+    private KvServers(int port)
+    {
+        RouterAddress = $"http://127.0.0.1:{port}";
+        var own = new DirectoryInfo(AppContext.BaseDirectory);
+        var program = Path.Combine(own.Parent!.Parent!.FullName, "KvCluster.Local", own.Name, "kv-local");
+        _launcher = Process.Start(new ProcessStartInfo(program, ["--processes", "--data", _folder.Path, "--port", port.ToString(CultureInfo.InvariantCulture)])
+        {
+            RedirectStandardOutput = true,
+        })!;
+        _launcher.OutputDataReceived += static (_, _) => { };
+        _launcher.BeginOutputReadLine();
+    }
+
+    public string RouterAddress { get; }
+
+    /// <summary>The node that leads the shard.</summary>
+    public string LeaderAddress { get; private set; } = "";
+
+    /// <summary>Nodes, router, and the launcher, which serves the coordinator.</summary>
+    public IReadOnlyList<int> Processes =>
+        [_launcher.Id, .. Directory.EnumerateFiles(Path.Combine(_folder.Path, "run"), "*.pid").Select(file => int.Parse(File.ReadAllText(file), CultureInfo.InvariantCulture))];
+
+    public static async Task<KvServers> StartAsync(CancellationToken cancellation)
+    {
+        var servers = new KvServers(FreePorts.Ten());
+        try
+        {
+            await servers.FindLeaderAsync(cancellation);
+            return servers;
+        }
+        catch
+        {
+            await servers.DisposeAsync();
+            throw;
+        }
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        // The children hold a pipe that ends with the launcher, and end with it.
+        var children = Processes;
+        _launcher.Kill();
+        await _launcher.WaitForExitAsync();
+        _launcher.Dispose();
+        while (children.Any(static child => Directory.Exists($"/proc/{child.ToString(CultureInfo.InvariantCulture)}")))
+            await Task.Delay(50);
+        _folder.Dispose();
+    }
+
+    private async Task FindLeaderAsync(CancellationToken cancellation)
+    {
+        using var channel = GrpcChannel.ForAddress(RouterAddress);
+        var client = new V1.Cluster.ClusterClient(channel);
+        var started = Stopwatch.GetTimestamp();
+        while (true)
+        {
+            try
+            {
+                var status = await client.GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow.AddSeconds(1), cancellationToken: cancellation);
+                if (status.Nodes.FirstOrDefault(node => node.Replicas.Any(replica => replica.Role == "leader")) is { } leader)
+                {
+                    LeaderAddress = leader.Address;
+                    return;
+                }
+            }
+            catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded && Stopwatch.GetElapsedTime(started) < StartLimit && !_launcher.HasExited)
+            {
+                // Not up yet.
+            }
+
+            if (Stopwatch.GetElapsedTime(started) > StartLimit)
+                throw new TimeoutException($"No leader within {StartLimit.TotalSeconds} s.");
+            await Task.Delay(100, cancellation);
+        }
+    }
+}
