@@ -1,0 +1,33 @@
+using KvCluster.Cli;
+using KvCluster.Client;
+
+namespace KvCluster.Tests.Cli;
+
+/// <summary>Scripts depend on exit codes: the whole table.</summary>
+public sealed class FailuresTests
+{
+    public static TheoryData<Exception, int> Table => new()
+    {
+        { new CliException(ExitCodes.NotFound, "absent"), 1 },
+        { new CliException(ExitCodes.Usage, "wrong"), 2 },
+        { new KvInvalidRequestException("KEY_EMPTY", "empty"), 2 },
+        { new KvUnavailableException("NO_LEADER", "no leader"), 3 },
+        { new KvConditionFailedException("condition", 0, default), 4 },
+        { new KvOutcomeUnknownException("unknown"), 5 },
+        { new OperationCanceledException(), 5 },
+        { new CliException(ExitCodes.VerifyFoundDifferences, "differences"), 6 },
+        { new KvException("CORRUPT", "corrupt"), 70 },
+        { new OutputClosedException(new IOException("No space left on device")), 70 },
+        { new InvalidOperationException("a bug"), 70 },
+    };
+
+    [Theory]
+    [MemberData(nameof(Table))]
+    public void Describe_OfEachFailure_GivesItsExitCodeAndOneLine(Exception failure, int exitCode)
+    {
+        var (code, line) = Failures.Describe(failure);
+        Assert.Equal(exitCode, code);
+        Assert.NotEmpty(line);
+        Assert.DoesNotContain('\n', line);
+    }
+}
