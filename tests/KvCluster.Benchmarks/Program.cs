@@ -3,12 +3,18 @@
 using System.CommandLine;
 using KvCluster.Benchmarks;
 using KvCluster.Benchmarks.Cluster;
+using KvCluster.Benchmarks.Grpc;
 using Spectre.Console;
+
+// The program as one side of a measurement of itself.
+if (args is [GrpcPeer.Command, ..])
+    return await GrpcPeer.RunAsync(args);
 
 // Each suite is one line here.
 var suites = new Dictionary<string, BenchmarkSuite>
 {
     ["cluster"] = ClusterSuite.Run,
+    ["grpc"] = GrpcSuite.RunAsync,
 };
 
 var suite = new Argument<string>("suite") { Description = $"What to measure: {string.Join(", ", suites.Keys)}." };

@@ -4,7 +4,7 @@ namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>Many messages in, one out.</summary>
 internal sealed class ClientStreamingHandler<TRequest, TResponse>(Method<TRequest, TResponse> method, ClientStreamingServerMethod<TRequest, TResponse> handler)
-    : MethodHandler(method.FullName)
+    : StreamingHandler(method.FullName)
     where TRequest : class
     where TResponse : class
 {
@@ -13,6 +13,6 @@ internal sealed class ClientStreamingHandler<TRequest, TResponse>(Method<TReques
         call.LiftRequestLimits();
         var requests = new RequestStreamReader<TRequest>(call, method.RequestMarshaller);
         var response = await handler(requests, call).ConfigureAwait(false) ?? throw NoMessage();
-        call.WriteOnlyMessage(response, method.ResponseMarshaller);
+        call.WriteOnly(response, method.ResponseMarshaller);
     }
 }

@@ -4,7 +4,7 @@ namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>Many messages both ways.</summary>
 internal sealed class DuplexStreamingHandler<TRequest, TResponse>(Method<TRequest, TResponse> method, DuplexStreamingServerMethod<TRequest, TResponse> handler)
-    : MethodHandler(method.FullName)
+    : StreamingHandler(method.FullName)
     where TRequest : class
     where TResponse : class
 {

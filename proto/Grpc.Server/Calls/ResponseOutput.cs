@@ -21,7 +21,6 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
 
     private readonly Lock _gate = new();
     private readonly FrameWriter _frames = new();
-    private IHttpResponseBodyFeature _body = null!;
     private PipeWriter? _pipe;
     private int _unflushedBytes;
     private int _lentThread;
@@ -30,6 +29,9 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
     private bool _isOpen;
     private bool _isCallerGone;
     private Task? _flushing;
+
+    /// <summary>Whether the response is a stream that can be written to.</summary>
+    public bool IsOpen => _isOpen;
 
     /// <summary>Whether a message, or the headers, are on their way. Read by the call's own thread.</summary>
     public bool HasContent { get; private set; }
@@ -41,7 +43,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
     {
         lock (_gate)
         {
-            _body = body;
+            _pipe = body.Writer;
             _unflushedBytes = 0;
             _isOpen = true;
             _isCallerGone = false;
@@ -49,8 +51,11 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         }
     }
 
+    /// <summary>Forgets the call; also one whose responses were no stream.</summary>
     public void End()
     {
+        if (_pipe is null)
+            return;
         lock (_gate)
         {
             _isOpen = false;
@@ -58,7 +63,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
             _lentThread = 0;
             _lending++;
             _pipe = null;
-            _body = null!;
+            HasContent = false;
         }
     }
 
@@ -100,13 +105,6 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>The only message of a response; sent when the call ends.</summary>
-    public void WriteOnly<T>(T message, Marshaller<T> marshaller)
-    {
-        lock (_gate)
-            WriteLocked(message, marshaller);
-    }
-
     /// <summary>One of many messages; sent soon.</summary>
     /// <exception cref="RpcException">The caller went away, or the message is larger than the limit.</exception>
     /// <exception cref="InvalidOperationException">The call has ended.</exception>
@@ -119,11 +117,11 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
             call.ThrowIfPastDeadline();
             if (_isCallerGone)
                 throw ServerCall.Gone(null);
+            if (_flushing is not null)
+                return WriteAfterAsync(_flushing, message, marshaller, moreFollows);
             _unflushedBytes += WriteLocked(message, marshaller);
             if (_unflushedBytes >= FlushBytes)
                 return FlushLocked();
-            if (_flushing is not null)
-                return _flushing;
             if (!moreFollows && !_isFlushQueued && _lentThread != Environment.CurrentManagedThreadId)
             {
                 _isFlushQueued = true;
@@ -133,7 +131,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>Sends the headers alone.</summary>
+    /// <summary>Sends the headers alone, before the first message.</summary>
     public Task SendHeadersAsync()
     {
         lock (_gate)
@@ -170,9 +168,22 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
 
     private int WriteLocked<T>(T message, Marshaller<T> marshaller)
     {
-        var frameBytes = _frames.Write(_pipe ??= _body.Writer, message, marshaller, call.Settings.ResponseBytesMax);
-        HasContent = true;
-        return frameBytes;
+        try
+        {
+            return _frames.Write(_pipe!, message, marshaller, call.Settings.ResponseBytesMax);
+        }
+        finally
+        {
+            HasContent |= _frames.HasWritten;
+        }
+    }
+
+    // Kestrel sends nothing of what is written while a flush waits for its caller: nothing is. A flush that the writer does not wait
+    // for, because another thread began it, is waited for here.
+    private async Task WriteAfterAsync<T>(Task flushing, T message, Marshaller<T> marshaller, bool moreFollows)
+    {
+        await flushing.ConfigureAwait(false);
+        await WriteAsync(message, marshaller, moreFollows).ConfigureAwait(false);
     }
 
     private Task FlushLocked()
@@ -180,38 +191,35 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         if (_flushing is not null)
             return _flushing;
         _unflushedBytes = 0;
-        var flush = (_pipe ??= _body.Writer).FlushAsync();
-        if (!flush.IsCompletedSuccessfully)
-            return _flushing = FlushOnAsync(flush);
-        _isCallerGone |= IsGone(flush.Result);
-        return Task.CompletedTask;
+        var flush = _pipe!.FlushAsync();
+        if (flush.IsCompletedSuccessfully)
+        {
+            _isCallerGone |= IsGone(flush.Result);
+            return Task.CompletedTask;
+        }
+        var flushing = AwaitFlushAsync(flush);
+        // It may be done already; otherwise it needs the gate to say so, after this.
+        if (!flushing.IsCompleted)
+            _flushing = flushing;
+        return flushing;
     }
 
     // Never fails: a failure is that the caller is gone, which the next write says.
-    private async Task FlushOnAsync(ValueTask<FlushResult> flush)
+    private async Task AwaitFlushAsync(ValueTask<FlushResult> flush)
     {
-        while (true)
+        var isGone = true;
+        try
         {
-            var isGone = true;
-            try
-            {
-                isGone = IsGone(await flush.ConfigureAwait(false));
-            }
-            catch (Exception failure) when (failure is IOException or OperationCanceledException)
-            {
-                CallLog.FlushFailed(call.Settings.Log, failure);
-            }
-            lock (_gate)
-            {
-                _isCallerGone |= isGone;
-                if (_unflushedBytes == 0 || !_isOpen || isGone)
-                {
-                    _flushing = null;
-                    return;
-                }
-                _unflushedBytes = 0;
-                flush = _pipe!.FlushAsync();
-            }
+            isGone = IsGone(await flush.ConfigureAwait(false));
+        }
+        catch (Exception failure) when (failure is IOException or OperationCanceledException)
+        {
+            CallLog.FlushFailed(call.Settings.Log, failure);
+        }
+        lock (_gate)
+        {
+            _isCallerGone |= isGone;
+            _flushing = null;
         }
     }
 

@@ -1,7 +1,6 @@
 // One call on Kestrel's features. Pooled: it belongs to Kestrel's HTTP/2 stream object and serves one call after the other, from
 // Begin to End. Runs on threads of the pool, one at a time but for the deadline's timer, which takes _deadlineGate.
 using System.IO.Pipelines;
-using System.Runtime.CompilerServices;
 using Grpc.Core;
 using Grpc.Shared;
 using Microsoft.AspNetCore.Http;
@@ -18,9 +17,14 @@ internal sealed class ServerCall : ServerCallContext
 
     private readonly Lock _deadlineGate = new();
     private readonly FramePayload _payload = new();
+    private readonly FrameWriter _frames = new();
     private IFeatureCollection _features = null!;
     private IHttpRequestFeature _request = null!;
     private IHttpResponseFeature _response = null!;
+    private IHttpResponseBodyFeature _responseBody = null!;
+    private IRequestBodyPipeFeature _requestBody = null!;
+    private bool _isReading;
+    private bool _hasContent;
     private CallDeadline? _deadline;
     private bool _hasDeadline;
     private bool _deadlinePassed;
@@ -75,29 +79,35 @@ internal sealed class ServerCall : ServerCallContext
     private CancellationToken RequestAborted => _features.GetRequiredFeature<IHttpRequestLifetimeFeature>().RequestAborted;
 
     /// <summary>Takes on a request.</summary>
-    public void Begin(IFeatureCollection features)
+    public void Begin(IFeatureCollection features, IHttpRequestFeature request)
     {
-        _features = features;
-        _request = features.GetRequiredFeature<IHttpRequestFeature>();
-        _response = features.GetRequiredFeature<IHttpResponseFeature>();
-        Body = features.GetRequiredFeature<IRequestBodyPipeFeature>().Reader;
-        Responses.Begin(features.GetRequiredFeature<IHttpResponseBodyFeature>());
+        // Kestrel's stream object is its own feature collection and features, and comes back with every call that it serves.
+        if (!ReferenceEquals(features, _features) || !ReferenceEquals(request, _request))
+        {
+            _features = features;
+            _request = request;
+            _response = features.GetRequiredFeature<IHttpResponseFeature>();
+            _responseBody = features.GetRequiredFeature<IHttpResponseBodyFeature>();
+            _requestBody = features.GetRequiredFeature<IRequestBodyPipeFeature>();
+        }
+        Body = _requestBody.Reader;
         _response.Headers.ContentType = "application/grpc";
         _status = Status.DefaultSuccess;
-        var headers = _request.Headers;
+        _hasContent = false;
+        _isReading = false;
+        if (Settings.RequestBytesMax > BodyBytesMaxOfServer)
+            LiftRequestLimits();
+        var headers = request.Headers;
         RequestEncoding = headers.GrpcEncoding;
         if (headers.GrpcTimeout is { Count: 1 } timeout && GrpcTimeout.TryParse(timeout[0], out var remaining))
             ArmDeadline(remaining);
     }
 
-    /// <summary>Gives the request back and forgets all of it.</summary>
+    /// <summary>Forgets the request.</summary>
     public void End()
     {
         DisarmDeadline();
         Responses.End();
-        _features = null!;
-        _request = null!;
-        _response = null!;
         Body = null!;
         _requestHeaders = null;
         _responseTrailers = null;
@@ -123,23 +133,60 @@ internal sealed class ServerCall : ServerCallContext
             size.MaxRequestBodySize = null;
     }
 
-    /// <summary>The one message of a request that has no stream, and the end after it.</summary>
-    /// <exception cref="RpcException">The request is not one message within the limit, or the caller went away.</exception>
-    public ValueTask<T> ReadOnlyMessageAsync<T>(Marshaller<T> marshaller)
+    /// <summary>Reads more of the request; a failure in it is the caller's going away.</summary>
+    public ValueTask<ReadResult> ReadAsync()
+    {
+        _isReading = true;
+        return Body.ReadAsync();
+    }
+
+    /// <summary>Takes the one message of a request that has no stream; true when it, and the end after it, are there.</summary>
+    /// <exception cref="RpcException">The request is not one message within the limit.</exception>
+    public bool TryTakeOnly<T>(ReadResult read, Marshaller<T> marshaller, ref T? message)
         where T : class
     {
-        if (Settings.RequestBytesMax > BodyBytesMaxOfServer)
-            LiftRequestLimits();
+        _isReading = false;
+        var buffer = read.Buffer;
+        var end = buffer.End;
+        if (message is null && FrameFormat.TryRead(ref buffer, Settings.RequestBytesMax, out var isCompressed, out var payload))
+            message = Deserialize(payload, isCompressed, marshaller);
+        if (message is not null && !buffer.IsEmpty)
+            throw new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the request."));
+        Body.AdvanceTo(buffer.Start, end);
+        ThrowIfPastDeadline();
+        if (read.IsCompleted && message is null)
+            throw new RpcException(new Status(StatusCode.Internal, "The request ended before its message was complete."));
+        return read.IsCompleted;
+    }
+
+    /// <summary>The one message of a request that has no stream.</summary>
+    /// <exception cref="RpcException">The request is not one message within the limit.</exception>
+    public async Task<T> ReadOnlyAsync<T>(Marshaller<T> marshaller)
+        where T : class
+    {
         T? message = null;
-        return TryRead(out var result) && TryTakeOnly(result, marshaller, ref message) ? new(message!) : ReadMoreAsync(message, marshaller);
+        while (!TryTakeOnly(await ReadAsync().ConfigureAwait(false), marshaller, ref message))
+            continue;
+        return message!;
     }
 
     /// <summary>The response of a call that streams none; sent with the end of the call.</summary>
-    public void WriteOnlyMessage<T>(T message, Marshaller<T> marshaller)
+    public void WriteOnly<T>(T message, Marshaller<T> marshaller)
     {
-        if (_status.StatusCode == StatusCode.OK && !_deadlinePassed)
-            Responses.WriteOnly(message, marshaller);
+        if (_status.StatusCode != StatusCode.OK || _deadlinePassed)
+            return;
+        try
+        {
+            _frames.Write(_responseBody.Writer, message, marshaller, Settings.ResponseBytesMax);
+        }
+        finally
+        {
+            _hasContent |= _frames.HasWritten;
+        }
     }
+
+    /// <summary>From here on the response is a stream.</summary>
+    public void OpenResponses() => Responses.Begin(_responseBody);
 
     /// <summary>Reads a message where it lies.</summary>
     public T Deserialize<T>(System.Buffers.ReadOnlySequence<byte> payload, bool isCompressed, Marshaller<T> marshaller) =>
@@ -165,7 +212,7 @@ internal sealed class ServerCall : ServerCallContext
             foreach (var entry in rpc.Trailers)
                 ResponseTrailers.Add(entry);
         }
-        else if (RequestAborted.IsCancellationRequested)
+        else if ((_isReading && failure is IOException) || RequestAborted.IsCancellationRequested)
         {
             _status = new Status(StatusCode.Cancelled, "The caller went away.", failure);
         }
@@ -178,14 +225,19 @@ internal sealed class ServerCall : ServerCallContext
     }
 
     /// <summary>Says the status: in the trailers, or in the headers where nothing was sent yet.</summary>
-    public ValueTask FinishAsync()
+    public void Finish()
     {
         DisarmDeadline();
-        var written = Responses.CompleteAsync();
-        if (!written.IsCompletedSuccessfully)
-            return FinishAfterAsync(written);
         WriteStatus();
-        return ValueTask.CompletedTask;
+    }
+
+    /// <inheritdoc cref="Finish"/>
+    public async ValueTask FinishStreamAsync()
+    {
+        DisarmDeadline();
+        await Responses.CompleteAsync().ConfigureAwait(false);
+        _hasContent |= Responses.HasContent;
+        WriteStatus();
     }
 
     /// <exception cref="RpcException">DEADLINE_EXCEEDED: it passed.</exception>
@@ -218,10 +270,13 @@ internal sealed class ServerCall : ServerCallContext
 
     protected override Task WriteResponseHeadersAsyncCore(Metadata responseHeaders)
     {
-        if (_response.HasStarted || Responses.HasContent)
+        if (_response.HasStarted || _hasContent || Responses.HasContent)
             throw new InvalidOperationException("The response headers were sent already.");
         AddTo(_response.Headers, responseHeaders);
-        return Responses.SendHeadersAsync();
+        if (Responses.IsOpen)
+            return Responses.SendHeadersAsync();
+        _hasContent = true;
+        return _responseBody.Writer.FlushAsync().AsTask();
     }
 
     private static RpcException PastDeadline() => new(new Status(StatusCode.DeadlineExceeded, "The deadline passed."));
@@ -232,68 +287,14 @@ internal sealed class ServerCall : ServerCallContext
             headers.Append(entry.Key, BinaryHeader.Format(entry));
     }
 
-    private bool TryRead(out ReadResult result)
-    {
-        try
-        {
-            return Body.TryRead(out result);
-        }
-        catch (IOException failure)
-        {
-            throw Gone(failure);
-        }
-    }
-
-    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<T> ReadMoreAsync<T>(T? message, Marshaller<T> marshaller)
-        where T : class
-    {
-        ReadResult result;
-        do
-        {
-            try
-            {
-                result = await Body.ReadAsync().ConfigureAwait(false);
-            }
-            catch (IOException failure)
-            {
-                throw Gone(failure);
-            }
-        }
-        while (!TryTakeOnly(result, marshaller, ref message));
-        return message!;
-    }
-
-    private bool TryTakeOnly<T>(ReadResult result, Marshaller<T> marshaller, ref T? message)
-        where T : class
-    {
-        var buffer = result.Buffer;
-        var end = buffer.End;
-        if (message is null && FrameFormat.TryRead(ref buffer, Settings.RequestBytesMax, out var isCompressed, out var payload))
-            message = Deserialize(payload, isCompressed, marshaller);
-        if (message is not null && !buffer.IsEmpty)
-            throw new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the request."));
-        Body.AdvanceTo(buffer.Start, end);
-        ThrowIfPastDeadline();
-        if (result.IsCompleted && message is null)
-            throw new RpcException(new Status(StatusCode.Internal, "The request ended before its message was complete."));
-        return result.IsCompleted;
-    }
-
-    private async ValueTask FinishAfterAsync(Task written)
-    {
-        await written.ConfigureAwait(false);
-        WriteStatus();
-    }
-
     private void WriteStatus()
     {
-        if (Responses.LeftPartialFrame)
+        if ((_hasContent && _frames.LeftPartialFrame) || Responses.LeftPartialFrame)
         {
             _features.Get<IHttpResetFeature>()?.Reset(errorCode: 2);
             return;
         }
-        var headers = _response.HasStarted || Responses.HasContent
+        var headers = _hasContent
             ? _features.GetRequiredFeature<IHttpResponseTrailersFeature>().Trailers
             : _response.Headers;
         headers.GrpcStatus = StatusText.Of(_status.StatusCode);
@@ -336,6 +337,7 @@ internal sealed class ServerCall : ServerCallContext
             _deadline!.Disarm();
         }
         _abortRegistration.Dispose();
+        _abortRegistration = default;
         if (_cancellation is { } cancellation && !cancellation.TryReset())
         {
             cancellation.Dispose();

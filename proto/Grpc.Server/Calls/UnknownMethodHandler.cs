@@ -12,6 +12,10 @@ internal sealed class UnknownMethodHandler : MethodHandler
     {
     }
 
-    protected override Task HandleAsync(ServerCall call) =>
-        throw new RpcException(new Status(StatusCode.Unimplemented, $"{call.Method} is not served here."));
+    public override Task RunAsync(ServerCall call)
+    {
+        call.Fail(new RpcException(new Status(StatusCode.Unimplemented, $"{call.Method} is not served here.")), FullName);
+        call.Finish();
+        return Task.CompletedTask;
+    }
 }

@@ -15,14 +15,18 @@ internal sealed class GrpcApplication<TInner>(IHttpApplication<TInner> inner, Ca
     {
         // Kestrel keeps the context with its pooled HTTP/2 stream, and so does the call in it.
         var container = contextFeatures as IHostContextContainer<RequestContext<TInner>>;
-        var context = container?.HostContext ?? new RequestContext<TInner>();
-        if (container is not null)
-            container.HostContext = context;
-        context.Method = dispatcher.Find(contextFeatures.GetRequiredFeature<IHttpRequestFeature>());
+        if (container?.HostContext is not { } context)
+        {
+            context = new RequestContext<TInner>();
+            if (container is not null)
+                container.HostContext = context;
+        }
+        var request = contextFeatures.GetRequiredFeature<IHttpRequestFeature>();
+        context.Method = dispatcher.Find(request);
         if (context.Method is null)
             context.Inner = inner.CreateContext(contextFeatures);
         else
-            (context.Call ??= dispatcher.CreateCall()).Begin(contextFeatures);
+            (context.Call ??= dispatcher.CreateCall()).Begin(contextFeatures, request);
         return context;
     }
 

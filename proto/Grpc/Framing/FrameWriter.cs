@@ -29,6 +29,9 @@ internal sealed class FrameWriter : SerializationContext, IBufferWriter<byte>
     /// <summary>Whether a failed <see cref="Write"/> left a part of a frame in the output, which cannot be taken back.</summary>
     public bool LeftPartialFrame => _mode == Mode.Streaming;
 
+    /// <summary>Whether the last <see cref="Write"/> put anything into the output: the frame, or where it failed a part of it.</summary>
+    public bool HasWritten => _mode is Mode.Streaming or Mode.Completed;
+
     /// <summary>Writes one frame; returns its length in bytes.</summary>
     /// <exception cref="RpcException">RESOURCE_EXHAUSTED: larger than the limit; nothing was written.</exception>
     /// <exception cref="InvalidOperationException">The marshaller wrote another length than it announced.</exception>

@@ -80,6 +80,27 @@ public sealed class CallTests
         Assert.Equal(50_000, next);
     }
 
+    /// <summary>
+    /// What was written while a flush of another thread waited for the caller was neither sent nor safe: the stream stood still,
+    /// once in some hundred streams, or got the bytes of another.
+    /// </summary>
+    [Fact]
+    public async Task ServerStreams_LargerThanEveryBuffer_NeverStandStill()
+    {
+        await using var server = await EchoServer.StartAsync();
+        await Task.WhenAll(Enumerable.Range(0, 8).Select(async _ =>
+        {
+            for (var i = 0; i < 40; i++)
+            {
+                using var call = server.Client.ServerStream(new EchoRequest { ReplyBytes = 31_415, ReplyCount = 100 }, deadline: DateTime.UtcNow.AddSeconds(30));
+                var count = 0;
+                await foreach (var reply in call.ResponseStream.ReadAllAsync())
+                    count++;
+                Assert.Equal(100, count);
+            }
+        }));
+    }
+
     private static ByteString Payload(int payloadBytes)
     {
         var bytes = new byte[payloadBytes];

@@ -1,0 +1,15 @@
+using System.Runtime.InteropServices;
+
+namespace KvCluster.Benchmarks.Grpc;
+
+/// <summary>Answers that one caller, or one stream, got; alone on its cache line, as its caller counts in it without a lock.</summary>
+[StructLayout(LayoutKind.Explicit, Size = 128)]
+internal sealed class EchoCount
+{
+    [FieldOffset(64)]
+    private long _calls;
+
+    public long Calls => Volatile.Read(ref _calls);
+
+    public void Add(int count) => Volatile.Write(ref _calls, _calls + count);
+}
