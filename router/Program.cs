@@ -1,1 +1,4 @@
-return 0;
+// kv-router: the front for clients that do not route themselves. Every expected failure is one line on standard error.
+using KvCluster.Router;
+
+return await CommandLine.InvokeAsync(args);

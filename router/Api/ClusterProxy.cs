@@ -1,0 +1,45 @@
+using Grpc.Core;
+using KvCluster.Client.Transport;
+using KvCluster.V1;
+
+namespace KvCluster.Router.Api;
+
+/// <summary>The service Cluster of a router: the shard map as the router knows it, and the status of every node. A singleton.</summary>
+internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOptions options) : Cluster.ClusterBase
+{
+    public override async Task WatchShards(WatchShardsRequest request, IServerStreamWriter<V1.ShardMap> responseStream, ServerCallContext context)
+    {
+        if (!await calls.WaitForMapAsync(long.MaxValue, context.CancellationToken).ConfigureAwait(false))
+            return;
+        var sent = new Dictionary<uint, ShardRoute>();
+        while (true)
+        {
+            var change = calls.Table.NextChange();
+            await responseStream.WriteAsync(Since(sent)).ConfigureAwait(false);
+            await change.WaitAsync(context.CancellationToken).ConfigureAwait(false);
+        }
+    }
+
+    public override Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context) =>
+        nodes.GetStatusAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    // Nodes are few and go along each time. A shard that is gone makes it a whole map again.
+    private V1.ShardMap Since(Dictionary<uint, ShardRoute> sent)
+    {
+        var table = calls.Table;
+        var routes = table.Map.Routes.ToArray();
+        var complete = sent.Count == 0 || sent.Keys.Except(routes.Select(route => route.Shard)).Any();
+        if (complete)
+            sent.Clear();
+        var message = new V1.ShardMap { Cluster = table.Cluster, Complete = complete };
+        foreach (var route in routes)
+        {
+            if (sent.TryGetValue(route.Shard, out var known) && ReferenceEquals(known, route))
+                continue;
+            sent[route.Shard] = route;
+            message.Shards.Add(route);
+        }
+        message.Nodes.AddRange(table.Nodes.Select(node => new NodeAddress { Node = node.Key, Address = node.Value }));
+        return message;
+    }
+}

@@ -1,0 +1,69 @@
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Client.Transport;
+using KvCluster.V1;
+using KvCluster.Wire;
+using Method = KvCluster.V1.Method;
+
+namespace KvCluster.Router.Api;
+
+/// <summary>Brings one encoded call to where it belongs and gives back the encoded response. Thread-safe.</summary>
+internal sealed class Forwarding(CallRouter calls)
+{
+    private const int KeysPerCallMax = 10_000;
+
+    /// <summary>Forwards a call; <paramref name="request"/> must not change until the answer.</summary>
+    public async ValueTask<RoutedReply> CallAsync(Method method, ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        try
+        {
+            if (method is Method.Unspecified or > Method.Write)
+                return Refused("BAD_REQUEST", $"There is no method {(int)method}; nothing was applied.");
+            if (method == Method.GetMany)
+                return await GetManyAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false);
+            if (method == Method.Write && !await IsOfOneShardAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false))
+                return Refused("SHARDS_DIFFER", "The keys of one Write must be of one shard; nothing was applied.");
+            return await calls.CallAsync(method, KeyOf(method, request), request, deadlineMs, cancellationToken).ConfigureAwait(false);
+        }
+        catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
+        {
+            return Refused("BAD_REQUEST", $"{failure.Message} Nothing was applied.");
+        }
+    }
+
+    private static RoutedReply Refused(string reason, string message) =>
+        new(ByteString.Empty, CallStatus.Create(StatusCode.InvalidArgument, reason, message, "no"));
+
+    // The key where it lies in the request: the offset of a span in its own memory.
+    private static ReadOnlyMemory<byte> KeyOf(Method method, ByteString request)
+    {
+        var key = RequestKeys.First(method, request.Span);
+        return request.Span.Overlaps(key, out var offset) ? request.Memory.Slice(offset, key.Length) : default;
+    }
+
+    private async ValueTask<bool> IsOfOneShardAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        // Without a map the call itself fails, and says why.
+        if (!await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
+            return true;
+        uint? shard = null;
+        var keys = new RequestKeys.Walk(Method.Write, request.Span);
+        while (keys.MoveNext())
+        {
+            var found = calls.Table.Find(keys.Current)?.Shard;
+            if (shard is not null && found != shard)
+                return false;
+            shard = found;
+        }
+        return true;
+    }
+
+    private async ValueTask<RoutedReply> GetManyAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        var keys = GetManyRequest.Parser.ParseFrom(request).Keys;
+        if (keys.Count > KeysPerCallMax)
+            return Refused("TOO_MANY_OPERATIONS", $"At most {KeysPerCallMax:N0} keys can be read in one call.");
+        var (entries, error) = await ManyKeys.GetAsync(calls, keys, deadlineMs, cancellationToken).ConfigureAwait(false);
+        return error is null ? new RoutedReply(new GetManyResponse { Entries = { entries } }.ToByteString(), null) : new RoutedReply(ByteString.Empty, error);
+    }
+}

@@ -1,0 +1,73 @@
+using Google.Protobuf;
+using KvCluster.V1;
+using KvCluster.Wire;
+
+namespace KvCluster.Router.Api;
+
+/// <summary>Finds the keys in encoded requests, without decoding or copying anything else.</summary>
+internal static class RequestKeys
+{
+    /// <summary>The first key of a request to one shard; empty where it names none.</summary>
+    /// <exception cref="InvalidProtocolBufferException">The bytes are no message.</exception>
+    public static ReadOnlySpan<byte> First(Method method, ReadOnlySpan<byte> request)
+    {
+        var keys = new Walk(method, request);
+        return keys.MoveNext() ? keys.Current : default;
+    }
+
+    /// <summary>The keys of the operations of a Write, then of its conditions, in the order of the message.</summary>
+    internal ref struct Walk(Method method, ReadOnlySpan<byte> request)
+    {
+        private readonly Method _method = method;
+        private WireReader _reader = new(request);
+
+        public ReadOnlySpan<byte> Current { get; private set; }
+
+        /// <summary>The next key.</summary>
+        public bool MoveNext()
+        {
+            for (int field; (field = _reader.ReadField()) != 0;)
+            {
+                if (_method == Method.Write && field is (WriteRequest.OperationsFieldNumber or WriteRequest.ConditionsFieldNumber))
+                {
+                    Current = KeyIn(field, _reader.ReadBytes());
+                    return true;
+                }
+                if (_method != Method.Write && field == GetRequest.KeyFieldNumber)
+                {
+                    // Get, Put, Delete and GetMany have the key, or the keys, in field 1.
+                    Current = _reader.ReadBytes();
+                    return true;
+                }
+                _reader.Skip();
+            }
+            return false;
+        }
+
+        private static ReadOnlySpan<byte> KeyIn(int field, ReadOnlySpan<byte> part)
+        {
+            var reader = new WireReader(part);
+            for (int inner; (inner = reader.ReadField()) != 0;)
+            {
+                if (field == WriteRequest.OperationsFieldNumber && inner is (Operation.PutFieldNumber or Operation.DeleteFieldNumber))
+                    return FirstField(reader.ReadBytes());
+                if (field == WriteRequest.ConditionsFieldNumber && inner == Condition.KeyFieldNumber)
+                    return reader.ReadBytes();
+                reader.Skip();
+            }
+            return default;
+        }
+
+        private static ReadOnlySpan<byte> FirstField(ReadOnlySpan<byte> operation)
+        {
+            var reader = new WireReader(operation);
+            for (int field; (field = reader.ReadField()) != 0;)
+            {
+                if (field == PutOperation.KeyFieldNumber)
+                    return reader.ReadBytes();
+                reader.Skip();
+            }
+            return default;
+        }
+    }
+}

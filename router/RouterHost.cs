@@ -1,0 +1,90 @@
+using KvCluster.Client;
+using KvCluster.Client.Transport;
+using KvCluster.Router.Api;
+using KvCluster.Serving;
+using KvCluster.V1;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Hosting;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+using Microsoft.Extensions.Logging;
+using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
+
+namespace KvCluster.Router;
+
+/// <summary>
+/// A running router: a gRPC front without state of its own. Started and stopped by kv-router and by the local cluster, each from one thread.
+/// </summary>
+internal sealed class RouterHost : IAsyncDisposable
+{
+    // The largest write with what stands around it.
+    private const int MessageBytesMax = 32 << 20;
+
+    private readonly CallRouter _calls;
+    private readonly NodeChannels _channels = new();
+    private readonly HealthService _health = new();
+    private OwnedServer? _server;
+
+    private RouterHost(RouterOptions options) =>
+        _calls = new CallRouter(new KvClientOptions { Endpoints = options.Seeds, Timeout = options.Timeout });
+
+    /// <summary>Where it serves: "http://host:port".</summary>
+    public string Address => _server?.App.Urls.Single() ?? "";
+
+    /// <summary>Starts a router. It listens when this ends; the shard map comes in the background, and calls wait for it.</summary>
+    /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
+    public static async Task<RouterHost> StartAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
+    {
+        var router = new RouterHost(options);
+        try
+        {
+            router._server = await router.ServeAsync(options, logs, cancellationToken).ConfigureAwait(false);
+            router._health.SetStatus("", ServingStatus.Serving);
+            return router;
+        }
+        catch
+        {
+            await router.DisposeAsync().ConfigureAwait(false);
+            throw;
+        }
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        if (_server is not null)
+            await _server.DisposeAsync().ConfigureAwait(false);
+        await _calls.DisposeAsync().ConfigureAwait(false);
+        _channels.Dispose();
+    }
+
+    private async Task<OwnedServer> ServeAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Logging.ClearProviders();
+        builder.WebHost.ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, new Uri(options.Listen)));
+        builder.Services.AddSingleton(logs).AddSingleton<IHostLifetime, NoLifetime>();
+        builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_health);
+        builder.Services.AddSingleton<Forwarding>().AddSingleton<NodeFanOut>();
+        builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();
+        builder.Services.AddSingleton(new ReflectionCatalog(
+            Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
+        builder.Services.AddGrpc(grpc => grpc.MaxReceiveMessageSize = MessageBytesMax);
+        var app = builder.Build();
+        app.MapGrpcService<KvProxy>();
+        app.MapGrpcService<ClusterProxy>();
+        app.MapGrpcService<AdminProxy>();
+        app.MapGrpcService<HealthService>();
+        app.MapGrpcService<ReflectionService>();
+        app.MapGrpcService<ReflectionAlphaService>();
+        try
+        {
+            await app.StartAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch
+        {
+            await app.DisposeAsync().ConfigureAwait(false);
+            throw;
+        }
+        return new OwnedServer(app, _health);
+    }
+}
