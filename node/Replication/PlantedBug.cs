@@ -8,9 +8,6 @@ internal enum PlantedBug
     /// <summary>Apply the leader's committed etag to a tail that is not matched yet.</summary>
     CommitBeforeMatch,
 
-    /// <summary>Read the durable etag at a Prepare's arrival and go on acknowledging until the promise is synced.</summary>
-    PrepareReadsBeforeStopping,
-
     /// <summary>Serve before the epoch-open record is committed.</summary>
     ServeBeforeOpen,
 

@@ -1,3 +1,5 @@
+using KvCluster.V1;
+
 namespace KvCluster.Replication;
 
 // The contract with the driver (the shard's replica in the node, and the simulator)
@@ -41,18 +43,22 @@ namespace KvCluster.Replication;
 /// One replica of one shard: the protocol as a pure state machine. <see cref="Step"/> takes an event and leaves effects; no I/O, no clock, no
 /// await, no randomness but the seed. Called by the shard's driver on the shard's writer executor; an exception means a bug and ends the replica.
 /// </summary>
+/// <remarks>
+/// An event changes what is known; <see cref="Settle"/> then takes all consequences in one fixed order. So a condition such as "the promise is
+/// synced" is asked where it is needed, and no event has to know who waits for it.
+/// </remarks>
 internal sealed class ReplicaCore
 {
-    private readonly List<Effect> _effects = [];
-
-    /// <summary>What the last <see cref="Step"/> asks for, in order. Valid until the next one.</summary>
-    public IReadOnlyList<Effect> Effects => _effects;
-
-    /// <summary>When to step <see cref="Event.Tick"/>, in microseconds of the boot clock.</summary>
-    public long NextTickUs { get; private set; }
-
-    /// <summary>Linearizable reads may be answered from a snapshot taken before, while the boot clock is below this. Any thread.</summary>
-    public long LeaseEndUs => 0;
+    private readonly ReplicaContext _context;
+    private readonly TailCut _cut;
+    private readonly Promises _promises;
+    private readonly Following _following;
+    private readonly Election _election;
+    private Leadership? _leadership;
+    private long _heardLeaderUs;
+    private long _recordAskedUs = long.MinValue / 2;
+    private long _leaseEndUs;
+    private bool _stopped;
 
     /// <summary>Creates the core of a replica whose journal and control file are recovered.</summary>
     /// <param name="startup">Identity, promises and what the coordinator's record said.</param>
@@ -60,21 +66,413 @@ internal sealed class ReplicaCore
     /// <param name="options">Times and windows.</param>
     public ReplicaCore(ReplicaStartup startup, IJournalView journal, ReplicationOptions options)
     {
-        Startup = startup;
-        Journal = journal;
-        Options = options;
+        _context = new ReplicaContext(startup, journal, options);
+        var control = startup.Control;
+        // At start the promise is at least the epoch of the last record; who led it, the shard's record tells.
+        if (journal.Last.Etag.Epoch > control.PromisedEpoch)
+            _context.Control.Require(control with { PromisedEpoch = journal.Last.Etag.Epoch, PromisedLeader = 0, PromisedIncarnation = 0 });
+        _context.Refilling = journal.Last.Etag < Wire.Greater(control.Committed, control.Acknowledged);
+        _context.EpochSeen = Math.Max(_context.Promised, startup.Record.Epoch);
+        // A restarted replica does not know whether a leader lives; a new shard has none.
+        _heardLeaderUs = _context.EpochSeen == 0 ? long.MinValue / 2 : startup.NowUs;
+        _cut = new TailCut(_context);
+        _promises = new Promises(_context);
+        _following = new Following(_context, _cut);
+        _election = new Election(_context, _cut, _promises, epoch => Obey(epoch, _context.Self, _context.Incarnation), StartLeading);
+        _stopped = control.Removed;
+        NextTickUs = startup.NowUs;
     }
+
+    /// <summary>What the last <see cref="Step"/> asks for, in order. Valid until the next one.</summary>
+    public IReadOnlyList<Effect> Effects => _context.Effects;
+
+    /// <summary>When to step <see cref="Event.Tick"/>, in microseconds of the boot clock.</summary>
+    public long NextTickUs { get; private set; }
+
+    /// <summary>Linearizable reads may be answered from a snapshot taken before, while the boot clock is below this. Any thread.</summary>
+    public long LeaseEndUs => Volatile.Read(ref _leaseEndUs);
+
+    /// <summary>What this replica does now, for status and logs.</summary>
+    public ReplicaRole Role => _stopped ? ReplicaRole.Stopped
+        : _leadership is { Serving: true } ? ReplicaRole.Leader
+        : _leadership is not null || _election.Standing ? ReplicaRole.Candidate
+        : _context.Refilling ? ReplicaRole.Refilling
+        : _context.Counts ? ReplicaRole.Follower
+        : ReplicaRole.Learner;
+
+    /// <summary>The epoch that this replica obeys, or leads.</summary>
+    public ulong Epoch => _context.Promised;
+
+    /// <summary>Known to be committed.</summary>
+    public Etag Committed => _context.Committed;
 
     /// <summary>Handles one event; <see cref="Effects"/> then holds what to do.</summary>
+    /// <param name="happened">What happened.</param>
+    /// <param name="nowUs">The boot clock.</param>
     public void Step(Event happened, long nowUs)
     {
-        _effects.Clear();
-        NextTickUs = nowUs + Options.HeartbeatIntervalUs;
+        Invariant.Check(nowUs >= _context.NowUs, $"The boot clock went back from {_context.NowUs} to {nowUs}.");
+        _context.Effects.Clear();
+        _context.NowUs = nowUs;
+        if (_stopped)
+        {
+            // What was promised last, a removal perhaps, still reaches the disk; nothing else happens.
+            if (happened is Event.ControlWritten last)
+                _context.Control.Written(last.Control);
+            _context.Control.Pump(_context.Effects, nowUs);
+            NextTickUs = long.MaxValue;
+            return;
+        }
+
+        Handle(happened);
+        Settle();
+        _stopped |= _context.Effects.Any(effect => effect is Effect.Halt);
     }
 
-    public ReplicaStartup Startup { get; }
+    private void Handle(Event happened)
+    {
+        switch (happened)
+        {
+            case Event.Tick:
+                OnTick();
+                break;
+            case Event.FrameReceived received:
+                OnFrame(received.Frame);
+                break;
+            case Event.Durable:
+                break;
+            case Event.ControlWritten written:
+                _context.Control.Written(written.Control);
+                break;
+            case Event.CutDone:
+                OnCutDone();
+                break;
+            case Event.RecordAppended appended:
+                Invariant.Check(_leadership is not null, $"Record {appended.Record.Name} was appended without leading.");
+                _leadership.OnAppended(appended.Record);
+                break;
+            case Event.BodiesSent sent when _leadership?.Epoch == sent.Epoch:
+                _leadership.OnBodiesSent(sent.Replica, sent.Last, sent.Bytes);
+                break;
+            case Event.ShardRecordRead read:
+                OnRecord(read.ReadId, read.Record, read.Revision);
+                break;
+            case Event.CompareAndSetDone done:
+                _election.OnSetDone(done.SetId, done.Outcome);
+                break;
+            case Event.ReadArrived read when _leadership is { Serving: true }:
+                _leadership.OnRead(read.ReadId);
+                break;
+            case Event.ReadArrived read:
+                _context.Emit(new Effect.ReadsRefused(read.ReadId));
+                break;
+            case Event.SnapshotOpened opened when _leadership is not null:
+                _leadership.OnSnapshotOpened(opened.Replica, opened.Covers, opened.BytesTotal);
+                break;
+            case Event.SnapshotOpened opened:
+                _context.Emit(new Effect.CloseSnapshot(opened.Replica));
+                break;
+            case Event.SnapshotStored stored:
+                _following.OnSnapshotStored(stored.Covers, stored.BytesStored);
+                break;
+            case Event.SnapshotInstalled installed:
+                _following.OnSnapshotInstalled(installed.Covers);
+                break;
+        }
+    }
 
-    public IJournalView Journal { get; }
+    // The order matters: promises before what they permit, the journal's changes before what is said about it, the control file last.
+    private void Settle()
+    {
+        if (_promises.TryRelease(out var held))
+            OnPrepare(held);
+        _following.ReplayParked();
+        _cut.Pump();
+        _following.PumpInstall();
+        _election.Advance(_following.Installing);
+        _promises.Answer(_cut.Busy || _following.Installing);
+        _leadership?.Advance();
+        if (_leadership is null)
+            _following.Acknowledge();
+        Volatile.Write(ref _leaseEndUs, _leadership?.LeaseEndUs ?? 0);
+        _context.Control.Pump(_context.Effects, _context.NowUs);
+        NextTickUs = _following.HasWork ? _context.NowUs : Math.Max(_context.NowUs, NextDueUs());
+    }
 
-    public ReplicationOptions Options { get; }
+    private long NextDueUs()
+    {
+        var dueUs = Math.Min(_promises.DueUs, _context.Control.DueUs);
+        dueUs = Math.Min(dueUs, _election.DueUs(leading: _leadership is not null));
+        if (_leadership is null)
+            return dueUs;
+        dueUs = Math.Min(dueUs, _leadership.DueUs);
+        return SupersededDueUs > _context.NowUs ? Math.Min(dueUs, SupersededDueUs) : dueUs;
+    }
+
+    private long SupersededDueUs => _leadership is null || _leadership.SupersededUs == long.MaxValue
+        ? long.MaxValue
+        : _leadership.SupersededUs + _context.Options.TimeoutGreatestUs;
+
+    private void OnTick()
+    {
+        if (_leadership?.OnTick() is { } reason)
+            StopLeading(reason);
+        if (_context.NowUs >= SupersededDueUs)
+            _election.StandWaived();
+        _election.OnTick(leading: _leadership is not null);
+    }
+
+    private void OnFrame(Frame frame)
+    {
+        if (frame.Shard != _context.Shard || frame.Receiver != _context.Self || frame.Sender == _context.Self)
+            return;
+        if (frame.Generation > _context.View.Record.Generation || !_context.View.Contains(frame.Sender))
+            AskForRecord();
+        if (!_context.View.Contains(frame.Sender))
+            return;
+        _context.Heard(frame.Sender, frame.SenderIncarnation);
+        if (frame.Epoch > _context.EpochSeen)
+        {
+            _context.EpochSeen = frame.Epoch;
+            _election.RestartTimer();
+        }
+
+        switch (frame.PayloadCase)
+        {
+            case Frame.PayloadOneofCase.Append or Frame.PayloadOneofCase.Probe or Frame.PayloadOneofCase.Heartbeat or Frame.PayloadOneofCase.SnapshotChunk:
+                OnLeaderFrame(frame);
+                break;
+            case Frame.PayloadOneofCase.Ack or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Match or Frame.PayloadOneofCase.SnapshotAck:
+                if (_leadership is not null && (_leadership.Epoch == frame.Epoch || _context.Options.PlantedBug == PlantedBug.NoEpochCheck))
+                    _leadership.OnFrame(frame);
+                break;
+            case Frame.PayloadOneofCase.PreVote:
+                OnPreVote(frame);
+                break;
+            case Frame.PayloadOneofCase.PreVoteAnswer:
+                _election.OnPreVoteAnswer(frame);
+                break;
+            case Frame.PayloadOneofCase.Prepare:
+                OnPrepare(frame);
+                break;
+            case Frame.PayloadOneofCase.Prepared:
+                _election.OnPrepared(frame);
+                break;
+            case Frame.PayloadOneofCase.FetchTail:
+                OnFetchTail(frame);
+                break;
+            case Frame.PayloadOneofCase.Tail:
+                _election.OnTail(frame);
+                break;
+            case Frame.PayloadOneofCase.Fenced:
+                if (_leadership is not null && frame.Epoch > _leadership.Epoch)
+                    StopLeading($"fenced by epoch {frame.Epoch}");
+                _election.Fenced(frame.Epoch);
+                break;
+        }
+    }
+
+    private void OnLeaderFrame(Frame frame)
+    {
+        if (!TryObeyLeader(frame))
+            return;
+        _heardLeaderUs = _context.NowUs;
+        _election.HeardLeader();
+        if (frame.PayloadCase != Frame.PayloadOneofCase.Heartbeat)
+        {
+            _following.OnLeaderFrame(frame);
+            return;
+        }
+
+        _following.HearLeader(frame);
+        if (_following.MayAnswer)
+            _following.AnswerHeartbeat(frame, _promises.TryGrant(frame.Heartbeat, _election.Standing));
+        _following.LearnCommitted(frame, frame.Heartbeat.Committed.FromWire());
+    }
+
+    // A frame of a higher epoch is accepted at once, whatever grant runs: its leader was prepared by a majority, so the older lease has none.
+    private bool TryObeyLeader(Frame frame)
+    {
+        var control = _context.Control.Wanted;
+        if (frame.Epoch < control.PromisedEpoch)
+        {
+            Fence(frame.Sender);
+            return false;
+        }
+
+        if (frame.Epoch > control.PromisedEpoch)
+        {
+            Obey(frame.Epoch, frame.Sender, frame.SenderIncarnation);
+            return true;
+        }
+
+        if (control.PromisedLeader != 0)
+            return control.PromisedLeader == frame.Sender && control.PromisedIncarnation == frame.SenderIncarnation;
+        if (!_context.View.Names(frame.Epoch, frame.Sender, frame.SenderIncarnation))
+        {
+            AskForRecord();
+            return false;
+        }
+
+        Obey(frame.Epoch, frame.Sender, frame.SenderIncarnation);
+        return true;
+    }
+
+    // Promises an epoch to a leader: from here on nothing of a lower epoch is acknowledged, granted, served or committed.
+    private void Obey(ulong epoch, ulong leader, ulong incarnation)
+    {
+        Invariant.Check(epoch >= _context.Promised, $"Epoch {epoch} would be promised after {_context.Promised}.");
+        if (_leadership is not null)
+            StopLeading($"epoch {epoch} is promised");
+        _context.Control.Require(_context.Control.Wanted with { PromisedEpoch = epoch, PromisedLeader = leader, PromisedIncarnation = incarnation });
+        _context.EpochSeen = Math.Max(_context.EpochSeen, epoch);
+        _promises.PromiseRose();
+        _following.StartEpoch();
+        _election.PromiseRose();
+    }
+
+    private void OnPreVote(Frame frame)
+    {
+        var silent = _leadership is null && _context.NowUs - _heardLeaderUs >= _context.Options.TimeoutLeastUs;
+        var granted = silent && _context.Counts;
+        if (granted)
+            _election.RestartTimer();
+        var answer = _context.FrameTo(frame.Sender, Math.Max(_context.EpochSeen, _context.Promised));
+        answer.PreVoteAnswer = new PreVoteAnswer { Number = frame.PreVote.Number, Granted = granted };
+        _context.Send(answer);
+    }
+
+    private void OnPrepare(Frame frame)
+    {
+        var control = _context.Control.Wanted;
+        if (frame.Generation < Math.Max(control.Generation, _context.View.Record.Generation))
+            return;
+        if (frame.Epoch < control.PromisedEpoch)
+        {
+            Fence(frame.Sender);
+            return;
+        }
+
+        _election.RestartTimer();
+        if (frame.Epoch == control.PromisedEpoch)
+        {
+            // Only answered again: nothing was acknowledged in a lower epoch since the first time.
+            if (control.PromisedLeader == frame.Sender && control.PromisedIncarnation == frame.SenderIncarnation)
+                _promises.OweAnswer(frame.Sender);
+            return;
+        }
+
+        if (!_promises.Free && _context.Options.PlantedBug != PlantedBug.PrepareDuringGrant)
+        {
+            _promises.Hold(frame);
+            return;
+        }
+
+        Obey(frame.Epoch, frame.Sender, frame.SenderIncarnation);
+        _promises.OweAnswer(frame.Sender);
+    }
+
+    private void OnFetchTail(Frame frame)
+    {
+        var control = _context.Control.Synced;
+        if (frame.Epoch != _context.Promised || !_context.Control.PromiseSynced || control.PromisedLeader != frame.Sender
+            || control.PromisedIncarnation != frame.SenderIncarnation || _cut.Busy || _following.Installing)
+            return;
+        var after = frame.FetchTail.After.FromWire();
+        var answer = _context.FrameTo(frame.Sender, frame.Epoch);
+        if (TailMatch.Has(_context.Journal, after))
+        {
+            answer.Tail = new Tail { Found = true, After = after.ToWire() };
+            _context.Emit(new Effect.SendBodies(_context.View.NodeOf(frame.Sender), answer, after, _context.Options.FrameBytes));
+            return;
+        }
+
+        var found = _context.Journal.TryFindAtOrBefore(after.Etag, out var own);
+        answer.Tail = new Tail { After = own.Name.ToWire(), Gone = !found };
+        _context.Send(answer);
+    }
+
+    private void Fence(ulong sender)
+    {
+        var frame = _context.FrameTo(sender, _context.Promised);
+        frame.Fenced = new Fenced();
+        _context.Send(frame);
+    }
+
+    private void OnCutDone()
+    {
+        var kept = _cut.Done();
+        _following.OnCutDone(kept);
+        _election.OnCutDone(kept);
+    }
+
+    private void OnRecord(long readId, ShardRecord? record, long revision)
+    {
+        if (!_context.TryTrust(readId, record, revision))
+        {
+            _election.OnRecordRead(readId, null, 0);
+            return;
+        }
+
+        if (record is not null && revision > _context.View.Revision)
+            Adopt(record, revision, fresh: readId != 0);
+        if (!_stopped)
+            _election.OnRecordRead(readId, record, revision);
+    }
+
+    private void Adopt(ShardRecord record, long revision, bool fresh)
+    {
+        if (record.Replicas.All(replica => replica.Replica != _context.Self))
+        {
+            // A watch may be late or early; only a fresh read removes a replica.
+            if (fresh)
+                Remove();
+            else
+                _context.ReadRecord(_context.NextRequestId());
+            return;
+        }
+
+        _context.View = new ShardView(record, revision);
+        if (record.Epoch > _context.EpochSeen)
+        {
+            _context.EpochSeen = record.Epoch;
+            _election.RestartTimer();
+        }
+
+        if (_leadership is not null && !_leadership.TryFollowRecord())
+            StopLeading("the record names other voters");
+    }
+
+    private void Remove()
+    {
+        if (_leadership is not null)
+            StopLeading("this replica was removed");
+        _context.Control.Require(_context.Control.Wanted with { Removed = true });
+        _context.Emit(new Effect.Alarm("the shard's record no longer names this replica"));
+        _stopped = true;
+    }
+
+    private void AskForRecord()
+    {
+        if (_context.NowUs - _recordAskedUs < _context.Options.CoordinatorRetryUs)
+            return;
+        _recordAskedUs = _context.NowUs;
+        _context.ReadRecord(_context.NextRequestId());
+    }
+
+    private void StartLeading(ulong epoch, Quorum quorum)
+    {
+        _leadership = new Leadership(_context, epoch, quorum);
+        _context.Emit(new Effect.StartLeading(epoch));
+    }
+
+    private void StopLeading(string reason)
+    {
+        // First of all, for readers on other threads.
+        Volatile.Write(ref _leaseEndUs, 0);
+        _leadership!.Stop(reason);
+        _leadership = null;
+        _context.Emit(new Effect.LeaderKnown(_context.Promised, 0, 0));
+        _election.RestartTimer();
+    }
 }

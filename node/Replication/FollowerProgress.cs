@@ -1,0 +1,120 @@
+namespace KvCluster.Replication;
+
+/// <summary>What a leader knows of one other replica in its epoch, kept by replica id. Plain state; <see cref="Leadership"/> decides.</summary>
+internal sealed class FollowerProgress(ulong replica, RecordName probe, long nowUs)
+{
+    // Frames of processes that ended may still be under way; that many are told apart.
+    private const int RetiredMax = 8;
+
+    private readonly Queue<(Etag Last, long Bytes)> _outstanding = new();
+    private readonly Queue<ulong> _retired = new();
+
+    public ulong Replica { get; } = replica;
+
+    public FollowerState State { get; set; }
+
+    /// <summary>The record asked for while probing.</summary>
+    public RecordName Probe { get; set; } = probe;
+
+    /// <summary>When to ask again.</summary>
+    public long ProbeDueUs { get; set; } = nowUs;
+
+    /// <summary>The last record sent while replicating.</summary>
+    public RecordName Sent { get; set; }
+
+    /// <summary>A <see cref="Effect.SendBodies"/> is being executed.</summary>
+    public bool Sending { get; set; }
+
+    /// <summary>Durable there and counted; 0 after a restart until it says so again.</summary>
+    public Etag Acked { get; set; }
+
+    /// <summary>The greatest etag it ever acknowledged in this epoch, while its process before a restart ran.</summary>
+    public Etag Remembered { get; set; }
+
+    /// <summary>It lacks what is remembered, and was told so with each probe.</summary>
+    public bool ToldToRefill { get; set; }
+
+    /// <summary>Bytes sent and not acknowledged.</summary>
+    public long OutstandingBytes { get; private set; }
+
+    /// <summary>Last time an acknowledgement rose, or the first byte was sent into an empty window.</summary>
+    public long MovedUs { get; set; } = nowUs;
+
+    /// <summary>Last time it answered in this epoch, as a replica that counts.</summary>
+    public long HeardUs { get; set; } = nowUs;
+
+    /// <summary>Its grant runs until then by the leader's clock.</summary>
+    public long GrantEndUs { get; set; }
+
+    /// <summary>The greatest heartbeat round answered.</summary>
+    public ulong Round { get; set; }
+
+    /// <summary>The snapshot under way; default: not opened yet.</summary>
+    public RecordName Covers { get; set; }
+
+    public long SnapshotBytes { get; set; }
+
+    public long SnapshotSent { get; set; }
+
+    public long SnapshotStored { get; set; }
+
+    /// <summary>The process that speaks for it; 0: none has spoken.</summary>
+    public ulong Incarnation { get; private set; }
+
+    /// <summary>Takes note of the process that speaks. False: one that ended, drop its frame.</summary>
+    public bool TryHear(ulong incarnation, out bool restarted)
+    {
+        restarted = false;
+        if (incarnation == Incarnation)
+            return true;
+        if (_retired.Contains(incarnation))
+            return false;
+        restarted = Incarnation != 0;
+        if (restarted)
+        {
+            _retired.Enqueue(Incarnation);
+            if (_retired.Count > RetiredMax)
+                _retired.Dequeue();
+        }
+
+        Incarnation = incarnation;
+        return true;
+    }
+
+    public void Enqueue(Etag last, long bytes, long nowUs)
+    {
+        if (_outstanding.Count == 0)
+            MovedUs = nowUs;
+        _outstanding.Enqueue((last, bytes));
+        OutstandingBytes += bytes;
+    }
+
+    /// <summary>What is acknowledged is not outstanding any more.</summary>
+    public void Release(Etag acknowledged)
+    {
+        while (_outstanding.TryPeek(out var first) && first.Last <= acknowledged)
+        {
+            OutstandingBytes -= first.Bytes;
+            _outstanding.Dequeue();
+        }
+    }
+
+    /// <summary>What was sent behind this record is lost.</summary>
+    public void ForgetBehind(Etag last)
+    {
+        var kept = _outstanding.Where(sent => sent.Last <= last).ToArray();
+        _outstanding.Clear();
+        OutstandingBytes = 0;
+        foreach (var sent in kept)
+            Enqueue(sent.Last, sent.Bytes, MovedUs);
+    }
+
+    /// <summary>Another process: what the one before had acknowledged is remembered, and does not count until said again.</summary>
+    public void Restart()
+    {
+        Remembered = Wire.Greater(Remembered, Acked);
+        Acked = Etag.None;
+        GrantEndUs = 0;
+        ForgetBehind(Etag.None);
+    }
+}

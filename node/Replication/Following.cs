@@ -1,0 +1,336 @@
+using KvCluster.V1;
+
+namespace KvCluster.Replication;
+
+/// <summary>
+/// A replica under its promised leader: matches its journal with the leader's, appends, cuts, acknowledges what is durable and matched, follows
+/// the committed etag, and takes a snapshot. Everything here is about one epoch and starts over when the promise rises.
+/// </summary>
+internal sealed class Following(ReplicaContext context, TailCut cut)
+{
+    // Frames that came before the promise was synced or while a cut was under way. The leader would send them again; keeping the first few saves
+    // it a timeout after each election.
+    private const int ParkedMax = 16;
+
+    private readonly List<Frame> _parked = [];
+    private ulong _leader;
+    private bool _matchedAny;
+    private Etag _matched;
+    private Etag _leaderCommitted;
+    private Etag _acknowledgedSent;
+    private RecordName _snapshotCovers;
+    private long _snapshotSubmitted;
+    private long _snapshotStored;
+    private long _snapshotTotal;
+    private ControlRecord? _installing;
+    private bool _installWanted;
+
+    /// <summary>The replica that leads the promised epoch and has spoken; 0: none yet.</summary>
+    public ulong Leader => _leader;
+
+    /// <summary>A snapshot is being switched in: the journal is not to be touched or asked.</summary>
+    public bool Installing => _installing is not null || _installWanted;
+
+    /// <summary>What may be acknowledged in this epoch: durable here, and the same as the leader's.</summary>
+    private Etag Acknowledgeable
+    {
+        get
+        {
+            if (!_matchedAny || Installing)
+                return Etag.None;
+            var own = context.Options.PlantedBug == PlantedBug.AckBeforeSync ? context.Journal.Last.Etag : context.Journal.Durable.Etag;
+            return Wire.Lesser(_matched, own);
+        }
+    }
+
+    private bool Blocked => cut.Busy || Installing || !PromiseKept;
+
+    private bool PromiseKept => context.Control.PromiseSynced || context.Options.PlantedBug == PlantedBug.PromiseNotSynced;
+
+    /// <summary>The promise rose: nothing of the old leader counts any more.</summary>
+    public void StartEpoch()
+    {
+        _leader = 0;
+        _matchedAny = false;
+        _matched = _leaderCommitted = _acknowledgedSent = Etag.None;
+        _parked.Clear();
+        _snapshotCovers = default;
+        _snapshotSubmitted = _snapshotStored = _snapshotTotal = 0;
+        _installWanted = false;
+        cut.Abandon();
+    }
+
+    /// <summary>A frame of the promised leader in the promised epoch.</summary>
+    public void OnLeaderFrame(Frame frame)
+    {
+        HearLeader(frame);
+        // Behind what is parked already, so that the order stays.
+        if (Blocked || _parked.Count > 0)
+        {
+            if (_parked.Count < ParkedMax)
+                _parked.Add(frame);
+            return;
+        }
+
+        Handle(frame);
+    }
+
+    /// <summary>Any frame of the promised leader tells who leads.</summary>
+    public void HearLeader(Frame frame)
+    {
+        if (_leader == frame.Sender)
+            return;
+        _leader = frame.Sender;
+        context.Emit(new Effect.LeaderKnown(frame.Epoch, frame.Sender, context.View.NodeOf(frame.Sender)));
+    }
+
+    /// <summary>Frames are left over that could be handled: step again at once.</summary>
+    public bool HasWork => _parked.Count > 0 && !Blocked;
+
+    /// <summary>
+    /// Handles what waited for a promise, a cut or an installation that is done now; at most one append a step, because the next one must find the
+    /// journal that this one leaves.
+    /// </summary>
+    public void ReplayParked()
+    {
+        while (HasWork && !context.Effects.Any(effect => effect is Effect.AppendBodies))
+        {
+            var frame = _parked[0];
+            _parked.RemoveAt(0);
+            Handle(frame);
+        }
+    }
+
+    /// <summary>The cut is done: the record kept is common with the leader that asked for it, if that leader still leads.</summary>
+    public void OnCutDone(RecordName kept)
+    {
+        if (_leader == 0)
+            return;
+        Matched(kept.Etag);
+        SendMatch(context.FrameTo(_leader, context.Promised), found: true, kept);
+    }
+
+    /// <summary>Acknowledges if there is more to acknowledge than was said, and keeps the control file's marks up to date.</summary>
+    public void Acknowledge()
+    {
+        if (_leader == 0 || Blocked)
+            return;
+        var etag = Acknowledgeable;
+        context.NoteProgress(context.Counts ? etag : Etag.None);
+        if (etag <= _acknowledgedSent)
+            return;
+        _acknowledgedSent = etag;
+        var frame = context.FrameTo(_leader, context.Promised);
+        frame.Ack = new Ack { Durable = etag.ToWire(), Refilling = !context.Counts };
+        context.Send(frame);
+    }
+
+    /// <summary>Answers a heartbeat; <paramref name="granted"/> tells whether the grant was given.</summary>
+    public void AnswerHeartbeat(Frame heartbeat, bool granted)
+    {
+        var frame = context.FrameTo(heartbeat.Sender, heartbeat.Epoch);
+        frame.HeartbeatAck = new HeartbeatAck
+        {
+            Round = heartbeat.Heartbeat.Round,
+            Granted = granted,
+            Durable = Acknowledgeable.ToWire(),
+            Refilling = !context.Counts,
+        };
+        context.Send(frame);
+    }
+
+    /// <summary>A heartbeat may be answered: the promise is synced.</summary>
+    public bool MayAnswer => PromiseKept && !Installing;
+
+    /// <summary>The committed etag of the leader, from a heartbeat or an append.</summary>
+    public void LearnCommitted(Frame frame, Etag committed)
+    {
+        _leaderCommitted = Wire.Greater(_leaderCommitted, committed);
+        if (context.Options.PlantedBug == PlantedBug.CommitBeforeMatch && context.Journal.TryFindAtOrBefore(_leaderCommitted, out var unmatched))
+            context.CommitTo(unmatched.Etag);
+        // Before the first match in this epoch nothing moves: the own tail may not be the leader's.
+        if (_matchedAny && !Blocked)
+            context.CommitTo(Wire.Lesser(_leaderCommitted, _matched));
+        EndRefill(frame, committed);
+    }
+
+    /// <summary>Bytes of a snapshot are stored beside the live state.</summary>
+    public void OnSnapshotStored(RecordName covers, long bytesStored)
+    {
+        if (_leader == 0 || covers != _snapshotCovers || bytesStored > _snapshotSubmitted)
+            return;
+        _snapshotStored = bytesStored;
+        _installWanted = bytesStored == _snapshotTotal;
+        SendSnapshotAck(installed: false);
+    }
+
+    /// <summary>Switches a complete snapshot in as soon as the control file is at rest, so that the newest promise goes with it.</summary>
+    public void PumpInstall()
+    {
+        if (!_installWanted || !context.Control.Idle || cut.Busy)
+            return;
+        _installWanted = false;
+        if (!context.Refilling && context.Control.Wanted.Acknowledged > _snapshotCovers.Etag)
+            context.Control.Note(context.Control.Wanted with { Acknowledged = _snapshotCovers.Etag });
+        _installing = context.Control.Freeze();
+        context.Emit(new Effect.InstallSnapshot(_snapshotCovers, _installing));
+    }
+
+    /// <summary>The snapshot is the live state now.</summary>
+    public void OnSnapshotInstalled(RecordName covers)
+    {
+        Invariant.Check(_installing is not null, $"A snapshot at {covers} is installed that was not asked for.");
+        context.Control.Thaw(_installing);
+        _installing = null;
+        context.CommittedBySnapshot(covers.Etag);
+        if (_leader == 0 || covers != _snapshotCovers)
+            return;
+        Matched(covers.Etag);
+        SendSnapshotAck(installed: true);
+    }
+
+    private void Handle(Frame frame)
+    {
+        switch (frame.PayloadCase)
+        {
+            case Frame.PayloadOneofCase.Probe:
+                OnProbe(frame, frame.Probe);
+                break;
+            case Frame.PayloadOneofCase.Append:
+                OnAppend(frame, frame.Append);
+                break;
+            case Frame.PayloadOneofCase.SnapshotChunk:
+                OnSnapshotChunk(frame.SnapshotChunk);
+                break;
+        }
+    }
+
+    private void OnProbe(Frame frame, Probe probe)
+    {
+        var remembered = probe.Remembered.FromWire();
+        if (frame.ReceiverIncarnation == context.Incarnation && context.Journal.Last.Etag < remembered && !context.Refilling)
+        {
+            context.Refilling = true;
+            context.Emit(new Effect.Alarm($"the journal ends at {context.Journal.Last.Name}, before {remembered}, which this replica acknowledged: refilling"));
+            context.Control.Require(context.Control.Wanted with { Acknowledged = Wire.Greater(context.Control.Wanted.Acknowledged, remembered) });
+        }
+
+        Answer(frame, probe.Record.FromWire());
+    }
+
+    // Says whether the journal has a record of the leader's, and otherwise which one may be common.
+    private void Answer(Frame frame, RecordName asked)
+    {
+        var answer = context.FrameTo(frame.Sender, frame.Epoch);
+        if (TailMatch.Has(context.Journal, asked))
+        {
+            Matched(asked.Etag);
+            SendMatch(answer, found: true, asked);
+            return;
+        }
+
+        // A journal that no longer reaches back that far begins at a checkpoint, which is committed, hence common.
+        if (context.Journal.TryFindAtOrBefore(asked.Etag, out var own) || context.Journal.TryFindAtOrBefore(context.Committed, out own))
+            SendMatch(answer, found: false, own.Name);
+    }
+
+    private void OnAppend(Frame frame, Append append)
+    {
+        var match = TailMatch.Of(context.Journal, append.Previous.FromWire(), append.Bodies, frame.Epoch);
+        switch (match.Fit)
+        {
+            case TailFit.Missing:
+                Answer(frame, append.Previous.FromWire());
+                return;
+            case TailFit.Damaged:
+                context.Emit(new Effect.Alarm($"an append of replica {frame.Sender:x} in epoch {frame.Epoch} is damaged; dropped"));
+                return;
+            case TailFit.Conflict:
+                BeginCut(frame, match.Common);
+                return;
+        }
+
+        Matched(match.Common.Etag);
+        if (match.FirstNew < append.Bodies.Count)
+        {
+            context.Emit(new Effect.AppendBodies(append.Bodies, match.FirstNew));
+            Matched(match.End.Etag);
+        }
+
+        LearnCommitted(frame, append.Committed.FromWire());
+    }
+
+    private void BeginCut(Frame frame, RecordName common)
+    {
+        if (context.Options.PlantedBug == PlantedBug.CutToCommitted && context.Journal.TryFind(context.Committed, out var committed))
+            common = committed.Name;
+        Matched(common.Etag);
+        if (cut.TryBegin(common, frame.Epoch))
+            _parked.Insert(0, frame);
+    }
+
+    private void Matched(Etag etag)
+    {
+        _matched = _matchedAny ? Wire.Greater(_matched, etag) : etag;
+        _matchedAny = true;
+    }
+
+    private void SendMatch(Frame frame, bool found, RecordName record)
+    {
+        frame.Match = new Match { Found = found, Record = record.ToWire(), Durable = Acknowledgeable.ToWire(), Refilling = !context.Counts };
+        context.Send(frame);
+    }
+
+    // Refilled: the journal, durable and matched, reaches the committed etag of a leader that serves its own epoch and knows this process.
+    private void EndRefill(Frame frame, Etag committed)
+    {
+        if (!context.Refilling || Blocked || committed.Epoch != frame.Epoch || frame.ReceiverIncarnation != context.Incarnation)
+            return;
+        var refilled = Acknowledgeable;
+        if (refilled < committed)
+            return;
+        context.Refilling = false;
+        context.Log($"refilled to {refilled}, the leader's committed etag is {committed}");
+        context.Control.Require(context.Control.Wanted with { Acknowledged = refilled });
+        // Said before as "refilling"; now it counts.
+        _acknowledgedSent = Etag.None;
+    }
+
+    private void OnSnapshotChunk(SnapshotChunk chunk)
+    {
+        var covers = chunk.Covers.FromWire();
+        if (covers.Etag <= context.Committed || TailMatch.Has(context.Journal, covers))
+        {
+            // Installed before, or overtaken by the journal.
+            _snapshotCovers = covers;
+            if (TailMatch.Has(context.Journal, covers))
+                Matched(covers.Etag);
+            SendSnapshotAck(installed: true);
+            return;
+        }
+
+        if (covers != _snapshotCovers)
+        {
+            _snapshotCovers = covers;
+            _snapshotSubmitted = _snapshotStored = 0;
+            _snapshotTotal = (long)chunk.BytesTotal;
+        }
+
+        var end = (long)chunk.Offset + chunk.Data.Length;
+        if ((long)chunk.Offset != _snapshotSubmitted || end > _snapshotTotal || chunk.Data.IsEmpty)
+        {
+            SendSnapshotAck(installed: false);
+            return;
+        }
+
+        _snapshotSubmitted = end;
+        context.Emit(new Effect.StoreSnapshotChunk(chunk));
+    }
+
+    private void SendSnapshotAck(bool installed)
+    {
+        var frame = context.FrameTo(_leader, context.Promised);
+        frame.SnapshotAck = new SnapshotAck { Covers = _snapshotCovers.ToWire(), BytesStored = (ulong)_snapshotStored, Installed = installed };
+        context.Send(frame);
+    }
+}

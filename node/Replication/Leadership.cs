@@ -1,0 +1,420 @@
+using KvCluster.V1;
+
+namespace KvCluster.Replication;
+
+/// <summary>
+/// One epoch led by this process, from its epoch-open record to its end: follower progress, commit, leases, rounds of reads. An epoch is never
+/// led twice; stopping is for good.
+/// </summary>
+internal sealed class Leadership
+{
+    private readonly ReplicaContext _context;
+    private readonly Quorum _quorum;
+    private readonly Dictionary<ulong, FollowerProgress> _followers = [];
+    private readonly ReadRounds _rounds;
+    private readonly Func<ulong, Etag> _durableOf;
+    private readonly Func<ulong, long> _heardOf;
+    private readonly Func<ulong, long> _grantOf;
+    private readonly Func<ulong, ulong> _roundOf;
+    private long _heartbeatDueUs;
+    private bool _open;
+
+    /// <summary>Created when the epoch is won and prepared; <see cref="OnAppended"/> with the epoch-open record follows.</summary>
+    public Leadership(ReplicaContext context, ulong epoch, Quorum quorum)
+    {
+        _context = context;
+        _quorum = quorum;
+        Epoch = epoch;
+        _rounds = new ReadRounds(context.Options.RoundsKept);
+        _durableOf = id => id == context.Self ? context.Journal.Durable.Etag : _followers.TryGetValue(id, out var follower) ? follower.Acked : Etag.None;
+        _heardOf = id => id == context.Self ? long.MaxValue : _followers.TryGetValue(id, out var follower) ? follower.HeardUs : 0;
+        _grantOf = id => id == context.Self ? long.MaxValue : _followers.TryGetValue(id, out var follower) ? follower.GrantEndUs : 0;
+        _roundOf = id => id == context.Self ? _rounds.Newest : _followers.TryGetValue(id, out var follower) ? follower.Round : 0;
+    }
+
+    public ulong Epoch { get; }
+
+    /// <summary>The epoch-open record is committed.</summary>
+    public bool Serving { get; private set; }
+
+    /// <summary>When another leadership was seen in the record; <see cref="long.MaxValue"/>: none.</summary>
+    public long SupersededUs { get; private set; } = long.MaxValue;
+
+    /// <summary>Reads are linearizable before this time of the own clock.</summary>
+    public long LeaseEndUs => Serving ? _quorum.Agreed(_grantOf) : 0;
+
+    /// <summary>When something is to be done by the clock.</summary>
+    public long DueUs => _heartbeatDueUs;
+
+    /// <summary>A record of the own epoch was appended here; the first one is the epoch-open record.</summary>
+    public void OnAppended(JournalRecord record)
+    {
+        Invariant.Check(record.Etag.Epoch == Epoch, $"Record {record.Name} was appended while leading epoch {Epoch}.");
+        if (_open)
+            return;
+        _open = true;
+        foreach (var replica in _context.View.Record.Replicas)
+        {
+            if (replica.Replica != _context.Self)
+                _followers[replica.Replica] = new FollowerProgress(replica.Replica, record.PreviousName, _context.NowUs);
+        }
+
+        SendRound();
+        if (_context.Options.PlantedBug == PlantedBug.ServeBeforeOpen)
+            Serve();
+    }
+
+    /// <summary>The shard's record changed. False: its voters are not those of this leadership any more, which then ends.</summary>
+    public bool TryFollowRecord()
+    {
+        if (_context.View.Record.Epoch > Epoch && SupersededUs == long.MaxValue)
+        {
+            _context.Log($"epoch {_context.View.Record.Epoch} was given out while this replica leads {Epoch}; it goes on until fenced");
+            SupersededUs = _context.NowUs;
+        }
+
+        foreach (var replica in _open ? _context.View.Record.Replicas : [])
+        {
+            if (replica.Replica != _context.Self && !_followers.ContainsKey(replica.Replica))
+                _followers[replica.Replica] = new FollowerProgress(replica.Replica, _context.Journal.Last.Name, _context.NowUs);
+        }
+
+        return _context.View.Voters.SameAs(_quorum);
+    }
+
+    /// <summary>An answer in this epoch from another replica.</summary>
+    public void OnFrame(Frame frame)
+    {
+        if (!_followers.TryGetValue(frame.Sender, out var follower) || !follower.TryHear(frame.SenderIncarnation, out var restarted))
+            return;
+        if (restarted)
+            Restarted(follower);
+        switch (frame.PayloadCase)
+        {
+            case Frame.PayloadOneofCase.Ack:
+                OnAck(follower, frame.Ack.Durable.FromWire(), frame.Ack.Refilling);
+                break;
+            case Frame.PayloadOneofCase.HeartbeatAck:
+                OnHeartbeatAck(follower, frame.HeartbeatAck);
+                break;
+            case Frame.PayloadOneofCase.Match:
+                OnMatch(follower, frame.Match);
+                break;
+            case Frame.PayloadOneofCase.SnapshotAck:
+                OnSnapshotAck(follower, frame.SnapshotAck);
+                break;
+        }
+    }
+
+    /// <summary>The driver has sent bodies up to here.</summary>
+    public void OnBodiesSent(ulong replica, RecordName last, long bytes)
+    {
+        if (!_followers.TryGetValue(replica, out var follower) || !follower.Sending)
+            return;
+        follower.Sending = false;
+        if (last == follower.Sent)
+        {
+            Signal(follower, FollowerSignal.OutOfReach);
+            return;
+        }
+
+        follower.Sent = last;
+        follower.Enqueue(last.Etag, bytes, _context.NowUs);
+    }
+
+    /// <summary>A checkpoint is pinned for a follower.</summary>
+    public void OnSnapshotOpened(ulong replica, RecordName covers, long bytesTotal)
+    {
+        if (!_followers.TryGetValue(replica, out var follower) || follower.State != FollowerState.Snapshot)
+        {
+            _context.Emit(new Effect.CloseSnapshot(replica));
+            return;
+        }
+
+        follower.Covers = covers;
+        follower.SnapshotBytes = bytesTotal;
+        follower.SnapshotSent = follower.SnapshotStored = 0;
+        follower.MovedUs = _context.NowUs;
+    }
+
+    /// <summary>A read that the lease does not cover waits for a round.</summary>
+    public void OnRead(long readId) => _rounds.Add(readId);
+
+    /// <summary>Does what the clock asks for. A reason: this leadership is over.</summary>
+    public string? OnTick()
+    {
+        if (!_open || _context.NowUs < _heartbeatDueUs)
+            return null;
+        var silentUs = _context.NowUs - _quorum.Agreed(_heardOf);
+        if (silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
+            return "no majority has answered for one and a half of the greatest timeout";
+        foreach (var follower in _followers.Values)
+            CheckStall(follower);
+        SendRound();
+        return null;
+    }
+
+    /// <summary>Takes all consequences of what is known: sends, commits, confirms reads.</summary>
+    public void Advance()
+    {
+        if (!_open)
+            return;
+        Commit();
+        if (_rounds.Wanted && _quorum.Agreed(_roundOf) == _rounds.Newest)
+            SendRound();
+        if (Serving && _rounds.TryConfirm(_quorum.Agreed(_roundOf), out var readIdLast))
+            _context.Emit(new Effect.ReadsConfirmed(readIdLast));
+        foreach (var follower in _followers.Values)
+            SendTo(follower);
+        _context.NoteProgress(_context.Journal.Durable.Etag);
+    }
+
+    /// <summary>Ends the epoch: nothing is served, sent or counted after it.</summary>
+    public void Stop(string reason)
+    {
+        if (_rounds.RefuseAll() is var last and not 0)
+            _context.Emit(new Effect.ReadsRefused(last));
+        if (Serving)
+            _context.Emit(new Effect.Serving(false));
+        Serving = false;
+        _context.Emit(new Effect.StopLeading(reason));
+        foreach (var follower in _followers.Values.Where(follower => follower.State == FollowerState.Snapshot && follower.Covers != default))
+            _context.Emit(new Effect.CloseSnapshot(follower.Replica));
+        _context.Log($"stopped leading epoch {Epoch}: {reason}");
+    }
+
+    private void Commit()
+    {
+        var agreed = _quorum.Agreed(_durableOf);
+        // A majority that has an older epoch's record proves nothing by count: a later leader may still replace it.
+        if (agreed.Epoch != Epoch && _context.Options.PlantedBug != PlantedBug.CommitOlderEpoch)
+            return;
+        _context.CommitTo(agreed);
+        if (!Serving && agreed.Epoch == Epoch)
+            Serve();
+    }
+
+    private void Serve()
+    {
+        Serving = true;
+        _context.Log($"serving epoch {Epoch}");
+        _context.Emit(new Effect.Serving(true));
+        _context.Emit(new Effect.LeaderKnown(Epoch, _context.Self, _context.View.NodeOf(_context.Self)));
+    }
+
+    private void SendRound()
+    {
+        _heartbeatDueUs = _context.NowUs + _context.Options.HeartbeatIntervalUs;
+        var round = _rounds.Start(_context.NowUs);
+        foreach (var follower in _followers.Values)
+        {
+            var frame = FrameTo(follower);
+            frame.Heartbeat = new Heartbeat { Round = round, Committed = _context.Committed.ToWire(), LeaseUs = (ulong)_context.Options.LeaseUs };
+            _context.Send(frame);
+        }
+    }
+
+    // Names the process that this leadership has taken note of, so that the follower knows what the leader knows of it.
+    private Frame FrameTo(FollowerProgress follower)
+    {
+        var frame = _context.FrameTo(follower.Replica, Epoch);
+        frame.ReceiverIncarnation = follower.Incarnation;
+        return frame;
+    }
+
+    private void OnAck(FollowerProgress follower, Etag durable, bool refilling)
+    {
+        if (!refilling)
+        {
+            follower.HeardUs = _context.NowUs;
+            follower.Acked = Wire.Greater(follower.Acked, durable);
+            follower.ToldToRefill &= durable < follower.Remembered;
+        }
+
+        var before = follower.OutstandingBytes;
+        follower.Release(durable);
+        if (follower.OutstandingBytes < before)
+            follower.MovedUs = _context.NowUs;
+    }
+
+    private void OnHeartbeatAck(FollowerProgress follower, HeartbeatAck ack)
+    {
+        OnAck(follower, ack.Durable.FromWire(), ack.Refilling);
+        if (ack.Refilling || !_rounds.TryGetSentUs(ack.Round, out var sentUs))
+            return;
+        follower.Round = Math.Max(follower.Round, ack.Round);
+        if (ack.Granted)
+            follower.GrantEndUs = Math.Max(follower.GrantEndUs, sentUs + _context.Options.LeaseUs);
+    }
+
+    private void OnMatch(FollowerProgress follower, Match match)
+    {
+        OnAck(follower, match.Durable.FromWire(), match.Refilling);
+        var record = match.Record.FromWire();
+        if (match.Found)
+        {
+            if (follower.State == FollowerState.Probe && TailMatch.Has(_context.Journal, record))
+                Continue(follower, record);
+            return;
+        }
+
+        if (follower.State == FollowerState.Snapshot)
+            return;
+        var asked = follower.State == FollowerState.Probe ? follower.Probe : follower.Sent;
+        // Lacking what an earlier process of it acknowledged: it lost records, and must be told.
+        follower.ToldToRefill |= asked.Etag <= follower.Remembered && record.Etag < follower.Remembered;
+        if (!TailMatch.TryStepBack(_context.Journal, asked, record, out var next, out var common))
+        {
+            Signal(follower, FollowerSignal.OutOfReach);
+            return;
+        }
+
+        if (common && !follower.ToldToRefill)
+        {
+            Continue(follower, record);
+            return;
+        }
+
+        Signal(follower, FollowerSignal.Differs);
+        follower.Probe = next;
+        SendProbe(follower);
+    }
+
+    // The record is common: send what follows it.
+    private void Continue(FollowerProgress follower, RecordName common)
+    {
+        Signal(follower, FollowerSignal.Common);
+        follower.Sent = common;
+        follower.ForgetBehind(common.Etag);
+        follower.MovedUs = _context.NowUs;
+    }
+
+    private void Restarted(FollowerProgress follower)
+    {
+        _context.Log($"replica {follower.Replica:x} has restarted");
+        follower.Restart();
+        Signal(follower, FollowerSignal.Restarted);
+        // Asking for what it acknowledged shows at once whether it still has it.
+        var found = _context.Journal.TryFind(follower.Remembered, out var remembered);
+        follower.Probe = found && follower.Remembered != Etag.None ? remembered.Name : _context.Journal.Last.Name;
+        follower.ProbeDueUs = _context.NowUs;
+    }
+
+    private void OnSnapshotAck(FollowerProgress follower, SnapshotAck ack)
+    {
+        if (follower.State != FollowerState.Snapshot || follower.Covers == default || ack.Covers.FromWire() != follower.Covers)
+            return;
+        if (ack.Installed)
+        {
+            var covers = follower.Covers;
+            Signal(follower, FollowerSignal.Installed);
+            follower.Probe = covers;
+            follower.ProbeDueUs = _context.NowUs;
+            return;
+        }
+
+        var stored = Math.Min((long)ack.BytesStored, follower.SnapshotBytes);
+        if (stored != follower.SnapshotStored)
+            follower.MovedUs = _context.NowUs;
+        // Less than before: it starts over, from a new process or a new epoch.
+        if (stored < follower.SnapshotStored)
+            follower.SnapshotSent = stored;
+        follower.SnapshotStored = stored;
+    }
+
+    private void CheckStall(FollowerProgress follower)
+    {
+        if (_context.NowUs - follower.MovedUs < _context.Options.StallUs)
+            return;
+        if (follower.State == FollowerState.Replicate && follower.OutstandingBytes > 0)
+        {
+            Signal(follower, FollowerSignal.Stalled);
+            follower.Probe = follower.Sent;
+            follower.ProbeDueUs = _context.NowUs;
+        }
+        else if (follower.State == FollowerState.Snapshot && follower.Covers != default)
+        {
+            Signal(follower, FollowerSignal.Stalled);
+            follower.SnapshotSent = follower.SnapshotStored;
+            follower.MovedUs = _context.NowUs;
+        }
+    }
+
+    private void Signal(FollowerProgress follower, FollowerSignal signal)
+    {
+        var before = follower.State;
+        follower.State = FollowerTransitions.Next(before, signal);
+        if (follower.State == before)
+            return;
+        _context.Log($"replica {follower.Replica:x}: {before} to {follower.State} ({signal})");
+        if (before == FollowerState.Snapshot)
+        {
+            if (follower.Covers != default)
+                _context.Emit(new Effect.CloseSnapshot(follower.Replica));
+            follower.Covers = default;
+        }
+
+        if (follower.State == FollowerState.Snapshot)
+        {
+            follower.ForgetBehind(Etag.None);
+            _context.Emit(new Effect.OpenSnapshot(follower.Replica));
+        }
+    }
+
+    private void SendTo(FollowerProgress follower)
+    {
+        switch (follower.State)
+        {
+            case FollowerState.Probe when _context.NowUs >= follower.ProbeDueUs:
+                SendProbe(follower);
+                break;
+            case FollowerState.Replicate:
+                SendBodies(follower);
+                break;
+            case FollowerState.Snapshot:
+                SendSnapshot(follower);
+                break;
+        }
+    }
+
+    private void SendProbe(FollowerProgress follower)
+    {
+        follower.ProbeDueUs = _context.NowUs + _context.Options.HeartbeatIntervalUs;
+        var frame = FrameTo(follower);
+        frame.Probe = new Probe { Record = follower.Probe.ToWire(), Remembered = (follower.ToldToRefill ? follower.Remembered : Etag.None).ToWire() };
+        _context.Send(frame);
+    }
+
+    private void SendBodies(FollowerProgress follower)
+    {
+        var windowBytes = _context.Options.WindowBytes - follower.OutstandingBytes;
+        var node = _context.View.NodeOf(follower.Replica);
+        if (follower.Sending || windowBytes <= 0 || node == 0 || follower.Sent.Etag >= _context.Journal.Last.Etag)
+            return;
+        follower.Sending = true;
+        var frame = FrameTo(follower);
+        frame.Append = new Append { Previous = follower.Sent.ToWire(), Committed = _context.Committed.ToWire() };
+        _context.Emit(new Effect.SendBodies(node, frame, follower.Sent, (int)Math.Min(windowBytes, _context.Options.FrameBytes)));
+    }
+
+    private void SendSnapshot(FollowerProgress follower)
+    {
+        var node = _context.View.NodeOf(follower.Replica);
+        while (follower.Covers != default
+            && node != 0
+            && follower.SnapshotSent < follower.SnapshotBytes
+            && follower.SnapshotSent - follower.SnapshotStored < _context.Options.SnapshotWindowBytes)
+        {
+            var bytes = (int)Math.Min(_context.Options.SnapshotChunkBytes, follower.SnapshotBytes - follower.SnapshotSent);
+            var frame = FrameTo(follower);
+            frame.SnapshotChunk = new SnapshotChunk
+            {
+                Covers = follower.Covers.ToWire(),
+                Offset = (ulong)follower.SnapshotSent,
+                BytesTotal = (ulong)follower.SnapshotBytes,
+            };
+            _context.Emit(new Effect.SendSnapshotChunk(node, frame, bytes));
+            follower.SnapshotSent += bytes;
+        }
+    }
+}

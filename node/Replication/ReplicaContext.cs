@@ -1,0 +1,143 @@
+using KvCluster.V1;
+
+namespace KvCluster.Replication;
+
+/// <summary>
+/// What the parts of one <see cref="ReplicaCore"/> share: who this replica is, what it knows to be committed, its journal, its control
+/// file, the time of the running step, and the effects that the step leaves.
+/// </summary>
+internal sealed class ReplicaContext
+{
+    private readonly Dictionary<ulong, ulong> _incarnations = [];
+    private readonly Dictionary<long, ControlRecord> _heldAtRead = [];
+    private long _requestIdLast;
+
+    public ReplicaContext(ReplicaStartup startup, IJournalView journal, ReplicationOptions options)
+    {
+        Shard = startup.Shard;
+        Self = startup.Control.ReplicaId;
+        Incarnation = startup.Incarnation;
+        Options = options;
+        Journal = journal;
+        Random = new SeededRandom(startup.Seed);
+        Control = new ControlKeeper(startup.Control, options.ControlIntervalUs);
+        View = new ShardView(startup.Record, startup.Revision);
+        Committed = startup.Applied;
+        NowUs = startup.NowUs;
+    }
+
+    public uint Shard { get; }
+
+    public ulong Self { get; }
+
+    public ulong Incarnation { get; }
+
+    public ReplicationOptions Options { get; }
+
+    public IJournalView Journal { get; }
+
+    public SeededRandom Random { get; }
+
+    public ControlKeeper Control { get; }
+
+    public List<Effect> Effects { get; } = [];
+
+    public ShardView View { get; set; }
+
+    public long NowUs { get; set; }
+
+    /// <summary>The epoch that this replica obeys; a lower one is refused.</summary>
+    public ulong Promised => Control.Wanted.PromisedEpoch;
+
+    /// <summary>The greatest epoch heard of anywhere; a new epoch goes above it.</summary>
+    public ulong EpochSeen { get; set; }
+
+    /// <summary>Known to be committed, and in this journal. Never falls.</summary>
+    public Etag Committed { get; private set; }
+
+    /// <summary>The journal ends before what this replica once acknowledged or knew committed: it neither votes nor acknowledges.</summary>
+    public bool Refilling { get; set; }
+
+    /// <summary>Votes, acknowledges, grants and stands: a voter whose directory exists and whose journal is whole.</summary>
+    public bool Counts => !Refilling && View.MayVote(Self);
+
+    public void Emit(Effect effect) => Effects.Add(effect);
+
+    public void Log(string text) => Effects.Add(new Effect.Log(text));
+
+    /// <summary>Raises what is committed here, and has it applied and published.</summary>
+    public void CommitTo(Etag etag)
+    {
+        if (etag <= Committed)
+            return;
+        Committed = etag;
+        Emit(new Effect.Commit(etag));
+    }
+
+    /// <summary>The same, for a snapshot that already contains it.</summary>
+    public void CommittedBySnapshot(Etag etag) => Committed = Wire.Greater(Committed, etag);
+
+    /// <summary>Keeps what the control file says of progress up to date; it is written when due.</summary>
+    public void NoteProgress(Etag acknowledged) =>
+        Control.Note(Control.Wanted with
+        {
+            // Never above the own journal: recovery would refuse to open it.
+            Committed = Wire.Greater(Control.Wanted.Committed, Wire.Lesser(Committed, Journal.Durable.Etag)),
+            Acknowledged = Wire.Greater(Control.Wanted.Acknowledged, acknowledged),
+            Generation = Math.Max(Control.Wanted.Generation, View.Record.Generation),
+            CoordinatorRevision = Math.Max(Control.Wanted.CoordinatorRevision, View.Revision),
+        });
+
+    /// <summary>The coordinator has shown something older than this replica's control file held: no control action until it shows otherwise.</summary>
+    public bool CoordinatorDoubted { get; private set; }
+
+    /// <summary>Ids of reads and compare-and-sets rise, so that late answers are told apart.</summary>
+    public long NextRequestId() => ++_requestIdLast;
+
+    /// <summary>Asks for the record. What the control file holds by now, a linearizable read sent from here on must not fall below.</summary>
+    public void ReadRecord(long readId)
+    {
+        _heldAtRead[readId] = Control.Synced;
+        Emit(new Effect.ReadRecord(readId));
+    }
+
+    /// <summary>Judges the answer to a read. False: nothing may be concluded from it.</summary>
+    public bool TryTrust(long readId, ShardRecord? record, long revision)
+    {
+        if (!_heldAtRead.Remove(readId, out var held) || record is null)
+            return record is not null;
+        var doubted = revision < held.CoordinatorRevision || record.Generation < held.Generation || record.Epoch < held.PromisedEpoch;
+        if (doubted && !CoordinatorDoubted)
+        {
+            Emit(new Effect.Alarm(
+                $"the coordinator went backwards: revision {revision}, generation {record.Generation}, epoch {record.Epoch}; "
+                + $"seen before: {held.CoordinatorRevision}, {held.Generation}, {held.PromisedEpoch}. No elections until it is repaired"));
+        }
+
+        CoordinatorDoubted = doubted;
+        return !doubted;
+    }
+
+    /// <summary>Remembers which process of a replica speaks now.</summary>
+    public void Heard(ulong replica, ulong incarnation) => _incarnations[replica] = incarnation;
+
+    /// <summary>An envelope to another replica; the caller sets the payload.</summary>
+    public Frame FrameTo(ulong receiver, ulong epoch) => new()
+    {
+        Shard = Shard,
+        Generation = View.Record.Generation,
+        Epoch = epoch,
+        Sender = Self,
+        SenderIncarnation = Incarnation,
+        Receiver = receiver,
+        ReceiverIncarnation = _incarnations.GetValueOrDefault(receiver),
+    };
+
+    /// <summary>Sends to a replica of the record; to one that is not in it, nothing can be said.</summary>
+    public void Send(Frame frame)
+    {
+        var node = View.NodeOf(frame.Receiver);
+        if (node != 0)
+            Emit(new Effect.Send(node, frame));
+    }
+}
