@@ -1,0 +1,101 @@
+using System.Buffers.Binary;
+
+namespace KvCluster.Storage.Pages;
+
+/// <summary>
+/// What a checkpoint leaves in one of the first two pages (FORMAT.md, "Meta page"): the pages it reaches are durable before it is written. Immutable.
+/// </summary>
+internal sealed record MetaPage
+{
+    /// <summary>"KVCDATA" and a zero byte.</summary>
+    public const ulong Magic = 0x0041544144_43564B;
+
+    /// <summary>The one version that this build reads and writes.</summary>
+    public const uint FormatVersion = 1;
+
+    private const int RootsOffset = 128;
+    private const int RootBytes = 32;
+
+    /// <summary>Rises by one with each checkpoint; even ones are page 0, odd ones page 1.</summary>
+    public required ulong Revision { get; init; }
+
+    /// <summary>Whose file it is, 16 bytes.</summary>
+    public required UInt128 Identity { get; init; }
+
+    /// <summary>Pages of the file that are in use or free; the file may be longer.</summary>
+    public required long FilePages { get; init; }
+
+    /// <summary>Where the free map's directory is.</summary>
+    public ulong FreeDirectory { get; init; }
+
+    /// <summary>Its checksum.</summary>
+    public uint FreeDirectoryChecksum { get; init; }
+
+    /// <summary>The journal's records that are in it.</summary>
+    public Coverage Coverage { get; init; }
+
+    /// <summary>The trees.</summary>
+    public required TreeRoot[] Trees { get; init; }
+
+    /// <summary>The page that this revision goes to.</summary>
+    public long PageNumber => (long)(Revision % 2);
+
+    /// <summary>Writes the page.</summary>
+    public void Encode(Span<byte> page)
+    {
+        page[..Page.Bytes].Clear();
+        page[4] = (byte)PageType.Meta;
+        BinaryPrimitives.WriteUInt64LittleEndian(page[8..], Magic);
+        BinaryPrimitives.WriteUInt32LittleEndian(page[16..], FormatVersion);
+        BinaryPrimitives.WriteUInt32LittleEndian(page[20..], Page.Bytes);
+        BinaryPrimitives.WriteUInt64LittleEndian(page[24..], Revision);
+        BinaryPrimitives.WriteUInt128LittleEndian(page[32..], Identity);
+        BinaryPrimitives.WriteInt64LittleEndian(page[48..], FilePages);
+        BinaryPrimitives.WriteUInt64LittleEndian(page[56..], FreeDirectory);
+        BinaryPrimitives.WriteUInt32LittleEndian(page[64..], FreeDirectoryChecksum);
+        BinaryPrimitives.WriteUInt32LittleEndian(page[68..], Coverage.ChainChecksum);
+        BinaryPrimitives.WriteUInt128LittleEndian(page[72..], Coverage.Etag);
+        BinaryPrimitives.WriteUInt64LittleEndian(page[88..], Coverage.Position.Segment);
+        BinaryPrimitives.WriteInt64LittleEndian(page[96..], Coverage.Position.Offset);
+        for (var i = 0; i < StoreRoot.TreesMax; i++)
+        {
+            var root = page[(RootsOffset + (i * RootBytes))..];
+            BinaryPrimitives.WriteUInt64LittleEndian(root, Trees[i].Reference);
+            BinaryPrimitives.WriteUInt32LittleEndian(root[8..], Trees[i].Checksum);
+            BinaryPrimitives.WriteUInt64LittleEndian(root[16..], Trees[i].Count);
+        }
+        BinaryPrimitives.WriteUInt32LittleEndian(page, Crc32C.Of(page[4..Page.Bytes]));
+    }
+
+    /// <summary>Reads a page; null when it is torn or none.</summary>
+    /// <exception cref="FormatVersionException">It is whole and of another version.</exception>
+    public static MetaPage? TryDecode(ReadOnlySpan<byte> page, string path)
+    {
+        if (BinaryPrimitives.ReadUInt32LittleEndian(page) != Crc32C.Of(page[4..Page.Bytes]) || BinaryPrimitives.ReadUInt64LittleEndian(page[8..]) != Magic)
+            return null;
+        var version = BinaryPrimitives.ReadUInt32LittleEndian(page[16..]);
+        if (version != FormatVersion)
+            throw new FormatVersionException(path, version, FormatVersion);
+        var trees = new TreeRoot[StoreRoot.TreesMax];
+        for (var i = 0; i < trees.Length; i++)
+        {
+            var root = page[(RootsOffset + (i * RootBytes))..];
+            trees[i].Reference = BinaryPrimitives.ReadUInt64LittleEndian(root);
+            trees[i].Checksum = BinaryPrimitives.ReadUInt32LittleEndian(root[8..]);
+            trees[i].Count = BinaryPrimitives.ReadUInt64LittleEndian(root[16..]);
+        }
+        return new MetaPage
+        {
+            Revision = BinaryPrimitives.ReadUInt64LittleEndian(page[24..]),
+            Identity = BinaryPrimitives.ReadUInt128LittleEndian(page[32..]),
+            FilePages = BinaryPrimitives.ReadInt64LittleEndian(page[48..]),
+            FreeDirectory = BinaryPrimitives.ReadUInt64LittleEndian(page[56..]),
+            FreeDirectoryChecksum = BinaryPrimitives.ReadUInt32LittleEndian(page[64..]),
+            Coverage = new Coverage(
+                BinaryPrimitives.ReadUInt128LittleEndian(page[72..]),
+                new JournalPosition(BinaryPrimitives.ReadUInt64LittleEndian(page[88..]), BinaryPrimitives.ReadInt64LittleEndian(page[96..])),
+                BinaryPrimitives.ReadUInt32LittleEndian(page[68..])),
+            Trees = trees,
+        };
+    }
+}

@@ -1,0 +1,119 @@
+using System.Buffers.Binary;
+using System.Runtime.CompilerServices;
+
+namespace KvCluster.Storage.Pages;
+
+/// <summary>
+/// The header that every page but a meta page starts with, and what is common to leaf and branch: the prefix at the page's end, the
+/// dense key heads after the header, then the slots, then free room, then cells (FORMAT.md, "Page header"). Pure; whoever owns the page.
+/// </summary>
+/// <remarks>
+/// The last 24 bytes of the header are of use only in scratch memory, and zero in the file: index in the batch's list of its pages,
+/// number of the batch that made the page, and the place in the file that a checkpoint gave it.
+/// </remarks>
+internal static unsafe class Page
+{
+    /// <summary>Bytes of a page.</summary>
+    public const int Bytes = 8192;
+
+    /// <summary>Bytes of the header.</summary>
+    public const int HeaderBytes = 64;
+
+    /// <summary>Bytes for heads, slots, cells and the prefix.</summary>
+    public const int BodyBytes = Bytes - HeaderBytes;
+
+    /// <summary>A head and a slot.</summary>
+    public const int EntryBytes = sizeof(ulong) + sizeof(ushort);
+
+    /// <summary>Longest key, in bytes.</summary>
+    public const int KeyBytesMax = 2048;
+
+    /// <summary>Longest value in a leaf, in bytes: a quarter page.</summary>
+    public const int InlineValueBytesMax = Bytes / 4;
+
+    /// <summary>Longest value, in bytes.</summary>
+    public const int ValueBytesMax = (8 << 20) + 64;
+
+    public static ref uint Checksum(byte* page) => ref *(uint*)page;
+
+    public static ref PageType Type(byte* page) => ref *(PageType*)(page + 4);
+
+    /// <summary>Whether a leaf has cells that refer to overflow runs.</summary>
+    public static ref bool HasOverflow(byte* page) => ref *(bool*)(page + 5);
+
+    public static ref ushort Count(byte* page) => ref *(ushort*)(page + 6);
+
+    /// <summary>Its number in the file.</summary>
+    public static ref ulong Number(byte* page) => ref *(ulong*)(page + 8);
+
+    /// <summary>The etag of the checkpoint that wrote it.</summary>
+    public static UInt128 Etag(byte* page) => new(*(ulong*)(page + 24), *(ulong*)(page + 16));
+
+    public static void SetEtag(byte* page, UInt128 etag) => (*(ulong*)(page + 16), *(ulong*)(page + 24)) = ((ulong)etag, (ulong)(etag >> 64));
+
+    public static ref ushort PrefixLength(byte* page) => ref *(ushort*)(page + 32);
+
+    /// <summary>Offset of the lowest cell.</summary>
+    public static ref ushort CellsStart(byte* page) => ref *(ushort*)(page + 34);
+
+    /// <summary>Bytes among the cells that no slot refers to.</summary>
+    public static ref ushort Garbage(byte* page) => ref *(ushort*)(page + 36);
+
+    /// <summary>Bytes of the value in an overflow run, which lie after the header.</summary>
+    public static ref uint ValueLength(byte* page) => ref *(uint*)(page + 40);
+
+    /// <summary>Scratch only: place in the batch's list of its pages.</summary>
+    public static ref int ScratchIndex(byte* page) => ref *(int*)(page + 44);
+
+    /// <summary>Scratch only: the batch that made it, and alone may change it.</summary>
+    public static ref ulong Batch(byte* page) => ref *(ulong*)(page + 48);
+
+    /// <summary>Scratch only: where a checkpoint put it (a reference; the checksum is in the page's own field), or a mark with bit 0 set.</summary>
+    public static ref ulong Placed(byte* page) => ref *(ulong*)(page + 56);
+
+    public static ulong* Heads(byte* page) => (ulong*)(page + HeaderBytes);
+
+    public static ushort* Slots(byte* page) => (ushort*)(page + HeaderBytes + (Count(page) * sizeof(ulong)));
+
+    public static byte* Cell(byte* page, int index) => page + Slots(page)[index];
+
+    public static ReadOnlySpan<byte> Prefix(byte* page) => new(page + Bytes - PrefixLength(page), PrefixLength(page));
+
+    /// <summary>Room between slots and cells.</summary>
+    public static int Gap(byte* page) => CellsStart(page) - HeaderBytes - (Count(page) * EntryBytes);
+
+    /// <summary>Bytes of the body in use.</summary>
+    public static int Used(byte* page) => BodyBytes - Gap(page) - Garbage(page);
+
+    /// <summary>Pages of a run that holds a value of this length.</summary>
+    public static int RunPages(long valueLength) => (int)((HeaderBytes + valueLength + Bytes - 1) / Bytes);
+
+    /// <summary>The first eight bytes as a number that orders like them; shorter ones are filled up with zeros.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static ulong Head(ReadOnlySpan<byte> suffix)
+    {
+        if (suffix.Length >= sizeof(ulong))
+            return BinaryPrimitives.ReadUInt64BigEndian(suffix);
+        var head = 0ul;
+        for (var i = 0; i < suffix.Length; i++)
+            head |= (ulong)suffix[i] << (56 - (i * 8));
+        return head;
+    }
+
+    /// <summary>An empty page with a prefix, which must not lie in it.</summary>
+    /// <param name="keepOwner">Keeps what a scratch page knows of its batch.</param>
+    public static void Format(byte* page, PageType type, ReadOnlySpan<byte> prefix, bool keepOwner = false)
+    {
+        var (index, batch, placed) = (ScratchIndex(page), Batch(page), Placed(page));
+        new Span<byte>(page, Bytes).Clear();
+        if (keepOwner)
+            (ScratchIndex(page), Batch(page), Placed(page)) = (index, batch, placed);
+        Type(page) = type;
+        PrefixLength(page) = (ushort)prefix.Length;
+        prefix.CopyTo(new Span<byte>(page + Bytes - prefix.Length, prefix.Length));
+        CellsStart(page) = (ushort)((Bytes - prefix.Length) & ~7);
+    }
+
+    /// <summary>The checksum of a page or run with its header as it lies there.</summary>
+    public static uint ComputeChecksum(byte* page, long bytes) => Crc32C.Of(new ReadOnlySpan<byte>(page + 4, (int)bytes - 4));
+}

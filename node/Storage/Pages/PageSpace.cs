@@ -1,0 +1,91 @@
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Storage.Pages;
+
+/// <summary>
+/// Resolves references: where a page lies in memory. Used by readers on any thread, the writer and the checkpoint executor. An exception
+/// means that a page of the file is not what its parent refers to.
+/// </summary>
+/// <remarks>
+/// A reference is a distance from the map's begin: of a page in the file its byte offset, of a scratch page the distance of its memory,
+/// with bit 0 set. Zero (a meta page's place) refers to nothing.
+/// </remarks>
+internal sealed unsafe class PageSpace
+{
+    private const ulong ScratchBit = 1;
+
+    private readonly IStorageFile _file;
+    private readonly byte* _map;
+    private readonly ulong* _checked;
+
+    /// <summary>Maps the file; owns neither it nor the map's memory, which goes with the file.</summary>
+    public PageSpace(IStorageFile file, long mapBytes)
+    {
+        _file = file;
+        PagesMax = mapBytes / Page.Bytes;
+        _map = file.Map(mapBytes);
+        // One bit a page of the whole range; the system gives memory only where bits are set.
+        _checked = (ulong*)NativeMemory.AllocZeroed((nuint)((PagesMax + 63) / 64), sizeof(ulong));
+    }
+
+    ~PageSpace() => NativeMemory.Free(_checked);
+
+    /// <summary>Pages that fit the range.</summary>
+    public long PagesMax { get; }
+
+    /// <summary>Whether a reference is to scratch memory.</summary>
+    public static bool IsScratch(ulong reference) => (reference & ScratchBit) != 0;
+
+    /// <summary>The number of the page in the file that a reference names.</summary>
+    public static long NumberOf(ulong reference) => (long)(reference / Page.Bytes);
+
+    /// <summary>The reference to a page of the file.</summary>
+    public static ulong FileReference(long number) => (ulong)number * Page.Bytes;
+
+    /// <summary>The reference to a scratch page.</summary>
+    public ulong ScratchReference(byte* page) => (ulong)(page - _map) | ScratchBit;
+
+    /// <summary>The memory of a page, not checked: scratch, or known to be good.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public byte* Locate(ulong reference) => _map + (reference & ~ScratchBit);
+
+    /// <summary>The memory of a page; at the first touch since open its checksum is compared with its parent's.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public byte* Resolve(ulong reference, uint* checksum)
+    {
+        if (!IsScratch(reference))
+        {
+            var number = reference / Page.Bytes;
+            if ((Volatile.Read(ref _checked[number / 64]) & (1ul << (int)(number % 64))) == 0)
+                CheckPage(reference, *checksum);
+        }
+        return Locate(reference);
+    }
+
+    /// <summary>As above, for the reference that lies before its checksum in a branch cell or overflow cell.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public byte* ResolveChild(byte* child) => Resolve(Volatile.Read(ref *(ulong*)child), (uint*)(child + sizeof(ulong)));
+
+    /// <summary>The page was written anew: its next touch checks it again. Before any reference to it is published.</summary>
+    public void Forget(long number) => Interlocked.And(ref _checked[number / 64], ~(1ul << (int)(number % 64)));
+
+    /// <summary>Compares a page's checksums whether it was touched or not, and gives its length in pages.</summary>
+    public int CheckPage(ulong reference, uint checksum)
+    {
+        var number = NumberOf(reference);
+        if (number >= _file.Length / Page.Bytes || reference % Page.Bytes != 0)
+            throw new CorruptStoreException($"'{_file.Path}': a reference to page {number} lies beyond the file's {_file.Length} bytes.");
+        var page = Locate(reference);
+        var runPages = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
+        if (Page.Number(page) != (ulong)number || Page.Checksum(page) != checksum || runPages > (_file.Length / Page.Bytes) - number
+            || Page.ComputeChecksum(page, (long)runPages * Page.Bytes) != checksum)
+        {
+            throw new CorruptStoreException(
+                $"'{_file.Path}': page {number} (offset {reference}) is not what its parent refers to: checksum {checksum:x8} expected.");
+        }
+        Interlocked.Or(ref _checked[number / 64], 1ul << (int)(number % 64));
+        return runPages;
+    }
+}

@@ -1,0 +1,463 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Storage.Pages;
+
+/// <summary>
+/// A data file: copy-on-write trees in memory and their checkpoints on the disk. Everything but snapshots, pins, counts and sizes is called on the shard's
+/// writer only, <see cref="Checkpoint.Write"/> on its checkpoint executor. It has no threads, locks or clock of its own but a lock around pins. An exception
+/// other than a full disk ends the engine.
+/// </summary>
+/// <remarks>
+/// A page of the file goes through these hands: in use; left by a batch not yet published (goes with it when dropped); left by a published one; pending in the
+/// next checkpoint's map; free in the map after that, when its checkpoint's finish has overwritten the last meta page that reached it; reusable
+/// when no older snapshot or pin is open.
+/// </remarks>
+internal sealed unsafe class PageStore : IDisposable
+{
+    private readonly ReaderSlots _readers;
+    private readonly ScratchPool _pool = new();
+    private readonly WriteBatch _batch;
+    private readonly List<SealedBatch> _unpublished = [];
+    private readonly Stack<SealedBatch> _emptyBatches = new();
+    private readonly Queue<(ulong Epoch, nint Page)> _retiredScratch = new();
+    private readonly Queue<(ulong Revision, ulong Epoch, List<PageRun> Runs)> _retiredPages = new();
+    private readonly Lock _pinLock = new();
+    private readonly SortedDictionary<ulong, int> _pins = [];
+    private List<PageRun> _left = [];
+    private List<PageRun> _pending;
+    private Checkpoint? _checkpoint;
+    private StoreRoot _published;
+    private MetaPage _newestMeta;
+    private MetaPage _olderMeta;
+    private IReadOnlyList<PageRun> _newestRuns = [];
+    private ulong _batchNumber;
+    private long _fileBytes;
+
+    private PageStore(IStorageFile file, PageStoreOptions options, MetaPage newest, MetaPage older)
+    {
+        (File, Options, _newestMeta, _olderMeta) = (file, options, newest, older);
+        Space = new PageSpace(file, options.MapBytes);
+        Free = FreeMap.Load(Space, newest);
+        _pending = Free.PendingRuns();
+        _readers = new ReaderSlots(options.SnapshotsMax);
+        _batch = new WriteBatch(this, Space, _pool);
+        _published = new StoreRoot(newest.Coverage.Etag, 0, newest.Trees);
+        _fileBytes = file.Length;
+        _newestRuns = UsedRuns();
+    }
+
+    /// <summary>What the newest checkpoint covers. Any thread.</summary>
+    public Coverage Covered => Volatile.Read(ref _newestMeta).Coverage;
+
+    /// <summary>What the older meta page covers: the journal is needed from there on (S5). Any thread.</summary>
+    public Coverage CoveredByOlderMeta => Volatile.Read(ref _olderMeta).Coverage;
+
+    /// <summary>Whose file it is, as given to <see cref="Create"/>.</summary>
+    public UInt128 Identity => _newestMeta.Identity;
+
+    /// <summary>Etag of the newest sealed batch.</summary>
+    public UInt128 NewestEtag => NewestRoot.Etag;
+
+    /// <summary>Etag that readers see. Any thread.</summary>
+    public UInt128 PublishedEtag => Volatile.Read(ref _published).Etag;
+
+    /// <summary>Memory of pages that are in no checkpoint yet, or not let go by readers. Any thread.</summary>
+    public long ScratchBytes => _pool.Bytes;
+
+    /// <summary>Length of the file. Any thread.</summary>
+    public long FileBytes => Volatile.Read(ref _fileBytes);
+
+    internal IStorageFile File { get; }
+
+    internal PageStoreOptions Options { get; }
+
+    internal PageSpace Space { get; }
+
+    internal FreeMap Free { get; }
+
+    internal MetaPage NewestMeta => _newestMeta;
+
+    private StoreRoot NewestRoot => _unpublished.Count > 0 ? _unpublished[^1].Root : _published;
+
+    /// <summary>Creates an empty data file with two meta pages, durable with its name when this returns.</summary>
+    public static PageStore Create(IFileSystem files, string path, PageStoreOptions options, ReadOnlySpan<byte> identity)
+    {
+        var newest = new MetaPage
+        {
+            Revision = 2,
+            Identity = BinaryPrimitives.ReadUInt128LittleEndian(identity),
+            FilePages = 2,
+            Trees = new TreeRoot[StoreRoot.TreesMax],
+        };
+        var older = newest with { Revision = 1 };
+        var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew, options.Direct));
+        try
+        {
+            file.Resize(2 * Page.Bytes);
+            WriteMeta(file, older);
+            WriteMeta(file, newest);
+            file.Sync();
+            files.SyncDirectory(Path.GetDirectoryName(path)!);
+            return new PageStore(file, options, newest, older);
+        }
+        catch
+        {
+            file.Dispose();
+            throw;
+        }
+    }
+
+    /// <summary>Opens at the newest whole meta page. Never walks the trees.</summary>
+    /// <exception cref="CorruptStoreException">No meta page is whole, the file is shorter than they say, or its free map is damaged.</exception>
+    /// <exception cref="FormatVersionException">The file is of another version.</exception>
+    public static PageStore Open(IFileSystem files, string path, PageStoreOptions options)
+    {
+        var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, options.Direct));
+        try
+        {
+            var first = ReadMeta(file, 0);
+            var second = ReadMeta(file, 1);
+            if (first is null && second is null)
+                throw new CorruptStoreException($"'{path}': neither meta page is whole.");
+            var (newest, older) = (first?.Revision ?? 0) > (second?.Revision ?? 0) ? (first!, second) : (second!, first);
+            if (file.Length < newest.FilePages * Page.Bytes)
+                throw new CorruptStoreException($"'{path}' has {file.Length} bytes, and its meta page says {newest.FilePages * Page.Bytes}.");
+            if (newest.FilePages > options.MapBytes / Page.Bytes)
+                throw new CorruptStoreException($"'{path}' has {newest.FilePages} pages, more than the range of {options.MapBytes} bytes that is mapped.");
+            // A torn meta page was being written: nothing but the newest is needed then.
+            return new PageStore(file, options, newest, older ?? newest);
+        }
+        catch
+        {
+            file.Dispose();
+            throw;
+        }
+    }
+
+    /// <summary>Opens a batch on the newest state. One at a time.</summary>
+    public WriteBatch Begin()
+    {
+        ReleaseRetired();
+        _batch.Open(NewestRoot, ++_batchNumber, _emptyBatches.TryPop(out var changes) ? changes : new SealedBatch());
+        return _batch;
+    }
+
+    /// <summary>The newest sealed root with this etag or a lower one becomes what readers see.</summary>
+    public void Publish(UInt128 etag)
+    {
+        var count = 0;
+        while (count < _unpublished.Count && _unpublished[count].Root.Etag <= etag)
+            count++;
+        if (count == 0)
+            return;
+        Volatile.Write(ref _published, _unpublished[count - 1].Root);
+        var epoch = _readers.NextEpoch();
+        for (var i = 0; i < count; i++)
+        {
+            var batch = _unpublished[i];
+            foreach (var page in batch.LeftScratch)
+            {
+                if (_checkpoint is not null && Page.Batch((byte*)page) <= _checkpoint.Root.Batch)
+                    _checkpoint.LeftSince.Add(page);
+                else
+                    _retiredScratch.Enqueue((epoch, page));
+            }
+            _left.AddRange(batch.LeftPages);
+            Recycle(batch);
+        }
+        _unpublished.RemoveRange(0, count);
+    }
+
+    /// <summary>All sealed and not published roots vanish, with their scratch and with what they left.</summary>
+    public void DropUnpublished()
+    {
+        Invariant.Check(!_batch.IsOpen, $"Unpublished roots are dropped while a batch is open.");
+        foreach (var batch in _unpublished)
+            Discard(batch);
+        _unpublished.Clear();
+    }
+
+    /// <summary>
+    /// Freezes the published root for a checkpoint. Null when nothing is new, or what is new is beyond <paramref name="etagMax"/>: then the root of now stays
+    /// frozen, and the next call that allows its etag gets it.
+    /// </summary>
+    /// <param name="coverageOf">What the journal knows of a root's etag.</param>
+    /// <param name="etagMax">The lesser of committed and durable here.</param>
+    public Checkpoint? BeginCheckpoint(Func<UInt128, Coverage> coverageOf, UInt128 etagMax)
+    {
+        Invariant.Check(_checkpoint is not { IsBegun: true }, $"A checkpoint begins before the last one is finished.");
+        if (_checkpoint is null && _published.Etag == Covered.Etag)
+            return null;
+        if (_checkpoint is null)
+        {
+            _checkpoint = new Checkpoint(this, _published, _left);
+            _left = [];
+        }
+        if (_checkpoint.Etag > etagMax)
+            return null;
+        _checkpoint.Begin(coverageOf(_checkpoint.Etag));
+        return _checkpoint;
+    }
+
+    /// <summary>After <see cref="Checkpoint.Write"/>, between batches: the trees refer to the file, and the scratch pages are let go.</summary>
+    public void FinishCheckpoint(Checkpoint checkpoint)
+    {
+        Invariant.Check(checkpoint == _checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint is finished that was not written, or during a batch.");
+        foreach (var page in checkpoint.LeftSince)
+            _left.Add(PlacedRun((byte*)page));
+        foreach (var batch in _unpublished)
+            LeavePlacedPages(batch, checkpoint.Root.Batch);
+        foreach (var batch in _unpublished)
+            batch.Root = WithPlaces(batch.Root, checkpoint);
+        Volatile.Write(ref _published, WithPlaces(_published, checkpoint));
+        var epoch = _readers.NextEpoch();
+        foreach (var page in checkpoint.Scratch)
+            _retiredScratch.Enqueue((epoch, page));
+        // The map is the writer's again; what was pending is free, and its last meta page overwritten.
+        Free.Keep();
+        _retiredPages.Enqueue((_newestMeta.Revision, epoch, _pending));
+        _pending = Free.PendingRuns();
+        lock (_pinLock)
+        {
+            Volatile.Write(ref _olderMeta, _newestMeta);
+            Volatile.Write(ref _newestMeta, checkpoint.Meta);
+            _newestRuns = UsedRuns();
+        }
+        _checkpoint = null;
+        ReleaseRetired();
+    }
+
+    /// <summary>A checkpoint whose write met a full disk: nothing of it counts. The next one starts over.</summary>
+    public void AbandonCheckpoint(Checkpoint checkpoint)
+    {
+        Invariant.Check(checkpoint == _checkpoint && checkpoint.MayBeAbandoned, $"A checkpoint is abandoned whose meta page may be durable.");
+        Free.Restore();
+        checkpoint.Left.AddRange(_left);
+        _left = checkpoint.Left;
+        var epoch = _readers.NextEpoch();
+        foreach (var page in checkpoint.LeftSince)
+            _retiredScratch.Enqueue((epoch, page));
+        _checkpoint = null;
+    }
+
+    /// <summary>What is published now, for reading. Any thread; allocates nothing.</summary>
+    /// <exception cref="SnapshotLimitException">As many are open as may be.</exception>
+    public ReadSnapshot OpenSnapshot()
+    {
+        var slot = _readers.Enter(out var ticket);
+        return new ReadSnapshot(this, Volatile.Read(ref _published), slot, ticket);
+    }
+
+    /// <summary>Keys of a tree as published. Any thread.</summary>
+    public ulong Count(TreeId tree) => Volatile.Read(ref _published).Trees[(int)tree].Count;
+
+    /// <summary>Pins the newest checkpoint. Any thread.</summary>
+    public CheckpointPin Pin()
+    {
+        lock (_pinLock)
+        {
+            _pins[_newestMeta.Revision] = _pins.GetValueOrDefault(_newestMeta.Revision) + 1;
+            return new CheckpointPin(this, _newestMeta, _newestRuns);
+        }
+    }
+
+    /// <summary>
+    /// Walks everything: each page of the file is reachable, free or pending, and only one of them; checksums, key order, counts. On the writer, with no batch
+    /// open and no checkpoint begun.
+    /// </summary>
+    /// <exception cref="CorruptStoreException">Something is not so; the message says what.</exception>
+    public void Verify()
+    {
+        Invariant.Check(!_batch.IsOpen && _checkpoint is not { IsBegun: true }, $"The store is verified during a batch or checkpoint.");
+        var leaving = new List<List<PageRun>> { _left, _pending };
+        if (_checkpoint is not null)
+            leaving.Add(_checkpoint.Left);
+        leaving.AddRange(_retiredPages.Select(retired => retired.Runs));
+        var walk = new StoreWalk(Space, Free, leaving);
+        walk.CheckPublished(_published, _newestMeta);
+        walk.CheckProtected(_newestMeta.Trees, "newest checkpoint");
+        walk.CheckProtected(_olderMeta.Trees, "older checkpoint");
+        foreach (var batch in _unpublished)
+            walk.CheckProtected(batch.Root.Trees, "unpublished root");
+    }
+
+    /// <summary>Closes the file. Snapshots must be closed, and the executors run nothing of this store. What is in no checkpoint is lost.</summary>
+    public void Dispose()
+    {
+        File.Dispose();
+        _pool.Dispose();
+    }
+
+    internal static void WriteMeta(IStorageFile file, MetaPage meta)
+    {
+        using var buffer = new AlignedBuffer(Page.Bytes);
+        meta.Encode(buffer.Span);
+        file.Write(buffer.Span, meta.PageNumber * Page.Bytes);
+    }
+
+    /// <summary>Grows the file to the wanted length, or the needed one when the disk has no more; gives its pages. On the checkpoint executor.</summary>
+    internal long GrowFile(long pagesNeeded, long pagesWanted)
+    {
+        var pagesMax = Math.Min(Space.PagesMax, FreeMap.FilePagesMax);
+        if (pagesNeeded > pagesMax)
+            throw new StorageIoException("Grow", File.Path, $"{pagesNeeded} pages are more than the {pagesMax} that are mapped", isDiskFull: true);
+        pagesWanted = Math.Min(pagesWanted, pagesMax);
+        try
+        {
+            if (File.Length < pagesWanted * Page.Bytes)
+                File.Resize(pagesWanted * Page.Bytes);
+        }
+        catch (StorageIoException exception) when (exception.IsDiskFull && pagesNeeded < pagesWanted)
+        {
+            pagesWanted = pagesNeeded;
+            if (File.Length < pagesNeeded * Page.Bytes)
+                File.Resize(pagesNeeded * Page.Bytes);
+        }
+        Volatile.Write(ref _fileBytes, File.Length);
+        return pagesWanted;
+    }
+
+    internal void AddSealed(SealedBatch batch)
+    {
+        Invariant.Check(batch.Root.Etag > NewestRoot.Etag, $"A batch is sealed as {batch.Root.Etag} after {NewestRoot.Etag}.");
+        _unpublished.Add(batch);
+    }
+
+    /// <summary>Gives back what an unpublished batch made; what it left is in use as before.</summary>
+    internal void Discard(SealedBatch batch)
+    {
+        foreach (var page in batch.Made)
+            _pool.Return((byte*)page);
+        Recycle(batch);
+    }
+
+    internal void CloseSnapshot(int slot, ulong ticket) => _readers.Leave(slot, ticket);
+
+    internal void ReadFilePages(long first, Span<byte> destination)
+    {
+        Invariant.Check(destination.Length % Page.Bytes == 0 && (first * Page.Bytes) + destination.Length <= FileBytes, $"Pages from {first} on are beyond the file.");
+        new ReadOnlySpan<byte>(Space.Locate(PageSpace.FileReference(first)), destination.Length).CopyTo(destination);
+    }
+
+    internal void Unpin(ulong revision)
+    {
+        lock (_pinLock)
+        {
+            if (--_pins[revision] == 0)
+                _pins.Remove(revision);
+        }
+    }
+
+    private static MetaPage? ReadMeta(IStorageFile file, long number)
+    {
+        using var buffer = new AlignedBuffer(Page.Bytes);
+        return file.Read(buffer.Span, number * Page.Bytes) == Page.Bytes ? MetaPage.TryDecode(buffer.Span, file.Path) : null;
+    }
+
+    private void Recycle(SealedBatch batch)
+    {
+        batch.Clear();
+        _emptyBatches.Push(batch);
+    }
+
+    private static PageRun PlacedRun(byte* page) =>
+        new(PageSpace.NumberOf(Page.Placed(page)), Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1);
+
+    /// <summary>Scratch pages that got a place, and that an unpublished batch left: it leaves the place instead.</summary>
+    private static void LeavePlacedPages(SealedBatch batch, ulong batchFrozen)
+    {
+        foreach (var page in batch.LeftScratch)
+        {
+            if (Page.Batch((byte*)page) <= batchFrozen)
+                batch.LeftPages.Add(PlacedRun((byte*)page));
+        }
+        batch.LeftScratch.RemoveAll(page => Page.Batch((byte*)page) <= batchFrozen);
+    }
+
+    /// <summary>The root with references to the file, after they were put into all younger scratch pages that it reaches.</summary>
+    private StoreRoot WithPlaces(StoreRoot root, Checkpoint checkpoint)
+    {
+        var trees = new TreeRoot[StoreRoot.TreesMax];
+        for (var i = 0; i < trees.Length; i++)
+        {
+            trees[i] = root.Trees[i];
+            if (!PageSpace.IsScratch(trees[i].Reference))
+                continue;
+            var page = Space.Locate(trees[i].Reference);
+            if (Page.Batch(page) <= checkpoint.Root.Batch)
+                trees[i] = checkpoint.Placed(trees[i]);
+            else
+                PlaceChildren(page, checkpoint);
+        }
+        return new StoreRoot(root.Etag, root.Batch, trees);
+    }
+
+    private void PlaceChildren(byte* page, Checkpoint checkpoint)
+    {
+        // Bit 0 tells the mark of a page already visited from a place.
+        var mark = (checkpoint.Meta!.Revision << 1) | 1;
+        if (Page.Placed(page) == mark || Page.Type(page) == PageType.Overflow)
+            return;
+        Page.Placed(page) = mark;
+        if (Page.Type(page) == PageType.Leaf && !Page.HasOverflow(page))
+            return;
+        for (var i = 0; i < Page.Count(page); i++)
+        {
+            var child = Node.Child(page, i);
+            if (Page.Type(page) == PageType.Leaf && !Node.IsOverflow(page, i, out child))
+                continue;
+            if (!PageSpace.IsScratch(*(ulong*)child))
+                continue;
+            var target = Space.Locate(*(ulong*)child);
+            if (Page.Batch(target) > checkpoint.Root.Batch)
+            {
+                PlaceChildren(target, checkpoint);
+                continue;
+            }
+            // Readers load the reference first: with the one to the file they find its checksum.
+            *(uint*)(child + sizeof(ulong)) = Page.Checksum(target);
+            Volatile.Write(ref *(ulong*)child, Page.Placed(target));
+        }
+    }
+
+    /// <summary>Takes back what no reader or pin can reach any more.</summary>
+    private void ReleaseRetired()
+    {
+        if (_retiredScratch.Count == 0 && _retiredPages.Count == 0)
+            return;
+        var oldest = _readers.Oldest();
+        while (_retiredScratch.TryPeek(out var retired) && retired.Epoch < oldest)
+            _pool.Return((byte*)_retiredScratch.Dequeue().Page);
+        // During a checkpoint's write the map is not the writer's.
+        if (_checkpoint is { IsBegun: true })
+            return;
+        while (_retiredPages.TryPeek(out var retired) && retired.Epoch < oldest && retired.Revision <= OldestPin())
+        {
+            foreach (var run in _retiredPages.Dequeue().Runs)
+                Free.AllowReuse(run);
+        }
+    }
+
+    private ulong OldestPin()
+    {
+        lock (_pinLock)
+            return _pins.Count == 0 ? ulong.MaxValue : _pins.First().Key;
+    }
+
+    /// <summary>The pages that the newest checkpoint's map has neither free nor pending.</summary>
+    private List<PageRun> UsedRuns()
+    {
+        var runs = new List<PageRun>();
+        var next = 0L;
+        foreach (var run in Free.FreeRuns().Concat(Free.PendingRuns()).OrderBy(run => run.First))
+        {
+            if (run.First > next)
+                runs.Add(new PageRun(next, run.First - next));
+            next = run.First + run.Count;
+        }
+        if (next < Free.FilePages)
+            runs.Add(new PageRun(next, Free.FilePages - next));
+        return runs;
+    }
+}

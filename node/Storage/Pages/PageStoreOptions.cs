@@ -1,0 +1,17 @@
+namespace KvCluster.Storage.Pages;
+
+/// <summary>The bounds of a data file.</summary>
+internal sealed record PageStoreOptions
+{
+    /// <summary>Address range reserved for the map, in bytes, and so the largest file. Costs page tables only where the file is.</summary>
+    public long MapBytes { get; init; } = 64L << 30;
+
+    /// <summary>Snapshots that may be open at once: a multiple of the streams that a node serves.</summary>
+    public int SnapshotsMax { get; init; } = 4096;
+
+    /// <summary>Writes go past the page cache where the file system can, so that a checkpoint does not delay the journal's writes.</summary>
+    public bool Direct { get; init; } = true;
+
+    /// <summary>One write of a checkpoint, in bytes: long enough for a disk's full speed, short enough to let the journal in between.</summary>
+    public int WriteBytes { get; init; } = 1 << 20;
+}

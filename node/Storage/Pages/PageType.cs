@@ -1,0 +1,23 @@
+namespace KvCluster.Storage.Pages;
+
+/// <summary>Fifth byte of every page (FORMAT.md, "Page header").</summary>
+internal enum PageType : byte
+{
+    /// <summary>Keys with their values.</summary>
+    Leaf = 1,
+
+    /// <summary>Separators with references to children.</summary>
+    Branch = 2,
+
+    /// <summary>The first page of a run that holds one value.</summary>
+    Overflow = 3,
+
+    /// <summary>Sections of the free-space bitmap.</summary>
+    FreeSections = 4,
+
+    /// <summary>References to the pages of sections.</summary>
+    FreeDirectory = 5,
+
+    /// <summary>One of the two meta pages.</summary>
+    Meta = 6,
+}

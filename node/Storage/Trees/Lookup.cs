@@ -1,0 +1,24 @@
+using System.Runtime.CompilerServices;
+
+namespace KvCluster.Storage.Pages;
+
+/// <summary>Point reads, for batches and snapshots alike.</summary>
+internal static unsafe class Lookup
+{
+    /// <summary>The value of a key, where it lies.</summary>
+    /// <exception cref="CorruptStoreException">A page on the way is not what its parent refers to.</exception>
+    [SkipLocalsInit]
+    public static bool TryGet(PageSpace space, TreeRoot* root, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
+    {
+        value = default;
+        if (root->Reference == 0)
+            return false;
+        var page = space.Resolve(root->Reference, &root->Checksum);
+        while (Page.Type(page) == PageType.Branch)
+            page = space.ResolveChild(Node.Child(page, Node.FindChild(page, key)));
+        var index = Node.LowerBound(page, key, out var found);
+        if (found)
+            value = Node.Value(space, page, index);
+        return found;
+    }
+}

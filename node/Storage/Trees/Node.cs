@@ -1,0 +1,321 @@
+using System.Runtime.CompilerServices;
+
+namespace KvCluster.Storage.Pages;
+
+/// <summary>
+/// Searches and changes one leaf or branch page (FORMAT.md, "Leaf" and "Branch"). Pure; changes are for the batch that owns the page.
+/// </summary>
+/// <remarks>
+/// A leaf cell is [suffix length u16][value length u16][rest of the key][value], or, when the value length is 0xFFFF, at an offset
+/// divisible by eight, [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key]. A branch cell is, divisible by eight,
+/// [reference u64][checksum u32][suffix length u16][rest of the key]. The suffix is the key without the page's prefix; its first eight bytes are in the
+/// head only, the rest in the cell. A branch's first key stands for "less than all" and is never compared.
+/// </remarks>
+internal static unsafe class Node
+{
+    /// <summary>Value length that says that the value is in an overflow run.</summary>
+    public const ushort OverflowMark = 0xFFFF;
+
+    private const int LeafCellHeader = 4;
+    private const int OverflowCellHeader = 20;
+    private const int BranchCellHeader = 14;
+    private const int ReferenceInOverflowCell = 8;
+
+    /// <summary>Whether a value goes to an overflow run: two entries must fit every leaf.</summary>
+    public static bool IsOverflow(int keyLength, int valueLength) =>
+        valueLength > Page.InlineValueBytesMax || keyLength + valueLength > (Page.BodyBytes / 2) - Page.EntryBytes - LeafCellHeader - 8;
+
+    /// <summary>First entry with a key not less than the given one.</summary>
+    public static int LowerBound(byte* page, ReadOnlySpan<byte> key, out bool found)
+    {
+        var count = (int)Page.Count(page);
+        return Search(page, key, 0, count, out found);
+    }
+
+    /// <summary>The child that a key belongs to.</summary>
+    public static int FindChild(byte* page, ReadOnlySpan<byte> key)
+    {
+        var index = Search(page, key, 1, Page.Count(page), out var found);
+        return found ? index : index - 1;
+    }
+
+    /// <summary>A branch's child: its reference, then the checksum.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static byte* Child(byte* page, int index) => Page.Cell(page, index);
+
+    /// <summary>Whether the entry of a leaf has its value in an overflow run, and where the reference to it lies.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static bool IsOverflow(byte* page, int index, out byte* child)
+    {
+        var cell = Page.Cell(page, index);
+        child = cell + ReferenceInOverflowCell;
+        return *(ushort*)(cell + 2) == OverflowMark;
+    }
+
+    /// <summary>A leaf's value, where it lies.</summary>
+    public static ReadOnlySpan<byte> Value(PageSpace space, byte* page, int index)
+    {
+        var cell = Page.Cell(page, index);
+        var length = *(ushort*)(cell + 2);
+        if (length != OverflowMark)
+            return new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
+        var run = space.ResolveChild(cell + ReferenceInOverflowCell);
+        return new ReadOnlySpan<byte>(run + Page.HeaderBytes, (int)*(uint*)(cell + 4));
+    }
+
+    /// <summary>Length of an entry's key.</summary>
+    public static int KeyLength(byte* page, int index) => Page.PrefixLength(page) + SuffixLength(page, index);
+
+    /// <summary>Writes an entry's key, prefix included, and gives its length.</summary>
+    public static int CopyKey(byte* page, int index, Span<byte> destination)
+    {
+        var prefix = Page.Prefix(page);
+        prefix.CopyTo(destination);
+        return prefix.Length + CopySuffix(page, index, destination[prefix.Length..]);
+    }
+
+    /// <summary>Bytes of an entry but head and slot.</summary>
+    public static int CellBytes(byte* page, int index)
+    {
+        var cell = Page.Cell(page, index);
+        if (Page.Type(page) == PageType.Branch)
+            return Aligned(BranchCellHeader + RestLength(*(ushort*)(cell + 12)));
+        var length = *(ushort*)(cell + 2);
+        var rest = RestLength(*(ushort*)cell);
+        return length == OverflowMark ? OverflowCellBytes(*(ushort*)cell) : LeafCellHeader + rest + length;
+    }
+
+    /// <summary>Bytes that a leaf entry takes at most, with head and slot, in a page with this prefix.</summary>
+    public static int LeafEntryBytes(int suffixLength, int valueLength, bool overflow) => Page.EntryBytes + (overflow
+        ? OverflowCellBytes(suffixLength)
+        : LeafCellHeader + RestLength(suffixLength) + valueLength);
+
+    /// <summary>Bytes that a branch entry takes at most, with head and slot.</summary>
+    public static int BranchEntryBytes(int suffixLength) => Page.EntryBytes + Aligned(BranchCellHeader + RestLength(suffixLength));
+
+    /// <summary>Adds an entry with its value to a leaf; its prefix must be the key's, and the gap large enough. Gives the value's place.</summary>
+    public static Span<byte> InsertInline(byte* page, int index, ReadOnlySpan<byte> key, int valueLength)
+    {
+        var suffix = key[Page.PrefixLength(page)..];
+        var cell = Insert(page, index, suffix, LeafCellHeader + RestLength(suffix.Length) + valueLength);
+        *(ushort*)cell = (ushort)suffix.Length;
+        *(ushort*)(cell + 2) = (ushort)valueLength;
+        CopyRest(suffix, cell + LeafCellHeader);
+        return new Span<byte>(cell + LeafCellHeader + RestLength(suffix.Length), valueLength);
+    }
+
+    /// <summary>Adds an entry whose value is in an overflow run.</summary>
+    public static void InsertOverflow(byte* page, int index, ReadOnlySpan<byte> key, uint valueLength, ulong reference, uint checksum)
+    {
+        var suffix = key[Page.PrefixLength(page)..];
+        var cell = Insert(page, index, suffix, OverflowCellBytes(suffix.Length), isOverflow: true);
+        *(ushort*)cell = (ushort)suffix.Length;
+        *(ushort*)(cell + 2) = OverflowMark;
+        *(uint*)(cell + 4) = valueLength;
+        *(ulong*)(cell + ReferenceInOverflowCell) = reference;
+        *(uint*)(cell + ReferenceInOverflowCell + 8) = checksum;
+        CopyRest(suffix, cell + OverflowCellHeader);
+        Page.HasOverflow(page) = true;
+    }
+
+    /// <summary>Adds a child to a branch. The first one's key is empty.</summary>
+    public static void InsertChild(byte* page, int index, ReadOnlySpan<byte> key, ulong reference, uint checksum)
+    {
+        var suffix = index == 0 ? default : key[Page.PrefixLength(page)..];
+        var cell = Insert(page, index, suffix, Aligned(BranchCellHeader + RestLength(suffix.Length)));
+        *(ulong*)cell = reference;
+        *(uint*)(cell + 8) = checksum;
+        *(ushort*)(cell + 12) = (ushort)suffix.Length;
+        CopyRest(suffix, cell + BranchCellHeader);
+    }
+
+    /// <summary>Takes an entry out; its cell becomes garbage.</summary>
+    public static void Remove(byte* page, int index)
+    {
+        var count = Page.Count(page);
+        Page.Garbage(page) += (ushort)CellBytes(page, index);
+        var heads = Page.Heads(page);
+        var slots = Page.Slots(page);
+        Move(slots + index + 1, slots + index, (count - index - 1) * sizeof(ushort));
+        Move(heads + index + 1, heads + index, (count - index - 1) * sizeof(ulong));
+        Page.Count(page) = (ushort)(count - 1);
+        Move(slots, Page.Slots(page), (count - 1) * sizeof(ushort));
+    }
+
+    /// <summary>Copies entries [from, to) of a page to the end of another of the same type, whose prefix they have.</summary>
+    /// <param name="firstKey">For a branch: the key that the source's first entry gets, when it does not become the first again.</param>
+    public static void Append(byte* target, byte* source, int from, int to, ReadOnlySpan<byte> firstKey = default)
+    {
+        Span<byte> key = stackalloc byte[Page.KeyBytesMax];
+        for (var i = from; i < to; i++)
+        {
+            var index = Page.Count(target);
+            var cell = Page.Cell(source, i);
+            if (Page.Type(source) == PageType.Branch)
+            {
+                var branchKey = i == 0 ? firstKey : key[..CopyKey(source, i, key)];
+                InsertChild(target, index, branchKey, *(ulong*)cell, *(uint*)(cell + 8));
+                continue;
+            }
+            var leafKey = key[..CopyKey(source, i, key)];
+            var length = *(ushort*)(cell + 2);
+            if (length == OverflowMark)
+                InsertOverflow(target, index, leafKey, *(uint*)(cell + 4), *(ulong*)(cell + 8), *(uint*)(cell + 16));
+            else
+                new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length).CopyTo(InsertInline(target, index, leafKey, length));
+        }
+    }
+
+    /// <summary>Length of the common prefix of entries [from, to), where a branch's first does not count.</summary>
+    public static int CommonPrefix(byte* page, int from, int to)
+    {
+        if (Page.Type(page) == PageType.Branch)
+            from++;
+        if (to - from < 2)
+            return 0;
+        Span<byte> first = stackalloc byte[Page.KeyBytesMax], last = stackalloc byte[Page.KeyBytesMax];
+        first = first[..CopyKey(page, from, first)];
+        last = last[..CopyKey(page, to - 1, last)];
+        return first.CommonPrefixLength(last);
+    }
+
+    /// <summary>Writes entries [from, to) of a page into another, formatted anew with the given prefix length at most.</summary>
+    public static void Rebuild(byte* target, byte* source, int from, int to, int prefixMax)
+    {
+        var prefixLength = Math.Min(prefixMax, CommonPrefix(source, from, to));
+        Span<byte> key = stackalloc byte[Page.KeyBytesMax];
+        if (prefixLength > 0)
+            CopyKey(source, to - 1, key);
+        Page.Format(target, Page.Type(source), key[..prefixLength], keepOwner: true);
+        Append(target, source, from, to);
+    }
+
+    private static int Search(byte* page, ReadOnlySpan<byte> key, int from, int to, out bool found)
+    {
+        found = false;
+        var prefixLength = Page.PrefixLength(page);
+        if (prefixLength > 0)
+        {
+            var order = key[..Math.Min(prefixLength, key.Length)].SequenceCompareTo(Page.Prefix(page));
+            if (order != 0)
+                return order < 0 ? from : to;
+        }
+        var suffix = key[prefixLength..];
+        var head = Page.Head(suffix);
+        var heads = Page.Heads(page);
+        var low = from;
+        for (var length = to - from; length > 0;)
+        {
+            var half = length >> 1;
+            var less = heads[low + half] < head;
+            low = less ? low + half + 1 : low;
+            length = less ? length - half - 1 : half;
+        }
+        // Heads that are equal: mostly none or one. More differ after their eighth byte.
+        var high = low;
+        while (high < to && heads[high] == head)
+            high = high + 1 < to && heads[high + 1] == head ? UpperBound(heads, high, to, head) : high + 1;
+        while (low < high)
+        {
+            var middle = (low + high) >> 1;
+            var order = CompareBehindHead(page, middle, suffix);
+            if (order == 0)
+            {
+                found = true;
+                return middle;
+            }
+            if (order < 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        return low;
+    }
+
+    private static int UpperBound(ulong* heads, int from, int to, ulong head)
+    {
+        while (from < to)
+        {
+            var middle = (from + to) >> 1;
+            if (heads[middle] <= head)
+                from = middle + 1;
+            else
+                to = middle;
+        }
+        return from;
+    }
+
+    /// <summary>Order of an entry and a suffix with the same head: the rest decides, and where one has none, the length.</summary>
+    private static int CompareBehindHead(byte* page, int index, ReadOnlySpan<byte> suffix)
+    {
+        var length = SuffixLength(page, index);
+        if (length <= sizeof(ulong) || suffix.Length <= sizeof(ulong))
+            return length - suffix.Length;
+        return new ReadOnlySpan<byte>(Rest(page, index), length - sizeof(ulong)).SequenceCompareTo(suffix[sizeof(ulong)..]);
+    }
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static int SuffixLength(byte* page, int index)
+    {
+        var cell = Page.Cell(page, index);
+        return Page.Type(page) == PageType.Branch ? *(ushort*)(cell + 12) : *(ushort*)cell;
+    }
+
+    private static byte* Rest(byte* page, int index)
+    {
+        var cell = Page.Cell(page, index);
+        if (Page.Type(page) == PageType.Branch)
+            return cell + BranchCellHeader;
+        return cell + (*(ushort*)(cell + 2) == OverflowMark ? OverflowCellHeader : LeafCellHeader);
+    }
+
+    private static int CopySuffix(byte* page, int index, Span<byte> destination)
+    {
+        var length = SuffixLength(page, index);
+        var head = Page.Heads(page)[index];
+        if (length >= sizeof(ulong))
+        {
+            System.Buffers.Binary.BinaryPrimitives.WriteUInt64BigEndian(destination, head);
+            new ReadOnlySpan<byte>(Rest(page, index), length - sizeof(ulong)).CopyTo(destination[sizeof(ulong)..]);
+            return length;
+        }
+        for (var i = 0; i < length; i++)
+            destination[i] = (byte)(head >> (56 - (i * 8)));
+        return length;
+    }
+
+    /// <summary>Makes room for a head, a slot and a cell, and gives the cell.</summary>
+    private static byte* Insert(byte* page, int index, ReadOnlySpan<byte> suffix, int cellBytes, bool isOverflow = false)
+    {
+        var start = Page.CellsStart(page) - cellBytes;
+        var count = Page.Count(page);
+        Invariant.Check(start >= Page.HeaderBytes + ((count + 1) * Page.EntryBytes), $"A cell of {cellBytes} bytes does not fit a page with a gap of {Page.Gap(page)}.");
+        var heads = Page.Heads(page);
+        var slots = Page.Slots(page);
+        var slotsAfter = (ushort*)(heads + count + 1);
+        Move(slots + index, slotsAfter + index + 1, (count - index) * sizeof(ushort));
+        Move(slots, slotsAfter, index * sizeof(ushort));
+        Move(heads + index, heads + index + 1, (count - index) * sizeof(ulong));
+        heads[index] = Page.Head(suffix);
+        Page.Count(page) = (ushort)(count + 1);
+        Page.CellsStart(page) = (ushort)start;
+        var cell = isOverflow ? Aligned(start) : start;
+        slotsAfter[index] = (ushort)cell;
+        return page + cell;
+    }
+
+    private static void CopyRest(ReadOnlySpan<byte> suffix, byte* destination)
+    {
+        if (suffix.Length > sizeof(ulong))
+            suffix[sizeof(ulong)..].CopyTo(new Span<byte>(destination, suffix.Length - sizeof(ulong)));
+    }
+
+    private static int RestLength(int suffixLength) => Math.Max(0, suffixLength - sizeof(ulong));
+
+    /// <summary>With seven bytes to move it to an offset divisible by eight, so that it takes the same room wherever it lies.</summary>
+    private static int OverflowCellBytes(int suffixLength) => OverflowCellHeader + RestLength(suffixLength) + 7;
+
+    private static int Aligned(int bytes) => (bytes + 7) & ~7;
+
+    private static void Move(void* from, void* to, int bytes) => Buffer.MemoryCopy(from, to, bytes, bytes);
+}

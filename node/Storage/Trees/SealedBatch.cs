@@ -1,0 +1,26 @@
+namespace KvCluster.Storage.Pages;
+
+/// <summary>A batch's root with what it made and let go, until it is published or dropped. Pooled; on the writer only.</summary>
+internal sealed class SealedBatch
+{
+    /// <summary>The state after the batch.</summary>
+    public StoreRoot Root { get; set; } = null!;
+
+    /// <summary>Scratch pages it made and still uses; each knows its index here.</summary>
+    public List<nint> Made { get; } = [];
+
+    /// <summary>Scratch pages of earlier batches that its root does not reach.</summary>
+    public List<nint> LeftScratch { get; } = [];
+
+    /// <summary>Pages of the file that its root does not reach.</summary>
+    public List<PageRun> LeftPages { get; } = [];
+
+    /// <summary>Empties it for the next batch.</summary>
+    public void Clear()
+    {
+        Root = null!;
+        Made.Clear();
+        LeftScratch.Clear();
+        LeftPages.Clear();
+    }
+}

@@ -1,0 +1,481 @@
+namespace KvCluster.Storage.Pages;
+
+/// <summary>
+/// Changes on top of the newest state, seen by nobody until published. One is open at a time; used on the writer only. An exception leaves
+/// the batch unusable but for <see cref="Abort"/>: a corrupt page or a broken invariant, which end the engine, or an argument's limit, checked before
+/// anything changes.
+/// </summary>
+/// <remarks>Each page that a batch touches is copied once into scratch memory, from the root down, and then changed in place.</remarks>
+internal sealed unsafe class WriteBatch
+{
+    private const int DepthMax = 32;
+
+    private readonly PageStore _store;
+    private readonly PageSpace _space;
+    private readonly ScratchPool _pool;
+    private readonly TreeRoot[] _trees = new TreeRoot[StoreRoot.TreesMax];
+    private readonly nint[] _path = new nint[DepthMax];
+    private readonly int[] _index = new int[DepthMax];
+    private readonly byte[] _copy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
+    private SealedBatch _changes = null!;
+    private ulong _number;
+    private int _depth;
+
+    /// <summary>The store's one batch, opened again and again.</summary>
+    public WriteBatch(PageStore store, PageSpace space, ScratchPool pool)
+    {
+        _store = store;
+        _space = space;
+        _pool = pool;
+    }
+
+    /// <summary>Whether it takes changes.</summary>
+    public bool IsOpen { get; private set; }
+
+    /// <summary>Starts on a root. The number is higher than any before.</summary>
+    internal void Open(StoreRoot root, ulong number, SealedBatch changes)
+    {
+        Invariant.Check(!IsOpen, $"A batch is opened while batch {_number} is open.");
+        root.Trees.CopyTo(_trees, 0);
+        (_number, _changes, IsOpen) = (number, changes, true);
+    }
+
+    /// <summary>Sets a key's value.</summary>
+    public void Put(TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) => Put(tree, key, value, default);
+
+    /// <summary>Sets a key's value, given in two parts. The key has 1 to 2,048 bytes, the value at most 8 MiB and 64 bytes.</summary>
+    public void Put(TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    {
+        CheckOpenAndKey(key);
+        var length = header.Length + body.Length;
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(length, Page.ValueBytesMax, nameof(body));
+        var overflow = Node.IsOverflow(key.Length, length);
+        var run = overflow ? MakeRun(header, body) : 0;
+        while (true)
+        {
+            var leaf = DescendToChange(tree, key);
+            var index = Node.LowerBound(leaf, key, out var found);
+            if (found)
+            {
+                if (!overflow && !Node.IsOverflow(leaf, index, out _) && Node.Value(_space, leaf, index) is var old && old.Length == length)
+                {
+                    fixed (byte* place = old)
+                        Fill(new Span<byte>(place, length), header, body);
+                    return;
+                }
+                RemoveEntry(tree, leaf, index);
+            }
+            if (MakeRoom(leaf, index, key, Node.LeafEntryBytes(key.Length, length, overflow), out var breaksPrefix))
+            {
+                if (overflow)
+                    Node.InsertOverflow(leaf, index, key, (uint)length, run, 0);
+                else
+                    Fill(Node.InsertInline(leaf, index, key, length), header, body);
+                _trees[(int)tree].Count++;
+                return;
+            }
+            SplitLeaf(tree, leaf, index, key, breaksPrefix);
+        }
+    }
+
+    /// <summary>Removes a key; whether it was there.</summary>
+    public bool Delete(TreeId tree, ReadOnlySpan<byte> key)
+    {
+        if (!TryGet(tree, key, out _))
+            return false;
+        var leaf = DescendToChange(tree, key);
+        var index = Node.LowerBound(leaf, key, out var found);
+        Invariant.Check(found, $"A key that was found in tree {tree} is not in the page copied for its removal.");
+        RemoveEntry(tree, leaf, index);
+        Shrink(tree, _depth - 1);
+        return true;
+    }
+
+    /// <summary>The value of a key as this batch sees it; valid until the batch changes anything.</summary>
+    public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
+    {
+        CheckOpenAndKey(key);
+        fixed (TreeRoot* root = &_trees[(int)tree])
+            return Lookup.TryGet(_space, root, key, out value);
+    }
+
+    /// <summary>Ends the batch: it is the newest state, not published yet. Etags rise.</summary>
+    public void Seal(UInt128 etag)
+    {
+        Invariant.Check(IsOpen, $"A batch that is not open is sealed as {etag}.");
+        IsOpen = false;
+        _changes.Root = new StoreRoot(etag, _number, [.. _trees]);
+        _store.AddSealed(_changes);
+    }
+
+    /// <summary>Ends the batch without a trace.</summary>
+    public void Abort()
+    {
+        Invariant.Check(IsOpen, $"A batch that is not open is aborted.");
+        IsOpen = false;
+        _store.Discard(_changes);
+    }
+
+    private static void Fill(Span<byte> place, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    {
+        header.CopyTo(place);
+        body.CopyTo(place[header.Length..]);
+    }
+
+    private void CheckOpenAndKey(ReadOnlySpan<byte> key)
+    {
+        Invariant.Check(IsOpen, $"A batch is used that is not open.");
+        if (key.Length is 0 or > Page.KeyBytesMax)
+            throw new ArgumentOutOfRangeException(nameof(key), key.Length, $"A key has 1 to {Page.KeyBytesMax} bytes.");
+    }
+
+    // Pages: made, copied, left.
+
+    private byte* Make(int pages)
+    {
+        var page = _pool.Rent(pages);
+        Own(page);
+        return page;
+    }
+
+    private void Own(byte* page)
+    {
+        Page.Batch(page) = _number;
+        Page.Placed(page) = 0;
+        Page.ScratchIndex(page) = _changes.Made.Count;
+        _changes.Made.Add((nint)page);
+    }
+
+    private byte* MakeEmpty(PageType type)
+    {
+        var page = _pool.Rent(1);
+        Page.Format(page, type, default);
+        Own(page);
+        return page;
+    }
+
+    private ulong MakeRun(ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    {
+        var length = header.Length + body.Length;
+        var page = Make(Page.RunPages(length));
+        var (batch, index) = (Page.Batch(page), Page.ScratchIndex(page));
+        new Span<byte>(page, Page.HeaderBytes).Clear();
+        Page.Type(page) = PageType.Overflow;
+        Page.ValueLength(page) = (uint)length;
+        (Page.Batch(page), Page.ScratchIndex(page)) = (batch, index);
+        Fill(new Span<byte>(page + Page.HeaderBytes, length), header, body);
+        var end = page + Page.HeaderBytes + length;
+        new Span<byte>(end, (int)(page + ((long)Page.RunPages(length) * Page.Bytes) - end)).Clear();
+        return _space.ScratchReference(page);
+    }
+
+    /// <summary>The page that a reference (before its checksum) is to, copied if it is not this batch's own.</summary>
+    private byte* MakeOwn(ulong* reference, uint* checksum)
+    {
+        var page = _space.Resolve(*reference, checksum);
+        if (PageSpace.IsScratch(*reference) && Page.Batch(page) == _number)
+            return page;
+        var copy = _pool.Rent(1);
+        Buffer.MemoryCopy(page, copy, Page.Bytes, Page.Bytes);
+        Own(copy);
+        Leave(*reference, page);
+        *checksum = 0;
+        *reference = _space.ScratchReference(copy);
+        return copy;
+    }
+
+    private byte* OwnChild(byte* branch, int index)
+    {
+        var child = Node.Child(branch, index);
+        return MakeOwn((ulong*)child, (uint*)(child + sizeof(ulong)));
+    }
+
+    /// <summary>This batch's state does not reach the page or run any more.</summary>
+    private void Leave(ulong reference, byte* page)
+    {
+        if (!PageSpace.IsScratch(reference))
+        {
+            var pages = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
+            _changes.LeftPages.Add(new PageRun(PageSpace.NumberOf(reference), pages));
+            return;
+        }
+        if (Page.Batch(page) != _number)
+        {
+            _changes.LeftScratch.Add((nint)page);
+            return;
+        }
+        var made = _changes.Made;
+        var index = Page.ScratchIndex(page);
+        Invariant.Check(made[index] == (nint)page, $"A scratch page of batch {_number} is not where it says it is.");
+        made[index] = made[^1];
+        Page.ScratchIndex((byte*)made[index]) = index;
+        made.RemoveAt(made.Count - 1);
+        _pool.Return(page);
+    }
+
+    private void RemoveEntry(TreeId tree, byte* leaf, int index)
+    {
+        if (Node.IsOverflow(leaf, index, out var child))
+            Leave(*(ulong*)child, _space.ResolveChild(child));
+        Node.Remove(leaf, index);
+        _trees[(int)tree].Count--;
+    }
+
+    /// <summary>Owns all pages from the root to the key's leaf; they and the children's indexes are the path.</summary>
+    private byte* DescendToChange(TreeId tree, ReadOnlySpan<byte> key)
+    {
+        ref var root = ref _trees[(int)tree];
+        byte* page;
+        if (root.Reference == 0)
+        {
+            page = MakeEmpty(PageType.Leaf);
+            root.Reference = _space.ScratchReference(page);
+        }
+        else
+        {
+            fixed (TreeRoot* place = &root)
+                page = MakeOwn(&place->Reference, &place->Checksum);
+        }
+        _path[0] = (nint)page;
+        _depth = 1;
+        while (Page.Type(page) == PageType.Branch)
+        {
+            var index = Node.FindChild(page, key);
+            _index[_depth - 1] = index;
+            page = OwnChild(page, index);
+            _path[_depth++] = (nint)page;
+        }
+        return page;
+    }
+
+    // Room: rebuilding and splitting.
+
+    /// <summary>Sees to it that an entry of this size fits a page, by another prefix or without the garbage; false: it must be split.</summary>
+    private bool MakeRoom(byte* page, int index, ReadOnlySpan<byte> key, int bytes, out bool breaksPrefix)
+    {
+        breaksPrefix = !key.StartsWith(Page.Prefix(page));
+        if (!breaksPrefix && Page.Gap(page) >= bytes)
+            return true;
+        var count = Page.Count(page);
+        var prefixLength = Page.PrefixLength(page);
+        var prefixNext = PrefixWith(page, key);
+        if (breaksPrefix && Page.Used(page) + bytes + (count * (prefixLength - prefixNext + 8)) > Page.BodyBytes)
+            return false;
+        if (!breaksPrefix && prefixNext <= prefixLength && Page.Gap(page) + Page.Garbage(page) < bytes)
+            return false;
+        Rebuild(page, prefixNext);
+        return Page.Gap(page) >= bytes;
+    }
+
+    /// <summary>The prefix that a page's keys have in common with another key.</summary>
+    private static int PrefixWith(byte* page, ReadOnlySpan<byte> key)
+    {
+        var first = Page.Type(page) == PageType.Branch ? 1 : 0;
+        int count = Page.Count(page);
+        if (count <= first)
+            return 0;
+        Span<byte> other = stackalloc byte[Page.KeyBytesMax];
+        var common = key.CommonPrefixLength(other[..Node.CopyKey(page, first, other)]);
+        return Math.Min(common, key.CommonPrefixLength(other[..Node.CopyKey(page, count - 1, other)]));
+    }
+
+    private byte* CopyOf(byte* page)
+    {
+        new ReadOnlySpan<byte>(page, Page.Bytes).CopyTo(_copy);
+        fixed (byte* copy = _copy)
+            return copy;
+    }
+
+    private void Rebuild(byte* page, int prefixMax) => Node.Rebuild(page, CopyOf(page), 0, Page.Count(page), prefixMax);
+
+    private void SplitLeaf(TreeId tree, byte* leaf, int index, ReadOnlySpan<byte> key, bool breaksPrefix)
+    {
+        int count = Page.Count(leaf);
+        Span<byte> before = stackalloc byte[Page.KeyBytesMax], behind = stackalloc byte[Page.KeyBytesMax];
+        var right = MakeEmpty(PageType.Leaf);
+        if (index == count && (breaksPrefix || IsRightEdge(_depth - 1)))
+        {
+            // In order: the page stays full, and the key begins the next one.
+            before = before[..Node.CopyKey(leaf, count - 1, before)];
+            InsertSibling(tree, _depth - 1, Separator(before, key), right);
+            return;
+        }
+        if (index == 0 && breaksPrefix)
+        {
+            Node.Rebuild(right, leaf, 0, count, Page.KeyBytesMax);
+            Page.Format(leaf, PageType.Leaf, default, keepOwner: true);
+            behind = behind[..Node.CopyKey(right, 0, behind)];
+            InsertSibling(tree, _depth - 1, Separator(key, behind), right);
+            return;
+        }
+        var middle = Middle(leaf);
+        var copy = CopyOf(leaf);
+        Node.Rebuild(right, copy, middle, count, Page.KeyBytesMax);
+        Node.Rebuild(leaf, copy, 0, middle, Page.KeyBytesMax);
+        before = before[..Node.CopyKey(leaf, middle - 1, before)];
+        behind = behind[..Node.CopyKey(right, 0, behind)];
+        InsertSibling(tree, _depth - 1, Separator(before, behind), right);
+    }
+
+    /// <summary>The shortest key that is greater than one and not greater than the other.</summary>
+    private static ReadOnlySpan<byte> Separator(ReadOnlySpan<byte> before, ReadOnlySpan<byte> behind) => behind[..(before.CommonPrefixLength(behind) + 1)];
+
+    /// <summary>Where the halves have about the same bytes, with at least one entry on each side.</summary>
+    private static int Middle(byte* page)
+    {
+        int count = Page.Count(page), bytes = 0, middle = 0;
+        var half = Page.Used(page) / 2;
+        while (middle < count - 1 && bytes < half)
+            bytes += Page.EntryBytes + Node.CellBytes(page, middle++);
+        Invariant.Check(middle > 0, $"A page with {count} entries cannot be split.");
+        return middle;
+    }
+
+    private bool IsRightEdge(int level)
+    {
+        for (var i = 0; i < level; i++)
+        {
+            if (_index[i] != Page.Count((byte*)_path[i]) - 1)
+                return false;
+        }
+        return true;
+    }
+
+    /// <summary>Enters a page that lies right of the path's at this level. The path is of no use afterwards.</summary>
+    private void InsertSibling(TreeId tree, int level, ReadOnlySpan<byte> separator, byte* right)
+    {
+        var reference = _space.ScratchReference(right);
+        if (level == 0)
+        {
+            var top = MakeEmpty(PageType.Branch);
+            ref var root = ref _trees[(int)tree];
+            Node.InsertChild(top, 0, default, root.Reference, root.Checksum);
+            Node.InsertChild(top, 1, separator, reference, 0);
+            (root.Reference, root.Checksum) = (_space.ScratchReference(top), 0);
+            return;
+        }
+        var branch = (byte*)_path[level - 1];
+        var index = _index[level - 1] + 1;
+        if (MakeRoom(branch, index, separator, Node.BranchEntryBytes(separator.Length), out var breaksPrefix))
+            Node.InsertChild(branch, index, separator, reference, 0);
+        else
+            SplitBranch(tree, level - 1, index, separator, reference, breaksPrefix);
+    }
+
+    private void SplitBranch(TreeId tree, int level, int index, ReadOnlySpan<byte> separator, ulong reference, bool breaksPrefix)
+    {
+        var branch = (byte*)_path[level];
+        int count = Page.Count(branch);
+        var right = MakeEmpty(PageType.Branch);
+        if (index == count && (breaksPrefix || IsRightEdge(level)))
+        {
+            Node.InsertChild(right, 0, default, reference, 0);
+            InsertSibling(tree, level, separator, right);
+            return;
+        }
+        var copy = CopyOf(branch);
+        if (breaksPrefix)
+        {
+            // Only the first separator can be less than the common prefix; the child before it stays alone, and the new one leads the rest.
+            Invariant.Check(index == 1, $"A separator inside a branch of {count} breaks its prefix at {index}.");
+            Page.Format(right, PageType.Branch, Page.Prefix(copy), keepOwner: true);
+            Node.InsertChild(right, 0, default, reference, 0);
+            Node.Append(right, copy, 1, count);
+            Node.Rebuild(branch, copy, 0, 1, 0);
+            InsertSibling(tree, level, separator, right);
+            return;
+        }
+        var middle = Middle(branch);
+        Span<byte> up = stackalloc byte[Page.KeyBytesMax];
+        up = up[..Node.CopyKey(copy, middle, up)];
+        var prefixLength = Page.PrefixLength(copy);
+        Node.Rebuild(right, copy, middle, count, prefixLength);
+        Node.Rebuild(branch, copy, 0, middle, prefixLength);
+        var (target, at) = index <= middle ? ((nint)branch, index) : ((nint)right, index - middle);
+        Node.InsertChild((byte*)target, at, separator, reference, 0);
+        InsertSibling(tree, level, up, right);
+    }
+
+    // Shrinking: empty pages go, pages under a quarter full join a sibling, a root with one child gives way to it.
+
+    private void Shrink(TreeId tree, int level)
+    {
+        var page = (byte*)_path[level];
+        if (Page.Count(page) == 0)
+        {
+            RemovePage(tree, level);
+            return;
+        }
+        if (level == 0)
+            Collapse(tree);
+        else if (Page.Used(page) < Page.BodyBytes / 4)
+            Merge(tree, level);
+    }
+
+    private void RemovePage(TreeId tree, int level)
+    {
+        var page = (byte*)_path[level];
+        Leave(_space.ScratchReference(page), page);
+        if (level == 0)
+        {
+            (_trees[(int)tree].Reference, _trees[(int)tree].Checksum) = (0, 0);
+            return;
+        }
+        Node.Remove((byte*)_path[level - 1], _index[level - 1]);
+        Shrink(tree, level - 1);
+    }
+
+    private void Collapse(TreeId tree)
+    {
+        fixed (TreeRoot* root = &_trees[(int)tree])
+        {
+            while (true)
+            {
+                var page = _space.Resolve(root->Reference, &root->Checksum);
+                if (Page.Type(page) != PageType.Branch || Page.Count(page) > 1)
+                    return;
+                var child = Node.Child(page, 0);
+                var (reference, checksum, left) = (*(ulong*)child, *(uint*)(child + sizeof(ulong)), root->Reference);
+                (root->Reference, root->Checksum) = (reference, checksum);
+                Leave(left, page);
+            }
+        }
+    }
+
+    private void Merge(TreeId tree, int level)
+    {
+        var parent = (byte*)_path[level - 1];
+        var index = _index[level - 1];
+        if (!(index + 1 < Page.Count(parent) && TryJoin(parent, index)) && !(index > 0 && TryJoin(parent, index - 1)))
+            return;
+        Shrink(tree, level - 1);
+    }
+
+    /// <summary>Moves the entries of a child's right sibling into it, when together they fill at most three quarters.</summary>
+    private bool TryJoin(byte* parent, int index)
+    {
+        var rightChild = Node.Child(parent, index + 1);
+        var rightReference = *(ulong*)rightChild;
+        var left = _space.ResolveChild(Node.Child(parent, index));
+        var right = _space.ResolveChild(rightChild);
+        int leftCount = Page.Count(left), rightCount = Page.Count(right), leafOnly = Page.Type(left) == PageType.Leaf ? 0 : 1;
+        Span<byte> separator = stackalloc byte[Page.KeyBytesMax], first = stackalloc byte[Page.KeyBytesMax], last = stackalloc byte[Page.KeyBytesMax];
+        separator = separator[..Node.CopyKey(parent, index + 1, separator)];
+        first = leftCount > leafOnly ? first[..Node.CopyKey(left, leafOnly, first)] : separator;
+        last = rightCount > leafOnly ? last[..Node.CopyKey(right, rightCount - 1, last)] : separator;
+        var prefixLength = leafOnly == 0 && leftCount == 0 ? 0 : first.CommonPrefixLength(last);
+        var bytes = Page.Used(left) + Page.Used(right) + (leafOnly * Node.BranchEntryBytes(separator.Length))
+            + (leftCount * Math.Max(0, Page.PrefixLength(left) - prefixLength)) + (rightCount * Math.Max(0, Page.PrefixLength(right) - prefixLength))
+            + ((leftCount + rightCount) * 8);
+        if (bytes > Page.BodyBytes * 3 / 4)
+            return false;
+        left = OwnChild(parent, index);
+        var copy = CopyOf(left);
+        Page.Format(left, Page.Type(copy), last[..prefixLength], keepOwner: true);
+        Node.Append(left, copy, 0, leftCount);
+        Node.Append(left, right, 0, rightCount, separator);
+        Leave(rightReference, right);
+        Node.Remove(parent, index + 1);
+        return true;
+    }
+}

@@ -1,0 +1,53 @@
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>A data file in a directory of its own, which goes with it. The checkpoint's three steps run on the caller's thread.</summary>
+internal sealed class DataFile : IDisposable
+{
+    private static readonly PageStoreOptions Options = new() { MapBytes = 4L << 30, SnapshotsMax = 64 };
+
+    private readonly string _directory = Directory.CreateTempSubdirectory("kv-pages-").FullName;
+
+    public DataFile() => Pages = PageStore.Create(LocalDisk.Instance, FilePath, Options, new byte[16]);
+
+    public string FilePath => Path.Combine(_directory, "data");
+
+    public PageStore Pages { get; private set; }
+
+    /// <summary>Closes and opens again: what is in no checkpoint is lost.</summary>
+    public void Reopen()
+    {
+        Pages.Dispose();
+        Pages = PageStore.Open(LocalDisk.Instance, FilePath, Options);
+    }
+
+    public Checkpoint? Begin() =>
+        Pages.BeginCheckpoint(etag => new Coverage(etag, new JournalPosition((ulong)etag, 4096), (uint)etag), UInt128.MaxValue);
+
+    /// <summary>A whole checkpoint of what is published.</summary>
+    public void Checkpoint()
+    {
+        if (Begin() is not { } checkpoint)
+            return;
+        checkpoint.Write();
+        Pages.FinishCheckpoint(checkpoint);
+    }
+
+    /// <summary>One batch, sealed and published.</summary>
+    public void Commit(UInt128 etag, Action<WriteBatch> change)
+    {
+        var batch = Pages.Begin();
+        change(batch);
+        batch.Seal(etag);
+        Pages.Publish(etag);
+    }
+
+    public void Dispose()
+    {
+        Pages.Dispose();
+        Directory.Delete(_directory, recursive: true);
+    }
+}

@@ -1,0 +1,227 @@
+using KvCluster.Storage.Pages;
+using Xunit.Abstractions;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>The trees against a sorted dictionary, through batches, drops, checkpoints at every stage, long readers and reopening.</summary>
+public sealed class ModelTests(ITestOutputHelper output)
+{
+    private static readonly Comparer<byte[]> KeyOrder = Comparer<byte[]>.Create((one, other) => one.AsSpan().SequenceCompareTo(other));
+
+    [Theory]
+    [InlineData(1, 8, 40)]
+    [InlineData(2, 24, 300)]
+    [InlineData(3, 200, 1100)]
+    [InlineData(4, 2048, 9000)]
+    [InlineData(5, 3, 70000)]
+    public void RandomChanges_AgainstAModel_AreReadAlike(int seedByDefault, int keyBytesMax, int valueBytesMax)
+    {
+        var seed = Seeds.Take(seedByDefault);
+        output.WriteLine($"KV_SEED={seed}");
+        var random = new Random(seed);
+        using var file = new DataFile();
+        var run = new ModelRun(file, random, keyBytesMax, valueBytesMax);
+        for (var step = 0; step < 300; step++)
+            run.Step();
+        run.End();
+    }
+
+    /// <summary>One seeded history: what is published, what is sealed above it, and snapshots with what they must show.</summary>
+    private sealed class ModelRun(DataFile file, Random random, int keyBytesMax, int valueBytesMax)
+    {
+        private readonly List<(UInt128 Etag, SortedDictionary<byte[], byte[]> Content)> _unpublished = [];
+        private readonly List<(ReadSnapshot Snapshot, SortedDictionary<byte[], byte[]> Content)> _snapshots = [];
+        private SortedDictionary<byte[], byte[]> _published = new(KeyOrder);
+        private SortedDictionary<byte[], byte[]> _durable = new(KeyOrder);
+        private SortedDictionary<byte[], byte[]>? _frozen;
+        private Checkpoint? _checkpoint;
+        private CheckpointPin? _pin;
+        private UInt128 _etag;
+
+        public void Step()
+        {
+            switch (random.Next(20))
+            {
+                case < 9:
+                    ChangeAndSeal();
+                    break;
+                case < 12:
+                    Publish(random.Next(_unpublished.Count + 1));
+                    break;
+                case 12:
+                    file.Pages.DropUnpublished();
+                    _unpublished.Clear();
+                    break;
+                case 13 when _snapshots.Count < 5:
+                    _snapshots.Add((file.Pages.OpenSnapshot(), _published));
+                    break;
+                case 14 when _snapshots.Count > 0:
+                    CloseSnapshot(random.Next(_snapshots.Count));
+                    break;
+                case 15 or 16 when _checkpoint is null:
+                    _frozen = _published;
+                    _checkpoint = file.Begin();
+                    break;
+                case 17 when _checkpoint is not null:
+                    Finish();
+                    break;
+                case 18 when _pin is null:
+                    _pin = file.Pages.Pin();
+                    break;
+                case 18:
+                    _pin!.Dispose();
+                    _pin = null;
+                    break;
+                case 19 when random.Next(4) == 0:
+                    Reopen();
+                    break;
+            }
+            if (_checkpoint is null)
+                file.Pages.Verify();
+        }
+
+        public void End()
+        {
+            Publish(_unpublished.Count);
+            if (_checkpoint is not null)
+                Finish();
+            file.Checkpoint();
+            file.Pages.Verify();
+            _durable = _published;
+            Reopen();
+            file.Pages.Verify();
+        }
+
+        private void ChangeAndSeal()
+        {
+            var content = new SortedDictionary<byte[], byte[]>(_unpublished.Count > 0 ? _unpublished[^1].Content : _published, KeyOrder);
+            var batch = file.Pages.Begin();
+            var deletes = random.Next(3) == 0 ? 9 : 3;
+            for (var i = random.Next(1, 120); i > 0; i--)
+            {
+                if (random.Next(10) < deletes && content.Count > 0)
+                {
+                    var gone = random.Next(5) == 0 ? NewKey() : content.Keys.ElementAt(random.Next(content.Count));
+                    Assert.Equal(content.Remove(gone), batch.Delete(TreeId.Kv, gone));
+                    continue;
+                }
+                var key = random.Next(4) == 0 && content.Count > 0 ? content.Keys.ElementAt(random.Next(content.Count)) : NewKey();
+                var value = new byte[random.Next(8) == 0 ? random.Next(valueBytesMax + 1) : random.Next(Math.Min(valueBytesMax, 200) + 1)];
+                random.NextBytes(value);
+                var header = random.Next(value.Length + 1);
+                batch.Put(TreeId.Kv, key, value.AsSpan(0, header), value.AsSpan(header));
+                content[key] = value;
+                Assert.True(batch.TryGet(TreeId.Kv, key, out var seen) && seen.SequenceEqual(value));
+            }
+            if (random.Next(10) == 0)
+            {
+                batch.Abort();
+                return;
+            }
+            batch.Seal(++_etag);
+            _unpublished.Add((_etag, content));
+        }
+
+        private byte[] NewKey()
+        {
+            // Few different bytes, zeros among them, and long common beginnings: what the prefix and the heads must tell apart.
+            var key = new byte[random.Next(1, keyBytesMax + 1)];
+            var alike = random.Next(2) == 0 ? random.Next(key.Length) : 0;
+            for (var i = alike; i < key.Length; i++)
+                key[i] = (byte)(random.Next(3) == 0 ? 0 : random.Next(256));
+            return key;
+        }
+
+        private void Publish(int count)
+        {
+            if (count == 0)
+                return;
+            file.Pages.Publish(_unpublished[count - 1].Etag);
+            _published = _unpublished[count - 1].Content;
+            _unpublished.RemoveRange(0, count);
+            using var snapshot = file.Pages.OpenSnapshot();
+            Check(snapshot, _published);
+        }
+
+        private void Finish()
+        {
+            _checkpoint!.Write();
+            file.Pages.FinishCheckpoint(_checkpoint);
+            _checkpoint = null;
+            _durable = _frozen!;
+            using var snapshot = file.Pages.OpenSnapshot();
+            Check(snapshot, _published);
+        }
+
+        private void CloseSnapshot(int index)
+        {
+            Check(_snapshots[index].Snapshot, _snapshots[index].Content);
+            _snapshots[index].Snapshot.Dispose();
+            _snapshots.RemoveAt(index);
+        }
+
+        private void Reopen()
+        {
+            while (_snapshots.Count > 0)
+                CloseSnapshot(0);
+            _pin?.Dispose();
+            (_pin, _checkpoint) = (null, null);
+            _unpublished.Clear();
+            file.Reopen();
+            _published = _durable;
+            _etag = file.Pages.PublishedEtag;
+            Assert.Equal(new Coverage(_etag, _etag == 0 ? default : new JournalPosition((ulong)_etag, 4096), (uint)_etag), file.Pages.Covered);
+            using var snapshot = file.Pages.OpenSnapshot();
+            Check(snapshot, _published);
+        }
+
+        private void Check(ReadSnapshot snapshot, SortedDictionary<byte[], byte[]> content)
+        {
+            Assert.Equal((ulong)content.Count, snapshot.Count(TreeId.Kv));
+            using (var cursor = snapshot.Cursor(TreeId.Kv))
+            {
+                foreach (var (key, value) in content)
+                {
+                    Assert.True(cursor.MoveNext());
+                    Assert.True(cursor.Key.SequenceEqual(key));
+                    Assert.True(cursor.Value.SequenceEqual(value));
+                }
+                Assert.False(cursor.MoveNext());
+                foreach (var (key, _) in content.Reverse())
+                {
+                    Assert.True(cursor.MovePrevious());
+                    Assert.True(cursor.Key.SequenceEqual(key));
+                }
+                Assert.False(cursor.MovePrevious());
+            }
+            CheckRange(snapshot, content);
+            var absent = NewKey();
+            Assert.Equal(content.ContainsKey(absent), snapshot.TryGet(TreeId.Kv, absent, out _));
+        }
+
+        private void CheckRange(ReadSnapshot snapshot, SortedDictionary<byte[], byte[]> content)
+        {
+            byte[] lower = NewKey(), upper = NewKey();
+            var expected = content.Keys.Where(key => KeyOrder.Compare(key, lower) >= 0 && KeyOrder.Compare(key, upper) < 0).ToArray();
+            using var forward = snapshot.Cursor(TreeId.Kv, lower, upper);
+            foreach (var key in expected)
+            {
+                Assert.True(forward.MoveNext());
+                Assert.True(forward.Key.SequenceEqual(key));
+            }
+            Assert.False(forward.MoveNext());
+            using var backward = snapshot.Cursor(TreeId.Kv, lower, upper);
+            foreach (var key in expected.Reverse())
+            {
+                Assert.True(backward.MovePrevious());
+                Assert.True(backward.Key.SequenceEqual(key));
+            }
+            Assert.False(backward.MovePrevious());
+            var sought = NewKey();
+            var at = Array.FindIndex(expected, key => KeyOrder.Compare(key, sought) >= 0);
+            Assert.Equal(at >= 0, backward.Seek(sought));
+            if (at >= 0)
+                Assert.True(backward.Key.SequenceEqual(expected[at]));
+        }
+    }
+}
