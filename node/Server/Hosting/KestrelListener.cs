@@ -1,0 +1,26 @@
+using System.Net;
+using Microsoft.AspNetCore.Server.Kestrel.Core;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>How this program's servers listen: HTTP/2 in clear text on one address.</summary>
+internal static class KestrelListener
+{
+    /// <param name="address">A host of "localhost" means the loopback address; another name than an IP address: all addresses of the machine.</param>
+    public static void Listen(KestrelServerOptions kestrel, Uri address)
+    {
+        kestrel.AddServerHeader = false;
+        // A router's or a busy client's unary calls come on few connections.
+        kestrel.Limits.Http2.MaxStreamsPerConnection = 4_096;
+        kestrel.Limits.Http2.InitialConnectionWindowSize = 8 << 20;
+        kestrel.Limits.Http2.InitialStreamWindowSize = 4 << 20;
+        if (IPAddress.TryParse(address.Host.Trim('[', ']'), out var ip))
+            kestrel.Listen(ip, address.Port, Http2);
+        else if (address.Host == "localhost")
+            kestrel.Listen(IPAddress.Loopback, address.Port, Http2);
+        else
+            kestrel.ListenAnyIP(address.Port, Http2);
+    }
+
+    private static void Http2(ListenOptions listen) => listen.Protocols = HttpProtocols.Http2;
+}

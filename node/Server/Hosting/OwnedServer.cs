@@ -1,0 +1,28 @@
+using KvCluster.Serving;
+using Microsoft.AspNetCore.Builder;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>A server that stops within a moment: says that it does, lets calls under way end, then breaks off what streams.</summary>
+internal sealed class OwnedServer(WebApplication app, HealthService? health = null) : IAsyncDisposable
+{
+    /// <summary>For unary calls to end; streams do not end by themselves.</summary>
+    private static readonly TimeSpan Grace = TimeSpan.FromMilliseconds(300);
+
+    public WebApplication App => app;
+
+    public async ValueTask DisposeAsync()
+    {
+        health?.Stop();
+        using var grace = new CancellationTokenSource(Grace);
+        try
+        {
+            await app.StopAsync(grace.Token).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException) when (grace.IsCancellationRequested)
+        {
+            // Connections are aborted by now.
+        }
+        await app.DisposeAsync().ConfigureAwait(false);
+    }
+}

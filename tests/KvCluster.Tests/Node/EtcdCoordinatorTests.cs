@@ -1,0 +1,230 @@
+using System.Diagnostics;
+using Etcdserverpb;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Shards;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Our client of etcd's API against both servers of it, and the real etcdctl against ours.</summary>
+public sealed class EtcdCoordinatorTests
+{
+    private static readonly CancellationToken Never = CancellationToken.None;
+
+    [Fact]
+    public async Task Contract_AgainstTheEmbeddedServer_Holds()
+    {
+        await using var server = await EmbeddedServer.StartAsync();
+        await using var coordinator = Connect(server.Address);
+        await CoordinatorContract.CheckAsync(coordinator);
+    }
+
+    [ToolFact("etcd")]
+    public async Task Contract_AgainstARealEtcd_Holds()
+    {
+        using var etcd = new EtcdProcess();
+        await using var coordinator = Connect(etcd.Address);
+        using var limit = new CancellationTokenSource(TimeSpan.FromSeconds(30));
+        await coordinator.GetUntilAnsweredAsync("/", limit.Token);
+        await CoordinatorContract.CheckAsync(coordinator);
+    }
+
+    [Fact]
+    public async Task Watch_AfterTheServerReopened_SaysThatChangesAreGone()
+    {
+        await using var server = await EmbeddedServer.StartAsync();
+        await using var coordinator = Connect(server.Address);
+        var revision = (await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never)).Revision;
+        await server.RestartAsync();
+        await Assert.ThrowsAsync<CoordinatorCompactedException>(async () => await coordinator.WatchAsync("/", revision, Never).GetAsyncEnumerator().MoveNextAsync());
+    }
+
+    [Fact]
+    public async Task Watch_WhenTheServerGoesAway_Ends()
+    {
+        var server = await EmbeddedServer.StartAsync();
+        await using var coordinator = Connect(server.Address);
+        var revision = (await coordinator.ListAsync("/", Never)).Revision;
+        var watching = coordinator.WatchAsync("/", revision + 1, Never).GetAsyncEnumerator().MoveNextAsync().AsTask();
+        await server.DisposeAsync();
+        await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => watching);
+    }
+
+    [Fact]
+    public async Task CompareAndSet_WithoutAServer_IsUnknown()
+    {
+        await using var coordinator = Connect("http://127.0.0.1:1");
+        Assert.Equal(CompareAndSetOutcome.Unknown, (await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never)).Outcome);
+        await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => coordinator.GetAsync("/k", Never));
+    }
+
+    /// <summary>The first attempt was applied and its answer lost: repeating the same compare loses, and the value found is our own.</summary>
+    [Fact]
+    public async Task SetUntilSettled_AfterALostAnswer_FindsItsOwnChange()
+    {
+        await using var server = await EmbeddedServer.StartAsync();
+        await using var coordinator = new CoordinatorThatLosesAnswers(Connect(server.Address)) { LostAnswers = 1 };
+        var set = await coordinator.SetUntilSettledAsync("/k", 0, "mine", 0, Never);
+        Assert.Equal(CompareAndSetOutcome.Won, set.Outcome);
+        Assert.Equal(2, coordinator.Attempts);
+        Assert.Equal(set.Revision, (await coordinator.GetAsync("/k", Never)).ModRevision);
+    }
+
+    [Fact]
+    public async Task SetUntilSettled_AfterALostAnswerToALostCompare_IsLost()
+    {
+        await using var server = await EmbeddedServer.StartAsync();
+        await using var coordinator = new CoordinatorThatLosesAnswers(Connect(server.Address));
+        await coordinator.CompareAndSetAsync("/k", 0, "theirs", 0, Never);
+        coordinator.LostAnswers = 1;
+        Assert.Equal(CompareAndSetOutcome.Lost, (await coordinator.SetUntilSettledAsync("/k", 0, "mine", 0, Never)).Outcome);
+        Assert.Equal("theirs", (await coordinator.GetAsync("/k", Never)).Value);
+    }
+
+    [Fact]
+    public void HeaderCheck_ARevisionBelowOneSeenBeforeTheRequest_Alarms()
+    {
+        var check = new EtcdHeaderCheck(NullLogger.Instance);
+        check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, 0);
+        // An answer that was overtaken by another is none.
+        check.Check(new ResponseHeader { ClusterId = 7, Revision = 9 }, 9);
+        Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 7, Revision = 9 }, 10));
+        Assert.Throws<CoordinatorAlarmException>(check.ThrowIfAlarmed);
+    }
+
+    [Fact]
+    public void HeaderCheck_AnotherClusterId_Alarms()
+    {
+        var check = new EtcdHeaderCheck(NullLogger.Instance);
+        check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, 0);
+        Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 8, Revision = 11 }, 10));
+    }
+
+    [Fact]
+    public async Task CompareAndSet_AfterTheServerWasReplaced_ChangesNothing()
+    {
+        await using var server = await EmbeddedServer.StartAsync();
+        await using var coordinator = Connect(server.Address);
+        await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
+        await server.RestartAsync(withAnotherFolder: true);
+        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.GetAsync("/k", Never));
+        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never));
+        await using var other = Connect(server.Address);
+        Assert.Null((await other.GetAsync("/k", Never)).Value);
+    }
+
+    [ToolFact("etcdctl")]
+    public async Task Etcdctl_AgainstTheEmbeddedServer_ReadsPutsAndWatches()
+    {
+        await using var server = await EmbeddedServer.StartAsync();
+        await using var coordinator = Connect(server.Address);
+        await coordinator.CompareAndSetAsync("/kvcluster/local/shards/0", 0, "{\"shard\":0}", 0, Never);
+        Assert.Equal("OK", await EtcdctlAsync(server.Address, "put", "/kvcluster/local/shards/1", "{}"));
+        Assert.Equal("/kvcluster/local/shards/0\n{\"shard\":0}\n/kvcluster/local/shards/1\n{}", await EtcdctlAsync(server.Address, "get", "--prefix", "/kvcluster/"));
+        Assert.Equal("PUT\n/kvcluster/local/shards/1\n{}", string.Join('\n', await WatchOnceAsync(server.Address, "/kvcluster/local/shards/1", fromRevision: 3)));
+        Assert.Equal("1", await EtcdctlAsync(server.Address, "del", "/kvcluster/local/shards/1"));
+        var lease = await EtcdctlAsync(server.Address, "lease", "grant", "60");
+        Assert.StartsWith("lease ", lease, StringComparison.Ordinal);
+        Assert.Contains(server.Address["http://".Length..], await EtcdctlAsync(server.Address, "endpoint", "status"), StringComparison.Ordinal);
+    }
+
+    private static EtcdCoordinator Connect(string address) => new(address, NullLogger.Instance);
+
+    private static Process StartEtcdctl(string address, params string[] arguments) => Process.Start(
+        new ProcessStartInfo(EtcdProcess.PathOf("etcdctl")!, ["--endpoints", address, .. arguments]) { RedirectStandardOutput = true })!;
+
+    private static async Task<string> EtcdctlAsync(string address, params string[] arguments)
+    {
+        using var process = StartEtcdctl(address, arguments);
+        var output = await process.StandardOutput.ReadToEndAsync();
+        await process.WaitForExitAsync();
+        Assert.Equal(0, process.ExitCode);
+        return output.Trim();
+    }
+
+    private static async Task<List<string>> WatchOnceAsync(string address, string key, long fromRevision)
+    {
+        using var process = StartEtcdctl(address, "watch", key, "--rev", fromRevision.ToString(System.Globalization.CultureInfo.InvariantCulture));
+        var lines = new List<string>();
+        while (lines.Count < 3 && await process.StandardOutput.ReadLineAsync().WaitAsync(TimeSpan.FromSeconds(30)) is { } line)
+            lines.Add(line);
+        process.Kill();
+        await process.WaitForExitAsync();
+        return lines;
+    }
+
+    /// <summary>Applies changes, and says of the first ones that their outcome is not known.</summary>
+    private sealed class CoordinatorThatLosesAnswers(ICoordinator inner) : ICoordinator
+    {
+        public int LostAnswers { get; set; }
+
+        public int Attempts { get; private set; }
+
+        public async Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+        {
+            Attempts++;
+            var result = await inner.CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken);
+            return LostAnswers-- > 0 ? new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0) : result;
+        }
+
+        public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
+
+        public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
+
+        public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) =>
+            inner.WatchAsync(prefix, fromRevision, cancellationToken);
+
+        public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) => inner.GrantLeaseAsync(timeToLive, cancellationToken);
+
+        public Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) => inner.KeepAliveAsync(lease, cancellationToken);
+
+        public Task RevokeAsync(long lease, CancellationToken cancellationToken) => inner.RevokeAsync(lease, cancellationToken);
+
+        public ValueTask DisposeAsync() => inner.DisposeAsync();
+    }
+
+    /// <summary>An embedded coordinator and its server, which can be started again on the same port.</summary>
+    private sealed class EmbeddedServer : IAsyncDisposable
+    {
+        private readonly TemporaryDirectory _directory = new();
+        private EmbeddedCoordinator _coordinator = null!;
+        private CoordinatorServer _server = null!;
+        private int _folder;
+
+        public string Address { get; private set; } = "http://127.0.0.1:0";
+
+        public static async Task<EmbeddedServer> StartAsync()
+        {
+            var server = new EmbeddedServer();
+            await server.OpenAsync();
+            return server;
+        }
+
+        public async Task RestartAsync(bool withAnotherFolder = false)
+        {
+            await CloseAsync();
+            if (withAnotherFolder)
+                _folder++;
+            await OpenAsync();
+        }
+
+        public async ValueTask DisposeAsync()
+        {
+            await CloseAsync();
+            _directory.Dispose();
+        }
+
+        private async Task OpenAsync()
+        {
+            _coordinator = EmbeddedCoordinator.Open(Path.Combine(_directory.Path, $"{_folder}"), TimeProvider.System);
+            _server = await CoordinatorServer.StartAsync(_coordinator, Address, NullLoggerFactory.Instance, Never);
+            Address = _server.Address;
+        }
+
+        private async Task CloseAsync()
+        {
+            await _server.DisposeAsync();
+            await _coordinator.DisposeAsync();
+        }
+    }
+}
