@@ -3,6 +3,7 @@
 using System.CommandLine;
 using KvCluster.Benchmarks;
 using KvCluster.Benchmarks.Cluster;
+using KvCluster.Benchmarks.Engine;
 using KvCluster.Benchmarks.Grpc;
 using Spectre.Console;
 
@@ -14,6 +15,7 @@ if (args is [GrpcPeer.Command, ..])
 var suites = new Dictionary<string, BenchmarkSuite>
 {
     ["cluster"] = ClusterSuite.Run,
+    ["engine"] = EngineSuite.RunAsync,
     ["grpc"] = GrpcSuite.RunAsync,
 };
 

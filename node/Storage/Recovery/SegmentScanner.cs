@@ -1,0 +1,83 @@
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Journal;
+
+namespace KvCluster.Storage.Recovery;
+
+/// <summary>
+/// Reads a segment's records from its first block on, each only if its envelope is of this life of the segment, its body is whole
+/// and it follows the one before. Opening thread.
+/// </summary>
+internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDisposable
+{
+    private const int WindowBytes = 1 << 20;
+    private byte[] _window = new byte[WindowBytes];
+    private long _windowStart;
+    private int _windowCount;
+
+    /// <summary>Where the next record would start.</summary>
+    public long Offset { get; private set; } = SegmentHeader.BlockBytes;
+
+    /// <summary>Reads the next record and moves past it; false where no sound record follows <paramref name="previous"/>.</summary>
+    public bool TryReadNext(in RecordRef previous, out RecordRef record)
+    {
+        if (!TryReadAt(Offset, out record, out _) || !record.Follows(previous))
+            return false;
+        Offset += RecordEnvelope.RecordBytes(record.BodyBytes);
+        return true;
+    }
+
+    /// <summary>
+    /// Looks behind the end for a sound record that was handed to the disk when something after <paramref name="last"/> was durable
+    /// already; that proves that the bytes at the end were whole once. A later record without such proof may stand behind a torn one.
+    /// </summary>
+    public bool HasProofOfLoss(UInt128 last, out long offset)
+    {
+        for (offset = Offset + RecordEnvelope.BlockBytes; offset < file.Length; offset += RecordEnvelope.BlockBytes)
+        {
+            if (TryReadAt(offset, out _, out var envelope) && envelope.DurableAtSubmission > last)
+                return true;
+        }
+        return false;
+    }
+
+    /// <summary>Whether an envelope of this life stands at the end: a record was being written there.</summary>
+    public bool HasEnvelopeAtEnd() =>
+        TryWindow(Offset, RecordEnvelope.Bytes, out var front) && RecordEnvelope.TryRead(front, out var envelope) && envelope.Incarnation == incarnation;
+
+    /// <summary>Whether a sound record lies at the front, of whatever life of the segment, that follows this one.</summary>
+    public bool BeginsBehind(in RecordRef last) =>
+        TryWindow(SegmentHeader.BlockBytes, RecordEnvelope.Bytes, out var front) && RecordEnvelope.TryRead(front, out var envelope)
+        && TryWindow(SegmentHeader.BlockBytes, RecordEnvelope.Bytes + envelope.BodyBytes, out var bytes)
+        && RecordBody.Verify(bytes[RecordEnvelope.Bytes..])
+        && RecordBody.TryReadHeader(bytes[RecordEnvelope.Bytes..], out var record) && record.Follows(last);
+
+    /// <inheritdoc/>
+    public void Dispose() => file.Dispose();
+
+    private bool TryReadAt(long offset, out RecordRef record, out RecordEnvelope envelope)
+    {
+        record = default;
+        envelope = default;
+        if (!TryWindow(offset, RecordEnvelope.Bytes, out var front) || !RecordEnvelope.TryRead(front, out envelope)
+            || envelope.Incarnation != incarnation || !TryWindow(offset, RecordEnvelope.Bytes + envelope.BodyBytes, out var bytes))
+            return false;
+        var body = bytes[RecordEnvelope.Bytes..];
+        return RecordBody.Verify(body) && RecordBody.TryReadHeader(body, out record) && record.Checksum == envelope.BodyChecksum;
+    }
+
+    private bool TryWindow(long offset, int count, out ReadOnlySpan<byte> bytes)
+    {
+        bytes = default;
+        if (offset < _windowStart || offset + count > _windowStart + _windowCount)
+        {
+            if (_window.Length < count)
+                _window = new byte[count];
+            _windowStart = offset;
+            _windowCount = file.Read(_window, offset);
+        }
+        if (_windowCount < count)
+            return false;
+        bytes = _window.AsSpan((int)(offset - _windowStart), count);
+        return true;
+    }
+}

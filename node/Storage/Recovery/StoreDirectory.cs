@@ -1,0 +1,60 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Recovery;
+
+/// <summary>Creates a replica's directory. Any thread. A crash leaves either the whole directory or one that the next creation removes.</summary>
+internal static class StoreDirectory
+{
+    /// <summary>The first state directory's number.</summary>
+    public const uint FirstState = 1;
+
+    /// <summary>Creates the directory with an empty state; durable when it returns.</summary>
+    public static void Create(StoreContext context, string directory, ControlState initial)
+    {
+        ArgumentOutOfRangeException.ThrowIfZero(initial.ReplicaId);
+        var files = context.Files;
+        var creating = new StoreLayout(new StoreLayout(directory).Creating);
+        files.DeleteDirectory(creating.Directory);
+        files.CreateDirectory(creating.Directory);
+        ControlFile.Create(files, creating.Control, initial).Dispose();
+        new SpaceReserve(files, creating.Reserve, context.Options.ReserveBytes).Renew();
+        var state = creating.State(FirstState);
+        files.CreateDirectory(state);
+        PageStore.Create(files, StoreLayout.Data(state), context.Options.Pages, IdentityOf(initial)).Dispose();
+        CreateJournal(context, state, initial, default);
+        files.SyncDirectory(state);
+        files.SyncDirectory(creating.Directory);
+        files.Rename(creating.Directory, directory);
+        files.SyncDirectory(ParentOf(directory));
+    }
+
+    /// <summary>Creates a state's journal with one empty segment that begins behind a record; all but the state's own name is durable.</summary>
+    public static void CreateJournal(StoreContext context, string state, ControlState control, RecordRef last)
+    {
+        const ulong First = 1;
+        var directory = StoreLayout.Journal(state);
+        context.Files.CreateDirectory(directory);
+        using var preparation = SegmentPreparation.Begin(context.Files, directory, First, context.Options.SegmentBytesMin, new Stack<ulong>());
+        using var block = new AlignedBuffer(SegmentHeader.BlockBytes);
+        // Nothing is ever appended to it: the first open starts a segment of its own, so that its incarnation says nothing.
+        new SegmentHeader(First, control.ReplicaId, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum).WriteTo(block.Span);
+        preparation.File.Write(block.Span, 0);
+        context.Files.SyncDirectory(directory);
+    }
+
+    /// <summary>The data file's identity: replica and shard, so that another replica's file is not taken for it.</summary>
+    public static byte[] IdentityOf(ControlState control)
+    {
+        var identity = new byte[16];
+        BinaryPrimitives.WriteUInt64LittleEndian(identity, control.ReplicaId);
+        BinaryPrimitives.WriteUInt32LittleEndian(identity.AsSpan(8), control.Shard);
+        return identity;
+    }
+
+    private static string ParentOf(string directory) =>
+        Path.GetDirectoryName(Path.TrimEndingDirectorySeparator(directory)) is { Length: > 0 } parent ? parent : ".";
+}

@@ -1,0 +1,536 @@
+using System.Security.Cryptography;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Recovery;
+using KvCluster.Storage.Threads;
+using KvCluster.Storage.Writer;
+
+namespace KvCluster.Storage;
+
+/// <summary>
+/// A replica of a shard on disk: its journal, trees, control file and the merged-transaction writer. Every member belongs to the
+/// shard's writer executor unless it says "any thread"; nothing here blocks, sleeps or starts a thread.
+/// </summary>
+/// <remarks>
+/// A failure inside does not leave by an exception: the first one is kept, all waiters are answered, <see cref="IStoreEvents.Failed"/>
+/// is called once, and from then on members do nothing. Only <see cref="Create"/>, <see cref="Open"/> and reads throw.
+/// </remarks>
+internal sealed class ReplicaStore : IDisposable
+{
+    private const int ApplyBytesMax = 1 << 20;
+    private static readonly TimeSpan SpaceInterval = TimeSpan.FromSeconds(1);
+    private readonly StoreContext _context;
+    private readonly PageStore _pages;
+    private readonly JournalIndex _index;
+    private readonly JournalWriter _journal;
+    private readonly SegmentReader _reader;
+    private readonly RequestQueue _queue;
+    private readonly AnswerChain _chain;
+    private readonly PendingAnswers _answers;
+    private readonly MergedTransaction _transaction;
+    private readonly CheckpointSchedule _checkpoints;
+    private readonly WorkAction _failureNotice;
+    private IStoreEvents? _events;
+    private volatile Exception? _failure;
+    private volatile bool _isDisposed;
+    private bool _isLeading;
+    private ulong _epoch;
+    private long _shardTime;
+    private long _spaceLookedForAt;
+    private int _recordsInFlight;
+
+    private ReplicaStore(StoreContext context, RecoveredStore recovered)
+    {
+        _context = context;
+        _pages = recovered.Pages;
+        _index = recovered.Index;
+        _reader = new SegmentReader(context.Files, recovered.JournalDirectory);
+        Control = recovered.Control.State;
+        Durable = _index.Last;
+        _failureNotice = new WorkAction(() => _events?.Failed(_failure!));
+        _chain = new AnswerChain(context.Completions);
+        _answers = new PendingAnswers(_chain);
+        _queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Writer, new WorkAction(OnQueueNotice));
+        _transaction = new MergedTransaction(_queue, _chain, _answers, context.Time);
+        var reserve = new SpaceReserve(context.Files, recovered.Layout.Reserve, context.Options.ReserveBytes);
+        _journal = new JournalWriter(
+            context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, reserve, new WorkAction(OnJournalCompleted));
+        _checkpoints = new CheckpointSchedule(context, _pages, _index, _reader, _journal, reserve, CheckpointBound, Fail);
+        ApplyCommitted(UInt128.Max(_pages.Covered.Etag, Control.Committed));
+        recovered.StartSegment(_journal);
+        using (var snapshot = _pages.OpenSnapshot())
+            _shardTime = RecordApplier.ShardTime(snapshot);
+    }
+
+    /// <summary>The newest control state that is on stable storage.</summary>
+    public ControlState Control { get; private set; }
+
+    /// <summary>The newest record, durable or not.</summary>
+    public RecordRef Last => _index.Last;
+
+    /// <summary>The end of the longest prefix of records whose writes have completed.</summary>
+    public RecordRef Durable { get; private set; }
+
+    /// <summary>The etag of the state that readers see. Any thread.</summary>
+    public UInt128 Published => _pages.PublishedEtag;
+
+    /// <summary>Whether no request waits. Any thread.</summary>
+    public bool QueueIsEmpty => _queue.IsEmpty;
+
+    /// <summary>Leading, and a journal slot is free.</summary>
+    public bool CanAppendBatch => _isLeading && !HasEnded && _recordsInFlight < _context.Options.JournalWritesMax;
+
+    /// <summary>What ended the engine; null while it works. Any thread.</summary>
+    public Exception? Failure => _failure;
+
+    /// <summary>Size of the data file in bytes. Any thread.</summary>
+    public long DataBytes => _pages.FileBytes;
+
+    /// <summary>Size of the live journal segments in bytes. Any thread.</summary>
+    public long JournalBytes => _journal.Bytes;
+
+    /// <summary>Keys in the published state. Any thread.</summary>
+    public ulong Keys => _pages.Count(TreeId.Kv);
+
+    private bool HasEnded => _failure is not null || _isDisposed;
+
+    /// <summary>
+    /// Creates a replica's directory, whole or not at all, and opens it. The parent directory must be there, the directory must not.
+    /// Any thread.
+    /// </summary>
+    public static ReplicaStore Create(StoreContext context, string directory, ControlState initial)
+    {
+        StoreDirectory.Create(context, directory, initial);
+        return Open(context, directory);
+    }
+
+    /// <summary>
+    /// Opens a replica's directory by <see cref="RecoveryTable"/>. Records up to the greater of the checkpoint's and the control file's
+    /// committed etag are applied and published, later ones stay prepared. Any thread; before anything is posted to the executors.
+    /// </summary>
+    /// <exception cref="RecoveryRefusedException">Something that was durable is, or may be, missing. Nothing was changed.</exception>
+    /// <exception cref="FormatVersionException">The directory is of another format version.</exception>
+    public static ReplicaStore Open(StoreContext context, string directory)
+    {
+        var recovered = RecoveredStore.Open(context, directory);
+        try
+        {
+            return new ReplicaStore(context, recovered);
+        }
+        catch
+        {
+            recovered.Dispose();
+            throw;
+        }
+    }
+
+    /// <summary>Names the owner, once, before any other use.</summary>
+    public void Start(IStoreEvents events) => _events = events;
+
+    /// <summary>Writes a control state; <see cref="IStoreEvents.ControlWritten"/> tells when it is on stable storage. Several may be on their way.</summary>
+    public void WriteControl(ControlState state)
+    {
+        if (!HasEnded)
+            _journal.Enqueue(new JournalJob(JournalJobKind.Control) { Control = state });
+    }
+
+    /// <summary>
+    /// From following to leading an epoch: the prepared tail is applied as unpublished states, because a leader evaluates conditions on
+    /// top of its whole journal.
+    /// </summary>
+    public void Lead(ulong epoch) => Guarded(() =>
+    {
+        Invariant.Check(!_isLeading && _pages.NewestEtag == Published, $"Lead({epoch}) while leading, or with unpublished state.");
+        Invariant.Check(epoch > Last.Epoch, $"Epoch {epoch} does not lie behind that of {Last}.");
+        for (var index = _index.FirstAfter(Published); index < _index.Count; index++)
+            ApplyAndSeal(index, index + 1);
+        (_isLeading, _epoch) = (true, epoch);
+    });
+
+    /// <summary>Appends the epoch's first record, which has no operations and takes one change.</summary>
+    public RecordRef AppendEpochOpen(DateTimeOffset wallTime)
+    {
+        var record = default(RecordRef);
+        Guarded(() =>
+        {
+            Invariant.Check(_isLeading && Last.Epoch < _epoch, $"Epoch {_epoch} is open already, or not led.");
+            record = SealAndAppend(_pages.Begin(), RecordFlags.EpochOpen, 0, wallTime, []);
+        });
+        return record;
+    }
+
+    /// <summary>
+    /// Drains the queue into one merged transaction, applies it as an unpublished state and hands its record to the journal. False when no
+    /// record came of it: nothing waited, all failed, or the engine ended.
+    /// </summary>
+    public bool TryAppendBatch(DateTimeOffset wallTime, out RecordRef record)
+    {
+        record = default;
+        if (!CanAppendBatch || _queue.IsEmpty)
+            return false;
+        try
+        {
+            Invariant.Check(Last.Epoch == _epoch, $"Epoch {_epoch} is not open.");
+            var batch = _pages.Begin();
+            var bytesMax = _recordsInFlight == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
+            _transaction.Collect(batch, Last.Etag, new UInt128(_epoch, Last.Change + 1), bytesMax, RefusesPuts());
+            if (_transaction.OperationCount > 0)
+                record = SealAndAppend(batch, RecordFlags.None, _transaction.OperationCount, wallTime, _transaction.Payload);
+            else
+                batch.Abort();
+        }
+        catch (Exception exception)
+        {
+            Fail(exception);
+            return false;
+        }
+        _answers.Publish(Published, _events!);
+        if (!_queue.IsEmpty && CanAppendBatch)
+            _queue.Notify();
+        return record.BodyBytes > 0;
+    }
+
+    /// <summary>
+    /// From leading to following: unpublished states vanish, their records become prepared. Appended requests get
+    /// <see cref="WriteOutcome.OutcomeUnknown"/>, waiting ones and reads <see cref="WriteOutcome.NotLeader"/>.
+    /// </summary>
+    public void StopLeading() => Guarded(() =>
+    {
+        if (!_isLeading)
+            return;
+        _isLeading = false;
+        _pages.DropUnpublished();
+        using (var snapshot = _pages.OpenSnapshot())
+            _shardTime = RecordApplier.ShardTime(snapshot);
+        _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.NotLeader);
+        AnswerQueued(WriteOutcome.NotLeader);
+    });
+
+    /// <summary>A follower's append: false, and nothing done, when the body is damaged or does not follow the last record.</summary>
+    public bool Append(ReadOnlySpan<byte> body, out RecordRef record)
+    {
+        record = default;
+        if (HasEnded || !RecordBody.TryReadHeader(body, out var header) || !header.Follows(Last) || !RecordBody.Verify(body))
+            return false;
+        try
+        {
+            Invariant.Check(!_isLeading, $"A leader appends its own records only, not {header}.");
+            AppendToJournal(header, body.ToArray());
+        }
+        catch (Exception exception)
+        {
+            Fail(exception);
+            return false;
+        }
+        record = header;
+        return true;
+    }
+
+    /// <summary>
+    /// Ends the journal at a record, which must be there and not lie before the published state. The records behind it are kept aside;
+    /// <see cref="IStoreEvents.CutDone"/> tells when the new segment's header is on stable storage. Appends may follow at once: they are
+    /// written behind it.
+    /// </summary>
+    public void Cut(UInt128 lastKept) => Guarded(() =>
+    {
+        Invariant.Check(!_isLeading && lastKept >= Published, $"Cut to {lastKept} while leading, or below the published {Published}.");
+        var kept = _index.Find(lastKept);
+        var last = kept?.Record ?? _index.Base;
+        Invariant.Check(last.Etag == lastKept, $"Cut to {lastKept}, which is not in the journal.");
+        var tail = _index.RemoveFrom(_index.FirstAfter(lastKept));
+        foreach (var entry in tail)
+            entry.IsCut = true;
+        if (Durable.Etag > lastKept)
+            Durable = last;
+        _reader.Close();
+        _journal.Enqueue(new JournalJob(JournalJobKind.Cut) { Entry = kept, Last = last, Tail = tail });
+    });
+
+    /// <summary>
+    /// Everything up to an etag is committed. Following: prepared records up to it are applied and published. Leading: their states are
+    /// published and their callers answered, in etag order.
+    /// </summary>
+    public void Commit(UInt128 etag) => Guarded(() =>
+    {
+        if (_isLeading)
+            _pages.Publish(etag);
+        else
+            ApplyCommitted(etag);
+        if (_events is { } events)
+            _answers.Publish(Published, events);
+        _checkpoints.StartIfDue();
+    });
+
+    /// <summary>The owner's leadership is confirmed: answers that are reads and were held may leave.</summary>
+    public void ReleaseReadAnswers() => _answers.ReleaseReads();
+
+    /// <summary>
+    /// Queues a request; false, at once, when the queue is full (the request is still the caller's then). A store that does not lead or has
+    /// ended answers by the outcome. Any thread.
+    /// </summary>
+    public bool TrySubmit(WriteRequest request)
+    {
+        if (!_queue.TryAdd(request))
+            return false;
+        // After disposal nobody runs the notice any more.
+        if (_isDisposed)
+            AnswerQueued(WriteOutcome.Stopped, new AnswerChain(_context.Completions));
+        return true;
+    }
+
+    /// <summary>A snapshot of the published state. Any thread; to be disposed.</summary>
+    /// <exception cref="StoreStoppedException">The engine has ended.</exception>
+    public ReadSnapshot OpenSnapshot() => HasEnded ? throw new StoreStoppedException(_failure) : _pages.OpenSnapshot();
+
+    /// <summary>The record with this etag, if it is in a live segment or right before the oldest.</summary>
+    public bool TryFind(UInt128 etag, out RecordRef record)
+    {
+        record = _index.Find(etag)?.Record ?? _index.Base;
+        return record.Etag == etag;
+    }
+
+    /// <summary>The newest record that is not behind this etag, if the live segments reach back so far.</summary>
+    public bool TryFindAtOrBefore(UInt128 etag, out RecordRef record)
+    {
+        var next = _index.FirstAfter(etag);
+        record = next > 0 ? _index[next - 1].Record : _index.Base;
+        return record.Etag <= etag;
+    }
+
+    /// <summary>
+    /// Adds the bodies that follow a record, in order, until they have <paramref name="bytesMax"/> bytes, at least one if there is any; the
+    /// newest from memory, older ones from their segments. Gives their count; -1 when the live segments do not reach back so far. The
+    /// memory stays valid and unchanged.
+    /// </summary>
+    public int ReadBodies(UInt128 after, int bytesMax, List<ReadOnlyMemory<byte>> bodies)
+    {
+        if (HasEnded || after < _index.Base.Etag)
+            return -1;
+        var count = 0;
+        try
+        {
+            var bytes = 0L;
+            for (var index = _index.FirstAfter(after); index < _index.Count && (count == 0 || bytes + _index[index].Record.BodyBytes <= bytesMax); index++)
+            {
+                bodies.Add(BodyOf(_index[index]));
+                bytes += _index[index].Record.BodyBytes;
+                count++;
+            }
+        }
+        catch (Exception exception)
+        {
+            Fail(exception);
+            return -1;
+        }
+        return count;
+    }
+
+    /// <summary>Writes a checkpoint of at least what is published and durable now; gives what it covers. Any thread.</summary>
+    public Task<Coverage> CheckpointAsync() => _checkpoints.RequestAsync();
+
+    /// <summary>SHA-256 over all entries of all trees in order, the same on replicas with the same state. Any thread.</summary>
+    public static byte[] Digest(ReadSnapshot snapshot)
+    {
+        using var hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
+        Span<byte> frame = stackalloc byte[9];
+        foreach (var tree in Enum.GetValues<TreeId>())
+        {
+            using var cursor = snapshot.Cursor(tree);
+            while (cursor.MoveNext())
+            {
+                frame[0] = (byte)tree;
+                System.Buffers.Binary.BinaryPrimitives.WriteInt32LittleEndian(frame[1..], cursor.Key.Length);
+                System.Buffers.Binary.BinaryPrimitives.WriteInt32LittleEndian(frame[5..], cursor.Value.Length);
+                hash.AppendData(frame);
+                hash.AppendData(cursor.Key);
+                hash.AppendData(cursor.Value);
+            }
+        }
+        return hash.GetHashAndReset();
+    }
+
+    /// <summary>
+    /// Answers all waiters and lets go of the files. The executors must run nothing of this shard any more: the owner stops them, or drains
+    /// them, first. Not synced records are lost, as by a crash.
+    /// </summary>
+    public void Dispose()
+    {
+        if (_isDisposed)
+            return;
+        _isDisposed = true;
+        _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.Stopped);
+        AnswerQueued(WriteOutcome.Stopped);
+        _checkpoints.Dispose();
+        _journal.Dispose();
+        _reader.Dispose();
+        _pages.Dispose();
+    }
+
+    private UInt128 CheckpointBound() => UInt128.Min(Published, Durable.Etag);
+
+    private void OnQueueNotice()
+    {
+        _queue.AcknowledgeNotice();
+        if (HasEnded)
+            AnswerQueued(WriteOutcome.Stopped);
+        else if (!_isLeading)
+            AnswerQueued(WriteOutcome.NotLeader);
+        else
+            _events!.WorkQueued();
+    }
+
+    private void OnJournalCompleted()
+    {
+        _journal.AcknowledgeReport();
+        if (HasEnded)
+            return;
+        var hadSlot = CanAppendBatch;
+        JournalEntry? durable = null;
+        while (_journal.TryTakeCompleted(out var job))
+        {
+            if (job.Kind == JournalJobKind.Record)
+            {
+                _recordsInFlight--;
+                job.Entry!.IsDurable = true;
+                durable = job.Entry.IsCut ? durable : job.Entry;
+                continue;
+            }
+            TellDurable(durable);
+            durable = null;
+            if (job.Kind == JournalJobKind.Control)
+            {
+                Control = job.Control!;
+                _events!.ControlWritten(Control);
+            }
+            else if (job.Kind == JournalJobKind.Cut)
+            {
+                _events!.CutDone(job.Last);
+            }
+        }
+        TellDurable(durable);
+        if (_journal.Failure is { } failure)
+            Fail(failure);
+        else if (!hadSlot && CanAppendBatch && !_queue.IsEmpty)
+            _events!.WorkQueued();
+        _checkpoints.StartIfDue();
+    }
+
+    private void TellDurable(JournalEntry? entry)
+    {
+        // Events may have cut it in between.
+        if (entry is null || entry.IsCut)
+            return;
+        Durable = entry.Record;
+        _index.DropOldBodies();
+        _events!.Durable(Durable);
+    }
+
+    private void ApplyCommitted(UInt128 etag)
+    {
+        for (var first = _index.FirstAfter(Published); first < _index.Count && _index[first].Record.Etag <= etag;)
+        {
+            var bytes = 0L;
+            var end = first;
+            while (end < _index.Count && _index[end].Record.Etag <= etag && (end == first || bytes + _index[end].Record.BodyBytes <= ApplyBytesMax))
+                bytes += _index[end++].Record.BodyBytes;
+            ApplyAndSeal(first, end);
+            _pages.Publish(_index[end - 1].Record.Etag);
+            first = end;
+        }
+    }
+
+    /// <summary>Applies entries as one state, which carries the etag of the last.</summary>
+    private void ApplyAndSeal(int first, int end)
+    {
+        var batch = _pages.Begin();
+        try
+        {
+            for (var index = first; index < end; index++)
+            {
+                var body = BodyOf(_index[index]);
+                RecordApplier.Apply(batch, body);
+                _shardTime = Math.Max(_shardTime, RecordBody.WallTimeMicroseconds(body));
+            }
+        }
+        catch
+        {
+            batch.Abort();
+            throw;
+        }
+        batch.Seal(_index[end - 1].Record.Etag);
+    }
+
+    private RecordRef SealAndAppend(WriteBatch batch, RecordFlags flags, int operationCount, DateTimeOffset wallTime, ReadOnlySpan<byte> payload)
+    {
+        // Shard time never falls.
+        _shardTime = Math.Max(_shardTime, (wallTime - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond);
+        var body = RecordBody.Encode(Last, flags, _epoch, operationCount, _shardTime, payload);
+        RecordApplier.SetShardTime(batch, _shardTime);
+        _ = RecordBody.TryReadHeader(body, out var record);
+        batch.Seal(record.Etag);
+        AppendToJournal(record, body);
+        return record;
+    }
+
+    private void AppendToJournal(in RecordRef record, byte[] body)
+    {
+        var entry = new JournalEntry(record, body);
+        _index.Append(entry);
+        _recordsInFlight++;
+        _checkpoints.JournalGrewBy(RecordEnvelope.RecordBytes(body.Length));
+        _journal.Enqueue(new JournalJob(JournalJobKind.Record) { Entry = entry });
+    }
+
+    private byte[] BodyOf(JournalEntry entry) => entry.Body ?? _reader.ReadBody(entry);
+
+    /// <summary>Whether the disk is full; then also has the journal look again, once a second.</summary>
+    private bool RefusesPuts()
+    {
+        if (!_journal.IsDiskFull && !_checkpoints.IsDiskFull)
+            return false;
+        var now = _context.Time.GetTimestamp();
+        if (_spaceLookedForAt == 0 || _context.Time.GetElapsedTime(_spaceLookedForAt, now) >= SpaceInterval)
+        {
+            _spaceLookedForAt = now;
+            _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
+            _checkpoints.RetryAfterDiskFull();
+        }
+        return true;
+    }
+
+    private void AnswerQueued(WriteOutcome outcome) => AnswerQueued(outcome, _chain);
+
+    private void AnswerQueued(WriteOutcome outcome, AnswerChain chain)
+    {
+        while (_queue.TryTake(out var request))
+            chain.Add(request, WriteResult.Of(outcome));
+        chain.Flush();
+    }
+
+    private void Guarded(Action action)
+    {
+        if (HasEnded)
+            return;
+        try
+        {
+            action();
+        }
+        catch (Exception exception)
+        {
+            Fail(exception);
+        }
+    }
+
+    private void Fail(Exception exception)
+    {
+        if (HasEnded)
+            return;
+        _failure = exception;
+        _isLeading = false;
+        _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.OutcomeUnknown);
+        AnswerQueued(WriteOutcome.Stopped);
+        _checkpoints.Fail(exception);
+        // Not from here: the owner may be in the middle of a call into this store.
+        _context.Writer.Post(_failureNotice);
+    }
+}

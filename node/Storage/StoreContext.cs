@@ -1,0 +1,24 @@
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Threads;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Storage;
+
+/// <summary>What a shard's engine runs on.</summary>
+/// <param name="Files">The disk.</param>
+/// <param name="Writer">Runs all shard logic: batches, applying, publishing, events.</param>
+/// <param name="Journal">Runs the journal's and the control file's writes.</param>
+/// <param name="Checkpoints">Runs the checkpoints' writes.</param>
+/// <param name="Time">Clock for deadlines and the checkpoint interval.</param>
+/// <param name="Log">One line a decision.</param>
+/// <param name="Options">Bounds.</param>
+/// <param name="Completions">Where callers' continuations run; null: on the thread pool. The simulator gives a queue of its own.</param>
+internal sealed record StoreContext(
+    IFileSystem Files,
+    ISerialExecutor Writer,
+    ISerialExecutor Journal,
+    ISerialExecutor Checkpoints,
+    TimeProvider Time,
+    ILogger Log,
+    StoreOptions Options,
+    ISerialExecutor? Completions = null);

@@ -1,0 +1,52 @@
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage;
+
+/// <summary>The bounds of a shard's engine, each with its unit and the reason for its default.</summary>
+internal sealed record StoreOptions
+{
+    /// <summary>Requests that may wait for the writer. A hundred times the callers that fill a batch.</summary>
+    public int QueueCountMax { get; init; } = 16_384;
+
+    /// <summary>Bytes that may wait for the writer: four of the largest transactions.</summary>
+    public long QueueBytesMax { get; init; } = 64 << 20;
+
+    /// <summary>A batch closes at this many payload bytes while the journal keeps up; a write of this size takes about one sync's time.</summary>
+    public int BatchBytes { get; init; } = 256 << 10;
+
+    /// <summary>A batch closes at this many payload bytes when an earlier one is still being written.</summary>
+    public int BatchBytesUnderLoad { get; init; } = 1 << 20;
+
+    /// <summary>Batches that may be in the journal's hands at once: one being written, one ready.</summary>
+    public int JournalWritesMax { get; init; } = 2;
+
+    /// <summary>Bytes of bodies kept in memory for followers and for applying.</summary>
+    public long RecentBodyBytesMax { get; init; } = 16 << 20;
+
+    /// <summary>The journal's first segment, in bytes: an idle shard stays small.</summary>
+    public int SegmentBytesMin { get; init; } = 1 << 20;
+
+    /// <summary>Segments double up to this size, in bytes.</summary>
+    public int SegmentBytesMax { get; init; } = 64 << 20;
+
+    /// <summary>Journal bytes since the last checkpoint that start one: bounds replay to about a second.</summary>
+    public long CheckpointJournalBytes { get; init; } = 256 << 20;
+
+    /// <summary>Scratch memory that starts a checkpoint, in bytes.</summary>
+    public long CheckpointScratchBytes { get; init; } = 256 << 20;
+
+    /// <summary>Time since the last checkpoint after which the next commit starts one.</summary>
+    public TimeSpan CheckpointInterval { get; init; } = TimeSpan.FromMinutes(5);
+
+    /// <summary>Covered journal kept for followers that lag, in bytes; beyond it they get a snapshot.</summary>
+    public long RetainedJournalBytes { get; init; } = 256 << 20;
+
+    /// <summary>Kept allocated, in bytes, and given up when the disk is full, so that deletes and a checkpoint go through.</summary>
+    public int ReserveBytes { get; init; } = 1 << 20;
+
+    /// <summary>The data file's bounds.</summary>
+    public PageStoreOptions Pages { get; init; } = new();
+
+    /// <summary>Files of cut tails that are kept for people to look at; the oldest goes first.</summary>
+    public int AsideFilesMax { get; init; } = 8;
+}

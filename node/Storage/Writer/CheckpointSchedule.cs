@@ -1,0 +1,230 @@
+using System.Collections.Concurrent;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Threads;
+
+namespace KvCluster.Storage.Writer;
+
+/// <summary>
+/// Decides when a checkpoint is written, has the checkpoint executor write it, and recycles the journal that it made superfluous. Writer
+/// executor, but for the write itself. A failure ends the engine, a full disk only puts the checkpoint off.
+/// </summary>
+internal sealed class CheckpointSchedule : IDisposable
+{
+    private readonly StoreContext _context;
+    private readonly PageStore _pages;
+    private readonly JournalIndex _index;
+    private readonly SegmentReader _reader;
+    private readonly JournalWriter _journal;
+    private readonly SpaceReserve _reserve;
+    private readonly Func<UInt128> _bound;
+    private readonly Action<Exception> _fail;
+    private readonly WorkAction _write;
+    private readonly WorkAction _finish;
+    private readonly WorkAction _request;
+    private readonly ConcurrentQueue<TaskCompletionSource<Coverage>> _requested = new();
+    private readonly List<TaskCompletionSource<Coverage>> _waiting = [];
+    private Checkpoint? _running;
+    private Exception? _writeFailure;
+    private Exception? _failure;
+    private bool _hasEnded;
+    private long _journalBytes;
+    private long _startedAt;
+
+    /// <summary>Starts nothing yet.</summary>
+    public CheckpointSchedule(
+        StoreContext context, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
+        Func<UInt128> bound, Action<Exception> fail)
+    {
+        _context = context;
+        _pages = pages;
+        _index = index;
+        _reader = reader;
+        _journal = journal;
+        _reserve = reserve;
+        _bound = bound;
+        _fail = fail;
+        _write = new WorkAction(Write);
+        _finish = new WorkAction(Finish);
+        _request = new WorkAction(TakeRequests);
+        _startedAt = context.Time.GetTimestamp();
+    }
+
+    /// <summary>The last checkpoint found no room.</summary>
+    public bool IsDiskFull { get; private set; }
+
+    /// <summary>Counts journal bytes towards the trigger.</summary>
+    public void JournalGrewBy(int bytes) => _journalBytes += bytes;
+
+    /// <summary>Starts a checkpoint if a trigger is reached and none runs.</summary>
+    public void StartIfDue()
+    {
+        if (_running is not null || _hasEnded || IsDiskFull)
+            return;
+        var options = _context.Options;
+        if (_journalBytes >= options.CheckpointJournalBytes || _pages.ScratchBytes >= options.CheckpointScratchBytes
+            || (_journalBytes > 0 && _context.Time.GetElapsedTime(_startedAt) >= options.CheckpointInterval))
+            Start();
+    }
+
+    /// <summary>Tries again after a full disk.</summary>
+    public void RetryAfterDiskFull()
+    {
+        if (!IsDiskFull || _running is not null || _hasEnded)
+            return;
+        IsDiskFull = false;
+        Start();
+    }
+
+    /// <summary>A checkpoint of what is published and durable when the writer takes the request. Any thread.</summary>
+    public Task<Coverage> RequestAsync()
+    {
+        var request = new TaskCompletionSource<Coverage>(TaskCreationOptions.RunContinuationsAsynchronously);
+        _requested.Enqueue(request);
+        _context.Writer.Post(_request);
+        return request.Task;
+    }
+
+    /// <summary>The engine has ended: waiters get the reason.</summary>
+    public void Fail(Exception first)
+    {
+        _hasEnded = true;
+        _failure = first;
+        TakeRequests();
+    }
+
+    /// <summary>The store is closed.</summary>
+    public void Dispose()
+    {
+        _hasEnded = true;
+        TakeRequests();
+    }
+
+    private void TakeRequests()
+    {
+        while (_requested.TryDequeue(out var request))
+            _waiting.Add(request);
+        if (_hasEnded)
+            EndWaiting(new StoreStoppedException(_failure));
+        else if (_running is null && _waiting.Count > 0)
+            Start();
+    }
+
+    private void Start()
+    {
+        _startedAt = _context.Time.GetTimestamp();
+        try
+        {
+            _running = _pages.BeginCheckpoint(CoverageOf, _bound());
+        }
+        catch (Exception exception)
+        {
+            _fail(exception);
+            return;
+        }
+        if (_running is not null)
+        {
+            _journalBytes = 0;
+            _context.Checkpoints.Post(_write);
+            return;
+        }
+        foreach (var request in _waiting)
+            request.SetResult(_pages.Covered);
+        _waiting.Clear();
+    }
+
+    private Coverage CoverageOf(UInt128 etag)
+    {
+        var entry = _index.Find(etag);
+        Invariant.Check(entry is { IsDurable: true }, $"A checkpoint's last record {etag} is not in the journal, or not durable.");
+        return new Coverage(etag, new JournalPosition(entry.Segment, entry.End), entry.Record.Checksum);
+    }
+
+    private void Write()
+    {
+        try
+        {
+            _running!.Write();
+        }
+        catch (Exception exception)
+        {
+            _writeFailure = exception;
+        }
+        _context.Writer.Post(_finish);
+    }
+
+    private void Finish()
+    {
+        if (_hasEnded)
+            return;
+        var checkpoint = _running!;
+        var failure = _writeFailure;
+        (_running, _writeFailure) = (null, null);
+        try
+        {
+            if (failure is StorageIoException { IsDiskFull: true })
+                PutOff(checkpoint, failure);
+            else if (failure is not null)
+                _fail(failure);
+            else
+                Complete(checkpoint);
+        }
+        catch (Exception exception)
+        {
+            _fail(exception);
+        }
+    }
+
+    private void Complete(Checkpoint checkpoint)
+    {
+        _pages.FinishCheckpoint(checkpoint);
+        IsDiskFull = false;
+        RecycleJournal();
+        // Requests of now may want more than this one covers; the next start answers them, at once if there is nothing new.
+        if (_waiting.Count > 0)
+            Start();
+    }
+
+    private void PutOff(Checkpoint checkpoint, Exception failure)
+    {
+        _pages.AbandonCheckpoint(checkpoint);
+        if (_reserve.Release())
+        {
+            Start();
+            return;
+        }
+        IsDiskFull = true;
+        EndWaiting(failure);
+    }
+
+    private void EndWaiting(Exception exception)
+    {
+        foreach (var request in _waiting)
+            request.SetException(exception);
+        _waiting.Clear();
+    }
+
+    /// <summary>Segments that the older meta page does not need (S5) go when those kept for followers have more than their share.</summary>
+    private void RecycleJournal()
+    {
+        var needed = _pages.CoveredByOlderMeta.Position.Segment;
+        var covered = 0;
+        var coveredBytes = 0L;
+        while (covered < _index.Count && _index[covered].Segment < needed)
+            coveredBytes += RecordEnvelope.RecordBytes(_index[covered++].Record.BodyBytes);
+        var dropped = 0;
+        while (dropped < covered && coveredBytes > _context.Options.RetainedJournalBytes)
+        {
+            var segment = _index[dropped].Segment;
+            while (dropped < covered && _index[dropped].Segment == segment)
+                coveredBytes -= RecordEnvelope.RecordBytes(_index[dropped++].Record.BodyBytes);
+        }
+        if (dropped == 0)
+            return;
+        var lowest = dropped < _index.Count ? _index[dropped].Segment : needed;
+        _index.RemoveOldest(dropped);
+        _reader.Close();
+        _journal.Enqueue(new JournalJob(JournalJobKind.Recycle) { Number = Math.Min(lowest, needed) });
+    }
+}

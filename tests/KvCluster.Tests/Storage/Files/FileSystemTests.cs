@@ -1,0 +1,116 @@
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Tests.Storage.Files;
+
+/// <summary>The same expectations of both real disks, and of the simulated one.</summary>
+public sealed class FileSystemTests : IDisposable
+{
+    private readonly string _directory = Path.Combine(Path.GetTempPath(), $"kv-files-{Environment.ProcessId}-{Guid.NewGuid():n}");
+
+    public FileSystemTests() => Directory.CreateDirectory(_directory);
+
+    public static TheoryData<string, bool> Kinds => new()
+    {
+        { "linux", false }, { "linux", true }, { "portable", false }, { "simulated", false },
+    };
+
+    public void Dispose() => Directory.Delete(_directory, recursive: true);
+
+    [Theory]
+    [MemberData(nameof(Kinds))]
+    public void File_WriteResizeReadMap_AgreeWithEachOther(string kind, bool direct)
+    {
+        if (kind == "linux" && !OperatingSystem.IsLinux())
+            return;
+        var (files, path) = Make(kind);
+        using var buffer = new AlignedBuffer(8192);
+        buffer.Span.Fill(7);
+        using (var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew, direct, DataSync: true)))
+        {
+            file.Resize(16384);
+            file.Write(buffer.Span, 4096);
+            file.Sync();
+            Assert.Equal(16384, file.Length);
+            CheckMap(file);
+        }
+        using (var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting)))
+        {
+            var read = new byte[20_000];
+            Assert.Equal(16384, file.Read(read, 0));
+            Assert.Equal((0, 7, 7, 0), (read[4095], read[4096], read[12287], read[12288]));
+            Assert.Equal(384, file.Read(read, 16000));
+            Assert.Equal(0, file.Read(read, 20000));
+            file.Resize(4097);
+            Assert.Equal(4097, file.Length);
+        }
+        Assert.Throws<StorageIoException>(() => files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew)));
+        Assert.Throws<StorageIoException>(() => files.Open(path + "-none", new StorageFileOptions(StorageFileMode.OpenExisting)));
+    }
+
+    [Theory]
+    [MemberData(nameof(Kinds))]
+    public void Names_CreateRenameDeleteList_AgreeWithEachOther(string kind, bool direct)
+    {
+        if (direct || (kind == "linux" && !OperatingSystem.IsLinux()))
+            return;
+        var (files, path) = Make(kind);
+        files.CreateDirectory(path);
+        files.CreateDirectory(path);
+        Create(files, $"{path}/b");
+        Create(files, $"{path}/a");
+        files.CreateDirectory($"{path}/sub");
+        Create(files, $"{path}/sub/x");
+        Assert.Equal(["a", "b", "sub"], files.List(path));
+        files.Rename($"{path}/a", $"{path}/b");
+        files.Rename($"{path}/sub", $"{path}/moved");
+        files.SyncDirectory(path);
+        Assert.Equal(["b", "moved"], files.List(path));
+        Assert.Equal((false, true, true, false), (files.FileExists($"{path}/a"), files.FileExists($"{path}/moved/x"), files.DirectoryExists($"{path}/moved"), files.DirectoryExists($"{path}/b")));
+        files.Delete($"{path}/b");
+        files.Delete($"{path}/b");
+        files.DeleteDirectory($"{path}/moved");
+        files.DeleteDirectory($"{path}/moved");
+        Assert.Empty(files.List(path));
+        Assert.Throws<StorageIoException>(() => files.List(path + "-none"));
+    }
+
+    [Fact]
+    public void Simulated_PowerLoss_KeepsOnlyWhatWasSynced()
+    {
+        using var disk = new KvCluster.Disk.SimulatedDisk();
+        disk.CreateDirectory("/d");
+        disk.SyncDirectory("/");
+        using (var file = disk.Open("/d/synced", new StorageFileOptions(StorageFileMode.CreateNew)))
+        {
+            file.Write([1, 2, 3], 0);
+            file.Sync();
+            disk.SyncDirectory("/d");
+            file.Write([9], 1);
+        }
+        Create(disk, "/d/lost");
+        disk.Restart(KvCluster.Disk.UnsyncedWrites.Dropped);
+        Assert.Equal(["synced"], disk.List("/d"));
+        Assert.Equal([1, 2, 3], disk.ReadAll("/d/synced"));
+    }
+
+    private static void Create(IFileSystem files, string path) => files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew)).Dispose();
+
+    private static unsafe void CheckMap(IStorageFile file)
+    {
+        var map = file.Map(1 << 30);
+        Assert.Equal((0, 7), (map[4095], map[4096]));
+        file.Resize(20480);
+        using var block = new AlignedBuffer(4096);
+        block.Span.Fill(5);
+        file.Write(block.Span, 16384);
+        Assert.Equal(5, map[16384]);
+        file.Resize(16384);
+    }
+
+    private (IFileSystem Files, string Path) Make(string kind) => kind switch
+    {
+        "linux" => (LinuxFileSystem.Instance, Path.Combine(_directory, "file")),
+        "portable" => (PortableFileSystem.Instance, Path.Combine(_directory, "file")),
+        _ => (new KvCluster.Disk.SimulatedDisk(), "/file"),
+    };
+}

@@ -1,0 +1,176 @@
+using KvCluster.Storage;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Recovery;
+using KvCluster.Tests.Storage.Store;
+
+namespace KvCluster.Tests.Storage.Recovery;
+
+/// <summary>Walks every row of the recovery table: damages a sound store in the row's way and opens it.</summary>
+public sealed class RecoveryTableTests : IDisposable
+{
+    private const string State = StoreBench.DirectoryPath + "/state-00000001";
+    private const string Journal = State + "/journal";
+    private const string Data = State + "/data";
+    private const int RecordCount = 45;
+    private const string Control = StoreBench.DirectoryPath + "/control";
+    private static readonly StoreOptions KeepsJournal = StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 30 };
+
+    private static readonly Dictionary<string, Action<RecoveryTableTests>> Damages = new()
+    {
+        ["control file missing"] = test => test.Disk.Delete(Control),
+        ["control file unreadable"] = test =>
+        {
+            test.Disk.FlipBit(Control, 20);
+            test.Disk.FlipBit(Control, 4096 + 20);
+        },
+        ["state missing"] = test => test.Disk.DeleteDirectory(State),
+        ["data file unusable"] = test => test.Disk.WriteAll(Data, new byte[test.Disk.ReadAll(Data).Length]),
+        ["no segment"] = test =>
+        {
+            foreach (var segment in test.Segments())
+                test.Disk.FlipBit(segment.Path, 20);
+        },
+        ["last segment missing"] = test => test.Disk.Delete(test.Segments()[^1].Path),
+        ["last segment lost its header"] = test => test.Disk.FlipBit(test.Segments()[^1].Path, 20),
+        ["segment missing"] = test => test.Disk.Delete(test.Segments()[^3].Path),
+        ["segment damaged"] = test => test.Disk.FlipBit(test.Segments()[^3].Path, SegmentHeader.BlockBytes + 100),
+        ["durable record damaged"] = test => test.Disk.FlipBit(test.Segments()[^1].Path, SegmentHeader.BlockBytes + 100),
+        ["journal ends before checkpoint"] = test =>
+        {
+            test.OpenAnd(bench => bench.Checkpoint());
+            test.FlipInLastRecord();
+        },
+        ["checkpoint not on the chain"] = test =>
+        {
+            test.OpenAnd(bench => bench.Checkpoint());
+            using var other = new StoreBench(options: KeepsJournal);
+            Fill(other, "other");
+            other.Close();
+            other.Open();
+            other.Checkpoint();
+            other.Close();
+            test.Disk.WriteAll(Data, other.Disk.ReadAll(Data));
+        },
+        ["journal ends before committed"] = test =>
+        {
+            test.OpenAnd(bench => bench.Store.WriteControl(bench.Store.Control with { Committed = bench.Store.Durable.Etag }));
+            test.FlipInLastRecord();
+        },
+        ["journal ends before acknowledged"] = test =>
+        {
+            test.OpenAnd(bench => bench.Store.WriteControl(bench.Store.Control with { Acknowledged = bench.Store.Durable.Etag }));
+            test.FlipInLastRecord();
+        },
+        ["covered segment damaged"] = test =>
+        {
+            test.OpenAnd(bench => bench.Checkpoint());
+            test.Disk.FlipBit(test.Segments()[0].Path, SegmentHeader.BlockBytes + 100);
+        },
+        ["torn record at the end"] = test => test.FlipInLastRecord(),
+        ["control slot torn"] = test => test.Disk.FlipBit(Control, 20),
+        ["sound"] = _ => { },
+    };
+
+    private readonly StoreBench _bench = new(options: KeepsJournal);
+
+    public RecoveryTableTests()
+    {
+        Fill(_bench, "value");
+        _bench.Close();
+    }
+
+    public static TheoryData<string> Rows => new(RecoveryTable.Rows.Select(row => row.Name));
+
+    private KvCluster.Disk.SimulatedDisk Disk => _bench.Disk;
+
+    public void Dispose() => _bench.Dispose();
+
+    [Theory]
+    [MemberData(nameof(Rows))]
+    public void Open_DamagedInARowsWay_IsDecidedByThatRow(string name)
+    {
+        Damages[name](this);
+        var before = Snapshot();
+        var row = RecoveryTable.Rows.Single(row => row.Name == name);
+        if (row.Opens)
+        {
+            using var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath);
+            Assert.Equal(name, recovered.Row.Name);
+        }
+        else
+        {
+            var refusal = Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath));
+            Assert.Equal(name, refusal.Row);
+        }
+        Assert.Equal(before, Snapshot());
+        if (row.Opens)
+            OpensWith(name == "torn record at the end" ? RecordCount - 2 : RecordCount - 1);
+    }
+
+    [Fact]
+    public void Damages_CoverTheWholeTable() =>
+        Assert.Equal(RecoveryTable.Rows.Select(row => row.Name).Order(), Damages.Keys.Order());
+
+    [Fact]
+    public void Open_RecordOfAnEarlierLifeBehindTheEnd_IsNotRead()
+    {
+        // A recycled segment still holds sound records of its earlier life; only their envelopes tell (S6).
+        var tail = Segments()[^1];
+        var bytes = Disk.ReadAll(tail.Path);
+        var end = LastRecord(tail).End;
+        var older = Disk.ReadAll(Segments()[^2].Path).AsSpan(SegmentHeader.BlockBytes, RecordEnvelope.BlockBytes);
+        older.CopyTo(bytes.AsSpan((int)end));
+        Disk.WriteAll(tail.Path, bytes);
+        OpensWith(RecordCount - 1);
+    }
+
+    private static void Fill(StoreBench bench, string value)
+    {
+        bench.Open();
+        for (var index = 0; index < RecordCount; index++)
+            bench.Write(request => request.Put(StoreBench.Text($"key-{index:00}"), StoreBench.Text($"{value}-{index}-{new string('x', 2000)}")));
+    }
+
+    private void OpensWith(int lastKey)
+    {
+        _bench.Open();
+        Assert.Equal($"key-{lastKey:00}", _bench.ReadAllKeys().Keys.Last());
+        Assert.Equal(lastKey + 1, _bench.ReadAllKeys().Count);
+    }
+
+    private void OpenAnd(Action<StoreBench> action)
+    {
+        _bench.Open();
+        action(_bench);
+        _bench.RunUntilIdle();
+        _bench.Close();
+    }
+
+    private void FlipInLastRecord()
+    {
+        var tail = Segments()[^1];
+        Disk.FlipBit(tail.Path, LastRecord(tail).Offset + 60);
+    }
+
+    private JournalEntry LastRecord((string Path, SegmentHeader Header) segment) =>
+        JournalLine.Read(Disk, Journal, covered: 0).Entries.Last(entry => entry.Segment == segment.Header.Number);
+
+    private List<(string Path, SegmentHeader Header)> Segments()
+    {
+        var found = new List<(string, SegmentHeader)>();
+        foreach (var name in Disk.List(Journal))
+        {
+            var path = $"{Journal}/{name}";
+            if (SegmentHeader.TryRead(Disk.ReadAll(path), path, out var header))
+                found.Add((path, header));
+        }
+        return found;
+    }
+
+    private string Snapshot() => string.Join(
+        '\n',
+        Paths(StoreBench.DirectoryPath).Select(path => $"{path} {Crc32C.Of(Disk.ReadAll(path)):X8}"));
+
+    private IEnumerable<string> Paths(string directory) =>
+        Disk.List(directory).Select(name => $"{directory}/{name}").SelectMany(path => Disk.FileExists(path) ? [path] : Paths(path));
+}

@@ -1,0 +1,138 @@
+using KvCluster.Disk;
+using KvCluster.Storage;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>
+/// The prefix rule (S4): whatever call the power goes at, and whatever becomes of the unsynced, the reopened store holds the state
+/// after some first requests, whole ones, and at least those that were answered.
+/// </summary>
+public sealed class CrashTests
+{
+    private const int RequestCount = 120;
+    private const string LastKey = "last";
+
+    public static TheoryData<string> Modes => new(Enum.GetNames<UnsyncedWrites>());
+
+    [Theory]
+    [MemberData(nameof(Modes))]
+    public void Crash_AtEveryCall_LeavesAPrefixWithAllThatWasAnswered(string mode)
+    {
+        var unsynced = Enum.Parse<UnsyncedWrites>(mode);
+        var calls = CallsOf(disk => Run(disk, out _));
+        Assert.True(calls > 100, $"The run makes {calls} calls only.");
+        for (var call = 1; call <= calls; call++)
+        {
+            using var disk = new SimulatedDisk { CrashAtCall = call };
+            Run(disk, out var answered);
+            Assert.True(disk.IsOff, $"Call {call} of {calls} was not reached.");
+            disk.Restart(unsynced, call);
+            CheckPrefix(disk, answered, $"{mode}, call {call}");
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Modes))]
+    public void Crash_InRecoveryAndInTheNext_LeavesAPrefixWithAllThatWasAnswered(string mode)
+    {
+        var unsynced = Enum.Parse<UnsyncedWrites>(mode);
+        var calls = CallsOf(disk => Run(disk, out _));
+        // Late in the run, when there are checkpoints and recycled segments.
+        foreach (var call in new[] { calls / 2, calls - 3, calls })
+        {
+            for (var recoveryCall = 1; ; recoveryCall++)
+            {
+                using var disk = new SimulatedDisk { CrashAtCall = call };
+                Run(disk, out var answered);
+                disk.Restart(unsynced, call);
+                disk.CrashAtCall = disk.Calls + recoveryCall;
+                Reopen(disk);
+                if (!disk.IsOff)
+                    break;
+                disk.Restart(unsynced, recoveryCall);
+                disk.CrashAtCall = disk.Calls + 1 + (recoveryCall / 2);
+                Reopen(disk);
+                disk.Restart(unsynced, recoveryCall);
+                CheckPrefix(disk, answered, $"{mode}, call {call}, recovery call {recoveryCall}");
+            }
+        }
+    }
+
+    private static int CallsOf(Action<SimulatedDisk> run)
+    {
+        using var disk = new SimulatedDisk();
+        run(disk);
+        return disk.Calls;
+    }
+
+    /// <summary>Requests in bursts, four checkpoints and a reopen in between; ends where the power goes.</summary>
+    private static void Run(SimulatedDisk disk, out int answered)
+    {
+        var answers = new List<Task<WriteResult>>();
+        using var bench = new StoreBench(disk, seed: 7);
+        try
+        {
+            bench.Open();
+            for (var index = 0; index < RequestCount && !disk.IsOff; index++)
+            {
+                var request = index;
+                answers.Add(bench.Submit(target => Fill(target, request)));
+                for (var step = 0; step < 3; step++)
+                    bench.Step();
+                if (index is 20 or 45 or 70 or 95)
+                    _ = bench.Store.CheckpointAsync();
+                if (index != 60 || disk.IsOff)
+                    continue;
+                bench.RunUntilIdle();
+                bench.Close();
+                bench.Open();
+            }
+            bench.RunUntilIdle();
+        }
+        catch (SimulatedCrashException)
+        {
+            // The power went while the store was being opened.
+        }
+        answered = answers.TakeWhile(answer => answer is { IsCompletedSuccessfully: true } && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied).Count();
+        Assert.DoesNotContain(answers.Skip(answered), answer => answer.IsCompleted && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
+    }
+
+    private static void Reopen(SimulatedDisk disk)
+    {
+        using var bench = new StoreBench(disk);
+        try
+        {
+            bench.Open();
+        }
+        catch (SimulatedCrashException)
+        {
+            // The power went in recovery, which is what the test is about.
+        }
+    }
+
+    private static void Fill(WriteRequest request, int index)
+    {
+        request.Put(StoreBench.Text($"key-{index % 9}"), StoreBench.Text($"value-{index}-{new string('x', 700 * (index % 5))}"));
+        if (index % 3 == 0)
+            request.Delete(StoreBench.Text($"key-{(index + 4) % 9}"));
+        request.Put(StoreBench.Text(LastKey), StoreBench.Text($"{index}"));
+    }
+
+    private static void CheckPrefix(SimulatedDisk disk, int answered, string story)
+    {
+        using var bench = new StoreBench(disk);
+        bench.Open();
+        var count = bench.Read(LastKey) is { } last ? int.Parse(last, System.Globalization.CultureInfo.InvariantCulture) + 1 : 0;
+        Assert.True(count >= answered, $"{story}: {answered} requests were answered, {count} are there.");
+        var expected = new SortedDictionary<string, string>(StringComparer.Ordinal);
+        for (var index = 0; index < count; index++)
+        {
+            expected[$"key-{index % 9}"] = $"value-{index}-{new string('x', 700 * (index % 5))}";
+            if (index % 3 == 0)
+                expected.Remove($"key-{(index + 4) % 9}");
+            expected[LastKey] = $"{index}";
+        }
+        Assert.Equal(expected, bench.ReadAllKeys());
+        Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put("after"u8, "1"u8)).Outcome);
+    }
+}

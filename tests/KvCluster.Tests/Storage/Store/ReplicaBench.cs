@@ -1,0 +1,131 @@
+using KvCluster.Disk;
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>A replica's store on a simulated disk whose owner is the test: it notes events, and nothing is committed by itself.</summary>
+internal sealed class ReplicaBench : IStoreEvents, IDisposable
+{
+    public const string DirectoryPath = "/shard";
+    private readonly StepExecutor _work = new();
+    private readonly StepExecutor _completions = new();
+
+    public ReplicaBench(ulong replica, StoreOptions? options = null)
+    {
+        Context = new StoreContext(
+            Disk, _work, _work, _work, TimeProvider.System, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions);
+        Store = ReplicaStore.Create(Context, DirectoryPath, new ControlState { ReplicaId = replica, Shard = 1 });
+        Store.Start(this);
+    }
+
+    public SimulatedDisk Disk { get; } = new();
+
+    public StoreContext Context { get; }
+
+    public ReplicaStore Store { get; private set; }
+
+    public List<RecordRef> DurableTold { get; } = [];
+
+    public List<ControlState> ControlTold { get; } = [];
+
+    public List<RecordRef> CutsTold { get; } = [];
+
+    public Exception? FailureTold { get; private set; }
+
+    public int WorkTold { get; private set; }
+
+    public bool AnswersReads { get; set; } = true;
+
+    public static DateTimeOffset WallTime { get; } = DateTimeOffset.UnixEpoch.AddDays(20_000);
+
+    public void Reopen()
+    {
+        _work.Clear();
+        Store.Dispose();
+        Store = ReplicaStore.Open(Context, DirectoryPath);
+        Store.Start(this);
+    }
+
+    public void Run()
+    {
+        while (_work.RunOne() || _completions.RunOne())
+        {
+        }
+    }
+
+    /// <summary>Leads an epoch and opens it.</summary>
+    public void Lead(ulong epoch)
+    {
+        Store.Lead(epoch);
+        Store.AppendEpochOpen(WallTime);
+        Run();
+    }
+
+    /// <summary>Submits a put and appends it as a batch of its own, not yet committed.</summary>
+    public Task<WriteResult> Put(string key, string value)
+    {
+        var answer = Submit(request => request.Put(StoreBench.Text(key), StoreBench.Text(value)));
+        Assert.True(Store.TryAppendBatch(WallTime, out _));
+        Run();
+        return answer;
+    }
+
+    public Task<WriteResult> Submit(Action<WriteRequest> fill)
+    {
+        var request = WriteRequest.Rent();
+        fill(request);
+        var answer = request.Completion.AsTask();
+        Assert.True(Store.TrySubmit(request));
+        return answer;
+    }
+
+    /// <summary>The bodies behind a record.</summary>
+    public List<ReadOnlyMemory<byte>> BodiesAfter(UInt128 etag)
+    {
+        var bodies = new List<ReadOnlyMemory<byte>>();
+        Assert.True(Store.ReadBodies(etag, int.MaxValue, bodies) >= 0);
+        return bodies;
+    }
+
+    /// <summary>Appends all that another has behind this one's last record.</summary>
+    public void Follow(ReplicaBench leader)
+    {
+        foreach (var body in leader.BodiesAfter(Store.Last.Etag))
+            Assert.True(Store.Append(body.Span, out _));
+        Run();
+    }
+
+    public string? Read(string key)
+    {
+        using var snapshot = Store.OpenSnapshot();
+        return snapshot.TryGet(TreeId.Kv, StoreBench.Text(key), out var stored)
+            ? System.Text.Encoding.UTF8.GetString(KvValue.Read(stored, out _))
+            : null;
+    }
+
+    public byte[] Digest()
+    {
+        using var snapshot = Store.OpenSnapshot();
+        return ReplicaStore.Digest(snapshot);
+    }
+
+    public void Durable(RecordRef record) => DurableTold.Add(record);
+
+    public void ControlWritten(ControlState state) => ControlTold.Add(state);
+
+    public void CutDone(RecordRef last) => CutsTold.Add(last);
+
+    public void WorkQueued() => WorkTold++;
+
+    public bool MayAnswerReads() => AnswersReads;
+
+    public void Failed(Exception first) => FailureTold = first;
+
+    public void Dispose()
+    {
+        Store.Dispose();
+        Disk.Dispose();
+    }
+}

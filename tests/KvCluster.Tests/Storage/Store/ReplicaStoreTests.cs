@@ -1,0 +1,183 @@
+using KvCluster.Storage;
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Tests.Storage.Store;
+
+public sealed class ReplicaStoreTests : IDisposable
+{
+    private readonly StoreBench _bench = new();
+
+    public void Dispose() => _bench.Dispose();
+
+    [Fact]
+    public void Write_PutThenReopen_ValueAndEtagRemain()
+    {
+        _bench.Open();
+        var written = _bench.Write(request => request.Put("a"u8, "1"u8));
+        Assert.Equal(WriteOutcome.Applied, written.Outcome);
+        Assert.Equal(new UInt128(1, 2), written.Etag);
+        _bench.Close();
+        _bench.Open();
+        Assert.Equal("1", _bench.Read("a"));
+        Assert.Equal(new UInt128(2, 3), _bench.Store.Published);
+    }
+
+    [Fact]
+    public void Write_FailedConditionAmongOthers_FailsAloneAndNamesTheCondition()
+    {
+        _bench.Open();
+        var first = _bench.Submit(request => request.Put("a"u8, "1"u8));
+        var second = _bench.Submit(request =>
+        {
+            request.AddCondition("a"u8, ConditionKind.Exists);
+            request.AddCondition("a"u8, ConditionKind.ValueEquals, value: "2"u8);
+            request.Put("a"u8, "3"u8);
+        });
+        var third = _bench.Submit(request =>
+        {
+            request.AddCondition("a"u8, ConditionKind.ValueEquals, value: "1"u8);
+            request.Delete("a"u8);
+        });
+        _bench.RunUntilIdle();
+        Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(first).Outcome);
+        Assert.Equal(new WriteResult(WriteOutcome.ConditionFailed, StoreBench.Answer(first).Etag, 1, false), StoreBench.Answer(second));
+        Assert.Equal(new WriteResult(WriteOutcome.Applied, StoreBench.Answer(first).Etag + 1, -1, true), StoreBench.Answer(third));
+        Assert.Null(_bench.Read("a"));
+    }
+
+    [Theory]
+    [InlineData(ConditionKind.Absent, true)]
+    [InlineData(ConditionKind.Exists, false)]
+    [InlineData(ConditionKind.EtagEquals, true)]
+    [InlineData(ConditionKind.ValueEquals, false)]
+    internal void Condition_OnAbsentKey_HoldsAsItSays(ConditionKind kind, bool holds)
+    {
+        _bench.Open();
+        var result = _bench.Write(request => request.AddCondition("none"u8, kind));
+        Assert.Equal(holds ? WriteOutcome.Applied : WriteOutcome.ConditionFailed, result.Outcome);
+    }
+
+    [Fact]
+    public void Condition_EtagOfLastWrite_Holds()
+    {
+        _bench.Open();
+        var written = _bench.Write(request => request.Put("a"u8, "1"u8));
+        var right = _bench.Write(request =>
+        {
+            request.AddCondition("a"u8, ConditionKind.EtagEquals, written.Etag);
+            request.Put("a"u8, "2"u8);
+        });
+        var wrong = _bench.Write(request =>
+        {
+            request.AddCondition("a"u8, ConditionKind.EtagEquals, written.Etag);
+            request.Put("a"u8, "3"u8);
+        });
+        Assert.Equal((WriteOutcome.Applied, WriteOutcome.ConditionFailed), (right.Outcome, wrong.Outcome));
+        Assert.Equal("2", _bench.Read("a"));
+    }
+
+    [Fact]
+    public void Write_DeadlinePassed_IsNotApplied()
+    {
+        _bench.Open();
+        var result = _bench.Write(request =>
+        {
+            request.DeadlineTimestamp = 1;
+            request.Put("a"u8, "1"u8);
+        });
+        Assert.Equal(WriteOutcome.DeadlinePassed, result.Outcome);
+        Assert.Null(_bench.Read("a"));
+    }
+
+    [Fact]
+    public void TrySubmit_QueueFull_SaysBusyAtOnce()
+    {
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { QueueCountMax = 2, QueueBytesMax = 1000 });
+        bench.Open();
+        var first = bench.Submit(request => request.Put("a"u8, "1"u8));
+        var tooMany = WriteRequest.Rent();
+        tooMany.Put("b"u8, new byte[2000]);
+        Assert.Null(bench.Standalone.TryWrite(tooMany));
+        var second = bench.Submit(request => request.Put("c"u8, "1"u8));
+        var third = WriteRequest.Rent();
+        third.Put("d"u8, "1"u8);
+        Assert.Null(bench.Standalone.TryWrite(third));
+        bench.RunUntilIdle();
+        Assert.Equal((WriteOutcome.Applied, WriteOutcome.Applied), (StoreBench.Answer(first).Outcome, StoreBench.Answer(second).Outcome));
+        Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put("big"u8, new byte[2000])).Outcome);
+    }
+
+    [Fact]
+    public void Journal_FailingWrite_EndsTheEngineWithUnknownOutcome()
+    {
+        _bench.Open();
+        _bench.Write(request => request.Put("a"u8, "1"u8));
+        var failed = 0;
+        _bench.Disk.Refuse = (operation, path) =>
+            operation == "Write" && path.Contains("journal", StringComparison.Ordinal) && failed++ == 0 ? new StorageIoException(operation, path, "broken") : null;
+        var caught = _bench.Submit(request => request.Put("b"u8, "1"u8));
+        _bench.RunUntilIdle();
+        Assert.Equal(WriteOutcome.OutcomeUnknown, StoreBench.Answer(caught).Outcome);
+        Assert.True(_bench.Standalone.Failure.IsCompletedSuccessfully);
+        Assert.Contains("broken", StoreBench.Answer(_bench.Standalone.Failure).Message, StringComparison.Ordinal);
+        Assert.Equal(WriteOutcome.Stopped, _bench.Write(request => request.Put("c"u8, "1"u8)).Outcome);
+        Assert.Throws<StoreStoppedException>(() => _bench.Read("a"));
+        Assert.Equal(1, failed);
+        _bench.Disk.Refuse = null;
+        _bench.Close();
+        _bench.Open();
+        Assert.Equal("1", _bench.Read("a"));
+    }
+
+    [Fact]
+    public void Checkpoint_AfterManySegments_RecyclesTheJournalAndReopens()
+    {
+        _bench.Open();
+        for (var round = 0; round < 10; round++)
+        {
+            for (var index = 0; index < 40; index++)
+                _bench.Write(request => request.Put(StoreBench.Text($"key-{index}"), StoreBench.Text($"{round}")));
+            _bench.Checkpoint();
+        }
+        Assert.True(_bench.Store.JournalBytes <= 5 * StoreBench.SmallOptions.SegmentBytesMax, $"The journal has {_bench.Store.JournalBytes} bytes.");
+        Assert.True(_bench.Store.TryFind(_bench.Store.Last.Etag, out _));
+        Assert.False(_bench.Store.TryFind(new UInt128(1, 2), out _));
+        _bench.Close();
+        _bench.Open();
+        Assert.Equal("9", _bench.Read("key-39"));
+        Assert.Equal(40ul, _bench.Store.Keys);
+    }
+
+    [Fact]
+    public void Open_AgainAndAgain_DoesNotLengthenTheJournal()
+    {
+        _bench.Open();
+        _bench.Write(request => request.Put("a"u8, "1"u8));
+        _bench.Checkpoint();
+        for (var round = 0; round < 20; round++)
+        {
+            _bench.Close();
+            _bench.Open();
+        }
+        _bench.Checkpoint();
+        _bench.Write(request => request.Put("a"u8, "2"u8));
+        _bench.Checkpoint();
+        Assert.True(_bench.Store.JournalBytes <= 4 * StoreBench.SmallOptions.SegmentBytesMin, $"The journal has {_bench.Store.JournalBytes} bytes.");
+    }
+
+    [Fact]
+    public void Write_LargestTransaction_GoesThroughSegmentOfItsOwn()
+    {
+        _bench.Open();
+        var value = new byte[8 << 20];
+        Random.Shared.NextBytes(value);
+        Assert.Equal(WriteOutcome.Applied, _bench.Write(request => request.Put("big"u8, value)).Outcome);
+        Assert.Equal(WriteOutcome.Applied, _bench.Write(request => request.Put("small"u8, "1"u8)).Outcome);
+        _bench.Close();
+        _bench.Open();
+        using var snapshot = _bench.Standalone.OpenSnapshot();
+        Assert.True(snapshot.TryGet(KvCluster.Storage.Pages.TreeId.Kv, "big"u8, out var stored));
+        Assert.True(KvValue.Read(stored, out _).SequenceEqual(value));
+        Assert.Equal("1", _bench.Read("small"));
+    }
+}

@@ -1,0 +1,264 @@
+using KvCluster.Storage;
+using KvCluster.Storage.Writer;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>What the replication needs of a store: appending, committing, cutting, leading and stepping down.</summary>
+public sealed class ReplicationTests : IDisposable
+{
+    private readonly ReplicaBench _leader = new(1);
+    private readonly ReplicaBench _follower = new(2);
+
+    public void Dispose()
+    {
+        _leader.Dispose();
+        _follower.Dispose();
+    }
+
+    [Fact]
+    public void Commit_OnLeaderAndFollower_GivesEqualTrees()
+    {
+        _leader.Lead(3);
+        _leader.Put("a", "1");
+        _leader.Put("b", "2");
+        _follower.Follow(_leader);
+        Assert.Equal(_leader.Store.Last, _follower.Store.Last);
+        Assert.Equal(_follower.Store.Last, _follower.DurableTold[^1]);
+        Assert.Null(_follower.Read("b"));
+        foreach (var replica in (ReplicaBench[])[_leader, _follower])
+            replica.Store.Commit(_leader.Store.Last.Etag);
+        Assert.Equal(("1", "2"), (_follower.Read("a"), _follower.Read("b")));
+        Assert.Equal(_leader.Digest(), _follower.Digest());
+    }
+
+    [Fact]
+    public void Commit_ByLeader_AnswersInOrderAndNotBefore()
+    {
+        _leader.Lead(1);
+        var first = _leader.Put("a", "1");
+        var second = _leader.Put("b", "2");
+        var read = _leader.Submit(request => request.AddCondition("a"u8, ConditionKind.Absent));
+        Assert.False(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        _leader.Run();
+        Assert.False(first.IsCompleted || second.IsCompleted || read.IsCompleted);
+        _leader.AnswersReads = false;
+        _leader.Store.Commit(_leader.Store.Last.Etag - 1);
+        _leader.Run();
+        Assert.Equal((true, false, false), (first.IsCompleted, second.IsCompleted, read.IsCompleted));
+        _leader.Store.Commit(_leader.Store.Last.Etag);
+        _leader.Run();
+        Assert.Equal((true, false), (second.IsCompleted, read.IsCompleted));
+        _leader.Store.ReleaseReadAnswers();
+        _leader.Run();
+        Assert.Equal(new WriteResult(WriteOutcome.ConditionFailed, StoreBench.Answer(second).Etag, 0, false), StoreBench.Answer(read));
+    }
+
+    [Fact]
+    public void TryAppendBatch_TwoWritesOnTheirWay_WaitsForASlotAndIsTold()
+    {
+        _leader.Lead(1);
+        foreach (var key in (string[])["a", "b"])
+        {
+            _leader.Submit(request => request.Put(StoreBench.Text(key), "1"u8));
+            Assert.True(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        }
+        _leader.Submit(request => request.Put("c"u8, "1"u8));
+        Assert.False(_leader.Store.CanAppendBatch);
+        Assert.False(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        var told = _leader.WorkTold;
+        _leader.Run();
+        Assert.True(_leader.WorkTold > told);
+        Assert.True(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out var record));
+        Assert.Equal(new UInt128(1, 4), record.Etag);
+    }
+
+    [Fact]
+    public void StopLeading_WithUncommittedTail_AnswersUnknownAndKeepsTheTailPrepared()
+    {
+        _leader.Lead(1);
+        _leader.Store.Commit(_leader.Store.Last.Etag);
+        var appended = _leader.Put("a", "1");
+        var failed = _leader.Submit(request => request.AddCondition("a"u8, ConditionKind.Absent));
+        Assert.False(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        var queued = _leader.Submit(request => request.Put("b"u8, "1"u8));
+        _leader.Store.StopLeading();
+        _leader.Run();
+        Assert.Equal(WriteOutcome.OutcomeUnknown, StoreBench.Answer(appended).Outcome);
+        Assert.Equal(WriteOutcome.NotLeader, StoreBench.Answer(failed).Outcome);
+        Assert.Equal(WriteOutcome.NotLeader, StoreBench.Answer(queued).Outcome);
+        Assert.Null(_leader.Read("a"));
+        // The tail may turn out to be committed after all.
+        _leader.Store.Commit(_leader.Store.Last.Etag);
+        Assert.Equal("1", _leader.Read("a"));
+    }
+
+    [Fact]
+    public void Lead_WithPreparedTail_EvaluatesOnTopOfIt()
+    {
+        _leader.Lead(1);
+        _leader.Put("a", "1");
+        _follower.Follow(_leader);
+        _follower.Lead(2);
+        var answer = _follower.Submit(request =>
+        {
+            request.AddCondition("a"u8, ConditionKind.ValueEquals, value: "1"u8);
+            request.Put("a"u8, "2"u8);
+        });
+        Assert.True(_follower.Store.TryAppendBatch(ReplicaBench.WallTime, out var record));
+        Assert.Null(_follower.Read("a"));
+        _follower.Run();
+        _follower.Store.Commit(record.Etag);
+        _follower.Run();
+        Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
+        Assert.Equal("2", _follower.Read("a"));
+    }
+
+    [Fact]
+    public void Append_DamagedOrUnchainedBody_IsRefused()
+    {
+        _leader.Lead(1);
+        _leader.Put("a", "1");
+        _leader.Put("b", "2");
+        var bodies = _leader.BodiesAfter(0);
+        Assert.False(_follower.Store.Append(bodies[1].Span, out _));
+        var damaged = bodies[0].ToArray();
+        damaged[70] ^= 1;
+        Assert.False(_follower.Store.Append(damaged, out _));
+        Assert.False(_follower.Store.Append([], out _));
+        Assert.True(_follower.Store.Append(bodies[0].Span, out _));
+        Assert.False(_follower.Store.Append(bodies[0].Span, out _));
+        Assert.True(_follower.Store.Append(bodies[1].Span, out _));
+    }
+
+    [Fact]
+    public void Cut_DivergedTail_IsReplacedAndKeptAsideAndGoneAfterReopen()
+    {
+        _leader.Lead(1);
+        _leader.Put("a", "1");
+        _follower.Follow(_leader);
+        _follower.Store.Commit(_leader.Store.Last.Etag);
+        var common = _leader.Store.Last;
+        // The old leader goes on alone; the follower is led by a new one.
+        _leader.Put("a", "old");
+        _leader.Put("b", "old");
+        _leader.Store.StopLeading();
+        _follower.Lead(2);
+        _follower.Put("a", "new");
+
+        _leader.Store.Cut(common.Etag);
+        Assert.Equal(common, _leader.Store.Last);
+        Assert.Equal(common, _leader.Store.Durable);
+        _leader.Follow(_follower);
+        Assert.Equal([common], _leader.CutsTold);
+        Assert.Single(_leader.Disk.List(ReplicaBench.DirectoryPath + "/aside"));
+        _leader.Reopen();
+        Assert.Equal(_follower.Store.Last, _leader.Store.Last);
+        _leader.Store.Commit(_leader.Store.Last.Etag);
+        _follower.Store.Commit(_follower.Store.Last.Etag);
+        Assert.Equal(("new", null), (_leader.Read("a"), _leader.Read("b")));
+        Assert.Equal(_follower.Digest(), _leader.Digest());
+    }
+
+    [Fact]
+    public void Cut_WhileTheTailIsBeingWritten_TellsNothingOfTheCutRecords()
+    {
+        _leader.Lead(1);
+        _leader.Put("a", "1");
+        _leader.Put("b", "2");
+        var bodies = _leader.BodiesAfter(0);
+        Assert.True(_follower.Store.Append(bodies[0].Span, out var first));
+        Assert.True(_follower.Store.Append(bodies[1].Span, out _));
+        _follower.Store.Cut(first.Etag);
+        Assert.True(_follower.Store.Append(bodies[1].Span, out var again));
+        _follower.Run();
+        Assert.Equal([first, again], _follower.DurableTold.Distinct());
+        Assert.Equal([first], _follower.CutsTold);
+        Assert.Equal(again, _follower.Store.Durable);
+    }
+
+    [Fact]
+    public void Cut_ToTheVeryBeginning_StartsTheLineAnew()
+    {
+        _leader.Lead(1);
+        _leader.Put("a", "1");
+        _follower.Follow(_leader);
+        _follower.Store.Cut(0);
+        _follower.Run();
+        _follower.Reopen();
+        Assert.Equal(default, _follower.Store.Last.Etag);
+        _follower.Follow(_leader);
+        _follower.Store.Commit(_leader.Store.Last.Etag);
+        Assert.Equal("1", _follower.Read("a"));
+    }
+
+    [Fact]
+    public void Open_RecordsBehindCommitted_StayPrepared()
+    {
+        _leader.Lead(1);
+        _leader.Put("a", "1");
+        var committed = _leader.Store.Last;
+        _leader.Put("b", "2");
+        _leader.Store.WriteControl(_leader.Store.Control with { Committed = committed.Etag });
+        _leader.Run();
+        Assert.Equal(committed.Etag, _leader.ControlTold[^1].Committed);
+        _leader.Reopen();
+        Assert.Equal(("1", null), (_leader.Read("a"), _leader.Read("b")));
+        Assert.Equal(committed.Etag, _leader.Store.Published);
+        Assert.Equal(committed.Change + 1, _leader.Store.Last.Change);
+    }
+
+    [Fact]
+    public void ReadBodies_BeyondMemoryAndBeyondTheJournal_ReadsSegmentsOrSaysSo()
+    {
+        using var small = new ReplicaBench(3, StoreBench.SmallOptions with { RecentBodyBytesMax = 500 });
+        small.Lead(1);
+        for (var index = 0; index < 60; index++)
+            small.Put($"key-{index}", new string('v', 100));
+        small.Store.Commit(small.Store.Last.Etag);
+        var bodies = small.BodiesAfter(0);
+        Assert.Equal(61, bodies.Count);
+        Assert.All(bodies, body => Assert.True(RecordBody.Verify(body.Span)));
+        var some = new List<ReadOnlyMemory<byte>>();
+        Assert.Equal(2, small.Store.ReadBodies(new UInt128(1, 10), (2 * bodies[20].Length) + 1, some));
+        Assert.Equal(bodies[10].ToArray(), some[0].ToArray());
+        for (var round = 0; round < 2; round++)
+        {
+            small.Put("more", "x");
+            small.Store.Commit(small.Store.Last.Etag);
+            _ = small.Store.CheckpointAsync();
+            small.Run();
+        }
+        Assert.Equal(-1, small.Store.ReadBodies(0, 100, some));
+        Assert.True(small.Store.TryFindAtOrBefore(small.Store.Last.Etag + 5, out var last));
+        Assert.Equal(small.Store.Last, last);
+    }
+
+    [Fact]
+    public void Commit_RecordWithUnknownOperation_StopsTheReplica()
+    {
+        _leader.Lead(1);
+        var body = RecordBody.Encode(_leader.Store.Last, RecordFlags.None, 1, 1, 0, [5, 0]);
+        _follower.Follow(_leader);
+        Assert.True(_follower.Store.Append(body, out var record));
+        _follower.Run();
+        _follower.Store.Commit(record.Etag);
+        _follower.Run();
+        Assert.IsType<CorruptStoreException>(_follower.FailureTold);
+        Assert.Throws<StoreStoppedException>(() => _follower.Store.OpenSnapshot());
+    }
+
+    [Fact]
+    public void Operations_ReadBack_AreWhatWasWritten()
+    {
+        var payload = new ByteBuffer(16);
+        Operations.Put(payload, "key"u8, "value"u8, expiryMilliseconds: 77);
+        Operations.Delete(payload, "gone"u8);
+        Assert.Equal("01036B657901" + "4D" + "0576616C7565" + "0204676F6E65", Convert.ToHexString(payload.Written));
+        var reader = new OperationReader(payload.Written);
+        Assert.True(reader.MoveNext());
+        Assert.Equal(77ul, reader.ExpiryMilliseconds);
+        Assert.True(reader.MoveNext());
+        Assert.Equal(OperationCode.Delete, reader.Code);
+        Assert.False(reader.MoveNext());
+    }
+}

@@ -1,0 +1,136 @@
+using System.Text;
+using KvCluster.Disk;
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>A standalone store on a simulated disk, driven on the test's thread: the executors run in seeded order.</summary>
+internal sealed class StoreBench : IDisposable
+{
+    public const string DirectoryPath = "/shard";
+    private readonly StepExecutor _writer = new();
+    private readonly StepExecutor _journal = new();
+    private readonly StepExecutor _checkpoints = new();
+    private readonly StepExecutor _completions = new();
+    private readonly Random _random;
+    private StandaloneStore? _standalone;
+
+    public StoreBench(SimulatedDisk? disk = null, int seed = 1, StoreOptions? options = null)
+    {
+        Disk = disk ?? new SimulatedDisk();
+        _random = new Random(seed);
+        Context = new StoreContext(
+            Disk, _writer, _journal, _checkpoints, TimeProvider.System, NullLogger.Instance, options ?? SmallOptions, _completions);
+    }
+
+    /// <summary>Small files, so that short runs roll over and recycle segments.</summary>
+    public static StoreOptions SmallOptions { get; } = new()
+    {
+        SegmentBytesMin = 16 << 10,
+        SegmentBytesMax = 64 << 10,
+        RetainedJournalBytes = 0,
+        ReserveBytes = 16 << 10,
+    };
+
+    public SimulatedDisk Disk { get; }
+
+    public StoreContext Context { get; }
+
+    public StandaloneStore Standalone => _standalone ?? throw new InvalidOperationException("The store is not open.");
+
+    public ReplicaStore Store => Standalone.Store;
+
+    /// <summary>Opens or creates the store and runs until it leads.</summary>
+    public void Open()
+    {
+        _standalone = StandaloneStore.Open(Context, DirectoryPath);
+        RunUntilIdle();
+    }
+
+    /// <summary>Closes the store as a process that dies: nothing that waits is done any more.</summary>
+    public void Close()
+    {
+        foreach (var executor in (StepExecutor[])[_writer, _journal, _checkpoints])
+            executor.Clear();
+        _standalone?.Dispose();
+        _standalone = null;
+        while (_completions.RunOne())
+        {
+        }
+    }
+
+    /// <summary>Runs one item of an executor chosen by the seed; false when none waits.</summary>
+    public bool Step()
+    {
+        var waiting = new[] { _writer, _journal, _checkpoints, _completions }.Where(executor => executor.Count > 0).ToArray();
+        return waiting.Length > 0 && waiting[_random.Next(waiting.Length)].RunOne();
+    }
+
+    public void RunUntilIdle()
+    {
+        while (Step())
+        {
+        }
+    }
+
+    /// <summary>Submits a request that the queue has room for.</summary>
+    public Task<WriteResult> Submit(Action<WriteRequest> fill)
+    {
+        var request = WriteRequest.Rent();
+        fill(request);
+        return (Standalone.TryWrite(request) ?? throw new InvalidOperationException("The queue is full.")).AsTask();
+    }
+
+    /// <summary>Submits a request and runs until it is answered.</summary>
+    public WriteResult Write(Action<WriteRequest> fill)
+    {
+        var answer = Submit(fill);
+        while (!answer.IsCompleted && Step())
+        {
+        }
+        return Answer(answer);
+    }
+
+    /// <summary>What a task gave that must be done.</summary>
+    public static T Answer<T>(Task<T> task)
+    {
+        Assert.True(task.IsCompleted, "There was no answer, and nothing is left to run.");
+        return task.GetAwaiter().GetResult();
+    }
+
+    /// <summary>Writes a checkpoint of all that is published.</summary>
+    public void Checkpoint()
+    {
+        var done = Store.CheckpointAsync();
+        RunUntilIdle();
+        Assert.True(done.IsCompletedSuccessfully, $"The checkpoint did not succeed: {done.Exception}");
+    }
+
+    public string? Read(string key)
+    {
+        using var snapshot = Standalone.OpenSnapshot();
+        return snapshot.TryGet(TreeId.Kv, Text(key), out var stored)
+            ? Encoding.UTF8.GetString(KvValue.Read(stored, out _))
+            : null;
+    }
+
+    public SortedDictionary<string, string> ReadAllKeys()
+    {
+        var all = new SortedDictionary<string, string>(StringComparer.Ordinal);
+        using var snapshot = Standalone.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        while (cursor.MoveNext())
+            all.Add(Encoding.UTF8.GetString(cursor.Key), Encoding.UTF8.GetString(KvValue.Read(cursor.Value, out _)));
+        return all;
+    }
+
+    public static byte[] Text(string text) => Encoding.UTF8.GetBytes(text);
+
+    public void Dispose()
+    {
+        Close();
+        Disk.Dispose();
+    }
+}
