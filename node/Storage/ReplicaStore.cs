@@ -349,6 +349,9 @@ internal sealed class ReplicaStore : IDisposable
         return hash.GetHashAndReset();
     }
 
+    /// <summary>Walks the whole data file and throws what does not hold; for tests.</summary>
+    public void Verify() => _pages.Verify();
+
     /// <summary>
     /// Answers all waiters and lets go of the files. The executors must run nothing of this shard any more: the owner stops them, or drains
     /// them, first. Not synced records are lost, as by a crash.

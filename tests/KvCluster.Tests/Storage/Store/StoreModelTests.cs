@@ -1,0 +1,198 @@
+using System.Globalization;
+using System.Text;
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+using Xunit.Abstractions;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>
+/// The whole engine against a sorted dictionary: random requests with conditions in random batches, readers that stay open, checkpoints at
+/// any moment, closing without warning and reopening. KV_SEED repeats a run, KV_LONG=1 makes many.
+/// </summary>
+public sealed class StoreModelTests(ITestOutputHelper output)
+{
+    private const int RequestsPerLife = 400;
+    private const int LivesPerSeed = 5;
+
+    [Fact]
+    public void Store_UnderRandomRequests_AgreesWithTheModel()
+    {
+        foreach (var seed in Seeds())
+        {
+            output.WriteLine($"KV_SEED={seed}");
+            new Run(seed).Execute();
+        }
+    }
+
+    private static int[] Seeds()
+    {
+        if (int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), CultureInfo.InvariantCulture, out var given))
+            return [given];
+        var first = Random.Shared.Next(1_000_000);
+        return [.. Enumerable.Range(first, Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 200 : 4)];
+    }
+
+    private sealed class Run(int seed)
+    {
+        private readonly Random _random = new(seed);
+        private readonly SortedDictionary<string, (string Value, UInt128 Etag)> _model = new(StringComparer.Ordinal);
+        private readonly List<(ReadSnapshot Snapshot, string Expected)> _readers = [];
+        private readonly Queue<Expectation> _expected = new();
+
+        public void Execute()
+        {
+            using var bench = new StoreBench(seed: seed);
+            for (var life = 0; life < LivesPerSeed; life++)
+            {
+                bench.Open();
+                Assert.Equal(Text(_model.Select(pair => (pair.Key, pair.Value.Value, pair.Value.Etag))), Text(bench));
+                for (var index = 0; index < RequestsPerLife; index++)
+                {
+                    Submit(bench);
+                    for (var steps = _random.Next(4); steps > 0; steps--)
+                        bench.Step();
+                    if (_random.Next(40) == 0)
+                        _ = bench.Store.CheckpointAsync();
+                    if (_random.Next(50) == 0)
+                        OpenReader(bench);
+                    if (_random.Next(60) == 0)
+                        CloseReader();
+                    Settle();
+                }
+                bench.RunUntilIdle();
+                Settle();
+                Assert.Empty(_expected);
+                Assert.Equal(Text(_model.Select(pair => (pair.Key, pair.Value.Value, pair.Value.Etag))), Text(bench));
+                Assert.Equal((ulong)_model.Count, bench.Store.Keys);
+                while (_readers.Count > 0)
+                    CloseReader();
+                bench.Store.Verify();
+                bench.Close();
+            }
+        }
+
+        /// <summary>Submits a request; what it does to the model is applied when its answer comes, which is in the order of submission.</summary>
+        private void Submit(StoreBench bench)
+        {
+            var conditions = _random.Next(3) == 0 ? 1 + _random.Next(2) : 0;
+            var operations = _random.Next(10) == 0 ? 0 : 1 + _random.Next(4);
+            var expectation = new Expectation();
+            var answer = bench.Submit(request =>
+            {
+                for (var index = 0; index < conditions; index++)
+                {
+                    var condition = (Key(), (ConditionKind)_random.Next(4), Value(), UseLast: _random.Next(2) == 0);
+                    var known = _model.GetValueOrDefault(condition.Item1);
+                    var value = condition.UseLast ? known.Value ?? "" : condition.Item3;
+                    var etag = condition.UseLast ? known.Etag : 5;
+                    request.AddCondition(StoreBench.Text(condition.Item1), condition.Item2, etag, StoreBench.Text(value));
+                    expectation.Conditions.Add((condition.Item1, condition.Item2, etag, value));
+                }
+                for (var index = 0; index < operations; index++)
+                {
+                    var key = Key();
+                    var value = _random.Next(4) == 0 ? null : Value();
+                    if (value is null)
+                        request.Delete(StoreBench.Text(key));
+                    else
+                        request.Put(StoreBench.Text(key), StoreBench.Text(value));
+                    expectation.Operations.Add((key, value));
+                }
+            });
+            expectation.Answer = answer;
+            _expected.Enqueue(expectation);
+        }
+
+        private void Settle()
+        {
+            while (_expected.TryPeek(out var expectation) && expectation.Answer!.IsCompleted)
+            {
+                _expected.Dequeue();
+                var result = StoreBench.Answer(expectation.Answer);
+                var failed = expectation.Conditions.FindIndex(condition => !Holds(condition));
+                Assert.Equal(failed, result.FailedCondition);
+                Assert.Equal(failed < 0 ? WriteOutcome.Applied : WriteOutcome.ConditionFailed, result.Outcome);
+                if (failed < 0)
+                    Apply(expectation, result);
+            }
+        }
+
+        private bool Holds((string Key, ConditionKind Kind, UInt128 Etag, string Value) condition)
+        {
+            var exists = _model.TryGetValue(condition.Key, out var known);
+            return condition.Kind switch
+            {
+                ConditionKind.Absent => !exists,
+                ConditionKind.Exists => exists,
+                ConditionKind.EtagEquals => known.Etag == condition.Etag,
+                _ => exists && known.Value == condition.Value,
+            };
+        }
+
+        private void Apply(Expectation expectation, WriteResult result)
+        {
+            var existed = false;
+            var etag = result.Etag - (UInt128)expectation.Operations.Count;
+            foreach (var (key, value) in expectation.Operations)
+            {
+                etag++;
+                if (value is null)
+                    existed |= _model.Remove(key);
+                else
+                    _model[key] = (value, etag);
+            }
+            Assert.Equal(existed, result.Existed);
+        }
+
+        private void OpenReader(StoreBench bench)
+        {
+            var snapshot = bench.Standalone.OpenSnapshot();
+            _readers.Add((snapshot, Text(snapshot)));
+        }
+
+        private void CloseReader()
+        {
+            if (_readers.Count == 0)
+                return;
+            var index = _random.Next(_readers.Count);
+            using (var snapshot = _readers[index].Snapshot)
+                Assert.Equal(_readers[index].Expected, Text(snapshot));
+            _readers.RemoveAt(index);
+        }
+
+        private string Key() => $"key/{_random.Next(20)}/{_random.Next(20)}";
+
+        private string Value() => new((char)('a' + _random.Next(26)), _random.Next(20) == 0 ? _random.Next(9000) : _random.Next(60));
+
+        private static string Text(StoreBench bench)
+        {
+            using var snapshot = bench.Standalone.OpenSnapshot();
+            return Text(snapshot);
+        }
+
+        private static string Text(ReadSnapshot snapshot)
+        {
+            var items = new List<(string, string, UInt128)>();
+            using var cursor = snapshot.Cursor(TreeId.Kv);
+            while (cursor.MoveNext())
+            {
+                var value = Encoding.UTF8.GetString(KvValue.Read(cursor.Value, out var etag));
+                items.Add((Encoding.UTF8.GetString(cursor.Key), value, etag));
+            }
+            return Text(items);
+        }
+
+        private static string Text(IEnumerable<(string Key, string Value, UInt128 Etag)> items) =>
+            string.Join('\n', items.Select(item => $"{item.Key} = {item.Value} @ {item.Etag}"));
+    }
+
+    private sealed class Expectation
+    {
+        public List<(string Key, ConditionKind Kind, UInt128 Etag, string Value)> Conditions { get; } = [];
+
+        public List<(string Key, string? Value)> Operations { get; } = [];
+
+        public Task<WriteResult>? Answer { get; set; }
+    }
+}
