@@ -38,6 +38,7 @@ internal sealed class ReplicaStore : IDisposable
     private long _shardTime;
     private long _spaceLookedForAt;
     private int _recordsInFlight;
+    private long _recordBytesInFlight;
 
     private ReplicaStore(StoreContext context, RecoveredStore recovered)
     {
@@ -56,10 +57,6 @@ internal sealed class ReplicaStore : IDisposable
         _journal = new JournalWriter(
             context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, reserve, new WorkAction(OnJournalCompleted));
         _checkpoints = new CheckpointSchedule(context, _pages, _index, _reader, _journal, reserve, CheckpointBound, Fail);
-        ApplyCommitted(UInt128.Max(_pages.Covered.Etag, Control.Committed));
-        recovered.StartSegment(_journal);
-        using (var snapshot = _pages.OpenSnapshot())
-            _shardTime = RecordApplier.ShardTime(snapshot);
     }
 
     /// <summary>The newest control state that is on stable storage.</summary>
@@ -113,13 +110,17 @@ internal sealed class ReplicaStore : IDisposable
     public static ReplicaStore Open(StoreContext context, string directory)
     {
         var recovered = RecoveredStore.Open(context, directory);
+        var store = new ReplicaStore(context, recovered);
         try
         {
-            return new ReplicaStore(context, recovered);
+            store.ApplyCommitted(UInt128.Max(store._pages.Covered.Etag, store.Control.Committed));
+            store.ReadShardTime();
+            recovered.StartSegment(store._journal);
+            return store;
         }
         catch
         {
-            recovered.Dispose();
+            store.Dispose();
             throw;
         }
     }
@@ -173,7 +174,7 @@ internal sealed class ReplicaStore : IDisposable
             Invariant.Check(Last.Epoch == _epoch, $"Epoch {_epoch} is not open.");
             var batch = _pages.Begin();
             var bytesMax = _recordsInFlight == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
-            _transaction.Collect(batch, Last.Etag, new UInt128(_epoch, Last.Change + 1), bytesMax, RefusesPuts());
+            _transaction.Collect(batch, Last.Etag, new UInt128(_epoch, Last.Change + 1), bytesMax, BytesLeftOnFullDisk());
             if (_transaction.OperationCount > 0)
                 record = SealAndAppend(batch, RecordFlags.None, _transaction.OperationCount, wallTime, _transaction.Payload);
             else
@@ -200,8 +201,7 @@ internal sealed class ReplicaStore : IDisposable
             return;
         _isLeading = false;
         _pages.DropUnpublished();
-        using (var snapshot = _pages.OpenSnapshot())
-            _shardTime = RecordApplier.ShardTime(snapshot);
+        ReadShardTime();
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.NotLeader);
         AnswerQueued(WriteOutcome.NotLeader);
     });
@@ -371,6 +371,12 @@ internal sealed class ReplicaStore : IDisposable
 
     private UInt128 CheckpointBound() => UInt128.Min(Published, Durable.Etag);
 
+    private void ReadShardTime()
+    {
+        using var snapshot = _pages.OpenSnapshot();
+        _shardTime = RecordApplier.ShardTime(snapshot);
+    }
+
     private void OnQueueNotice()
     {
         _queue.AcknowledgeNotice();
@@ -394,7 +400,8 @@ internal sealed class ReplicaStore : IDisposable
             if (job.Kind == JournalJobKind.Record)
             {
                 _recordsInFlight--;
-                job.Entry!.IsDurable = true;
+                _recordBytesInFlight -= RecordEnvelope.RecordBytes(job.Entry!.Record.BodyBytes);
+                job.Entry.IsDurable = true;
                 durable = job.Entry.IsCut ? durable : job.Entry;
                 continue;
             }
@@ -480,25 +487,26 @@ internal sealed class ReplicaStore : IDisposable
         var entry = new JournalEntry(record, body);
         _index.Append(entry);
         _recordsInFlight++;
+        _recordBytesInFlight += RecordEnvelope.RecordBytes(body.Length);
         _checkpoints.JournalGrewBy(RecordEnvelope.RecordBytes(body.Length));
         _journal.Enqueue(new JournalJob(JournalJobKind.Record) { Entry = entry });
     }
 
     private byte[] BodyOf(JournalEntry entry) => entry.Body ?? _reader.ReadBody(entry);
 
-    /// <summary>Whether the disk is full; then also has the journal look again, once a second.</summary>
-    private bool RefusesPuts()
+    /// <summary>Null while there is room. On a full disk, once a second, a checkpoint is to free journal, and the journal looks again.</summary>
+    private long? BytesLeftOnFullDisk()
     {
         if (!_journal.IsDiskFull && !_checkpoints.IsDiskFull)
-            return false;
+            return null;
         var now = _context.Time.GetTimestamp();
         if (_spaceLookedForAt == 0 || _context.Time.GetElapsedTime(_spaceLookedForAt, now) >= SpaceInterval)
         {
             _spaceLookedForAt = now;
+            _checkpoints.StartForSpace();
             _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
-            _checkpoints.RetryAfterDiskFull();
         }
-        return true;
+        return _journal.BytesLeft - _recordBytesInFlight;
     }
 
     private void AnswerQueued(WriteOutcome outcome) => AnswerQueued(outcome, _chain);

@@ -43,6 +43,7 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
     private int _scheduled;
     private int _reported;
     private long _bytes;
+    private long _bytesLeft;
     private volatile bool _isDiskFull;
     private volatile Exception? _failure;
 
@@ -71,6 +72,9 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
 
     /// <summary>There was no room for the next segment: puts are to be refused. Any thread.</summary>
     public bool IsDiskFull => _isDiskFull;
+
+    /// <summary>How many bytes of records go in for certain while the disk is full. Any thread.</summary>
+    public long BytesLeft => Interlocked.Read(ref _bytesLeft);
 
     /// <summary>Size of the live segments in bytes. Any thread.</summary>
     public long Bytes => Interlocked.Read(ref _bytes);
@@ -137,6 +141,7 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
                 Process(job);
             FlushStaged();
             FillNext();
+            Interlocked.Exchange(ref _bytesLeft, CountBytesLeft());
         }
         catch (Exception exception)
         {
@@ -289,7 +294,7 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         catch (StorageIoException exception) when (exception.IsDiskFull && _reserve.Release())
         {
             _isDiskFull = true;
-            return Prepare(Math.Max(bytesMin, _context.Options.SegmentBytesMin), bytesMin);
+            return Prepare(bytesMin, bytesMin);
         }
     }
 
@@ -319,12 +324,18 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         }
     }
 
+    private long CountBytesLeft()
+    {
+        var next = _next is not null ? _next.File.Length : _reserve.IsHeld ? _reserve.Bytes : 0;
+        return Math.Max(_current!.Length - _offset, next - SegmentHeader.BlockBytes);
+    }
+
     private void LookForSpace()
     {
         try
         {
-            _reserve.Renew();
             _ = Prepare(_nextBytes, SegmentHeader.BlockBytes);
+            _reserve.Renew();
             _isDiskFull = false;
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)

@@ -9,15 +9,23 @@ namespace KvCluster.Storage.Journal;
 internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
 {
     private readonly Lock _lock = new();
+    private volatile bool _isHeld = files.FileExists(path);
+
+    /// <summary>How much it is, in bytes.</summary>
+    public int Bytes => bytes;
+
+    /// <summary>Whether it was not given up. Any thread.</summary>
+    public bool IsHeld => _isHeld;
 
     /// <summary>Gives the space up; false when it was given up already.</summary>
     public bool Release()
     {
         lock (_lock)
         {
-            if (!files.FileExists(path))
+            if (!_isHeld)
                 return false;
             files.Delete(path);
+            _isHeld = false;
             return true;
         }
     }
@@ -28,13 +36,14 @@ internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
     {
         lock (_lock)
         {
-            if (files.FileExists(path))
+            if (_isHeld)
                 return;
             using var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
             try
             {
                 file.Resize(bytes);
                 file.Sync();
+                _isHeld = true;
             }
             catch (StorageIoException)
             {

@@ -68,10 +68,10 @@ internal sealed class CheckpointSchedule : IDisposable
             Start();
     }
 
-    /// <summary>Tries again after a full disk.</summary>
-    public void RetryAfterDiskFull()
+    /// <summary>The disk is full: what a checkpoint covers can be recycled. Also how a checkpoint that found no room is tried again.</summary>
+    public void StartForSpace()
     {
-        if (!IsDiskFull || _running is not null || _hasEnded)
+        if (_running is not null || _hasEnded)
             return;
         IsDiskFull = false;
         Start();
@@ -205,7 +205,10 @@ internal sealed class CheckpointSchedule : IDisposable
         _waiting.Clear();
     }
 
-    /// <summary>Segments that the older meta page does not need (S5) go when those kept for followers have more than their share.</summary>
+    /// <summary>
+    /// Segments that the older meta page does not need (S5) go when those kept for followers have more than their share; on a full disk
+    /// followers have none.
+    /// </summary>
     private void RecycleJournal()
     {
         var needed = _pages.CoveredByOlderMeta.Position.Segment;
@@ -213,8 +216,9 @@ internal sealed class CheckpointSchedule : IDisposable
         var coveredBytes = 0L;
         while (covered < _index.Count && _index[covered].Segment < needed)
             coveredBytes += RecordEnvelope.RecordBytes(_index[covered++].Record.BodyBytes);
+        var retainedBytes = _journal.IsDiskFull ? 0 : _context.Options.RetainedJournalBytes;
         var dropped = 0;
-        while (dropped < covered && coveredBytes > _context.Options.RetainedJournalBytes)
+        while (dropped < covered && coveredBytes > retainedBytes)
         {
             var segment = _index[dropped].Segment;
             while (dropped < covered && _index[dropped].Segment == segment)

@@ -1,3 +1,4 @@
+using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Writer;
@@ -23,8 +24,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// <param name="etagLast">The newest etag before.</param>
     /// <param name="etagFirst">What the first operation gets.</param>
     /// <param name="bytesMax">Where the transaction closes.</param>
-    /// <param name="refusesPuts">The disk is full.</param>
-    public void Collect(WriteBatch batch, UInt128 etagLast, UInt128 etagFirst, int bytesMax, bool refusesPuts)
+    /// <param name="recordBytesLeft">The disk is full: puts are refused, and what does not fit into so many bytes. Otherwise null.</param>
+    public void Collect(WriteBatch batch, UInt128 etagLast, UInt128 etagFirst, int bytesMax, long? recordBytesLeft)
     {
         _payload.Clear(PayloadBytesKept);
         _operationCount = 0;
@@ -34,13 +35,16 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         {
             if (request.DeadlineTimestamp != 0 && request.DeadlineTimestamp < now)
                 chain.Add(request, WriteResult.Of(WriteOutcome.DeadlinePassed));
-            else if (refusesPuts && request.HasPut)
+            else if (recordBytesLeft is { } left && (request.HasPut || RecordBytesWith(request) > left))
                 chain.Add(request, WriteResult.Of(WriteOutcome.DiskFull));
             else
                 Apply(batch, request, _operationCount == 0 ? etagLast : next - 1, ref next);
         }
         chain.Flush();
     }
+
+    private int RecordBytesWith(WriteRequest request) =>
+        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + request.EncodedOperations.Length + RecordBody.TrailerBytes);
 
     private void Apply(WriteBatch batch, WriteRequest request, UInt128 newest, ref UInt128 next)
     {

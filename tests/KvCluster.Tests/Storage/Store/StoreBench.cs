@@ -22,7 +22,7 @@ internal sealed class StoreBench : IDisposable
         Disk = disk ?? new SimulatedDisk();
         _random = new Random(seed);
         Context = new StoreContext(
-            Disk, _writer, _journal, _checkpoints, TimeProvider.System, NullLogger.Instance, options ?? SmallOptions, _completions);
+            Disk, _writer, _journal, _checkpoints, Time, NullLogger.Instance, options ?? SmallOptions, _completions);
     }
 
     /// <summary>Small files, so that short runs roll over and recycle segments.</summary>
@@ -35,6 +35,8 @@ internal sealed class StoreBench : IDisposable
     };
 
     public SimulatedDisk Disk { get; }
+
+    public ManualTime Time { get; } = new();
 
     public StoreContext Context { get; }
 

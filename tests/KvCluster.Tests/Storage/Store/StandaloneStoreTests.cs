@@ -1,0 +1,72 @@
+using System.Globalization;
+using System.Text;
+using KvCluster.Storage;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>The engine on its own threads and the machine's disk.</summary>
+public sealed class StandaloneStoreTests : IDisposable
+{
+    private readonly string _directory = Path.Combine(Path.GetTempPath(), $"kv-store-{Environment.ProcessId}-{Guid.NewGuid():n}");
+
+    public StandaloneStoreTests() => Directory.CreateDirectory(_directory);
+
+    public void Dispose() => Directory.Delete(_directory, recursive: true);
+
+    [Fact]
+    public async Task Write_ManyCallersIncrementOneCounterByCondition_NoneIsLost()
+    {
+        const int CallerCount = 8, IncrementCount = 100;
+        using (var store = Open())
+        {
+            await Task.WhenAll(Enumerable.Range(0, CallerCount).Select(_ => Task.Run(async () =>
+            {
+                for (var done = 0; done < IncrementCount;)
+                    done += await TryIncrementAsync(store) ? 1 : 0;
+            })));
+            await store.Store.CheckpointAsync();
+            Assert.Equal(CallerCount * IncrementCount, Read(store).Value);
+        }
+        using (var store = Open())
+            Assert.Equal(CallerCount * IncrementCount, Read(store).Value);
+    }
+
+    [Fact]
+    public async Task Dispose_WithRequestsUnderWay_AnswersThemAll()
+    {
+        var store = Open();
+        var answers = Enumerable.Range(0, 200).Select(index => Task.Run(async () =>
+        {
+            var request = WriteRequest.Rent();
+            request.Put(StoreBench.Text($"key-{index}"), new byte[1000]);
+            return (await store.TryWrite(request)!.Value).Outcome;
+        })).ToArray();
+        store.Dispose();
+        foreach (var outcome in await Task.WhenAll(answers))
+            Assert.True(outcome is WriteOutcome.Applied or WriteOutcome.OutcomeUnknown or WriteOutcome.Stopped, $"{outcome}");
+    }
+
+    private static async Task<bool> TryIncrementAsync(StandaloneStore store)
+    {
+        var (value, etag) = Read(store);
+        var request = WriteRequest.Rent();
+        request.AddCondition("counter"u8, ConditionKind.EtagEquals, etag);
+        request.Put("counter"u8, StoreBench.Text((value + 1).ToString(CultureInfo.InvariantCulture)));
+        return (await store.TryWrite(request)!.Value).Outcome == WriteOutcome.Applied;
+    }
+
+    private static (int Value, UInt128 Etag) Read(StandaloneStore store)
+    {
+        using var snapshot = store.OpenSnapshot();
+        if (!snapshot.TryGet(TreeId.Kv, "counter"u8, out var stored))
+            return default;
+        var value = int.Parse(Encoding.UTF8.GetString(KvValue.Read(stored, out var etag)), CultureInfo.InvariantCulture);
+        return (value, etag);
+    }
+
+    private StandaloneStore Open() =>
+        StandaloneStore.Open(LocalDisk.Instance, Path.Combine(_directory, "shard"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
+}
