@@ -2,6 +2,7 @@ using System.Security.Cryptography;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;
+using KvCluster.Storage.Snapshots;
 using KvCluster.Storage.Threads;
 using KvCluster.Storage.Writer;
 
@@ -327,6 +328,13 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>Writes a checkpoint of at least what is published and durable now; gives what it covers. Any thread.</summary>
     public Task<Coverage> CheckpointAsync() => _checkpoints.RequestAsync();
+
+    /// <summary>
+    /// Pins the newest checkpoint for a replica that is too far behind; <see cref="SnapshotInstaller"/> receives it there. To be disposed,
+    /// before this store, when that replica goes on from the journal, or has gone.
+    /// </summary>
+    /// <exception cref="StoreStoppedException">The engine has ended.</exception>
+    public SnapshotSource OpenSnapshotSource() => HasEnded ? throw new StoreStoppedException(_failure) : _checkpoints.OpenSource();
 
     /// <summary>SHA-256 over all entries of all trees in order, the same on replicas with the same state. Any thread.</summary>
     public static byte[] Digest(ReadSnapshot snapshot)

@@ -28,6 +28,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private const int PooledMax = 8_192;
     private const int PooledBytesMax = 64 << 10;
     private static readonly ConcurrentQueue<WriteRequest> Pool = new();
+    private static int _pooled;
     private readonly ByteBuffer _conditions = new(0);
     private readonly ByteBuffer _operations = new(256);
     private ManualResetValueTaskSourceCore<WriteResult> _core;
@@ -64,7 +65,13 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     internal WriteResult Result { get; set; }
 
     /// <summary>An empty request.</summary>
-    public static WriteRequest Rent() => Pool.TryDequeue(out var request) ? request : new WriteRequest();
+    public static WriteRequest Rent()
+    {
+        if (!Pool.TryDequeue(out var request))
+            return new WriteRequest();
+        Interlocked.Decrement(ref _pooled);
+        return request;
+    }
 
     /// <summary>Adds a condition. Conditions are evaluated in order; the first that does not hold is named in the answer.</summary>
     public void AddCondition(ReadOnlySpan<byte> key, ConditionKind kind, UInt128 etag = default, ReadOnlySpan<byte> value = default)
@@ -117,8 +124,10 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         NextAnswer = null;
         Result = default;
         _core.Reset();
-        if (Pool.Count < PooledMax)
+        if (Interlocked.Increment(ref _pooled) <= PooledMax)
             Pool.Enqueue(this);
+        else
+            Interlocked.Decrement(ref _pooled);
     }
 
     /// <summary>Runs the continuations of this request and those chained to it.</summary>

@@ -2,6 +2,7 @@ using System.Collections.Concurrent;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Snapshots;
 using KvCluster.Storage.Threads;
 
 namespace KvCluster.Storage.Writer;
@@ -25,6 +26,7 @@ internal sealed class CheckpointSchedule : IDisposable
     private readonly WorkAction _request;
     private readonly ConcurrentQueue<TaskCompletionSource<Coverage>> _requested = new();
     private readonly List<TaskCompletionSource<Coverage>> _waiting = [];
+    private readonly List<SnapshotSource> _sources = [];
     private Checkpoint? _running;
     private Exception? _writeFailure;
     private Exception? _failure;
@@ -84,6 +86,14 @@ internal sealed class CheckpointSchedule : IDisposable
         _requested.Enqueue(request);
         _context.Writer.Post(_request);
         return request.Task;
+    }
+
+    /// <summary>Pins the newest checkpoint, and the journal behind it, for a replica that is too far behind.</summary>
+    public SnapshotSource OpenSource()
+    {
+        var source = new SnapshotSource(_pages.Pin(), closed => _sources.Remove(closed));
+        _sources.Add(source);
+        return source;
     }
 
     /// <summary>The engine has ended: waiters get the reason.</summary>
@@ -206,12 +216,13 @@ internal sealed class CheckpointSchedule : IDisposable
     }
 
     /// <summary>
-    /// Segments that the older meta page does not need (S5) go when those kept for followers have more than their share; on a full disk
+    /// Segments that neither the older meta page (S5) nor a snapshot under way needs go when those kept for followers have more than their share; on a full disk
     /// followers have none.
     /// </summary>
     private void RecycleJournal()
     {
-        var needed = _pages.CoveredByOlderMeta.Position.Segment;
+        var needed = _sources.Aggregate(
+            _pages.CoveredByOlderMeta.Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
         var covered = 0;
         var coveredBytes = 0L;
         while (covered < _index.Count && _index[covered].Segment < needed)

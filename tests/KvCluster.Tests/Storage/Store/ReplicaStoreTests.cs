@@ -151,41 +151,42 @@ public sealed class ReplicaStoreTests : IDisposable
     [Fact]
     public void Write_DiskFull_RefusesPutsLetsDeletesAndCheckpointsThroughAndRecovers()
     {
-        _bench.Open();
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { ReserveBytes = 256 << 10 });
+        bench.Open();
         for (var index = 0; index < 20; index++)
             Put(index);
-        _bench.Disk.CapacityBytes = _bench.Disk.UsedBytes + (32 << 10);
+        bench.Disk.CapacityBytes = bench.Disk.UsedBytes + (32 << 10);
         var refused = Enumerable.Range(0, 200).Select(Put).ToList().FindIndex(result => result.Outcome == WriteOutcome.DiskFull);
         Assert.True(refused >= 0, "200 puts went into 32 KiB.");
         for (var index = 0; index < 4; index++)
             Assert.Equal(WriteOutcome.Applied, Delete(index).Outcome);
-        _bench.Checkpoint();
+        bench.Checkpoint();
         // Many more than the reserve has room for: some wait for a checkpoint to free journal, none ends the engine.
         var deleted = 0;
         for (var index = 0; index < 200; index++)
         {
-            _bench.Time.Advance(TimeSpan.FromMilliseconds(300));
+            bench.Time.Advance(TimeSpan.FromMilliseconds(300));
             var outcome = Delete(index).Outcome;
             Assert.True(outcome is WriteOutcome.Applied or WriteOutcome.DiskFull, $"Delete {index} ended as {outcome}.");
             deleted += outcome == WriteOutcome.Applied ? 1 : 0;
         }
         Assert.True(deleted >= 50, $"Only {deleted} deletes went through.");
-        Assert.Null(_bench.Read("key-3"));
-        _bench.Disk.CapacityBytes = long.MaxValue;
+        Assert.Null(bench.Read("key-3"));
+        bench.Disk.CapacityBytes = long.MaxValue;
         for (var attempt = 0; attempt < 3 && Put(7).Outcome == WriteOutcome.DiskFull; attempt++)
         {
-            _bench.RunUntilIdle();
-            _bench.Time.Advance(TimeSpan.FromSeconds(2));
+            bench.RunUntilIdle();
+            bench.Time.Advance(TimeSpan.FromSeconds(2));
         }
         Assert.Equal(WriteOutcome.Applied, Put(7).Outcome);
-        Assert.Equal("7", _bench.Read("key-7"));
-        _bench.Close();
-        _bench.Open();
-        Assert.Equal("7", _bench.Read("key-7"));
+        Assert.Equal("7", bench.Read("key-7"));
+        bench.Close();
+        bench.Open();
+        Assert.Equal("7", bench.Read("key-7"));
 
-        WriteResult Put(int index) => _bench.Write(request => request.Put(StoreBench.Text($"key-{index}"), StoreBench.Text($"{index}")));
+        WriteResult Put(int index) => bench.Write(request => request.Put(StoreBench.Text($"key-{index}"), StoreBench.Text($"{index}")));
 
-        WriteResult Delete(int index) => _bench.Write(request => request.Delete(StoreBench.Text($"key-{index}")));
+        WriteResult Delete(int index) => bench.Write(request => request.Delete(StoreBench.Text($"key-{index}")));
     }
 
     [Fact]

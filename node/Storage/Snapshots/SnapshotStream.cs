@@ -1,0 +1,125 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Snapshots;
+
+/// <summary>
+/// How a checkpoint travels to another replica (FORMAT.md, "Snapshot stream"): a header, the table of page runs, then the pages of the
+/// runs, the two meta pages first. This is the part before the pages. Pure; any thread.
+/// </summary>
+internal sealed class SnapshotStream
+{
+    /// <summary>"KVT1" as little-endian bytes.</summary>
+    public const uint Magic = 0x3154_564B;
+
+    /// <summary>Version of the stream.</summary>
+    public const uint Version = 1;
+
+    /// <summary>Length of the header; the table follows.</summary>
+    public const int HeaderBytes = 48;
+
+    /// <summary>Most runs that are read: as many as a data file of a tebibyte has at worst.</summary>
+    public const int RunsMax = 1 << 26;
+
+    private const int ChecksumOffset = HeaderBytes - sizeof(uint);
+    private const int RunBytes = 16;
+    private readonly long[] _starts;
+
+    /// <summary>Describes a checkpoint.</summary>
+    public SnapshotStream(UInt128 etag, uint chainChecksum, long filePages, IReadOnlyList<PageRun> runs)
+    {
+        Etag = etag;
+        ChainChecksum = chainChecksum;
+        FilePages = filePages;
+        Runs = runs;
+        _starts = new long[runs.Count + 1];
+        for (var index = 0; index < runs.Count; index++)
+            _starts[index + 1] = _starts[index] + (runs[index].Count * Page.Bytes);
+    }
+
+    /// <summary>The last record that it covers.</summary>
+    public UInt128 Etag { get; }
+
+    /// <summary>That record's checksum.</summary>
+    public uint ChainChecksum { get; }
+
+    /// <summary>Length of the data file in pages.</summary>
+    public long FilePages { get; }
+
+    /// <summary>The pages that it has, rising.</summary>
+    public IReadOnlyList<PageRun> Runs { get; }
+
+    /// <summary>Bytes before the first page.</summary>
+    public long PrefixBytes => PrefixBytesOf(Runs.Count);
+
+    /// <summary>Bytes of the whole stream.</summary>
+    public long BytesTotal => PrefixBytes + _starts[^1];
+
+    /// <summary>Bytes before the first page with that many runs.</summary>
+    public static long PrefixBytesOf(int runCount) => HeaderBytes + ((long)runCount * RunBytes);
+
+    /// <summary>The part before the pages.</summary>
+    public byte[] EncodePrefix()
+    {
+        var bytes = new byte[PrefixBytes];
+        for (var index = 0; index < Runs.Count; index++)
+        {
+            BinaryPrimitives.WriteInt64LittleEndian(bytes.AsSpan(HeaderBytes + (index * RunBytes)), Runs[index].First);
+            BinaryPrimitives.WriteInt64LittleEndian(bytes.AsSpan(HeaderBytes + (index * RunBytes) + 8), Runs[index].Count);
+        }
+        BinaryPrimitives.WriteUInt32LittleEndian(bytes, Magic);
+        BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(4), Version);
+        BinaryPrimitives.WriteInt32LittleEndian(bytes.AsSpan(8), Runs.Count);
+        BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(12), Crc32C.Of(bytes.AsSpan(HeaderBytes)));
+        BinaryPrimitives.WriteInt64LittleEndian(bytes.AsSpan(16), FilePages);
+        BinaryPrimitives.WriteUInt64LittleEndian(bytes.AsSpan(24), (ulong)(Etag >> 64));
+        BinaryPrimitives.WriteUInt64LittleEndian(bytes.AsSpan(32), (ulong)Etag);
+        BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(40), ChainChecksum);
+        BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(ChecksumOffset), Crc32C.Of(bytes.AsSpan(0, ChecksumOffset)));
+        return bytes;
+    }
+
+    /// <summary>How many runs a stream has, from its header.</summary>
+    /// <exception cref="CorruptStoreException">The bytes are not the header of a stream.</exception>
+    /// <exception cref="FormatVersionException">They are of another version.</exception>
+    public static int ReadRunCount(ReadOnlySpan<byte> header, string receiver)
+    {
+        if (BinaryPrimitives.ReadUInt32LittleEndian(header) != Magic
+            || BinaryPrimitives.ReadUInt32LittleEndian(header[ChecksumOffset..]) != Crc32C.Of(header[..ChecksumOffset]))
+            throw new CorruptStoreException($"The snapshot for '{receiver}' does not begin like one.");
+        if (BinaryPrimitives.ReadUInt32LittleEndian(header[4..]) is var version && version != Version)
+            throw new FormatVersionException(receiver, version, Version);
+        var count = BinaryPrimitives.ReadInt32LittleEndian(header[8..]);
+        return count is >= 1 and <= RunsMax ? count : throw new CorruptStoreException($"The snapshot for '{receiver}' names {count} runs of pages.");
+    }
+
+    /// <summary>Reads the whole part before the pages.</summary>
+    /// <exception cref="CorruptStoreException">It is damaged.</exception>
+    public static SnapshotStream Decode(ReadOnlySpan<byte> prefix, string receiver)
+    {
+        var runs = new PageRun[ReadRunCount(prefix, receiver)];
+        if (BinaryPrimitives.ReadUInt32LittleEndian(prefix[12..]) != Crc32C.Of(prefix[HeaderBytes..]))
+            throw new CorruptStoreException($"The snapshot for '{receiver}' has a damaged table of pages.");
+        var filePages = BinaryPrimitives.ReadInt64LittleEndian(prefix[16..]);
+        for (var index = 0; index < runs.Length; index++)
+        {
+            runs[index] = new PageRun(
+                BinaryPrimitives.ReadInt64LittleEndian(prefix[(HeaderBytes + (index * RunBytes))..]),
+                BinaryPrimitives.ReadInt64LittleEndian(prefix[(HeaderBytes + (index * RunBytes) + 8)..]));
+            if (runs[index].First < 0 || runs[index].Count < 1 || runs[index].Count > filePages || runs[index].First > filePages - runs[index].Count)
+                throw new CorruptStoreException($"The snapshot for '{receiver}' has pages outside of its file.");
+        }
+        var etag = new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(prefix[24..]), BinaryPrimitives.ReadUInt64LittleEndian(prefix[32..]));
+        return new SnapshotStream(etag, BinaryPrimitives.ReadUInt32LittleEndian(prefix[40..]), filePages, runs);
+    }
+
+    /// <summary>Where in the data file a byte of the stream behind the prefix belongs, and how many follow it there.</summary>
+    public (long FileOffset, long Bytes) Locate(long streamOffset)
+    {
+        var offset = streamOffset - PrefixBytes;
+        var run = Array.BinarySearch(_starts, offset);
+        if (run < 0)
+            run = ~run - 1;
+        return ((Runs[run].First * Page.Bytes) + (offset - _starts[run]), _starts[run + 1] - offset);
+    }
+}
