@@ -47,6 +47,7 @@ internal sealed class ReplicaStore : IDisposable
         _pages = recovered.Pages;
         _index = recovered.Index;
         _reader = new SegmentReader(context.Files, recovered.JournalDirectory);
+        Directory = recovered.Layout.Directory;
         Control = recovered.Control.State;
         Durable = _index.Last;
         _failureNotice = new WorkAction(() => _events?.Failed(_failure!));
@@ -71,6 +72,12 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>The etag of the state that readers see. Any thread.</summary>
     public UInt128 Published => _pages.PublishedEtag;
+
+    /// <summary>The replica's directory. Any thread.</summary>
+    public string Directory { get; }
+
+    /// <summary>Whether a snapshot of this store is open. Any thread.</summary>
+    public bool HasReaders => _pages.HasReaders;
 
     /// <summary>Whether no request waits. Any thread.</summary>
     public bool QueueIsEmpty => _queue.IsEmpty;

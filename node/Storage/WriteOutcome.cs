@@ -18,6 +18,9 @@ internal enum WriteOutcome : byte
     /// <summary>Its deadline had passed when its turn came.</summary>
     DeadlinePassed,
 
+    /// <summary>Too much was waiting already; worth another try soon.</summary>
+    Busy,
+
     /// <summary>The disk is full; deletes still work.</summary>
     DiskFull,
 

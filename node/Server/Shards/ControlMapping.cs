@@ -1,0 +1,38 @@
+using KvCluster.Replication;
+using KvCluster.Storage;
+
+namespace KvCluster.Node.Shards;
+
+/// <summary>The control file's content as storage keeps it and as the protocol sees it. Identity that the protocol never changes stays as it was.</summary>
+internal static class ControlMapping
+{
+    private const long MicrosecondsPerMillisecond = 1_000;
+
+    public static ControlRecord ToRecord(this ControlState state) => new()
+    {
+        ReplicaId = state.ReplicaId,
+        PromisedEpoch = state.PromisedEpoch,
+        PromisedLeader = state.PromisedLeader,
+        PromisedIncarnation = state.PromisedIncarnation,
+        Committed = Etag.FromValue(state.Committed),
+        Acknowledged = Etag.FromValue(state.Acknowledged),
+        Generation = state.Generation,
+        CoordinatorRevision = state.CoordinatorRevision,
+        LeaseLongestUs = state.LeaseLongestMs * MicrosecondsPerMillisecond,
+        Removed = state.Removed,
+    };
+
+    /// <summary>The state with what <paramref name="record"/> says. The longest lease is rounded up: waiting longer is safe.</summary>
+    public static ControlState With(this ControlState state, ControlRecord record) => state with
+    {
+        PromisedEpoch = record.PromisedEpoch,
+        PromisedLeader = record.PromisedLeader,
+        PromisedIncarnation = record.PromisedIncarnation,
+        Committed = record.Committed.Value,
+        Acknowledged = record.Acknowledged.Value,
+        Generation = record.Generation,
+        CoordinatorRevision = record.CoordinatorRevision,
+        LeaseLongestMs = (record.LeaseLongestUs + MicrosecondsPerMillisecond - 1) / MicrosecondsPerMillisecond,
+        Removed = record.Removed,
+    };
+}

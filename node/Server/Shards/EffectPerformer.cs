@@ -1,0 +1,211 @@
+using Google.Protobuf;
+using KvCluster.Replication;
+using KvCluster.Storage;
+using KvCluster.V1;
+using Event = KvCluster.Replication.Event;
+
+namespace KvCluster.Node.Shards;
+
+/// <summary>
+/// Does what the protocol's core asks for: with the replica's store, the peers and the coordinator. Called on the shard's writer
+/// executor, one effect at a time and in order; what is volatile here is read by other threads. An exception means that the replica
+/// cannot go on.
+/// </summary>
+/// <param name="context">What the replica runs on.</param>
+/// <param name="journal">The store as the core reads it; its store is the one in use.</param>
+/// <param name="reads">Reads that wait for a round.</param>
+/// <param name="later">Leaves an event for a later turn. Any thread.</param>
+/// <param name="atOnce">Leaves an event to be stepped right after the running list of effects.</param>
+/// <param name="snapshots">Snapshots sent and received.</param>
+internal sealed class EffectPerformer(
+    ShardReplicaContext context, ReplicaJournalView journal, WaitingReads reads, Action<Event> later, Action<Event> atOnce, SnapshotTransfers snapshots)
+{
+    private readonly List<ReadOnlyMemory<byte>> _bodies = [];
+    private volatile bool _serving;
+    private volatile ShardRoute _route = new();
+    private ShardRecord _record = new();
+
+    /// <summary>Whether this replica leads and takes writes. Any thread.</summary>
+    public bool Serving => _serving;
+
+    /// <summary>The newest route known. Any thread.</summary>
+    public ShardRoute Route => _route;
+
+    /// <summary>Whether an epoch of this replica is open, serving or not yet.</summary>
+    public bool Leading { get; private set; }
+
+    /// <summary>Control states handed to the store and not synced yet.</summary>
+    public int ControlWritesUnderWay { get; private set; }
+
+    private ReplicaStore Store => journal.Store;
+
+    /// <summary>Takes over what the coordinator's record says of range and replicas.</summary>
+    public void Remember(ShardRecord record)
+    {
+        _record = record;
+        var known = _route;
+        var keepsLeader = known.Epoch >= record.Epoch && known.Leader != 0;
+        PublishRoute(keepsLeader ? known.Epoch : record.Epoch, keepsLeader ? known.Leader : 0);
+    }
+
+    // One line an effect, in the words of the contract at the top of ReplicaCore.
+    public void Perform(Effect effect)
+    {
+        switch (effect)
+        {
+            case Effect.Send send: context.Peers.Send(send.Node, send.Frame); break;
+            case Effect.SendBodies send: SendBodies(send); break;
+            case Effect.WriteControl write: WriteControl(write.Control); break;
+            case Effect.AppendBodies append: AppendBodies(append); break;
+            case Effect.Cut cut: Store.Cut(cut.LastKept.Etag.Value); break;
+            case Effect.Commit commit: Store.Commit(commit.Committed.Value); break;
+            case Effect.ReadRecord read: ReadRecord(read.ReadId); break;
+            case Effect.CompareAndSet set: CompareAndSet(set); break;
+            case Effect.StartLeading start: StartLeading(start.Epoch); break;
+            case Effect.Serving serving: _serving = serving.On; break;
+            case Effect.StopLeading: StopLeading(); break;
+            case Effect.ReadsConfirmed confirmed: reads.AnswerUpTo(confirmed.ReadIdLast, confirmed: true); break;
+            case Effect.ReadsRefused refused: reads.AnswerUpTo(refused.ReadIdLast, confirmed: false); break;
+            case Effect.LeaderKnown known: PublishRoute(known.Epoch, known.Node); break;
+            case Effect.OpenSnapshot open: OpenSnapshot(open.Replica); break;
+            case Effect.SendSnapshotChunk send: SendSnapshotChunk(send); break;
+            case Effect.CloseSnapshot close: snapshots.Close(close.Replica); break;
+            case Effect.StoreSnapshotChunk store: StoreSnapshotChunk(store.Chunk); break;
+            case Effect.InstallSnapshot install: InstallSnapshot(install); break;
+            case Effect.Alarm alarm: ShardLog.Alarm(context.Log, _record.Shard, alarm.Text); break;
+            case Effect.Log line: ShardLog.Decision(context.Log, _record.Shard, line.Text); break;
+            case Effect.Halt halt: throw new ReplicaHaltedException(halt.Reason);
+            default: throw new InvalidOperationException($"The effect {effect.GetType().Name} has no driver.");
+        }
+    }
+
+    /// <summary>Takes no more writes and unpins what followers were being sent; callers that wait are answered.</summary>
+    public void End()
+    {
+        _serving = false;
+        snapshots.CloseAll();
+        reads.RefuseAll();
+        if (Leading)
+            StopLeading();
+    }
+
+    /// <summary>The store has synced the control file.</summary>
+    public void ControlWritten(ControlState state)
+    {
+        ControlWritesUnderWay--;
+        later(new Event.ControlWritten(state.ToRecord()));
+    }
+
+    private void WriteControl(ControlRecord control)
+    {
+        ControlWritesUnderWay++;
+        Store.WriteControl(Store.Control.With(control));
+    }
+
+    private void SendBodies(Effect.SendBodies send)
+    {
+        _bodies.Clear();
+        Store.ReadBodies(send.After.Etag.Value, send.BytesMax, _bodies);
+        var append = send.Frame.Append;
+        var target = append is null ? send.Frame.Tail.Bodies : append.Bodies;
+        var bytes = 0L;
+        foreach (var body in _bodies)
+        {
+            // The store never changes or reuses a body's memory, so the frame may point at it.
+            target.Add(UnsafeByteOperations.UnsafeWrap(body));
+            bytes += body.Length;
+        }
+        if (append is null || _bodies.Count > 0)
+            context.Peers.Send(send.Node, send.Frame);
+        if (append is not null)
+            atOnce(new Event.BodiesSent(send.Frame.Receiver, send.Frame.Epoch, LastSent(send.After), bytes));
+    }
+
+    private RecordName LastSent(RecordName after)
+    {
+        if (_bodies.Count == 0)
+            return after;
+        if (!RecordBody.TryReadHeader(_bodies[^1].Span, out var last))
+            throw new CorruptStoreException("The journal gave a body without a header.");
+        return new RecordName(Etag.FromValue(last.Etag), last.Checksum);
+    }
+
+    private void AppendBodies(Effect.AppendBodies append)
+    {
+        for (var index = append.First; index < append.Bodies.Count; index++)
+        {
+            if (!Store.Append(append.Bodies[index].Span, out _))
+                throw new ReplicaHaltedException($"A body from the leader does not chain onto the journal's last record {Etag.FromValue(Store.Last.Etag)}.");
+        }
+    }
+
+    private void ReadRecord(long readId) =>
+        context.Coordination.Read(_record.Shard, read => later(new Event.ShardRecordRead(readId, read.Record, read.Revision)));
+
+    private void CompareAndSet(Effect.CompareAndSet set) =>
+        context.Coordination.CompareAndSet(
+            _record.Shard, set.Record, set.Revision, result => later(new Event.CompareAndSetDone(set.SetId, OutcomeOf(result), result.Revision)));
+
+    private static SetOutcome OutcomeOf(CompareAndSetResult result) => result.Outcome switch
+    {
+        CompareAndSetOutcome.Won => SetOutcome.Won,
+        CompareAndSetOutcome.Lost => SetOutcome.Lost,
+        _ => SetOutcome.Unknown,
+    };
+
+    private void StartLeading(ulong epoch)
+    {
+        Leading = true;
+        Store.Lead(epoch);
+        var opened = Store.AppendEpochOpen(context.Clock.GetUtcNow());
+        atOnce(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(opened)));
+    }
+
+    private void StopLeading()
+    {
+        Leading = false;
+        Store.StopLeading();
+    }
+
+    private void PublishRoute(ulong epoch, uint leaderNode)
+    {
+        var route = new ShardRoute
+        {
+            Shard = _record.Shard,
+            Start = _record.Start,
+            End = _record.End,
+            Generation = _record.Generation,
+            Epoch = epoch,
+            Leader = leaderNode,
+        };
+        route.Nodes.AddRange(_record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Node));
+        if (route.Equals(_route))
+            return;
+        _route = route;
+        context.RouteChanged(route);
+    }
+
+    private void OpenSnapshot(ulong replica)
+    {
+        var source = Store.OpenSnapshotSource();
+        snapshots.Send(replica, source);
+        var covers = new RecordName(Etag.FromValue(source.Covers.Etag), source.Covers.ChainChecksum);
+        later(new Event.SnapshotOpened(replica, covers, source.BytesTotal));
+    }
+
+    private void SendSnapshotChunk(Effect.SendSnapshotChunk send)
+    {
+        var chunk = send.Frame.SnapshotChunk;
+        chunk.Data = snapshots.Read(send.Frame.Receiver, (long)chunk.Offset, send.Bytes);
+        context.Peers.Send(send.Node, send.Frame);
+    }
+
+    private void StoreSnapshotChunk(SnapshotChunk chunk)
+    {
+        var stored = snapshots.Receive(chunk, Store.Directory, out var covers);
+        later(new Event.SnapshotStored(covers, stored));
+    }
+
+    private void InstallSnapshot(Effect.InstallSnapshot install) =>
+        snapshots.Complete(Store.Control.With(install.Control), () => later(new Event.SnapshotInstalled(install.Covers)));
+}

@@ -1,0 +1,16 @@
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Shards;
+
+/// <summary>What a replica tells: one line a decision.</summary>
+internal static partial class ShardLog
+{
+    [LoggerMessage(1, LogLevel.Information, "shard {Shard}: {Text}")]
+    public static partial void Decision(ILogger log, uint shard, string text);
+
+    [LoggerMessage(2, LogLevel.Error, "shard {Shard}: ALARM: {Text}")]
+    public static partial void Alarm(ILogger log, uint shard, string text);
+
+    [LoggerMessage(3, LogLevel.Critical, "shard {Shard}: this replica stopped and needs attention; the other replicas go on")]
+    public static partial void Stopped(ILogger log, uint shard, Exception reason);
+}

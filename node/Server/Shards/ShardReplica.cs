@@ -1,0 +1,411 @@
+using System.Collections.Concurrent;
+using KvCluster.Replication;
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Snapshots;
+using KvCluster.Storage.Threads;
+using KvCluster.V1;
+using Event = KvCluster.Replication.Event;
+using WriteRequest = KvCluster.Storage.WriteRequest;
+
+namespace KvCluster.Node.Shards;
+
+/// <summary>
+/// One replica at work: hands what happens to the protocol's core, one event at a time, on the shard's writer executor. Other threads
+/// only leave events, submit writes and read snapshots. An exception here stops this replica and nothing else: it is kept, and every
+/// later caller is told.
+/// </summary>
+internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
+{
+    // So that one busy shard does not hold up the others bound to the same executor.
+    private const int EventsPerTurn = 256;
+
+    private readonly ShardReplicaContext _context;
+    private readonly ReplicaJournalView _journal;
+    private readonly ReplicaCore _core;
+    private readonly EffectPerformer _performer;
+    private readonly WaitingReads _waitingReads = new();
+    private readonly ConcurrentQueue<Event> _mailbox = new();
+    private readonly ConcurrentQueue<Visit> _visits = new();
+    private readonly Queue<Event> _atOnce = new();
+    private readonly List<ReplicaStore> _retired = [];
+    private readonly ITimer _timer;
+    private readonly TaskCompletionSource _stopped = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly long _clockTicksPerMicrosecond;
+    private volatile Exception? _failure;
+    private volatile bool _stopping;
+    private bool _durableRose;
+    private bool _failedConditionsWait;
+    private long _timerDueUs;
+    private int _tickDue = 1;
+    private int _scheduled;
+
+    /// <summary>Takes over a recovered store. Nothing happens before <see cref="Start"/>.</summary>
+    /// <param name="context">What it runs on.</param>
+    /// <param name="store">The replica's store, not started.</param>
+    /// <param name="record">The shard's record, which names this replica.</param>
+    /// <param name="revision">The record's mod revision.</param>
+    public ShardReplica(ShardReplicaContext context, ReplicaStore store, ShardRecord record, long revision)
+    {
+        _context = context;
+        _clockTicksPerMicrosecond = context.Clock.TimestampFrequency / 1_000_000;
+        _journal = new ReplicaJournalView(store);
+        var snapshots = new SnapshotTransfers(context.Storage, action => LeaveVisit(new Visit(action, null)), TrySwitchIn, Fail);
+        _performer = new EffectPerformer(context, _journal, _waitingReads, Enqueue, _atOnce.Enqueue, snapshots);
+        Shard = record.Shard;
+        _performer.Remember(record);
+        _core = new ReplicaCore(
+            new ReplicaStartup(
+                record.Shard, context.Incarnation, store.Control.ToRecord(), Etag.FromValue(store.Published), record, revision, context.Seed, NowUs()),
+            _journal,
+            context.Replication);
+        _timer = context.Clock.CreateTimer(OnTimer, null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+    }
+
+    /// <summary>The shard's id.</summary>
+    public uint Shard { get; }
+
+    /// <summary>The newest route this replica knows. Immutable; any thread.</summary>
+    public ShardRoute Route => _performer.Route;
+
+    /// <summary>Why the replica stopped by itself; null while it works.</summary>
+    public Exception? Failure => _failure;
+
+    /// <summary>Whether this replica leads and takes writes. Any thread; may be out of date when it returns.</summary>
+    public bool IsServing => _performer.Serving;
+
+    /// <summary>Begins to take part.</summary>
+    public void Start()
+    {
+        _journal.Store.Start(this);
+        Schedule();
+    }
+
+    /// <summary>A frame of this shard arrived. Any thread.</summary>
+    public void Receive(Frame frame) => Enqueue(new Event.FrameReceived(frame));
+
+    /// <summary>The coordinator's watch showed the shard's record. Any thread.</summary>
+    public void RecordChanged(ShardRecord record, long revision) => Enqueue(new Event.ShardRecordRead(0, record, revision));
+
+    /// <summary>
+    /// A snapshot for a linearizable read that arrived before this call, if the lease covers it: the snapshot is taken first, then the
+    /// lease is checked. False: await <see cref="ConfirmReadAsync"/>, then open one with <see cref="OpenSnapshot"/>. Any thread, no lock.
+    /// </summary>
+    public bool TryOpenLinearizable(out ReadSnapshot snapshot)
+    {
+        snapshot = OpenSnapshot();
+        if (LeaseHolds())
+            return true;
+        snapshot.Dispose();
+        snapshot = default;
+        return false;
+    }
+
+    /// <summary>
+    /// Confirms by a heartbeat round, sent after this call and shared by all reads that wait, that this replica leads. False: it does
+    /// not. A cancelled wait leaves the round to the others.
+    /// </summary>
+    public Task<bool> ConfirmReadAsync(CancellationToken cancellationToken)
+    {
+        if (!IsServing)
+            return Task.FromResult(false);
+        var answer = _waitingReads.Join();
+        Schedule();
+        return answer.WaitAsync(cancellationToken);
+    }
+
+    /// <summary>The published state, whatever its age. Any thread, no lock.</summary>
+    public ReadSnapshot OpenSnapshot() => _journal.Store.OpenSnapshot();
+
+    /// <summary>
+    /// Submits a write. The task ends when it is committed and published, or certainly not applied, or when nobody can tell; the
+    /// request belongs to the store meanwhile and returns to its pool by itself. Any thread; never waits for room.
+    /// </summary>
+    public ValueTask<WriteResult> WriteAsync(WriteRequest request)
+    {
+        if (!IsServing)
+            return Refuse(request, _failure is null ? WriteOutcome.NotLeader : WriteOutcome.Stopped);
+        var completion = request.Completion;
+        return _journal.Store.TrySubmit(request) ? completion : Refuse(request, WriteOutcome.Busy);
+    }
+
+    /// <summary>What <c>kv status</c> shows of this replica; with <paramref name="digest"/>, reads its whole tree.</summary>
+    public async Task<ReplicaStatus> StatusAsync(bool digest)
+    {
+        var status = new ReplicaStatus();
+        if (!await VisitAsync(() => Describe(status)).ConfigureAwait(false))
+            return new ReplicaStatus { Route = Route, Replica = _journal.Store.Control.ReplicaId, Role = "failed", Failure = _failure?.Message ?? "stopped" };
+        if (digest)
+            await Task.Run(() => AddDigest(status)).ConfigureAwait(false);
+        return status;
+    }
+
+    /// <summary>Writes a checkpoint and waits until it is durable.</summary>
+    /// <returns>The etag that it covers, and the size of the data file in bytes.</returns>
+    public async Task<(Etag Covered, long DataBytes)> CheckpointAsync()
+    {
+        Task<Coverage>? checkpoint = null;
+        if (!await VisitAsync(() => checkpoint = _journal.Store.CheckpointAsync()).ConfigureAwait(false))
+            throw new ReplicaHaltedException(_failure?.Message ?? "The replica is stopping.");
+        var coverage = await checkpoint!.ConfigureAwait(false);
+        return (Etag.FromValue(coverage.Etag), _journal.Store.DataBytes);
+    }
+
+    /// <summary>Stops taking part; callers that wait are answered. The store is closed when this ends.</summary>
+    public async ValueTask DisposeAsync()
+    {
+        _stopping = true;
+        Schedule();
+        await _stopped.Task.ConfigureAwait(false);
+        await _timer.DisposeAsync().ConfigureAwait(false);
+        // What the store has on its way ends on these, in this order; what comes back to the writer then is the last of it.
+        foreach (var executor in (ISerialExecutor[])[_context.Storage.Checkpoints, _context.Storage.Journal, _context.Storage.Writer])
+            await RunOutAsync(executor).ConfigureAwait(false);
+        foreach (var store in _retired.Append(_journal.Store))
+            store.Dispose();
+    }
+
+    void IWorkItem.Execute()
+    {
+        // A full fence: whoever leaves something from here on schedules again.
+        Interlocked.Exchange(ref _scheduled, 0);
+        try
+        {
+            if (_stopping)
+                Stop();
+            else if (_failure is null)
+                TakeTurn();
+            RunVisits();
+        }
+        catch (Exception failure)
+        {
+            Fail(failure);
+        }
+    }
+
+    void IStoreEvents.Durable(RecordRef record)
+    {
+        _durableRose = true;
+        Schedule();
+    }
+
+    void IStoreEvents.ControlWritten(ControlState state) => _performer.ControlWritten(state);
+
+    void IStoreEvents.CutDone(RecordRef last) => Enqueue(Event.CutDone.Instance);
+
+    void IStoreEvents.WorkQueued() => Schedule();
+
+    bool IStoreEvents.MayAnswerReads()
+    {
+        if (LeaseHolds())
+            return true;
+        _failedConditionsWait = true;
+        Schedule();
+        return false;
+    }
+
+    void IStoreEvents.Failed(Exception first) => Fail(first);
+
+    private static Task RunOutAsync(ISerialExecutor executor)
+    {
+        var reached = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        executor.Post(new WorkAction(reached.SetResult));
+        return reached.Task;
+    }
+
+    private static ValueTask<WriteResult> Refuse(WriteRequest request, WriteOutcome outcome)
+    {
+        request.Return();
+        return ValueTask.FromResult(WriteResult.Of(outcome));
+    }
+
+    private bool LeaseHolds() => IsServing && NowUs() < _core.LeaseEndUs;
+
+    private long NowUs() => _context.Clock.GetTimestamp() / _clockTicksPerMicrosecond;
+
+    private void TakeTurn()
+    {
+        if (Interlocked.Exchange(ref _tickDue, 0) == 1)
+        {
+            _timerDueUs = long.MaxValue;
+            CloseRetired();
+            if (NowUs() >= _core.NextTickUs)
+                Step(Event.Tick.Instance);
+        }
+        if (_durableRose)
+        {
+            _durableRose = false;
+            Step(Event.Durable.Instance);
+        }
+        for (var left = EventsPerTurn; left > 0 && _mailbox.TryDequeue(out var happened); left--)
+            Step(happened);
+        AskForReads();
+        AppendBatches();
+        ArmTimer();
+        if (!_mailbox.IsEmpty)
+            Schedule();
+    }
+
+    private void Step(Event happened)
+    {
+        if (happened is Event.ShardRecordRead { Record: { } record })
+            _performer.Remember(record);
+        _atOnce.Enqueue(happened);
+        while (_failure is null && _atOnce.TryDequeue(out var next))
+        {
+            _core.Step(next, NowUs());
+            foreach (var effect in _core.Effects)
+                _performer.Perform(effect);
+        }
+    }
+
+    private void AskForReads()
+    {
+        if (_failedConditionsWait)
+        {
+            _failedConditionsWait = false;
+            _waitingReads.Join().ContinueWith(ReleaseFailedConditions, CancellationToken.None, TaskContinuationOptions.None, TaskScheduler.Default);
+        }
+        if (_waitingReads.TryClose(out var readId))
+            Step(new Event.ReadArrived(readId));
+    }
+
+    private void ReleaseFailedConditions(Task<bool> confirmed)
+    {
+        // Refused: the replica stops leading, and that answers them.
+        if (confirmed.Result)
+            LeaveVisit(new Visit(() => _journal.Store.ReleaseReadAnswers(), null));
+    }
+
+    /// <summary>A batch for each free journal slot; followers get it while the own write is under way.</summary>
+    private void AppendBatches()
+    {
+        while (IsServing && _journal.Store.CanAppendBatch && !_journal.Store.QueueIsEmpty
+            && _journal.Store.TryAppendBatch(_context.Clock.GetUtcNow(), out var record))
+            Step(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(record)));
+    }
+
+    private void ArmTimer()
+    {
+        if (_core.NextTickUs >= _timerDueUs)
+            return;
+        _timerDueUs = _core.NextTickUs;
+        var waitUs = Math.Max(0, _timerDueUs - NowUs());
+        _timer.Change(TimeSpan.FromMicroseconds(waitUs), Timeout.InfiniteTimeSpan);
+    }
+
+    private void OnTimer(object? state)
+    {
+        Volatile.Write(ref _tickDue, 1);
+        Schedule();
+    }
+
+    private void Enqueue(Event happened)
+    {
+        _mailbox.Enqueue(happened);
+        Schedule();
+    }
+
+    private void Schedule()
+    {
+        if (Interlocked.Exchange(ref _scheduled, 1) == 0)
+            _context.Storage.Writer.Post(this);
+    }
+
+    /// <summary>Runs something between two events. False: the replica had failed or stopped before.</summary>
+    private Task<bool> VisitAsync(Action action)
+    {
+        var done = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+        LeaveVisit(new Visit(action, done));
+        return done.Task;
+    }
+
+    private void LeaveVisit(Visit visit)
+    {
+        _visits.Enqueue(visit);
+        Schedule();
+    }
+
+    private void RunVisits()
+    {
+        while (_visits.TryDequeue(out var visit))
+        {
+            var works = _failure is null && !_stopping;
+            if (works)
+                visit.Action();
+            visit.Done?.TrySetResult(works);
+        }
+    }
+
+    private void Describe(ReplicaStatus status)
+    {
+        var store = _journal.Store;
+        status.Route = Route;
+        status.Replica = store.Control.ReplicaId;
+        status.Role = _core.Role.ToString().ToLowerInvariant();
+        status.Epoch = _core.Epoch;
+        status.Last = ToMessage(store.Last.Etag);
+        status.Durable = ToMessage(store.Durable.Etag);
+        status.Committed = ToMessage(_core.Committed.Value);
+        status.Applied = ToMessage(store.Published);
+        status.Keys = store.Keys;
+        status.DataBytes = (ulong)store.DataBytes;
+        status.JournalBytes = (ulong)store.JournalBytes;
+    }
+
+    private void AddDigest(ReplicaStatus status)
+    {
+        using var snapshot = OpenSnapshot();
+        status.Digest = Google.Protobuf.ByteString.CopyFrom(ReplicaStore.Digest(snapshot));
+        status.DigestEtag = ToMessage(snapshot.Etag);
+    }
+
+    private static V1.Etag ToMessage(UInt128 etag) => new() { Epoch = (ulong)(etag >> 64), Change = (ulong)etag };
+
+    /// <summary>Goes over to a received state, unless the old store still writes its control file.</summary>
+    private bool TrySwitchIn(SnapshotInstaller installer, ControlState control)
+    {
+        if (_performer.ControlWritesUnderWay > 0)
+            return false;
+        var old = _journal.Store;
+        installer.SwitchIn(control);
+        installer.Dispose();
+        _journal.Store = ReplicaStore.Open(_context.Storage, old.Directory);
+        _journal.Store.Start(this);
+        _retired.Add(old);
+        return true;
+    }
+
+    /// <summary>Closes states that were replaced once nobody reads them any more.</summary>
+    private void CloseRetired()
+    {
+        for (var index = _retired.Count - 1; index >= 0; index--)
+        {
+            if (_retired[index].HasReaders)
+                continue;
+            _retired[index].Dispose();
+            _retired.RemoveAt(index);
+        }
+    }
+
+    private void Fail(Exception failure)
+    {
+        if (_failure is not null)
+            return;
+        _failure = failure;
+        ShardLog.Stopped(_context.Log, Shard, failure);
+        _performer.End();
+        Schedule();
+    }
+
+    private void Stop()
+    {
+        if (_stopped.Task.IsCompleted)
+            return;
+        if (_failure is null)
+            _performer.End();
+        _stopped.SetResult();
+    }
+
+    private readonly record struct Visit(Action Action, TaskCompletionSource<bool>? Done);
+}

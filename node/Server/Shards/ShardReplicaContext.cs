@@ -1,0 +1,29 @@
+using KvCluster.Replication;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+using KvCluster.Storage;
+
+namespace KvCluster.Node.Shards;
+
+/// <summary>What a shard's replica runs on.</summary>
+/// <param name="Node">This node's id.</param>
+/// <param name="Incarnation">Random per process start, non-zero.</param>
+/// <param name="Storage">Disk, executors and bounds; its writer executor runs all of the shard's logic.</param>
+/// <param name="Clock">Boot clock for leases and timers, wall clock for records.</param>
+/// <param name="Peers">Sends frames to other nodes.</param>
+/// <param name="Coordination">Reads and sets the shard's record.</param>
+/// <param name="Replication">Times and windows of the protocol.</param>
+/// <param name="Seed">For the protocol's random timeouts.</param>
+/// <param name="RouteChanged">Told, on the writer executor, when this replica knows a newer route of its shard. Must not block.</param>
+/// <param name="Log">One line a decision.</param>
+internal sealed record ShardReplicaContext(
+    uint Node,
+    ulong Incarnation,
+    StoreContext Storage,
+    TimeProvider Clock,
+    IPeerTransport Peers,
+    IShardCoordination Coordination,
+    ReplicationOptions Replication,
+    ulong Seed,
+    Action<ShardRoute> RouteChanged,
+    ILogger Log);

@@ -1,0 +1,72 @@
+namespace KvCluster.Node.Shards;
+
+/// <summary>
+/// Reads that the lease does not cover: all that arrive before the next heartbeat round share it. Joined from any thread; closed and
+/// answered on the shard's writer executor. Bounded by the calls that the API has open.
+/// </summary>
+internal sealed class WaitingReads
+{
+    private readonly Lock _lock = new();
+    private readonly Queue<Round> _asked = new();
+    private Round? _gathering;
+    private long _idLast;
+
+    /// <summary>Whether a round waits to be asked for.</summary>
+    public bool IsGathering => Volatile.Read(ref _gathering) is not null;
+
+    /// <summary>Waits for a round that is sent after this call. True: confirmed; false: this replica does not lead.</summary>
+    public Task<bool> Join()
+    {
+        lock (_lock)
+        {
+            _gathering ??= new Round();
+            return _gathering.Answer.Task;
+        }
+    }
+
+    /// <summary>Ends gathering and gives the id under which the round is asked for.</summary>
+    public bool TryClose(out long id)
+    {
+        lock (_lock)
+        {
+            id = _idLast;
+            if (_gathering is null)
+                return false;
+            id = _gathering.Id = ++_idLast;
+            _asked.Enqueue(_gathering);
+            _gathering = null;
+            return true;
+        }
+    }
+
+    /// <summary>Answers every round asked for with this id or a lower one.</summary>
+    public void AnswerUpTo(long id, bool confirmed)
+    {
+        while (TryDequeue(id, out var round))
+            round.Answer.SetResult(confirmed);
+    }
+
+    /// <summary>Refuses all, also those not asked for yet: the replica stops.</summary>
+    public void RefuseAll()
+    {
+        TryClose(out var idLast);
+        AnswerUpTo(idLast, confirmed: false);
+    }
+
+    private bool TryDequeue(long id, out Round round)
+    {
+        lock (_lock)
+        {
+            round = default!;
+            return _asked.TryPeek(out var first) && first.Id <= id && _asked.TryDequeue(out round!);
+        }
+    }
+
+    private sealed class Round
+    {
+        public long Id { get; set; }
+
+        // Asynchronously: a reader's code never runs on the writer.
+        public TaskCompletionSource<bool> Answer { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    }
+}
