@@ -1,0 +1,31 @@
+using Grpc.Core;
+using KvCluster.Node.Hosting;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>The service Cluster of a node: the shard map as this node knows it, and its own status.</summary>
+internal sealed class ClusterService(NodeIdentity identity, ShardDirectory directory, ShardHost shards) : Cluster.ClusterBase
+{
+    public override async Task WatchShards(WatchShardsRequest request, IServerStreamWriter<ShardMap> responseStream, ServerCallContext context)
+    {
+        var sent = await directory.FirstAsync(context.CancellationToken).ConfigureAwait(false);
+        await responseStream.WriteAsync(sent.Describe(identity.Cluster)).ConfigureAwait(false);
+        while (true)
+        {
+            await sent.Replaced.WaitAsync(context.CancellationToken).ConfigureAwait(false);
+            var current = directory.Snapshot;
+            var changes = current.Since(sent, identity.Cluster);
+            if (changes.Complete || changes.Shards.Count > 0 || changes.Nodes.Count > 0)
+                await responseStream.WriteAsync(changes).ConfigureAwait(false);
+            sent = current;
+        }
+    }
+
+    public override async Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context)
+    {
+        var status = new NodeStatus { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version };
+        status.Replicas.AddRange(await Task.WhenAll(shards.All.Select(shard => shard.StatusAsync(request.Digest))).ConfigureAwait(false));
+        return new GetStatusResponse { Cluster = identity.Cluster, Nodes = { status } };
+    }
+}

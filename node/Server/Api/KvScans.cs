@@ -1,0 +1,143 @@
+using System.Diagnostics.CodeAnalysis;
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+using KvCluster.V1;
+using WriteRequest = KvCluster.Storage.WriteRequest;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>
+/// Scans at a node: the part of the range that lies in one shard, page by page, at one snapshot, which is held until the last page is
+/// taken over by the connection or the caller goes away. Any thread.
+/// </summary>
+internal sealed class KvScans(uint node, ShardHost shards)
+{
+    /// <summary>A page is sent when it has so many bytes: enough to spread its costs, little enough to start soon. An entry is never cut.</summary>
+    private const int PageBytes = 128 << 10;
+
+    /// <summary>Runs a scan. The request is given back.</summary>
+    /// <returns>Why there is none, or no more; null: complete.</returns>
+    /// <exception cref="RpcException">The caller went away.</exception>
+    public async Task<Refusal?> RunAsync(MessageBytes message, IServerStreamWriter<MessageBytes> pages, CancellationToken cancellationToken)
+    {
+        try
+        {
+            var request = ScanRequest.Parser.ParseFrom(message.Written);
+            message.Return();
+            if (TryBound(request, out var lower, out var upper) is { } bad)
+                return bad;
+            if (Find(request.Reverse, lower, upper, out var refusal) is not { } shard)
+                return refusal;
+            var (isOpen, snapshot) = await KvCalls.OpenAsync(shard.Replica!, cancellationToken).ConfigureAwait(false);
+            if (!isOpen)
+                return Refusals.NotLeader(shard.Route, node);
+            using (snapshot)
+                await SendAsync(request, shard.Route, lower, upper, snapshot, pages).ConfigureAwait(false);
+            return null;
+        }
+        catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
+        {
+            return refusal;
+        }
+    }
+
+    // The range [lower, upper) that is asked for; an empty upper: to the end of all keys.
+    private static Refusal? TryBound(ScanRequest request, out ReadOnlyMemory<byte> lower, out ReadOnlyMemory<byte> upper)
+    {
+        lower = Greater(request.Start.Memory, request.Prefix.Memory);
+        upper = request.End.Memory;
+        if (!request.Prefix.IsEmpty && EtcdRequests.EndOfPrefix(request.Prefix) is var end && end is not [0])
+            upper = LesserEnd(upper, end.Memory);
+        if (!request.ResumeAfter.IsEmpty)
+        {
+            if (request.Reverse)
+                upper = LesserEnd(upper, request.ResumeAfter.Memory);
+            else
+                lower = Greater(lower, (byte[])[.. request.ResumeAfter.Span, 0]);
+        }
+        return Math.Max(Math.Max(request.Start.Length, request.End.Length), Math.Max(request.Prefix.Length, request.ResumeAfter.Length)) > WriteRequest.KeyBytesMax
+            ? Refusals.KeyTooLong
+            : null;
+    }
+
+    private static ReadOnlyMemory<byte> Greater(ReadOnlyMemory<byte> left, ReadOnlyMemory<byte> right) =>
+        left.Span.SequenceCompareTo(right.Span) >= 0 ? left : right;
+
+    private static ReadOnlyMemory<byte> LesserEnd(ReadOnlyMemory<byte> left, ReadOnlyMemory<byte> right) =>
+        left.IsEmpty || left.Span.SequenceCompareTo(right.Span) > 0 ? right : left;
+
+    private HostedShard? Find(bool reverse, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, out Refusal refusal)
+    {
+        refusal = null!;
+        var found = reverse ? shards.FindBefore(upper.Span) : shards.Find(lower.Span);
+        if (found is null)
+            refusal = Refusals.WrongShard(reverse ? shards.RouteBefore(upper.Span) : shards.RouteOf(lower.Span));
+        else if (found.Replica is null)
+            refusal = Refusals.ReplicaFailed(found.Route, found.Failure);
+        else if (!found.Replica.IsServing)
+            refusal = Refusals.NotLeader(found.Route, node);
+        else
+            return found;
+        return null;
+    }
+
+    private static async Task SendAsync(
+        ScanRequest request, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, ReadSnapshot snapshot, IServerStreamWriter<MessageBytes> pages)
+    {
+        using var cursor = snapshot.Cursor(TreeId.Kv, lower.Span, upper.Span);
+        var left = request.Limit == 0 ? ulong.MaxValue : request.Limit;
+        bool isLast;
+        do
+        {
+            var page = MessageBytes.Rent();
+            var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(route.Shard))));
+            writer.PositionField(ScanPage.PositionFieldNumber, route.Shard, snapshot.Etag);
+            isLast = !Fill(page, cursor, request, ref left);
+            if (isLast && left > 0 && TryGoOn(request.Reverse, route, lower, upper, out var nextStart))
+                new WireWriter(page.Append(WireWriter.BytesFieldSize(nextStart.Length))).BytesField(ScanPage.NextStartFieldNumber, nextStart.Span);
+            await pages.WriteAsync(page).ConfigureAwait(false);
+        }
+        while (!isLast);
+    }
+
+    // False: the range's part in this shard, or the limit, ends here.
+    private static bool Fill(MessageBytes page, Cursor cursor, ScanRequest request, ref ulong left)
+    {
+        while (left > 0 && page.Count < PageBytes)
+        {
+            if (!(request.Reverse ? cursor.MovePrevious() : cursor.MoveNext()))
+                return false;
+            var value = KvValue.Read(cursor.Value, out var etag);
+            if (request.KeysOnly)
+                value = default;
+            Append(page, cursor.Key, value, etag);
+            left--;
+        }
+        return left > 0;
+    }
+
+    private static void Append(MessageBytes page, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, UInt128 etag)
+    {
+        var entryBytes = WireWriter.BytesFieldSize(key.Length) + WireWriter.BytesFieldSize(value.Length) + WireWriter.BytesFieldSize(WireWriter.EtagBytes);
+        var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(entryBytes)));
+        writer.BytesHeader(ScanPage.EntriesFieldNumber, entryBytes);
+        writer.BytesField(Entry.KeyFieldNumber, key);
+        writer.BytesField(Entry.ValueFieldNumber, value);
+        writer.EtagField(Entry.EtagFieldNumber, etag);
+    }
+
+    private static bool TryGoOn(
+        bool reverse, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, [NotNullWhen(true)] out ByteString? nextStart)
+    {
+        nextStart = reverse ? route.Start : route.End;
+        if (nextStart.IsEmpty)
+            return false;
+        return reverse
+            ? nextStart.Span.SequenceCompareTo(lower.Span) > 0
+            : upper.IsEmpty || nextStart.Span.SequenceCompareTo(upper.Span) < 0;
+    }
+}

@@ -1,0 +1,48 @@
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Serving;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>The service Kv of a node. A singleton; each call on a thread of the pool.</summary>
+internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock) : KvServiceBase
+{
+    public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Get, request, context);
+
+    public override Task<MessageBytes> GetMany(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.GetMany, request, context);
+
+    public override Task<MessageBytes> Put(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Put, request, context);
+
+    public override Task<MessageBytes> Delete(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Delete, request, context);
+
+    public override Task<MessageBytes> Write(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Write, request, context);
+
+    public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    {
+        if (await scans.RunAsync(request, responseStream, context.CancellationToken).ConfigureAwait(false) is { } refusal)
+            throw refusal.ToStatus().ToRpcException();
+    }
+
+    public override Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
+        new KvExchange(calls, clock, responseStream, context.CancellationToken).RunAsync(requestStream);
+
+    private async Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context)
+    {
+        var response = MessageBytes.Rent();
+        var running = calls.StartAsync(method, request.Written, new CallTarget(0, 0, DeadlineOf(context), context.CancellationToken), new UnarySink(response));
+        request.Return();
+        await running.ConfigureAwait(false);
+        if (response.Refusal is not { } refusal)
+            return response;
+        // No exception: refusals are ordinary, and an exception costs more than the call.
+        var status = refusal.ToStatus();
+        context.Status = new Status((StatusCode)status.Code, status.Message);
+        context.ResponseTrailers.Add(StatusDetails.Trailer, status.ToByteArray());
+        response.Clear();
+        return response;
+    }
+
+    private long DeadlineOf(ServerCallContext context) => context.Deadline == DateTime.MaxValue
+        ? 0
+        : clock.GetTimestamp() + (long)((context.Deadline - clock.GetUtcNow().UtcDateTime).TotalSeconds * clock.TimestampFrequency);
+}

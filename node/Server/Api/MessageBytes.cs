@@ -1,0 +1,77 @@
+using System.Buffers;
+using System.Collections.Concurrent;
+using Grpc.Core;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>
+/// The bytes of one message of the API, of a request as it came or of a response as it goes. Pooled: a request is given back by the service
+/// that got it, a response when it has been written to the wire. One owner at a time.
+/// </summary>
+internal sealed class MessageBytes
+{
+    private const int BytesMin = 1 << 10;
+    private const int PooledBytesMax = 256 << 10;
+    private const int PooledMax = 1_024;
+
+    /// <summary>Messages whose bytes are already encoded, or not decoded yet.</summary>
+    public static readonly Marshaller<MessageBytes> Marshaller = new(Write, Read);
+
+    private static readonly ConcurrentQueue<MessageBytes> Pool = new();
+
+    private byte[] _bytes = new byte[BytesMin];
+
+    private MessageBytes()
+    {
+    }
+
+    /// <summary>Bytes written.</summary>
+    public int Count { get; private set; }
+
+    public ReadOnlySpan<byte> Written => _bytes.AsSpan(0, Count);
+
+    /// <summary>Set in place of a response: why there is none.</summary>
+    public Refusal? Refusal { get; set; }
+
+    public static MessageBytes Rent() => Pool.TryDequeue(out var message) ? message : new MessageBytes();
+
+    /// <summary>Makes room for bytes at the end; the caller fills all of it.</summary>
+    public Span<byte> Append(int count)
+    {
+        if (_bytes.Length - Count < count)
+            Array.Resize(ref _bytes, checked((int)Math.Max((uint)_bytes.Length * 2, (uint)(Count + count))));
+        Count += count;
+        return _bytes.AsSpan(Count - count, count);
+    }
+
+    public void Append(ReadOnlySpan<byte> bytes) => bytes.CopyTo(Append(bytes.Length));
+
+    public void Clear()
+    {
+        Count = 0;
+        Refusal = null;
+    }
+
+    /// <summary>Gives it back; it must not be touched afterwards.</summary>
+    public void Return()
+    {
+        Clear();
+        if (_bytes.Length <= PooledBytesMax && Pool.Count < PooledMax)
+            Pool.Enqueue(this);
+    }
+
+    private static void Write(MessageBytes message, SerializationContext context)
+    {
+        context.SetPayloadLength(message.Count);
+        context.GetBufferWriter().Write(message.Written);
+        context.Complete();
+        message.Return();
+    }
+
+    private static MessageBytes Read(DeserializationContext context)
+    {
+        var message = Rent();
+        context.PayloadAsReadOnlySequence().CopyTo(message.Append(context.PayloadLength));
+        return message;
+    }
+}

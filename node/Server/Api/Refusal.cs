@@ -1,0 +1,47 @@
+using Google.Protobuf.WellKnownTypes;
+using Google.Rpc;
+using Grpc.Core;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>Why a call has no answer: a gRPC status with the details that kv.proto's header promises.</summary>
+/// <param name="Code">gRPC's status code.</param>
+/// <param name="Reason">Stable, for programs.</param>
+/// <param name="Message">One line, for people.</param>
+internal sealed record Refusal(StatusCode Code, string Reason, string Message)
+{
+    /// <summary>A change may have been applied. Otherwise it certainly was not.</summary>
+    public bool IsOutcomeUnknown { get; init; }
+
+    /// <summary>Trying again helps after this long.</summary>
+    public TimeSpan? RetryAfter { get; init; }
+
+    /// <summary>Where it was evaluated.</summary>
+    public (uint Shard, UInt128 Etag)? Position { get; init; }
+
+    /// <summary>Index of the condition that did not hold.</summary>
+    public int? FailedCondition { get; init; }
+
+    /// <summary>The right routes, as far as this node knows them.</summary>
+    public IReadOnlyList<ShardRoute>? Routes { get; init; }
+
+    /// <summary>The status as it goes over the wire.</summary>
+    public Google.Rpc.Status ToStatus()
+    {
+        var info = new ErrorInfo { Domain = "kvcluster", Reason = Reason, Metadata = { ["applied"] = IsOutcomeUnknown ? "unknown" : "no" } };
+        if (Position is var (shard, etag))
+        {
+            info.Metadata["shard"] = shard.ToString(System.Globalization.CultureInfo.InvariantCulture);
+            info.Metadata["etag"] = Etag.FromValue(etag).ToString();
+        }
+        if (FailedCondition is { } condition)
+            info.Metadata["condition"] = condition.ToString(System.Globalization.CultureInfo.InvariantCulture);
+        var status = new Google.Rpc.Status { Code = (int)Code, Message = Message, Details = { Any.Pack(info) } };
+        if (RetryAfter is { } delay)
+            status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(delay) }));
+        if (Routes is { Count: > 0 })
+            status.Details.Add(Any.Pack(new RouteHint { Routes = { Routes } }));
+        return status;
+    }
+}

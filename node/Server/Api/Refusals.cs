@@ -1,0 +1,82 @@
+using System.Globalization;
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+using KvCluster.V1;
+using WriteRequest = KvCluster.Storage.WriteRequest;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>Every reason for which this node refuses a call: the one place where outcomes become statuses.</summary>
+internal static class Refusals
+{
+    /// <summary>A GetMany answers with at most so many bytes.</summary>
+    public const int AnswerBytesMax = 16 << 20;
+
+    public static readonly Refusal KeyEmpty = new(StatusCode.InvalidArgument, "KEY_EMPTY", "A key has at least one byte.");
+
+    public static readonly Refusal KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(WriteRequest.KeyBytesMax)} bytes.");
+
+    public static readonly Refusal ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(WriteRequest.ValueBytesMax)} bytes.");
+
+    public static readonly Refusal WriteTooLarge = new(StatusCode.InvalidArgument, "WRITE_TOO_LARGE", $"A write has at most {Text(WriteRequest.BytesMax)} bytes.");
+
+    public static readonly Refusal TooManyOperations = new(
+        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A request names at most {Text(WriteRequest.OperationCountMax)} keys.");
+
+    public static readonly Refusal ShardsDiffer = new(StatusCode.InvalidArgument, "SHARDS_DIFFER", "The keys of a request at a node are of one shard.");
+
+    public static readonly Refusal AnswerTooLarge = new(
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The values asked for have more than {Text(AnswerBytesMax)} bytes together; ask for fewer keys.");
+
+    public static readonly Refusal Busy = new(StatusCode.Unavailable, "BUSY", "The shard has as many requests waiting as it takes.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
+
+    public static readonly Refusal Stopping = new(StatusCode.Unavailable, "STOPPING", "The node is stopping.");
+
+    public static readonly Refusal DeadlinePassed = new(StatusCode.DeadlineExceeded, "DEADLINE_PASSED", "The deadline passed before the write's turn came.");
+
+    public static readonly Refusal DiskFull = new(StatusCode.ResourceExhausted, "DISK_FULL", "The node's disk is full; deletes still work.");
+
+    public static readonly Refusal OutcomeUnknown = new(
+        StatusCode.Unavailable, "OUTCOME_UNKNOWN", "The leader could not tell whether the change will be committed.") { IsOutcomeUnknown = true };
+
+    public static readonly Refusal Cancelled = new(StatusCode.Cancelled, "CANCELLED", "The caller went away.");
+
+    private static readonly TimeSpan LeaderPause = TimeSpan.FromMilliseconds(50);
+
+    public static Refusal BadRequest(string message) => new(StatusCode.InvalidArgument, "BAD_REQUEST", message);
+
+    public static Refusal WrongShard(ShardRoute? right) =>
+        new(StatusCode.Unavailable, "WRONG_SHARD", "This node does not hold the key.") { Routes = right is null ? null : [right] };
+
+    /// <summary>This node has a replica of the shard, which does not lead.</summary>
+    public static Refusal NotLeader(ShardRoute route, uint node) => route.Leader == 0 || route.Leader == node
+        ? new(StatusCode.Unavailable, "NO_LEADER", $"Shard {Text((int)route.Shard)} has no leader at the moment.") { Routes = [route], RetryAfter = LeaderPause }
+        : new(StatusCode.Unavailable, "NOT_LEADER", $"Node {Text((int)route.Leader)} leads shard {Text((int)route.Shard)}.") { Routes = [route] };
+
+    /// <summary>The replica that this node should have of the shard does not work.</summary>
+    public static Refusal ReplicaFailed(ShardRoute route, string failure) => route.Leader == 0
+        ? new(StatusCode.Unavailable, "NO_LEADER", $"The replica here failed: {failure}") { Routes = [route], RetryAfter = LeaderPause }
+        : new(StatusCode.Unavailable, "NOT_LEADER", $"The replica here failed: {failure}") { Routes = [route] };
+
+    public static Refusal ConditionFailed(uint shard, in WriteResult result) =>
+        new(StatusCode.FailedPrecondition, "CONDITION_FAILED", $"Condition {Text(result.FailedCondition)} does not hold.")
+        {
+            Position = (shard, result.Etag),
+            FailedCondition = result.FailedCondition,
+        };
+
+    /// <summary>What a failure of the engine or the request's bytes means to the caller. Null: it is not expected here.</summary>
+    public static Refusal? Of(Exception failure) => failure switch
+    {
+        MalformedMessageException or InvalidProtocolBufferException => BadRequest(failure.Message),
+        CorruptStoreException => new Refusal(StatusCode.DataLoss, "CORRUPT", "Damaged data was found and is not served."),
+        SnapshotLimitException => Busy,
+        StoreStoppedException => new Refusal(StatusCode.Unavailable, "STOPPING", "The replica here has stopped."),
+        OperationCanceledException => Cancelled,
+        _ => null,
+    };
+
+    private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);
+}

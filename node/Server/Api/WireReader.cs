@@ -1,0 +1,102 @@
+using System.Buffers.Binary;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>
+/// Reads the fields of an encoded protobuf message one by one, without objects. Fields that the caller does not know are passed over by
+/// <see cref="Skip"/>.
+/// </summary>
+/// <exception cref="MalformedMessageException">From every method: the bytes are no message.</exception>
+internal ref struct WireReader(ReadOnlySpan<byte> bytes)
+{
+    private ReadOnlySpan<byte> _rest = bytes;
+    private uint _wireType;
+
+    /// <summary>The next field's number; 0: there is none.</summary>
+    public int ReadField()
+    {
+        if (_rest.IsEmpty)
+            return 0;
+        var tag = ReadVarint();
+        _wireType = (uint)tag & 7;
+        var field = tag >> 3;
+        return field is > 0 and <= 536_870_911 ? (int)field : throw Malformed();
+    }
+
+    public ulong ReadVarint()
+    {
+        ulong value = 0;
+        for (var index = 0; index < Math.Min(_rest.Length, 10); index++)
+        {
+            value |= (ulong)(_rest[index] & 0x7F) << (7 * index);
+            if (_rest[index] >= 0x80)
+                continue;
+            _rest = _rest[(index + 1)..];
+            return value;
+        }
+        throw Malformed();
+    }
+
+    /// <summary>The value of a varint field.</summary>
+    public ulong ReadUInt64()
+    {
+        Expect(WireType.Varint);
+        return ReadVarint();
+    }
+
+    public uint ReadUInt32() => (uint)ReadUInt64();
+
+    public bool ReadBool() => ReadUInt64() != 0;
+
+    public ulong ReadFixed64()
+    {
+        Expect(WireType.Fixed64);
+        return BinaryPrimitives.ReadUInt64LittleEndian(Take(sizeof(ulong)));
+    }
+
+    /// <summary>The value of a bytes or message field, where it lies.</summary>
+    public ReadOnlySpan<byte> ReadBytes()
+    {
+        Expect(WireType.Bytes);
+        var count = ReadVarint();
+        return count <= (ulong)_rest.Length ? Take((int)count) : throw Malformed();
+    }
+
+    /// <summary>Passes over the value of the field just read.</summary>
+    public void Skip()
+    {
+        switch ((WireType)_wireType)
+        {
+            case WireType.Varint: ReadVarint(); break;
+            case WireType.Fixed64: Take(sizeof(ulong)); break;
+            case WireType.Bytes: ReadBytes(); break;
+            case WireType.Fixed32: Take(sizeof(uint)); break;
+            default: throw Malformed();
+        }
+    }
+
+    private static MalformedMessageException Malformed() => new();
+
+    private ReadOnlySpan<byte> Take(int count)
+    {
+        if (count > _rest.Length)
+            throw Malformed();
+        var taken = _rest[..count];
+        _rest = _rest[count..];
+        return taken;
+    }
+
+    private readonly void Expect(WireType wireType)
+    {
+        if (_wireType != (uint)wireType)
+            throw Malformed();
+    }
+
+    private enum WireType : uint
+    {
+        Varint = 0,
+        Fixed64 = 1,
+        Bytes = 2,
+        Fixed32 = 5,
+    }
+}

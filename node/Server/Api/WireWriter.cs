@@ -1,0 +1,92 @@
+using System.Buffers.Binary;
+using System.Numerics;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>Writes fields of a protobuf message into memory of the right size, which the Size methods give.</summary>
+internal ref struct WireWriter(Span<byte> destination)
+{
+    /// <summary>Bytes of an etag's message.</summary>
+    public const int EtagBytes = 2 * (1 + sizeof(ulong));
+
+    private Span<byte> _rest = destination;
+
+    /// <summary>Bytes of a varint.</summary>
+    public static int VarintSize(ulong value) => (BitOperations.Log2(value | 1) / 7) + 1;
+
+    /// <summary>Bytes of a varint field with a number below 16; one of value 0 is left out.</summary>
+    public static int VarintFieldSize(ulong value) => value == 0 ? 0 : 1 + VarintSize(value);
+
+    /// <summary>Bytes of a bytes or message field with a number below 16.</summary>
+    public static int BytesFieldSize(int count) => 1 + VarintSize((uint)count) + count;
+
+    /// <summary>Bytes of a <see cref="V1.Position"/> without its tag.</summary>
+    public static int PositionSize(uint shard) => VarintFieldSize(shard) + BytesFieldSize(EtagBytes);
+
+    public void VarintField(int field, ulong value)
+    {
+        if (value == 0)
+            return;
+        Byte((byte)(field << 3));
+        Varint(value);
+    }
+
+    public void BytesField(int field, scoped ReadOnlySpan<byte> value)
+    {
+        BytesHeader(field, value.Length);
+        value.CopyTo(_rest);
+        _rest = _rest[value.Length..];
+    }
+
+    /// <summary>What stands before the content of a bytes or message field.</summary>
+    public void BytesHeader(int field, int count)
+    {
+        Byte((byte)((field << 3) | 2));
+        Varint((uint)count);
+    }
+
+    public void EtagField(int field, UInt128 etag)
+    {
+        BytesHeader(field, EtagBytes);
+        Fixed64Field(1, (ulong)(etag >> 64));
+        Fixed64Field(2, (ulong)etag);
+    }
+
+    public void PositionField(int field, uint shard, UInt128 etag)
+    {
+        BytesHeader(field, PositionSize(shard));
+        VarintField(1, shard);
+        EtagField(2, etag);
+    }
+
+    /// <summary>Room for content written by someone else.</summary>
+    public Span<byte> Take(int count)
+    {
+        var taken = _rest[..count];
+        _rest = _rest[count..];
+        return taken;
+    }
+
+    private void Fixed64Field(int field, ulong value)
+    {
+        Byte((byte)((field << 3) | 1));
+        BinaryPrimitives.WriteUInt64LittleEndian(_rest, value);
+        _rest = _rest[sizeof(ulong)..];
+    }
+
+    private void Varint(ulong value)
+    {
+        while (value >= 0x80)
+        {
+            Byte((byte)(value | 0x80));
+            value >>= 7;
+        }
+        Byte((byte)value);
+    }
+
+    private void Byte(byte value)
+    {
+        _rest[0] = value;
+        _rest = _rest[1..];
+    }
+}

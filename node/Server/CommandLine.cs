@@ -1,0 +1,206 @@
+using System.CommandLine;
+using System.Globalization;
+using System.Text;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node;
+
+/// <summary>The commands of kv-node, their options, and the checks that give one clear line for each mistake.</summary>
+internal static class CommandLine
+{
+    private const int KeyBytesMax = 2048;
+
+    private static readonly Option<uint> Node = new("--node") { Description = "The node's id, from 1 on.", Required = true, HelpName = "N" };
+    private static readonly Option<string> Data = new("--data") { Description = "Folder for the data; one process uses it at a time.", Required = true, HelpName = "DIR" };
+    private static readonly Option<string> Listen = new("--listen") { Description = "Where to listen: http://127.0.0.1:7401.", Required = true, HelpName = "URL" };
+    private static readonly Option<string?> Advertise = new("--advertise") { Description = "Where others reach this node, if not where it listens.", HelpName = "URL" };
+    private static readonly Option<string> Coordinator = new("--coordinator") { Description = "The coordinator: etcd=http://127.0.0.1:2379.", Required = true, HelpName = "KIND=URL" };
+    private static readonly Option<string> Cluster = new("--cluster") { Description = "The cluster's name.", DefaultValueFactory = _ => "local", HelpName = "NAME" };
+    private static readonly Option<bool> UntilStdinEnds = new("--until-stdin-ends") { Description = "Stop when standard input ends, as on SIGTERM." };
+    private static readonly Option<string> Nodes = new("--nodes") { Description = "The ids of the cluster's nodes, separated by commas: 1,2,3", Required = true, HelpName = "IDS" };
+    private static readonly Option<int?> Replicas = new("--replicas") { Description = "Replicas of each shard (default 3, at most the nodes).", HelpName = "N" };
+    private static readonly Option<string?> SplitAt = new("--split-at") { Description = "Keys at which shards begin, separated by commas: files/,packages/", HelpName = "KEYS" };
+
+    // A node takes up to four seconds to stop; after that the process ends all the same.
+    private static readonly TimeSpan StopLimit = TimeSpan.FromSeconds(4.5);
+
+    /// <summary>Runs a command.</summary>
+    /// <returns>The exit code.</returns>
+    public static async Task<int> InvokeAsync(string[] arguments)
+    {
+        var parsed = Create().Parse(arguments);
+        if (parsed.Errors.Count > 0)
+            return Tell(string.Join(" ", parsed.Errors.Select(error => error.Message)) + " (--help lists the options)", ExitCodes.Usage);
+        try
+        {
+            return await parsed.InvokeAsync(new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = StopLimit }).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException)
+        {
+            return ExitCodes.Stopped;
+        }
+        catch (Exception failure)
+        {
+            return Tell(failure.Message, failure switch
+            {
+                UsageException => ExitCodes.Usage,
+                DirectoryFormatException => ExitCodes.OtherFormat,
+                IOException or StaleDirectoryException or CoordinatorUnavailableException => ExitCodes.Unavailable,
+                _ => ExitCodes.Internal,
+            });
+        }
+    }
+
+    private static int Tell(string line, int exitCode)
+    {
+        Console.Error.WriteLine($"kv-node: {line}");
+        return exitCode;
+    }
+
+    private static RootCommand Create()
+    {
+        var run = new Command("run", "Runs a node until SIGTERM or Ctrl-C.") { Node, Data, Listen, Advertise, Coordinator, Cluster, UntilStdinEnds };
+        run.SetAction(RunAsync);
+        var init = new Command("init", "Creates a cluster: its shards and where their replicas lie.") { Coordinator, Cluster, Nodes, Replicas, SplitAt };
+        init.SetAction(InitAsync);
+        var coordinator = new Command("coordinator", "Serves the embedded coordinator to other processes.") { Data, Listen, UntilStdinEnds };
+        coordinator.SetAction(CoordinateAsync);
+        return new RootCommand("A node of a KvCluster.") { run, init, coordinator };
+    }
+
+    private static async Task<int> RunAsync(ParseResult arguments, CancellationToken stop)
+    {
+        var options = new NodeOptions
+        {
+            Node = arguments.GetRequiredValue(Node) is > 0 and var node ? node : throw new UsageException("--node: ids begin at 1."),
+            DataDirectory = Path.GetFullPath(arguments.GetRequiredValue(Data)),
+            Listen = UrlIn(Listen.Name, arguments.GetRequiredValue(Listen)),
+            Advertise = arguments.GetValue(Advertise) is { } advertise ? UrlIn(Advertise.Name, advertise) : null,
+            Cluster = ClusterIn(arguments),
+        };
+        var coordinatorUrl = CoordinatorUrlIn(arguments);
+        using var logs = CreateLogs();
+        using var stopping = StopWith(arguments, stop);
+        await using var coordinator = new EtcdCoordinator(coordinatorUrl, logs.CreateLogger<EtcdCoordinator>());
+        await using var host = await NodeHost.StartAsync(options, coordinator, logs, stopping.Token).ConfigureAwait(false);
+        await WaitAsync(stopping.Token).ConfigureAwait(false);
+        return ExitCodes.Stopped;
+    }
+
+    private static async Task<int> InitAsync(ParseResult arguments, CancellationToken stop)
+    {
+        var nodes = NodesIn(arguments.GetRequiredValue(Nodes));
+        var replicas = arguments.GetValue(Replicas) ?? Math.Min(3, nodes.Count);
+        if (replicas < 1 || replicas > nodes.Count)
+            throw new UsageException($"--replicas takes 1 to {nodes.Count}, the number of nodes.");
+        var splitKeys = SplitKeysIn(arguments.GetValue(SplitAt));
+        var coordinatorUrl = CoordinatorUrlIn(arguments);
+        using var logs = CreateLogs();
+        await using var coordinator = new EtcdCoordinator(coordinatorUrl, logs.CreateLogger<EtcdCoordinator>());
+        var cluster = ClusterIn(arguments);
+        if (!await ClusterInit.CreateAsync(coordinator, cluster, nodes, replicas, splitKeys, stop).ConfigureAwait(false))
+            return Tell($"The cluster '{cluster}' exists already; nothing was changed.", ExitCodes.Unavailable);
+        Console.WriteLine($"Created the cluster '{cluster}': {splitKeys.Count + 1} shards of {replicas} replicas on {nodes.Count} nodes.");
+        return ExitCodes.Stopped;
+    }
+
+    private static async Task<int> CoordinateAsync(ParseResult arguments, CancellationToken stop)
+    {
+        var listen = UrlIn(Listen.Name, arguments.GetRequiredValue(Listen));
+        using var logs = CreateLogs();
+        using var stopping = StopWith(arguments, stop);
+        await using var coordinator = EmbeddedCoordinator.Open(Path.GetFullPath(arguments.GetRequiredValue(Data)), TimeProvider.System);
+        await using var server = await CoordinatorServer.StartAsync(coordinator, listen, logs, stopping.Token).ConfigureAwait(false);
+        await WaitAsync(stopping.Token).ConfigureAwait(false);
+        return ExitCodes.Stopped;
+    }
+
+    private static Task WaitAsync(CancellationToken stop) => Task.Delay(Timeout.Infinite, stop).ContinueWith(_ => { }, TaskScheduler.Default);
+
+    private static CancellationTokenSource StopWith(ParseResult arguments, CancellationToken stop)
+    {
+        var stopping = CancellationTokenSource.CreateLinkedTokenSource(stop);
+        if (arguments.GetValue(UntilStdinEnds))
+            new Thread(() => ReadToEnd(stopping)) { IsBackground = true, Name = "stdin" }.Start();
+        return stopping;
+    }
+
+    // A thread of its own: reads of a console cannot be cancelled.
+    private static void ReadToEnd(CancellationTokenSource stopping)
+    {
+        using var input = Console.OpenStandardInput();
+        var discarded = new byte[256];
+        while (input.Read(discarded) > 0)
+        {
+        }
+        try
+        {
+            stopping.Cancel();
+        }
+        catch (ObjectDisposedException)
+        {
+            // It stops already.
+        }
+    }
+
+    private static ILoggerFactory CreateLogs() => LoggerFactory.Create(logging => logging.SetMinimumLevel(LogLevel.Information).AddSimpleConsole(console =>
+    {
+        console.SingleLine = true;
+        console.UseUtcTimestamp = true;
+        console.TimestampFormat = "yyyy-MM-ddTHH:mm:ss.fffZ ";
+    }));
+
+    private static string UrlIn(string option, string text) =>
+        Uri.TryCreate(text, UriKind.Absolute, out var url) && url.Scheme == Uri.UriSchemeHttp && url.AbsolutePath == "/"
+            ? url.GetLeftPart(UriPartial.Authority)
+            : throw new UsageException($"{option}: '{text}' is not of the form http://host:port.");
+
+    private static string CoordinatorUrlIn(ParseResult arguments)
+    {
+        const string kind = "etcd=";
+        var text = arguments.GetRequiredValue(Coordinator);
+        return text.StartsWith(kind, StringComparison.Ordinal)
+            ? UrlIn(Coordinator.Name, text[kind.Length..])
+            : throw new UsageException($"--coordinator: '{text}' is not of the form etcd=http://host:port.");
+    }
+
+    private static string ClusterIn(ParseResult arguments)
+    {
+        var name = arguments.GetRequiredValue(Cluster);
+        return name.Length is > 0 and <= 64 && name.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_' or '.')
+            ? name
+            : throw new UsageException("--cluster: a name has 1 to 64 letters, digits, '-', '_' and '.'.");
+    }
+
+    private static List<uint> NodesIn(string text)
+    {
+        var nodes = new List<uint>();
+        foreach (var part in text.Split(','))
+        {
+            if (!uint.TryParse(part, NumberStyles.None, CultureInfo.InvariantCulture, out var node) || node == 0 || nodes.Contains(node))
+                throw new UsageException($"--nodes: '{text}' is not a list of different ids from 1 on: 1,2,3");
+            nodes.Add(node);
+        }
+        return nodes;
+    }
+
+    private static List<ReadOnlyMemory<byte>> SplitKeysIn(string? text)
+    {
+        var keys = new List<ReadOnlyMemory<byte>>();
+        foreach (var part in text?.Split(',') ?? [])
+        {
+            var key = Encoding.UTF8.GetBytes(part);
+            if (key.Length is 0 or > KeyBytesMax)
+                throw new UsageException($"--split-at: a key has 1 to {KeyBytesMax} bytes.");
+            if (keys.Count > 0 && keys[^1].Span.SequenceCompareTo(key) >= 0)
+                throw new UsageException("--split-at: keys must rise.");
+            keys.Add(key);
+        }
+        return keys;
+    }
+
+    /// <summary>A mistake in the arguments.</summary>
+    private sealed class UsageException(string message) : Exception(message);
+}

@@ -1,0 +1,31 @@
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>What a node says of itself: one line a decision.</summary>
+internal static partial class HostLog
+{
+    [LoggerMessage(1, LogLevel.Information, "Node {Node} of cluster {Cluster} serves at {Address}, start {Starts}")]
+    public static partial void Serves(ILogger log, uint node, string cluster, string address, ulong starts);
+
+    [LoggerMessage(2, LogLevel.Warning, "The shard map is listed again: {Reason}")]
+    public static partial void DirectoryListsAgain(ILogger log, string reason);
+
+    [LoggerMessage(3, LogLevel.Information, "Shard {Shard}: replica {Replica:x16} {Action}")]
+    public static partial void ReplicaOpened(ILogger log, uint shard, ulong replica, string action);
+
+    [LoggerMessage(4, LogLevel.Error, "Shard {Shard}: replica {Replica:x16} does not work: {Reason}")]
+    public static partial void ReplicaFailed(ILogger log, uint shard, ulong replica, string reason, Exception? failure);
+
+    [LoggerMessage(5, LogLevel.Warning, "The node's record could not be renewed: {Reason}")]
+    public static partial void RegistrationFailed(ILogger log, string reason);
+
+    [LoggerMessage(6, LogLevel.Information, "Waiting for the record of cluster {Cluster}: {Reason}")]
+    public static partial void WaitsForCluster(ILogger log, string cluster, string reason);
+
+    [LoggerMessage(7, LogLevel.Information, "Node {Node} stopped")]
+    public static partial void Stopped(ILogger log, uint node);
+
+    [LoggerMessage(8, LogLevel.Warning, "Node {Node} did not stop everything in time: {What}")]
+    public static partial void StopTookTooLong(ILogger log, uint node, string what);
+}

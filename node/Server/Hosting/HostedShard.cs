@@ -1,0 +1,31 @@
+using KvCluster.Node.Shards;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>A shard of which this node has, or should have, a replica. Immutable but for the replica's own state.</summary>
+/// <param name="record">The shard's record when the replica was opened.</param>
+/// <param name="replica">Null: it does not work, for the reason in <paramref name="failure"/>.</param>
+internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardReplica? replica, string failure)
+{
+    private readonly ShardRoute _routeOfRecord = ShardDirectorySnapshot.RouteOf(record);
+
+    public ShardReplica? Replica { get; } = replica;
+
+    public uint Shard { get; } = record.Shard;
+
+    /// <summary>The replica's id in the shard's record.</summary>
+    public ulong ReplicaId { get; } = replicaId;
+
+    /// <summary>Why there is no replica.</summary>
+    public string Failure => failure;
+
+    /// <summary>The newest route that the replica knows.</summary>
+    public ShardRoute Route => Replica?.Route ?? _routeOfRecord;
+
+    public bool Owns(ReadOnlySpan<byte> key) => Ranges.Contain(Route.Start.Span, Route.End.Span, key);
+
+    public async Task<ReplicaStatus> StatusAsync(bool digest) => Replica is null
+        ? new ReplicaStatus { Route = Route, Replica = ReplicaId, Role = "failed", Failure = failure }
+        : await Replica.StatusAsync(digest).ConfigureAwait(false);
+}

@@ -1,0 +1,114 @@
+// A node's data directory: LOCK, held while it is used; format, the layout's version; starts, how often it was started; shards/{id}, one
+// replica each. Used while the node starts, on one thread.
+using System.Globalization;
+using KvCluster.Node.Coordination;
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>Opens a data directory for one process and counts its starts.</summary>
+internal sealed class NodeDirectory : IAsyncDisposable
+{
+    private const string FormatText = "kvcluster node 1";
+
+    private readonly IFileSystem _files;
+    private readonly string _path;
+    private readonly DirectoryLock _lock;
+
+    private NodeDirectory(IFileSystem files, string path, DirectoryLock directoryLock)
+    {
+        _files = files;
+        _path = path;
+        _lock = directoryLock;
+    }
+
+    /// <summary>Whether this process created it: it holds nothing that was ever acknowledged.</summary>
+    public bool IsNew { get; private set; }
+
+    /// <summary>How often it was started, this start included once <see cref="CountStart"/> has run.</summary>
+    public ulong Starts { get; private set; }
+
+    private string FormatPath => Path.Combine(_path, "format");
+
+    private string StartsPath => Path.Combine(_path, "starts");
+
+    private string ShardsPath => Path.Combine(_path, "shards");
+
+    /// <summary>Opens or creates it.</summary>
+    /// <exception cref="DirectoryInUseException">Another process has it open.</exception>
+    /// <exception cref="DirectoryFormatException">It is of another version, or of something else.</exception>
+    public static NodeDirectory Open(string path, IFileSystem files)
+    {
+        Directory.CreateDirectory(path);
+        var directoryLock = DirectoryLock.Take(path);
+        try
+        {
+            var directory = new NodeDirectory(files, path, directoryLock);
+            directory.Check();
+            return directory;
+        }
+        catch
+        {
+            directoryLock.Dispose();
+            throw;
+        }
+    }
+
+    /// <summary>Where a shard's replica is.</summary>
+    public string ShardPath(uint shard) => Path.Combine(ShardsPath, shard.ToString(CultureInfo.InvariantCulture));
+
+    /// <summary>Raises the count of starts; durable when it returns. Not below a count that the coordinator has for a new directory.</summary>
+    public void CountStart(ulong atLeast)
+    {
+        Starts = Math.Max(Starts + 1, atLeast);
+        Write(StartsPath, Starts.ToString(CultureInfo.InvariantCulture));
+    }
+
+    /// <summary>Gives it up to other processes.</summary>
+    public ValueTask DisposeAsync()
+    {
+        _lock.Dispose();
+        return ValueTask.CompletedTask;
+    }
+
+    private void Check()
+    {
+        if (_files.FileExists(FormatPath))
+        {
+            var format = File.ReadAllText(FormatPath);
+            if (format != FormatText)
+                throw new DirectoryFormatException(_path, $"its format is '{format.Trim()}', this program's is '{FormatText}'");
+            Starts = ReadStarts();
+            return;
+        }
+        if (_files.List(_path).Any(name => name is not ("LOCK" or "format.new" or "shards")))
+            throw new DirectoryFormatException(_path, "it has no file 'format' but is not empty");
+        IsNew = true;
+        _files.CreateDirectory(ShardsPath);
+        // Last: with it the directory is whole.
+        Write(FormatPath, FormatText);
+    }
+
+    private ulong ReadStarts()
+    {
+        if (!_files.FileExists(StartsPath))
+            return 0;
+        var text = File.ReadAllText(StartsPath);
+        return ulong.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var starts)
+            ? starts
+            : throw new DirectoryFormatException(_path, "its file 'starts' is not a number");
+    }
+
+    private void Write(string path, string text)
+    {
+        var incoming = path + ".new";
+        _files.Delete(incoming);
+        using (var file = _files.Open(incoming, new StorageFileOptions(StorageFileMode.CreateNew)))
+        {
+            file.Write(System.Text.Encoding.UTF8.GetBytes(text), 0);
+            file.Sync();
+        }
+        _files.Rename(incoming, path);
+        _files.SyncDirectory(_path);
+    }
+}

@@ -1,0 +1,228 @@
+// A node: everything between its options and its serving. Started and stopped by kv-node and by the local cluster, each from one thread. A
+// failure to start is an exception of a type that names the mistake; nothing is left running then.
+using System.Net;
+using System.Security.Cryptography;
+using Grpc.AspNetCore.Server;
+using KvCluster.Node.Api;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Shards;
+using KvCluster.Node.Transport;
+using KvCluster.Serving;
+using KvCluster.Storage.Files;
+using KvCluster.V1;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Hosting;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+using Microsoft.Extensions.Logging;
+using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>A running node.</summary>
+internal sealed class NodeHost : IAsyncDisposable
+{
+    /// <summary>Of the five seconds that a stop may take; what is not done then is abandoned, which is safe at any time.</summary>
+    private static readonly TimeSpan StopTime = TimeSpan.FromSeconds(3.5);
+
+    private readonly ILogger _log;
+    private readonly NodeOptions _options;
+    private readonly Stack<(string Name, IAsyncDisposable Part)> _parts = [];
+    private bool _isStopped;
+
+    private NodeHost(NodeOptions options, ILogger log)
+    {
+        _options = options;
+        _log = log;
+    }
+
+    /// <summary>Where it serves: "http://host:port".</summary>
+    public string Address { get; private set; } = "";
+
+    /// <summary>
+    /// Starts a node. Ends when it serves; its replicas are opened, and elect their leaders, in the background. Waits for the cluster's record
+    /// until there is one.
+    /// </summary>
+    /// <param name="coordinator">Stays the caller's, who disposes it after the node.</param>
+    /// <exception cref="DirectoryInUseException">Another process uses the data directory.</exception>
+    /// <exception cref="DirectoryFormatException">The data directory is of another format version.</exception>
+    /// <exception cref="StaleDirectoryException">The data directory is an old copy.</exception>
+    /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
+    public static async Task<NodeHost> StartAsync(NodeOptions options, ICoordinator coordinator, ILoggerFactory logs, CancellationToken cancellationToken)
+    {
+        var host = new NodeHost(options, logs.CreateLogger<NodeHost>());
+        try
+        {
+            await host.StartPartsAsync(coordinator, logs, cancellationToken).ConfigureAwait(false);
+            return host;
+        }
+        catch
+        {
+            await host.DisposeAsync().ConfigureAwait(false);
+            throw;
+        }
+    }
+
+    /// <summary>Stops taking calls, ends those under way, and closes the replicas. Within five seconds.</summary>
+    public async Task StopAsync()
+    {
+        if (_isStopped)
+            return;
+        _isStopped = true;
+        var stopping = StopPartsAsync();
+        if (await Task.WhenAny(stopping, Task.Delay(StopTime)).ConfigureAwait(false) == stopping)
+        {
+            await stopping.ConfigureAwait(false);
+            HostLog.Stopped(_log, _options.Node);
+        }
+        else
+        {
+            HostLog.StopTookTooLong(_log, _options.Node, _parts.TryPeek(out var part) ? part.Name : "the last part");
+        }
+    }
+
+    public async ValueTask DisposeAsync() => await StopAsync().ConfigureAwait(false);
+
+    private async Task StopPartsAsync()
+    {
+        while (_parts.TryPeek(out var next))
+        {
+            await next.Part.DisposeAsync().ConfigureAwait(false);
+            _parts.Pop();
+        }
+    }
+
+    private T Own<T>(string name, T part)
+        where T : IAsyncDisposable
+    {
+        _parts.Push((name, part));
+        return part;
+    }
+
+    private async Task StartPartsAsync(ICoordinator coordinator, ILoggerFactory logs, CancellationToken cancellationToken)
+    {
+        var keys = new CoordinatorKeys(_options.Cluster);
+        var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
+        Own("the data directory", directory);
+        var cluster = await WaitForClusterAsync(coordinator, keys, cancellationToken).ConfigureAwait(false);
+        await CountStartAsync(coordinator, keys, directory, cancellationToken).ConfigureAwait(false);
+
+        var incarnation = BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
+        var listen = new UriBuilder(_options.Listen);
+        if (listen.Port == 0)
+            listen.Port = FreePort();
+        var address = _options.Advertise ?? listen.Uri.GetLeftPart(UriPartial.Authority);
+        var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address);
+        Address = address;
+
+        var map = Own("the shard map", new ShardDirectory(coordinator, keys, _log));
+        var peers = Own("the streams to other nodes", new PeerTransport(identity, logs.CreateLogger<PeerTransport>()));
+        var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
+        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, logs));
+        var health = new HealthService();
+        Own("the server", await ServeAsync(identity, map, shards, peers, health, logs, listen.Uri, cancellationToken).ConfigureAwait(false));
+        peers.Start(map, shards.Receive);
+        shards.Start();
+        Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
+        health.SetStatus("", ServingStatus.Serving);
+        HostLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts);
+    }
+
+    private async Task<ClusterRecord> WaitForClusterAsync(ICoordinator coordinator, CoordinatorKeys keys, CancellationToken cancellationToken)
+    {
+        var said = "";
+        while (true)
+        {
+            string reason;
+            try
+            {
+                var read = await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false);
+                if (read.Value is not null)
+                    return CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
+                reason = "it was not initialized yet (kv-node init)";
+            }
+            catch (CoordinatorUnavailableException failure)
+            {
+                reason = failure.Message;
+            }
+            if (reason != said)
+                HostLog.WaitsForCluster(_log, _options.Cluster, reason);
+            said = reason;
+            await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);
+        }
+    }
+
+    private ClusterRecord CheckLevel(ClusterRecord record) => record.FormatLevel == ClusterInit.FormatLevel
+        ? record
+        : throw new DirectoryFormatException(_options.DataDirectory, $"the cluster is of format level {record.FormatLevel}, this program's is {ClusterInit.FormatLevel}");
+
+    // The directory's count is raised first, so that it is behind the coordinator's only when it is not the directory that was started last.
+    private async Task CountStartAsync(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, CancellationToken cancellationToken)
+    {
+        var key = keys.Starts(_options.Node);
+        var read = await coordinator.GetUntilAnsweredAsync(key, cancellationToken).ConfigureAwait(false);
+        var counted = read.Value is null ? 0 : RecordText.Parse<NodeStarts>(read.Value).Starts;
+        if (!directory.IsNew && directory.Starts < counted)
+            throw new StaleDirectoryException(_options.DataDirectory, directory.Starts, counted);
+        directory.CountStart(counted + 1);
+        var raised = RecordText.Format(new NodeStarts { Starts = directory.Starts });
+        var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, raised, 0, cancellationToken).ConfigureAwait(false);
+        if (set.Outcome != CompareAndSetOutcome.Won)
+            throw new StaleDirectoryException(_options.DataDirectory, $"node {_options.Node} is being started elsewhere at the same time");
+    }
+
+    private static async Task<OwnedServer> ServeAsync(
+        NodeIdentity identity,
+        ShardDirectory map,
+        ShardHost shards,
+        PeerTransport peers,
+        HealthService health,
+        ILoggerFactory logs,
+        Uri listen,
+        CancellationToken cancellationToken)
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Logging.ClearProviders();
+        builder.Services.AddSingleton(logs);
+        builder.WebHost.ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen));
+        builder.Services.AddSingleton<IHostLifetime, NoLifetime>();
+        var services = builder.Services;
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(peers).AddSingleton(health);
+        services.AddSingleton<TimeProvider>(BootClock.Instance);
+        services.AddSingleton(new KvCalls(identity.Node, shards));
+        services.AddSingleton(new KvScans(identity.Node, shards));
+        services.AddSingleton(new ReflectionCatalog(
+            Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, V1.Replication.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
+        services.AddSingleton<KvService>().AddSingleton<ClusterService>().AddSingleton<AdminService>().AddSingleton<PeerService>();
+        services.AddGrpc(ConfigureGrpc);
+        var app = builder.Build();
+        app.MapGrpcService<KvService>();
+        app.MapGrpcService<ClusterService>();
+        app.MapGrpcService<AdminService>();
+        app.MapGrpcService<PeerService>();
+        app.MapGrpcService<HealthService>();
+        app.MapGrpcService<ReflectionService>();
+        app.MapGrpcService<ReflectionAlphaService>();
+        try
+        {
+            await app.StartAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch
+        {
+            await app.DisposeAsync().ConfigureAwait(false);
+            throw;
+        }
+        return new OwnedServer(app, health);
+    }
+
+    // The largest write with what stands around it, and frames of records of that size.
+    private static void ConfigureGrpc(GrpcServiceOptions options) => options.MaxReceiveMessageSize = PeerTransport.MessageBytesMax;
+
+    // The address is part of what is served, so it must be known before the server starts.
+    private static int FreePort()
+    {
+        using var socket = new System.Net.Sockets.Socket(System.Net.Sockets.SocketType.Stream, System.Net.Sockets.ProtocolType.Tcp);
+        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        return ((IPEndPoint)socket.LocalEndPoint!).Port;
+    }
+}

@@ -1,0 +1,15 @@
+using System.Reflection;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>Who this node is, for as long as its process runs.</summary>
+/// <param name="Cluster">The cluster's name.</param>
+/// <param name="ClusterId">Random at the cluster's creation.</param>
+/// <param name="Node">The node's id, from 1 on.</param>
+/// <param name="Incarnation">Random at each start, non-zero.</param>
+/// <param name="Address">Where it serves: "http://host:port".</param>
+internal sealed record NodeIdentity(string Cluster, string ClusterId, uint Node, ulong Incarnation, string Address)
+{
+    /// <summary>This program's version.</summary>
+    public static string Version { get; } = typeof(NodeIdentity).Assembly.GetCustomAttribute<AssemblyInformationalVersionAttribute>()!.InformationalVersion;
+}

@@ -1,0 +1,29 @@
+using KvCluster.Replication;
+using KvCluster.Storage;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>What a node is started with.</summary>
+internal sealed record NodeOptions
+{
+    /// <summary>The node's id, from 1 on.</summary>
+    public required uint Node { get; init; }
+
+    /// <summary>Where its replicas lie. Created when it is not there; used by one process at a time.</summary>
+    public required string DataDirectory { get; init; }
+
+    /// <summary>Where it listens, "http://host:port"; port 0: a free one.</summary>
+    public required string Listen { get; init; }
+
+    /// <summary>Where clients and other nodes reach it; null: where it listens.</summary>
+    public string? Advertise { get; init; }
+
+    /// <summary>The cluster's name.</summary>
+    public string Cluster { get; init; } = "local";
+
+    /// <summary>Times and windows of the protocol; its lease is taken from the cluster's record.</summary>
+    public ReplicationOptions Replication { get; init; } = new();
+
+    /// <summary>The engine's bounds.</summary>
+    public StoreOptions Storage { get; init; } = new();
+}

@@ -1,0 +1,101 @@
+// The node's record in the coordinator, under a lease that one loop keeps alive. The record only says where the node is; nothing depends
+// on the lease's end.
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Shards;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>Registers the node and keeps it registered until disposed.</summary>
+internal sealed class NodeRegistration : IAsyncDisposable
+{
+    private static readonly TimeSpan LeaseTime = TimeSpan.FromSeconds(10);
+
+    /// <summary>Three attempts within a lease.</summary>
+    private static readonly TimeSpan Interval = TimeSpan.FromSeconds(3);
+
+    private static readonly TimeSpan RetryPause = TimeSpan.FromMilliseconds(500);
+
+    private static readonly TimeSpan RevokeTime = TimeSpan.FromSeconds(1);
+
+    private readonly ICoordinator _coordinator;
+    private readonly string _key;
+    private readonly string _value;
+    private readonly ILogger _log;
+    private readonly CancellationTokenSource _stopping = new();
+    private readonly Task _running;
+    private long _lease;
+
+    public NodeRegistration(ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, ILogger log)
+    {
+        _coordinator = coordinator;
+        _key = keys.Node(identity.Node);
+        _value = RecordText.Format(new NodeRecord
+        {
+            Node = identity.Node,
+            Incarnation = identity.Incarnation,
+            Address = identity.Address,
+            Version = NodeIdentity.Version,
+        });
+        _log = log;
+        _running = Task.Run(RunAsync);
+    }
+
+    /// <summary>Takes the record away, if the coordinator answers soon.</summary>
+    public async ValueTask DisposeAsync()
+    {
+        await _stopping.CancelAsync().ConfigureAwait(false);
+        await _running.ConfigureAwait(false);
+        _stopping.Dispose();
+        if (_lease == 0)
+            return;
+        using var limit = new CancellationTokenSource(RevokeTime);
+        try
+        {
+            await _coordinator.RevokeAsync(_lease, limit.Token).ConfigureAwait(false);
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or OperationCanceledException)
+        {
+            HostLog.RegistrationFailed(_log, $"it stays until its lease ends ({failure.Message})");
+        }
+    }
+
+    private async Task RunAsync()
+    {
+        while (!_stopping.IsCancellationRequested)
+        {
+            var pause = Interval;
+            try
+            {
+                if (_lease == 0 || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
+                    await RegisterAsync().ConfigureAwait(false);
+            }
+            catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+            {
+                HostLog.RegistrationFailed(_log, failure.Message);
+                pause = RetryPause;
+            }
+            catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
+            {
+                return;
+            }
+            await Task.Delay(pause, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        }
+    }
+
+    private async Task RegisterAsync()
+    {
+        _lease = 0;
+        var lease = await _coordinator.GrantLeaseAsync(LeaseTime, _stopping.Token).ConfigureAwait(false);
+        CompareAndSetResult set;
+        do
+        {
+            // The record of an earlier process, whose lease may still run, is replaced.
+            var read = await _coordinator.GetAsync(_key, _stopping.Token).ConfigureAwait(false);
+            set = await _coordinator.CompareAndSetAsync(_key, read.ModRevision, _value, lease, _stopping.Token).ConfigureAwait(false);
+        }
+        while (set.Outcome != CompareAndSetOutcome.Won);
+        _lease = lease;
+    }
+}

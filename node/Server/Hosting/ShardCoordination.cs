@@ -1,0 +1,51 @@
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Shards;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>The shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool.</summary>
+internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKeys keys) : IShardCoordination
+{
+    public void Read(uint shard, Action<ShardRecordRead> done) => ThreadPool.UnsafeQueueUserWorkItem(_ => ReadAsync(shard, done), null);
+
+    public void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done)
+    {
+        var value = RecordText.Format(record);
+        ThreadPool.UnsafeQueueUserWorkItem(_ => CompareAndSetAsync(shard, value, expectedRevision, done), null);
+    }
+
+    private async void ReadAsync(uint shard, Action<ShardRecordRead> done)
+    {
+        ShardRecordRead answer;
+        try
+        {
+            var read = await coordinator.GetAsync(keys.Shard(shard), CancellationToken.None).ConfigureAwait(false);
+            answer = new ShardRecordRead(read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value), read.ModRevision, null);
+        }
+        catch (Exception failure)
+        {
+            answer = new ShardRecordRead(null, 0, failure);
+        }
+        done(answer);
+    }
+
+    private async void CompareAndSetAsync(uint shard, string value, long expectedRevision, Action<CompareAndSetResult> done)
+    {
+        CompareAndSetResult answer;
+        try
+        {
+            answer = await coordinator.CompareAndSetAsync(keys.Shard(shard), expectedRevision, value, 0, CancellationToken.None).ConfigureAwait(false);
+        }
+        catch (CoordinatorAlarmException)
+        {
+            // It was not sent; EtcdCoordinator has raised the alarm.
+            answer = new CompareAndSetResult(CompareAndSetOutcome.Lost, 0);
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or OperationCanceledException or ObjectDisposedException)
+        {
+            answer = new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
+        }
+        done(answer);
+    }
+}

@@ -1,0 +1,276 @@
+// The replicas of a node. One loop follows the shard records: it opens what they name for this node and tells the replicas what changed.
+// Requests look shards up on any thread. An exception while a replica is opened makes that replica "failed", and touches no other.
+using System.Collections.Immutable;
+using System.Security.Cryptography;
+using System.Text;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Shards;
+using KvCluster.Replication;
+using KvCluster.Storage;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Threads;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>Opens, finds and closes a node's replicas.</summary>
+internal sealed class ShardHost : IAsyncDisposable
+{
+    /// <summary>Of each kind: enough for two cores' disks; shards are bound to one of each by their id.</summary>
+    private const int ThreadsOfAKind = 2;
+
+    /// <summary>Replicas that are opened at the same time; each may replay a whole journal.</summary>
+    private const int OpeningMax = 4;
+
+    private readonly Lock _gate = new();
+    private readonly NodeIdentity _identity;
+    private readonly NodeDirectory _directory;
+    private readonly ShardDirectory _map;
+    private readonly ICoordinator _coordinator;
+    private readonly CoordinatorKeys _keys;
+    private readonly IPeerTransport _peers;
+    private readonly ReplicationOptions _replication;
+    private readonly StoreOptions _storage;
+    private readonly ILoggerFactory _logs;
+    private readonly ILogger _log;
+    private readonly ulong _clusterHash;
+    private readonly WorkThread[] _writers = Threads("writer");
+    private readonly WorkThread[] _journals = Threads("journal");
+    private readonly WorkThread[] _checkpoints = Threads("checkpoint");
+    private readonly CancellationTokenSource _stopping = new();
+    private ImmutableArray<HostedShard> _hosted = [];
+    private Task _running = Task.CompletedTask;
+
+    public ShardHost(
+        NodeIdentity identity,
+        NodeDirectory directory,
+        ShardDirectory map,
+        ICoordinator coordinator,
+        IPeerTransport peers,
+        ReplicationOptions replication,
+        StoreOptions storage,
+        ILoggerFactory logs)
+    {
+        _identity = identity;
+        _directory = directory;
+        _map = map;
+        _coordinator = coordinator;
+        _keys = new CoordinatorKeys(identity.Cluster);
+        _peers = peers;
+        _replication = replication;
+        _storage = storage;
+        _logs = logs;
+        _log = logs.CreateLogger<ShardHost>();
+        _clusterHash = BitConverter.ToUInt64(SHA256.HashData(Encoding.UTF8.GetBytes($"{identity.Cluster}/{identity.ClusterId}")));
+    }
+
+    /// <summary>All shards of which this node should have a replica, by start.</summary>
+    public IReadOnlyList<HostedShard> All => Hosted;
+
+    private ImmutableArray<HostedShard> Hosted
+    {
+        get
+        {
+            lock (_gate)
+                return _hosted;
+        }
+    }
+
+    /// <summary>Begins to follow the records.</summary>
+    public void Start() => _running = Task.Run(RunAsync);
+
+    /// <summary>The shard here that owns a key; null: none does.</summary>
+    public HostedShard? Find(ReadOnlySpan<byte> key)
+    {
+        var hosted = Hosted;
+        var index = Ranges.FindAt(hosted, static shard => shard.Route.Start.Memory, key);
+        return index >= 0 && hosted[index].Owns(key) ? hosted[index] : null;
+    }
+
+    /// <summary>The shard here that owns the greatest possible key before one; an empty key stands for the end of all keys.</summary>
+    public HostedShard? FindBefore(ReadOnlySpan<byte> key)
+    {
+        var hosted = Hosted;
+        var index = Ranges.FindBefore(hosted, static shard => shard.Route.Start.Memory, key);
+        if (index < 0)
+            return null;
+        var end = hosted[index].Route.End.Span;
+        var reaches = end.IsEmpty || (!key.IsEmpty && end.SequenceCompareTo(key) >= 0);
+        return reaches ? hosted[index] : null;
+    }
+
+    /// <summary>What this node knows of the shard that owns a key.</summary>
+    public ShardRoute? RouteOf(ReadOnlySpan<byte> key) => _map.Snapshot.Find(key);
+
+    /// <summary>The same for the greatest possible key before one.</summary>
+    public ShardRoute? RouteBefore(ReadOnlySpan<byte> key) => _map.Snapshot.FindBefore(key);
+
+    /// <summary>Hands a frame to the replica that it is for. Any thread; never waits.</summary>
+    public void Receive(Frame frame)
+    {
+        foreach (var shard in Hosted)
+        {
+            if (shard.Shard == frame.Shard)
+                shard.Replica?.Receive(frame);
+        }
+    }
+
+    /// <summary>Stops all replicas; what they have durable stays.</summary>
+    public async ValueTask DisposeAsync()
+    {
+        await _stopping.CancelAsync().ConfigureAwait(false);
+        await _running.ConfigureAwait(false);
+        await Task.WhenAll(Hosted.Where(shard => shard.Replica is not null).Select(shard => shard.Replica!.DisposeAsync().AsTask())).ConfigureAwait(false);
+        foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _checkpoints])
+            thread.Dispose();
+        _stopping.Dispose();
+    }
+
+    private static WorkThread[] Threads(string kind) => [.. Enumerable.Range(0, ThreadsOfAKind).Select(index => new WorkThread($"kv-{kind}-{index}"))];
+
+    private async Task RunAsync()
+    {
+        var seen = ShardDirectorySnapshot.Empty;
+        while (!_stopping.IsCancellationRequested)
+        {
+            var snapshot = _map.Snapshot;
+            if (ReferenceEquals(snapshot, seen))
+            {
+                await snapshot.Replaced.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+                continue;
+            }
+            Tell(seen, snapshot);
+            await OpenMissingAsync(snapshot).ConfigureAwait(false);
+            seen = snapshot;
+        }
+    }
+
+    private void Tell(ShardDirectorySnapshot seen, ShardDirectorySnapshot snapshot)
+    {
+        foreach (var shard in Hosted)
+        {
+            if (shard.Replica is null || !snapshot.Records.TryGetValue(shard.Shard, out var entry))
+                continue;
+            if (shard.Replica.Failure is not null && snapshot.OwnRoutes.ContainsKey(shard.Shard))
+                _map.Forget(shard.Shard);
+            if (!seen.Records.TryGetValue(shard.Shard, out var before) || before.Revision != entry.Revision)
+                shard.Replica.RecordChanged(entry.Record, entry.Revision);
+        }
+    }
+
+    private async Task OpenMissingAsync(ShardDirectorySnapshot snapshot)
+    {
+        var hosted = Hosted.Select(shard => shard.Shard).ToHashSet();
+        var missing = snapshot.Records.Values.Where(entry => !hosted.Contains(entry.Record.Shard) && ReplicaHere(entry.Record) is not null);
+        var options = new ParallelOptions { MaxDegreeOfParallelism = OpeningMax };
+        await Parallel.ForEachAsync(missing, options, async (entry, _) => Add(await OpenAsync(entry.Record).ConfigureAwait(false))).ConfigureAwait(false);
+    }
+
+    private ReplicaRecord? ReplicaHere(ShardRecord record) => record.Replicas.FirstOrDefault(replica => replica.Node == _identity.Node);
+
+    private void Add(HostedShard? shard)
+    {
+        if (shard is null)
+            return;
+        lock (_gate)
+            _hosted = _hosted.Add(shard).Sort(static (x, y) => x.Route.Start.Span.SequenceCompareTo(y.Route.Start.Span));
+    }
+
+    // Null: the node stops.
+    private async Task<HostedShard?> OpenAsync(ShardRecord seen)
+    {
+        var replicaId = ReplicaHere(seen)!.Replica;
+        ReplicaStore? store = null;
+        try
+        {
+            var (record, revision) = await ReadAsync(seen.Shard, replicaId).ConfigureAwait(false);
+            (store, var action) = OpenStore(record);
+            if (!ReplicaHere(record)!.Created)
+                (record, revision) = await MarkCreatedAsync(record, revision).ConfigureAwait(false);
+            var replica = new ShardReplica(ContextOf(record.Shard), store, record, revision);
+            replica.Start();
+            HostLog.ReplicaOpened(_log, record.Shard, replicaId, action);
+            return new HostedShard(record, replicaId, replica, failure: "");
+        }
+        catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
+        {
+            store?.Dispose();
+            return null;
+        }
+        catch (Exception failure)
+        {
+            // Kept as the replica's state: status shows it, and the node serves its other shards.
+            store?.Dispose();
+            HostLog.ReplicaFailed(_log, seen.Shard, replicaId, failure.Message, failure is ReplicaNotUsableException ? null : failure);
+            return new HostedShard(seen, replicaId, replica: null, failure.Message);
+        }
+    }
+
+    // Afresh: a record that is out of date must not have a lost replica made anew.
+    private async Task<(ShardRecord Record, long Revision)> ReadAsync(uint shard, ulong replicaId)
+    {
+        var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard), _stopping.Token).ConfigureAwait(false);
+        if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is not { } record || ReplicaHere(record)?.Replica != replicaId)
+            throw new ReplicaNotUsableException("The shard's record does not name this replica any more.");
+        return (record, read.ModRevision);
+    }
+
+    private (ReplicaStore Store, string Action) OpenStore(ShardRecord record)
+    {
+        var here = ReplicaHere(record)!;
+        var path = _directory.ShardPath(record.Shard);
+        var context = StorageOf(record.Shard);
+        if (!Directory.Exists(path))
+        {
+            if (here.Created)
+                throw new ReplicaNotUsableException("lost: its folder is gone. It may have promised and acknowledged, so it is not made anew under its id.");
+            var initial = new ControlState { ReplicaId = here.Replica, Shard = record.Shard, Generation = record.Generation, ClusterHash = _clusterHash };
+            return (ReplicaStore.Create(context, path, initial), "created");
+        }
+        var store = ReplicaStore.Open(context, path);
+        var control = store.Control;
+        if (control.ReplicaId == here.Replica && control.Shard == record.Shard && control.ClusterHash == _clusterHash)
+            return (store, "opened");
+        store.Dispose();
+        throw new ReplicaNotUsableException(
+            $"Its folder holds replica {control.ReplicaId:x16} of shard {control.Shard}{(control.ClusterHash == _clusterHash ? "" : " of another cluster")}, the record names {here.Replica:x16}.");
+    }
+
+    private async Task<(ShardRecord Record, long Revision)> MarkCreatedAsync(ShardRecord record, long revision)
+    {
+        var replicaId = ReplicaHere(record)!.Replica;
+        while (true)
+        {
+            ReplicaHere(record)!.Created = true;
+            var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.Shard), revision, RecordText.Format(record), 0, _stopping.Token).ConfigureAwait(false);
+            if (set.Outcome == CompareAndSetOutcome.Won)
+                return (record, set.Revision);
+            (record, revision) = await ReadAsync(record.Shard, replicaId).ConfigureAwait(false);
+            // An attempt whose answer was lost may have been followed by another's change.
+            if (ReplicaHere(record)!.Created)
+                return (record, revision);
+        }
+    }
+
+    private StoreContext StorageOf(uint shard) => new(
+        LocalDisk.Instance,
+        _writers[shard % ThreadsOfAKind],
+        _journals[shard % ThreadsOfAKind],
+        _checkpoints[shard % ThreadsOfAKind],
+        BootClock.Instance,
+        _logs.CreateLogger<ReplicaStore>(),
+        _storage);
+
+    private ShardReplicaContext ContextOf(uint shard) => new(
+        _identity.Node,
+        _identity.Incarnation,
+        StorageOf(shard),
+        BootClock.Instance,
+        _peers,
+        new ShardCoordination(_coordinator, _keys),
+        _replication,
+        BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))),
+        _map.Fold,
+        _logs.CreateLogger<ShardReplica>());
+}

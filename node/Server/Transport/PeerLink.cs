@@ -1,0 +1,132 @@
+// Frames for one other node. Replicas add from their writer executors and never wait; one session at a time sends and receives, on the
+// thread pool. What does not fit, or comes while there is no session, is dropped: the protocol repeats what matters.
+using System.Threading.Channels;
+using Grpc.Core;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Transport;
+
+/// <summary>A bounded queue of frames and the session that empties it.</summary>
+internal sealed class PeerLink
+{
+    /// <summary>Frames waiting: heartbeats and answers of a thousand shards for a second.</summary>
+    private const int FramesMax = 16_384;
+
+    /// <summary>Bytes waiting: the windows of several shards; beyond that the other side does not keep up.</summary>
+    private const long BytesMax = 64 << 20;
+
+    /// <summary>Bytes after which a message is sent, so that a long queue does not become one message.</summary>
+    private const int MessageBytes = 1 << 20;
+
+    // What a frame takes besides its bodies.
+    private const int FrameOverheadBytes = 128;
+
+    private readonly Lock _gate = new();
+    private readonly Channel<Frame> _frames = Channel.CreateBounded<Frame>(new BoundedChannelOptions(FramesMax) { FullMode = BoundedChannelFullMode.Wait });
+    private CancellationTokenSource? _session;
+    private string _reason = "";
+    private long _waitingBytes;
+    private volatile bool _isUp;
+
+    /// <summary>Whether a session runs.</summary>
+    public bool IsUp => _isUp;
+
+    /// <summary>Queues a frame, or drops it. Any thread; never waits.</summary>
+    public void Send(Frame frame)
+    {
+        if (!_isUp)
+            return;
+        var bytes = BytesOf(frame);
+        if (Interlocked.Add(ref _waitingBytes, bytes) > BytesMax || !_frames.Writer.TryWrite(frame))
+            Interlocked.Add(ref _waitingBytes, -bytes);
+    }
+
+    /// <summary>Sends and receives until either fails or the token fires. A session that runs already is ended: its stream is older.</summary>
+    public async Task RunSessionAsync(
+        IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, Action<Frame> receive, CancellationToken cancellationToken)
+    {
+        using var session = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
+        CancellationTokenSource? older;
+        lock (_gate)
+        {
+            older = _session;
+            _session = session;
+            older?.Cancel();
+        }
+        _isUp = true;
+        var sending = SendAllAsync(outgoing, session.Token);
+        try
+        {
+            while (await incoming.MoveNext(session.Token).ConfigureAwait(false))
+            {
+                foreach (var frame in incoming.Current.Frames)
+                    receive(frame);
+            }
+        }
+        finally
+        {
+            lock (_gate)
+            {
+                if (_session == session)
+                {
+                    _session = null;
+                    _isUp = false;
+                }
+                session.Cancel();
+            }
+            await sending.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            if (!_isUp)
+                DropAll();
+        }
+    }
+
+    /// <summary>Keeps why there is no session; false: that is known. For logs that say a thing once.</summary>
+    public bool TryChangeReason(string reason)
+    {
+        lock (_gate)
+        {
+            var isNew = _reason != reason;
+            _reason = reason;
+            return isNew;
+        }
+    }
+
+    private static long BytesOf(Frame frame) => FrameOverheadBytes + frame.PayloadCase switch
+    {
+        Frame.PayloadOneofCase.Append => BytesOf(frame.Append.Bodies),
+        Frame.PayloadOneofCase.Tail => BytesOf(frame.Tail.Bodies),
+        Frame.PayloadOneofCase.SnapshotChunk => frame.SnapshotChunk.Data.Length,
+        _ => 0,
+    };
+
+    private static long BytesOf(IEnumerable<Google.Protobuf.ByteString> bodies)
+    {
+        var sum = 0L;
+        foreach (var body in bodies)
+            sum += body.Length;
+        return sum;
+    }
+
+    // A failed write ends the session's stream, which the receiving side sees too.
+    private async Task SendAllAsync(IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
+    {
+        while (await _frames.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
+        {
+            var message = new PeerMessage();
+            var bytes = 0L;
+            while (bytes < MessageBytes && _frames.Reader.TryRead(out var frame))
+            {
+                bytes += BytesOf(frame);
+                message.Frames.Add(frame);
+            }
+            Interlocked.Add(ref _waitingBytes, -bytes);
+            await outgoing.WriteAsync(message).ConfigureAwait(false);
+        }
+    }
+
+    private void DropAll()
+    {
+        while (_frames.Reader.TryRead(out var frame))
+            Interlocked.Add(ref _waitingBytes, -BytesOf(frame));
+    }
+}

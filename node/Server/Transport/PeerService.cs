@@ -1,0 +1,20 @@
+using Grpc.Core;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Transport;
+
+/// <summary>The service Replication: streams that nodes with greater ids open.</summary>
+internal sealed class PeerService(PeerTransport transport) : V1.Replication.ReplicationBase
+{
+    public override async Task Connect(IAsyncStreamReader<PeerMessage> requestStream, IServerStreamWriter<PeerMessage> responseStream, ServerCallContext context)
+    {
+        try
+        {
+            await transport.AcceptAsync(requestStream, responseStream, context.CancellationToken).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException) when (!context.CancellationToken.IsCancellationRequested)
+        {
+            throw new RpcException(new Status(StatusCode.Unavailable, "The node stops, or a newer stream took over."));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+// The streams to the other nodes of the cluster. The node with the greater id opens the stream of a pair; this side's loops dial the nodes
+// below, and PeerService takes the streams of those above. Every loop's task is kept and awaited.
+using System.Collections.Concurrent;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Shards;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Transport;
+
+/// <summary>Carries frames between nodes.</summary>
+internal sealed class PeerTransport(NodeIdentity identity, ILogger log) : IPeerTransport, IAsyncDisposable
+{
+    /// <summary>Largest message that a node takes: the largest record body, of one write of 16 MiB after a full batch, with room to spare.</summary>
+    public const int MessageBytesMax = 32 << 20;
+
+    private static readonly TimeSpan PauseMin = TimeSpan.FromMilliseconds(50);
+    private static readonly TimeSpan PauseMax = TimeSpan.FromSeconds(1);
+
+    private readonly ConcurrentDictionary<uint, PeerLink> _links = new();
+    private readonly CancellationTokenSource _stopping = new();
+    private Action<Frame> _receive = static _ => { };
+    private ShardDirectory? _map;
+    private Task _following = Task.CompletedTask;
+
+    /// <summary>Begins to dial the nodes of the map and to hand on what they send.</summary>
+    public void Start(ShardDirectory map, Action<Frame> receive)
+    {
+        _map = map;
+        Volatile.Write(ref _receive, receive);
+        _following = Task.Run(FollowAsync);
+    }
+
+    /// <inheritdoc/>
+    public void Send(uint node, Frame frame)
+    {
+        if (_links.TryGetValue(node, out var link))
+            link.Send(frame);
+    }
+
+    /// <summary>Whether the stream of a pair is up.</summary>
+    public bool IsConnected(uint node) => _links.TryGetValue(node, out var link) && link.IsUp;
+
+    /// <summary>Runs a stream that another node opened, until it ends.</summary>
+    /// <exception cref="RpcException">The hello does not fit, or the stream broke.</exception>
+    public async Task AcceptAsync(IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
+    {
+        using var ending = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _stopping.Token);
+        var node = await ReadHelloAsync(incoming, ending.Token).ConfigureAwait(false);
+        if (node <= identity.Node)
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {node} does not open streams to node {identity.Node}: the greater id does."));
+        await outgoing.WriteAsync(Hello()).ConfigureAwait(false);
+        TransportLog.Connected(log, node, "it opened the stream");
+        await LinkOf(node).RunSessionAsync(incoming, outgoing, Volatile.Read(ref _receive), ending.Token).ConfigureAwait(false);
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _stopping.CancelAsync().ConfigureAwait(false);
+        await _following.ConfigureAwait(false);
+        _stopping.Dispose();
+    }
+
+    private PeerLink LinkOf(uint node) => _links.GetOrAdd(node, static _ => new PeerLink());
+
+    private PeerMessage Hello() => new()
+    {
+        Hello = new PeerHello { ClusterId = identity.ClusterId, Node = identity.Node, FormatLevel = ClusterInit.FormatLevel, Incarnation = identity.Incarnation },
+    };
+
+    // The other node's id.
+    private async Task<uint> ReadHelloAsync(IAsyncStreamReader<PeerMessage> incoming, CancellationToken cancellationToken)
+    {
+        if (!await incoming.MoveNext(cancellationToken).ConfigureAwait(false) || incoming.Current.Hello is not { } hello)
+            throw new RpcException(new Status(StatusCode.InvalidArgument, "A stream between nodes begins with a hello."));
+        if (hello.ClusterId != identity.ClusterId)
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.Node} is of another cluster."));
+        if (hello.FormatLevel != ClusterInit.FormatLevel)
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.Node} speaks format level {hello.FormatLevel}, node {identity.Node} {ClusterInit.FormatLevel}."));
+        return hello.Node;
+    }
+
+    // Dials every node below that the map names, and goes on dialing it.
+    private async Task FollowAsync()
+    {
+        var dialing = new Dictionary<uint, Task>();
+        while (!_stopping.IsCancellationRequested)
+        {
+            var snapshot = _map!.Snapshot;
+            foreach (var node in snapshot.Nodes.Keys.Where(node => node < identity.Node && !dialing.ContainsKey(node)))
+                dialing.Add(node, DialAsync(node));
+            await snapshot.Replaced.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        }
+        await Task.WhenAll(dialing.Values).ConfigureAwait(false);
+    }
+
+    private async Task DialAsync(uint node)
+    {
+        var pause = PauseMin;
+        while (!_stopping.IsCancellationRequested)
+        {
+            var address = _map!.Snapshot.Nodes[node].Address;
+            try
+            {
+                using var channel = ChannelTo(address);
+                await ConnectAsync(node, channel).ConfigureAwait(false);
+                pause = PauseMin;
+            }
+            catch (Exception failure) when (failure is RpcException or OperationCanceledException or UriFormatException or ArgumentException)
+            {
+                if (!_stopping.IsCancellationRequested && LinkOf(node).TryChangeReason(failure.Message))
+                    TransportLog.NotConnected(log, node, address, failure.Message);
+            }
+            await Task.Delay(pause * (0.5 + Random.Shared.NextDouble()), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            pause = pause * 2 < PauseMax ? pause * 2 : PauseMax;
+        }
+    }
+
+    private async Task ConnectAsync(uint node, GrpcChannel channel)
+    {
+        using var call = new V1.Replication.ReplicationClient(channel).Connect(cancellationToken: _stopping.Token);
+        await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
+        var answered = await ReadHelloAsync(call.ResponseStream, _stopping.Token).ConfigureAwait(false);
+        if (answered != node)
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"At its address answers node {answered}."));
+        LinkOf(node).TryChangeReason("");
+        TransportLog.Connected(log, node, "this node opened the stream");
+        await LinkOf(node).RunSessionAsync(call.ResponseStream, call.RequestStream, Volatile.Read(ref _receive), _stopping.Token).ConfigureAwait(false);
+    }
+
+    private static GrpcChannel ChannelTo(string address) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
+    {
+        MaxReceiveMessageSize = MessageBytesMax,
+        DisposeHttpClient = true,
+        HttpHandler = new SocketsHttpHandler
+        {
+            UseProxy = false,
+            AllowAutoRedirect = false,
+            ConnectTimeout = TimeSpan.FromSeconds(1),
+            InitialHttp2StreamWindowSize = 8 << 20,
+            // A peer that is stopped or cut off keeps its connection open; the stream must notice and be opened anew.
+            KeepAlivePingDelay = TimeSpan.FromSeconds(2),
+            KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
+            KeepAlivePingPolicy = HttpKeepAlivePingPolicy.WithActiveRequests,
+        },
+    });
+}

@@ -1,0 +1,13 @@
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Transport;
+
+/// <summary>What becomes of the streams between nodes.</summary>
+internal static partial class TransportLog
+{
+    [LoggerMessage(1, LogLevel.Information, "Connected with node {Node}: {How}")]
+    public static partial void Connected(ILogger log, uint node, string how);
+
+    [LoggerMessage(2, LogLevel.Warning, "Not connected with node {Node} at {Address}: {Reason}")]
+    public static partial void NotConnected(ILogger log, uint node, string address, string reason);
+}
