@@ -1,0 +1,133 @@
+using Google.Protobuf;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Nodes as they start, lead, stop and refuse to start.</summary>
+public sealed class NodeHostTests
+{
+    [Fact]
+    public async Task ThreeNodes_ElectLeadersAndAnswerPuts_AndGoOnWithoutOne()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
+        await cluster.PutAsync(Request("a", "1"), shard: 0);
+        await cluster.PutAsync(Request("z", "1"), shard: 1);
+        var leader = await cluster.LeaderOfAsync(0);
+        await cluster.StopNodeAsync(leader);
+        await cluster.PutAsync(Request("b", "2"), shard: 0);
+        var got = await cluster.KvOf(await cluster.LeaderOfAsync(0)).GetManyAsync(new GetManyRequest { Keys = { Bytes("a"), Bytes("b") } });
+        Assert.Equal([Bytes("1"), Bytes("2")], got.Entries.Select(entry => entry.Value));
+
+        await cluster.StartNodeAsync(leader);
+        var put = await cluster.PutAsync(Request("c", "3"), shard: 0);
+        await Grpc.Eventually.TrueAsync(
+            () => cluster.StatusOfAsync(leader).Result.Replicas.SingleOrDefault(replica => replica.Route.Shard == 0)?.Applied is { } applied
+                && new Etag(applied.Epoch, applied.Change) >= new Etag(put.Position.Etag.Epoch, put.Position.Etag.Change),
+            "the restarted node has caught up");
+        var digests = new List<ByteString>();
+        foreach (var node in (uint[])[1, 2, 3])
+            digests.Add((await cluster.StatusOfAsync(node, digest: true)).Replicas.Single(replica => replica.Route.Shard == 0).Digest);
+        Assert.Single(digests.Distinct());
+    }
+
+    [Fact]
+    public async Task Restart_KeepsWhatWasAcknowledged()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.PutAsync(Request("k", "v"));
+        for (var restart = 0; restart < 3; restart++)
+        {
+            await cluster.StopNodeAsync(1);
+            await cluster.StartNodeAsync(1);
+            await cluster.LeaderOfAsync(0);
+            Assert.Equal(Bytes("v"), (await cluster.KvOf(1).GetAsync(new GetRequest { Key = Bytes("k") })).Value);
+        }
+    }
+
+    [Fact]
+    public async Task Start_InAFolderInUse_IsRefused()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await Assert.ThrowsAsync<DirectoryInUseException>(() => cluster.StartNodeAsync(1));
+    }
+
+    [Fact]
+    public async Task Start_InAFolderOfAnotherFormat_IsRefused()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.StopNodeAsync(1);
+        await File.WriteAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "format"), "kvcluster node 99");
+        Assert.Contains("99", (await Assert.ThrowsAsync<DirectoryFormatException>(() => cluster.StartNodeAsync(1))).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Start_InAFolderOfSomethingElse_IsRefusedAndLeftAlone()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.StopNodeAsync(1);
+        Directory.Delete(cluster.DirectoryOf(1), recursive: true);
+        Directory.CreateDirectory(cluster.DirectoryOf(1));
+        await File.WriteAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "letter.txt"), "dear");
+        await Assert.ThrowsAsync<DirectoryFormatException>(() => cluster.StartNodeAsync(1));
+        Assert.Equal(["LOCK", "letter.txt"], Directory.EnumerateFileSystemEntries(cluster.DirectoryOf(1)).Select(Path.GetFileName).Order(StringComparer.Ordinal));
+    }
+
+    [Fact]
+    public async Task Start_WithAnOldCopyOfTheFolder_IsRefused()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.StopNodeAsync(1);
+        var starts = Path.Combine(cluster.DirectoryOf(1), "starts");
+        var old = await File.ReadAllTextAsync(starts);
+        await cluster.StartNodeAsync(1);
+        await cluster.StopNodeAsync(1);
+        await File.WriteAllTextAsync(starts, old);
+        await Assert.ThrowsAsync<StaleDirectoryException>(() => cluster.StartNodeAsync(1));
+    }
+
+    /// <summary>A replica that may have promised and acknowledged is never made anew under its id.</summary>
+    [Fact]
+    public async Task Start_WithAReplicasFolderGone_ReportsItLost()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1, "m"u8.ToArray());
+        await cluster.LeaderOfAsync(0);
+        await cluster.LeaderOfAsync(1);
+        await cluster.StopNodeAsync(1);
+        Directory.Delete(Path.Combine(cluster.DirectoryOf(1), "shards", "1"), recursive: true);
+        await cluster.StartNodeAsync(1);
+        await cluster.LeaderOfAsync(0);
+        await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas.Count == 2, "both replicas are reported");
+        var lost = (await cluster.StatusOfAsync(1)).Replicas.Single(replica => replica.Route.Shard == 1);
+        Assert.Equal("failed", lost.Role);
+        Assert.StartsWith("lost", lost.Failure, StringComparison.Ordinal);
+        Assert.False(Directory.Exists(Path.Combine(cluster.DirectoryOf(1), "shards", "1")));
+    }
+
+    [Fact]
+    public async Task Start_OnATakenPort_IsRefusedAndLetsGoOfTheFolder()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var options = new NodeOptions { Node = 2, DataDirectory = cluster.DirectoryOf(2), Listen = $"http://{cluster.ChannelOf(1).Target}" };
+        await Assert.ThrowsAnyAsync<IOException>(() => NodeHost.StartAsync(options, cluster.Coordinator, NullLoggerFactory.Instance, CancellationToken.None));
+        await cluster.StartNodeAsync(2);
+    }
+
+    [Fact]
+    public async Task Start_RegistersTheNode_AndStopTakesItAway()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await Grpc.Eventually.TrueAsync(() => ReadNode(cluster) is not null, "the node is registered");
+        Assert.Equal($"http://{cluster.ChannelOf(1).Target}", RecordText.Parse<NodeRecord>(ReadNode(cluster)!).Address);
+        await cluster.StopNodeAsync(1);
+        Assert.Null(ReadNode(cluster));
+    }
+
+    private static string? ReadNode(NodeCluster cluster) => cluster.Coordinator.GetAsync(cluster.Keys.Node(1), CancellationToken.None).Result.Value;
+
+    private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
+
+    private static PutRequest Request(string key, string value) => new() { Key = Bytes(key), Value = Bytes(value) };
+}
