@@ -1,14 +1,13 @@
 using System.Text;
 using System.Text.Json;
-using Microsoft.Win32.SafeHandles;
 
 namespace KvCluster.Cli;
 
 /// <summary>
-/// Standard output: bytes as they are, or JSON with stable names. Written through the bare handle, because the console's own stream swallows
-/// a closed pipe, after which a scan would go on for nobody. One thread at a time; flushed by Program before it ends.
+/// What a command prints on standard output: bytes as they are, or JSON with stable names. One thread at a time; buffered, and flushed when
+/// the command ends.
 /// </summary>
-internal sealed class Output(bool isJson) : IDisposable
+internal sealed class Output(bool isJson)
 {
     private const int BufferBytes = 1 << 16;
 
@@ -19,7 +18,9 @@ internal sealed class Output(bool isJson) : IDisposable
         Encoder = System.Text.Encodings.Web.JavaScriptEncoder.UnsafeRelaxedJsonEscaping,
     };
 
-    private readonly Stream _stream = new BufferedStream(OpenStandardOutput(), BufferBytes);
+    private readonly StandardOutput _standard = new();
+    private readonly byte[] _buffer = new byte[BufferBytes];
+    private int _buffered;
 
     /// <summary>Whether `--output json` was given.</summary>
     public bool IsJson { get; } = isJson;
@@ -27,14 +28,16 @@ internal sealed class Output(bool isJson) : IDisposable
     /// <exception cref="OutputClosedException">Nobody takes it any more.</exception>
     public void Bytes(ReadOnlySpan<byte> bytes)
     {
-        try
+        if (bytes.Length > BufferBytes - _buffered)
+            Flush();
+        if (bytes.Length > BufferBytes)
         {
-            _stream.Write(bytes);
+            Write(bytes);
+            return;
         }
-        catch (IOException e)
-        {
-            throw new OutputClosedException(e);
-        }
+
+        bytes.CopyTo(_buffer.AsSpan(_buffered));
+        _buffered += bytes.Length;
     }
 
     /// <inheritdoc cref="Bytes"/>
@@ -51,20 +54,21 @@ internal sealed class Output(bool isJson) : IDisposable
     /// <inheritdoc cref="Bytes"/>
     public void Flush()
     {
+        // What cannot be written now will not be later either.
+        var bytes = _buffer.AsSpan(0, _buffered);
+        _buffered = 0;
+        Write(bytes);
+    }
+
+    private void Write(ReadOnlySpan<byte> bytes)
+    {
         try
         {
-            _stream.Flush();
+            _standard.Write(bytes);
         }
         catch (IOException e)
         {
             throw new OutputClosedException(e);
         }
     }
-
-    // What could not be written has been told already; another attempt would hide that.
-    public void Dispose() => GC.SuppressFinalize(_stream);
-
-    private static Stream OpenStandardOutput() => OperatingSystem.IsWindows()
-        ? Console.OpenStandardOutput()
-        : new FileStream(new SafeFileHandle(1, ownsHandle: false), FileAccess.Write, bufferSize: 0);
 }

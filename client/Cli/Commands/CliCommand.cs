@@ -24,7 +24,7 @@ internal static class CliCommand
 
     private static async Task<int> RunAsync(ParseResult arguments, Func<ParseResult, Output, CancellationToken, Task<int>> run, CancellationToken stop)
     {
-        using var output = new Output(arguments.GetValue(Globals.OutputFormat) == "json");
+        var output = new Output(arguments.GetValue(Globals.OutputFormat) == "json");
         try
         {
             var exitCode = await run(arguments, output, stop);
