@@ -183,11 +183,30 @@ internal static unsafe class Node
     public static void Rebuild(byte* target, byte* source, int from, int to, int prefixMax)
     {
         var prefixLength = Math.Min(prefixMax, CommonPrefix(source, from, to));
+        // A longer prefix pays only where it shortens cells: key bytes that lie in the heads cost nothing, and a full page has no room for it.
+        int before = Page.PrefixLength(source);
+        if (prefixLength > before && SavedBytes(source, from, to, prefixLength - before) < Aligned(prefixLength) - Aligned(before))
+            prefixLength = before;
         Span<byte> key = stackalloc byte[Page.KeyBytesMax];
         if (prefixLength > 0)
             CopyKey(source, to - 1, key);
         Page.Format(target, Page.Type(source), key[..prefixLength], keepOwner: true);
         Append(target, source, from, to);
+    }
+
+    /// <summary>What cells get shorter by when the prefix gets longer.</summary>
+    private static int SavedBytes(byte* page, int from, int to, int prefixGrowth)
+    {
+        var isBranch = Page.Type(page) == PageType.Branch;
+        var saved = 0;
+        for (var i = isBranch ? from + 1 : from; i < to; i++)
+        {
+            var length = SuffixLength(page, i);
+            saved += isBranch
+                ? Aligned(BranchCellHeader + RestLength(length)) - Aligned(BranchCellHeader + RestLength(length - prefixGrowth))
+                : RestLength(length) - RestLength(length - prefixGrowth);
+        }
+        return saved;
     }
 
     private static int Search(byte* page, ReadOnlySpan<byte> key, int from, int to, out bool found)
