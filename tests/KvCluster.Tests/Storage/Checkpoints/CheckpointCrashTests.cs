@@ -1,0 +1,139 @@
+using KvCluster.Disk;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Checkpoints;
+
+/// <summary>A checkpoint happens or does not, wherever the power goes (S1, S2, S8); a full disk puts it off.</summary>
+public sealed class CheckpointCrashTests
+{
+    public static TheoryData<int> Unsynced => [.. Enum.GetValues<UnsyncedWrites>().Select(one => (int)one)];
+
+    /// <summary>Stops at every call of three checkpoints in turn, so that both meta pages and reused pages are hit.</summary>
+    [Theory]
+    [MemberData(nameof(Unsynced))]
+    public void Crash_AtEveryCallOfACheckpoint_LeavesTheOldOrTheNewState(int unsynced)
+    {
+        for (var rounds = 1; rounds <= 4; rounds++)
+        {
+            for (var call = 1; CrashAt(call, rounds, (UnsyncedWrites)unsynced); call++)
+            {
+            }
+        }
+    }
+
+    [Fact]
+    public void Crash_DuringCreation_LeavesNoFileOrAWholeOne()
+    {
+        var call = 0;
+        var created = false;
+        while (!created)
+        {
+            using var disk = new SimulatedDisk { CrashAtCall = ++call };
+            var options = new PageStoreOptions { MapBytes = 1 << 26 };
+            try
+            {
+                PageStore.Create(disk, "data", options, new byte[16]).Dispose();
+                disk.SyncDirectory("");
+                created = true;
+            }
+            catch (SimulatedCrashException)
+            {
+                created = false;
+            }
+            disk.CrashAtCall = 0;
+            if (!created)
+                continue;
+            disk.Restart(UnsyncedWrites.Dropped);
+            using var store = PageStore.Open(disk, "data", options);
+            store.Verify();
+        }
+        Assert.True(call > 3, $"Creation took {call} calls.");
+    }
+
+    [Fact]
+    public void DiskFull_AtEveryWriteOfACheckpoint_PutsItOff() => Seeded.Run(2, random =>
+    {
+        var refused = 0;
+        for (var capacityPages = 0; capacityPages < 60; capacityPages += 3)
+        {
+            using var store = new ModelStore();
+            Fill(store, random, 400);
+            store.Checkpoint();
+            Fill(store, random, 400);
+            store.Disk.CapacityBytes = store.Disk.UsedBytes + (capacityPages * 8192);
+            Assert.True(store.BeginCheckpoint());
+            try
+            {
+                store.WriteCheckpoint();
+                store.FinishCheckpoint();
+            }
+            catch (StorageIoException exception) when (exception.IsDiskFull)
+            {
+                refused++;
+                store.AbandonCheckpoint();
+            }
+            store.CheckPublished();
+            Fill(store, random, 100);
+            store.Disk.CapacityBytes = long.MaxValue;
+            store.Checkpoint();
+            store.Store.Verify();
+            store.Reopen();
+            store.CheckPublished();
+            store.Store.Verify();
+        }
+        Assert.True(refused > 0, "No checkpoint met the full disk.");
+    });
+
+    private static bool CrashAt(int call, int rounds, UnsyncedWrites unsynced)
+    {
+        var random = new Random(rounds);
+        using var store = new ModelStore();
+        for (var round = 0; round < rounds; round++)
+        {
+            Fill(store, random, 120);
+            store.Checkpoint();
+        }
+        Fill(store, random, 120);
+        Assert.True(store.BeginCheckpoint());
+        store.Disk.CrashAtCall = store.Disk.Calls + call;
+        var crashed = false;
+        try
+        {
+            store.WriteCheckpoint();
+        }
+        catch (SimulatedCrashException)
+        {
+            crashed = true;
+        }
+        store.Disk.CrashAtCall = 0;
+        store.ReopenAfterCrashInCheckpoint(unsynced, seed: call);
+        store.CheckPublished();
+        store.Store.Verify();
+        // What came through must be a base to go on from: two more checkpoints write over the pages that are free now.
+        for (var round = 0; round < 2; round++)
+        {
+            Fill(store, random, 60);
+            store.Checkpoint();
+        }
+        store.CheckPublished();
+        store.Store.Verify();
+        store.Reopen(UnsyncedWrites.Dropped);
+        store.CheckPublished();
+        return crashed;
+    }
+
+    private static void Fill(ModelStore store, Random random, int count)
+    {
+        store.Batch(batch =>
+        {
+            for (var i = 0; i < count; i++)
+            {
+                var profile = KeyProfile.All[i % 7 == 0 ? 4 : 2];
+                batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
+            }
+        });
+        store.Publish();
+    }
+}

@@ -1,0 +1,33 @@
+using System.Text;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>A way of making keys and values that stresses one side of the page format.</summary>
+internal sealed record KeyProfile(string Name, Func<Random, byte[]> Key, Func<Random, byte[]> Value)
+{
+    /// <summary>Small alphabets that collide often, zero bytes that look like padding, deep paths, the longest keys, all value sizes.</summary>
+    public static readonly KeyProfile[] All =
+    [
+        new("numbers", random => Encoding.ASCII.GetBytes($"{random.Next(20_000):d8}"), random => Bytes(random, random.Next(40))),
+        new("zeros", random => Letters(random, 1 + random.Next(12), "\0\0\0\u0001\u00ff"), random => Bytes(random, random.Next(20))),
+        new("paths", random => Encoding.ASCII.GetBytes($"files/usr/share/doc/{random.Next(30)}/package-{random.Next(40):d3}/{random.Next(9)}"), random => Bytes(random, random.Next(60))),
+        new("long keys", random => [.. Letters(random, 1 + random.Next(3), "ab"), .. Enumerable.Repeat((byte)'x', random.Next(2040)), .. Letters(random, 1 + random.Next(5), "cde")], random => Bytes(random, random.Next(200))),
+        new("all values", random => Encoding.ASCII.GetBytes($"k{random.Next(300)}"), random => Bytes(random, random.Next(6) switch { 0 => random.Next(60_000), 1 => 2040 + random.Next(20), 2 => 8100 + random.Next(100), _ => random.Next(2100) })),
+        new("kilobyte values", random => Encoding.ASCII.GetBytes($"{random.Next(4_000):d6}"), random => Bytes(random, 1000 + random.Next(200))),
+    ];
+
+    private static byte[] Bytes(Random random, int count)
+    {
+        var bytes = new byte[count];
+        random.NextBytes(bytes);
+        return bytes;
+    }
+
+    private static byte[] Letters(Random random, int count, string letters)
+    {
+        var bytes = new byte[count];
+        foreach (ref var value in bytes.AsSpan())
+            value = (byte)letters[random.Next(letters.Length)];
+        return bytes;
+    }
+}

@@ -1,0 +1,40 @@
+using System.Collections.Immutable;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>A batch of the store and the same changes to the model, compared change by change.</summary>
+internal sealed class ModelBatch(WriteBatch batch, ModelState from)
+{
+    private readonly ImmutableSortedDictionary<byte[], byte[]>.Builder[] _trees =
+        [.. ModelStore.Trees.Select(tree => from[tree].ToBuilder())];
+
+    public ImmutableSortedDictionary<byte[], byte[]>.Builder this[TreeId tree] => _trees[Array.IndexOf(ModelStore.Trees, tree)];
+
+    public void Put(TreeId tree, byte[] key, byte[] value)
+    {
+        // The value in two parts is the engine's usual way, one part the exception.
+        var head = Math.Min(value.Length, 6);
+        if (value.Length % 3 == 0)
+            batch.Put(tree, key, value);
+        else
+            batch.Put(tree, key, value.AsSpan(0, head), value.AsSpan(head));
+        this[tree][key] = value;
+    }
+
+    public void Delete(TreeId tree, byte[] key)
+    {
+        var existed = this[tree].Remove(key);
+        Assert.Equal(existed, batch.Delete(tree, key));
+    }
+
+    public void Get(TreeId tree, byte[] key)
+    {
+        var found = batch.TryGet(tree, key, out var value);
+        Assert.Equal(this[tree].TryGetValue(key, out var expected), found);
+        if (found)
+            Assert.True(value.SequenceEqual(expected), $"{tree} {ByteKeys.Print(key)} has another value in the batch.");
+    }
+
+    public ModelState Result(UInt128 etag) => new(etag, [.. _trees.Select(tree => tree.ToImmutable())]);
+}

@@ -1,0 +1,216 @@
+using KvCluster.Disk;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>
+/// A <see cref="PageStore"/> on a simulated disk beside a model of what it must hold: every sealed, published, checkpointed and read
+/// state is an immutable dictionary. One thread plays all executors.
+/// </summary>
+internal sealed class ModelStore : IDisposable
+{
+    public static readonly TreeId[] Trees = [TreeId.Kv, TreeId.Expiry, TreeId.Meta];
+    private const string Path = "data";
+    private readonly List<ModelState> _sealed = [];
+    private readonly List<(ReadSnapshot Snapshot, ModelState State)> _readers = [];
+    private ModelState _published;
+    private ModelState _checkpointed;
+    private ModelState _checkpointedBefore;
+    private (Checkpoint Checkpoint, ModelState State, bool IsWritten)? _checkpoint;
+
+    public ModelStore(PageStoreOptions? options = null)
+    {
+        Options = options ?? new PageStoreOptions { MapBytes = 1L << 30 };
+        _published = _checkpointed = _checkpointedBefore = ModelState.Empty;
+        Store = PageStore.Create(Disk, Path, Options, new byte[16]);
+        Disk.SyncDirectory("");
+    }
+
+    public SimulatedDisk Disk { get; } = new();
+
+    public PageStoreOptions Options { get; }
+
+    public PageStore Store { get; private set; }
+
+    public ModelState Newest => _sealed.Count > 0 ? _sealed[^1] : _published;
+
+    public ModelState Published => _published;
+
+    public bool IsCheckpointing => _checkpoint is not null;
+
+    public bool IsCheckpointWritten => _checkpoint is { IsWritten: true };
+
+    public int Readers => _readers.Count;
+
+    public int Unpublished => _sealed.Count;
+
+    /// <summary>One batch of changes; sealed as the next etag, or aborted.</summary>
+    public void Batch(Action<ModelBatch> change, bool seal = true)
+    {
+        var batch = Store.Begin();
+        var model = new ModelBatch(batch, Newest);
+        change(model);
+        var etag = NextEtag(Newest.Etag);
+        if (!seal)
+        {
+            batch.Abort();
+            return;
+        }
+        batch.Seal(etag);
+        _sealed.Add(model.Result(etag));
+        Assert.Equal(etag, Store.NewestEtag);
+    }
+
+    public void Publish(int count = int.MaxValue)
+    {
+        count = Math.Min(count, _sealed.Count);
+        if (count == 0)
+            return;
+        _published = _sealed[count - 1];
+        _sealed.RemoveRange(0, count);
+        Store.Publish(_published.Etag);
+        Assert.Equal(_published.Etag, Store.PublishedEtag);
+        foreach (var tree in Trees)
+            Assert.Equal((ulong)_published[tree].Count, Store.Count(tree));
+    }
+
+    public void DropUnpublished()
+    {
+        _sealed.Clear();
+        Store.DropUnpublished();
+    }
+
+    public void OpenReader() => _readers.Add((Store.OpenSnapshot(), _published));
+
+    public void CheckReader(int index, Random random)
+    {
+        var (snapshot, state) = _readers[index];
+        Assert.Equal(state.Etag, snapshot.Etag);
+        state.CheckSome(snapshot, random);
+    }
+
+    public void CloseReader(int index, bool check = true)
+    {
+        var (snapshot, state) = _readers[index];
+        if (check)
+            state.CheckAll(snapshot);
+        snapshot.Dispose();
+        _readers.RemoveAt(index);
+    }
+
+    public bool BeginCheckpoint()
+    {
+        var checkpoint = Store.BeginCheckpoint(CoverageOf, UInt128.MaxValue);
+        if (checkpoint is null)
+            return false;
+        _checkpoint = (checkpoint, _published, false);
+        return true;
+    }
+
+    public void WriteCheckpoint()
+    {
+        var (checkpoint, state, _) = _checkpoint!.Value;
+        checkpoint.Write();
+        _checkpoint = (checkpoint, state, true);
+    }
+
+    public void FinishCheckpoint()
+    {
+        var (checkpoint, state, _) = _checkpoint!.Value;
+        Store.FinishCheckpoint(checkpoint);
+        _checkpoint = null;
+        (_checkpointedBefore, _checkpointed) = (_checkpointed, state);
+        Assert.Equal(CoverageOf(state.Etag), Store.Covered);
+        Assert.Equal(_checkpointedBefore.Etag, Store.CoveredByOlderMeta.Etag);
+    }
+
+    /// <summary>Brings a checkpoint that is under way to its end.</summary>
+    public void EndCheckpoint()
+    {
+        if (IsCheckpointing && !IsCheckpointWritten)
+            WriteCheckpoint();
+        if (IsCheckpointing)
+            FinishCheckpoint();
+    }
+
+    public void AbandonCheckpoint()
+    {
+        Store.AbandonCheckpoint(_checkpoint!.Value.Checkpoint);
+        _checkpoint = null;
+    }
+
+    public void Checkpoint()
+    {
+        if (!BeginCheckpoint())
+            return;
+        WriteCheckpoint();
+        FinishCheckpoint();
+    }
+
+    /// <summary>Closes the store, or has the machine lose power, and opens it again: it holds the newest checkpoint.</summary>
+    public void Reopen(UnsyncedWrites? crash = null, int seed = 0)
+    {
+        CloseReaders();
+        var written = _checkpoint is { IsWritten: true } done ? done.State : null;
+        _checkpoint = null;
+        _sealed.Clear();
+        Store.Dispose();
+        if (crash is { } unsynced)
+            Disk.Restart(unsynced, seed);
+        Store = PageStore.Open(Disk, Path, Options);
+        if (written is not null)
+            (_checkpointedBefore, _checkpointed) = (_checkpointed, written);
+        Adopt(_checkpointed);
+    }
+
+    /// <summary>Opens after a crash in the middle of a checkpoint, which has either happened or not.</summary>
+    public void ReopenAfterCrashInCheckpoint(UnsyncedWrites unsynced, int seed)
+    {
+        CloseReaders();
+        var attempted = _checkpoint?.State;
+        _checkpoint = null;
+        _sealed.Clear();
+        Store.Dispose();
+        Disk.Restart(unsynced, seed);
+        Store = PageStore.Open(Disk, Path, Options);
+        if (attempted is not null && Store.Covered.Etag == attempted.Etag)
+            (_checkpointedBefore, _checkpointed) = (_checkpointed, attempted);
+        Adopt(_checkpointed);
+    }
+
+    public void CheckPublished()
+    {
+        using var snapshot = Store.OpenSnapshot();
+        Assert.Equal(_published.Etag, snapshot.Etag);
+        _published.CheckAll(snapshot);
+    }
+
+    public void Dispose()
+    {
+        CloseReaders();
+        Store.Dispose();
+        Disk.Dispose();
+    }
+
+    private static Coverage CoverageOf(UInt128 etag) =>
+        new(etag, new JournalPosition((ulong)etag + 7, (long)(ulong)etag * 4096), (uint)(ulong)etag * 2654435761);
+
+    private static UInt128 NextEtag(UInt128 etag) => etag == 0 ? new UInt128(1, 1) : etag + 1;
+
+    private void Adopt(ModelState state)
+    {
+        _published = state;
+        Assert.Equal(state.Etag, Store.Covered.Etag);
+        Assert.Equal(state.Etag, Store.PublishedEtag);
+        Assert.Equal(state.Etag, Store.NewestEtag);
+        if (state.Etag != 0)
+            Assert.Equal(CoverageOf(state.Etag), Store.Covered);
+    }
+
+    private void CloseReaders()
+    {
+        foreach (var (snapshot, _) in _readers)
+            snapshot.Dispose();
+        _readers.Clear();
+    }
+}

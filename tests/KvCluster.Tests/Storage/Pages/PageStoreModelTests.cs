@@ -1,0 +1,244 @@
+using KvCluster.Disk;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>The page store against a sorted dictionary: random batches, publications, checkpoints in three steps, long readers, reopening.</summary>
+public sealed class PageStoreModelTests
+{
+    public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
+
+    [Theory]
+    [MemberData(nameof(Profiles))]
+    public void RandomOperations_HoldWhatTheModelHolds(string profile) => Seeded.Run(3, random =>
+    {
+        using var store = new ModelStore();
+        var keys = KeyProfile.All.Single(one => one.Name == profile);
+        for (var step = 0; step < 250; step++)
+            Step(store, keys, random);
+        store.Publish();
+        store.EndCheckpoint();
+        while (store.Readers > 0)
+            store.CloseReader(0);
+        store.CheckPublished();
+        store.Store.Verify();
+        store.Reopen();
+        store.CheckPublished();
+        store.Store.Verify();
+    });
+
+    [Fact]
+    public void Deletes_OfEverything_LeaveEmptyTreesThatFillAgain() => Seeded.Run(3, random =>
+    {
+        using var store = new ModelStore();
+        var keys = KeyProfile.All[random.Next(KeyProfile.All.Length)];
+        for (var round = 0; round < 3; round++)
+        {
+            store.Batch(batch => Fill(batch, keys, random, 1500));
+            store.Publish();
+            store.Checkpoint();
+            store.OpenReader();
+            var left = store.Published[TreeId.Kv].Keys.ToArray();
+            random.Shuffle(left);
+            foreach (var part in left.Chunk(200))
+            {
+                store.Batch(batch => Array.ForEach(part, key => batch.Delete(TreeId.Kv, key)));
+                store.Publish();
+                store.Store.Verify();
+            }
+            store.CheckPublished();
+            store.CloseReader(0);
+            store.Checkpoint();
+        }
+        store.Reopen();
+        store.CheckPublished();
+        store.Store.Verify();
+    });
+
+    /// <summary>The file stops growing when the same keys are overwritten again and again: freed pages come back. Long values may still want longer runs.</summary>
+    [Fact]
+    public void Overwriting_WithCheckpoints_ReusesPages()
+    {
+        using var store = new ModelStore();
+        var random = new Random(7);
+        var bytes = new List<long>();
+        for (var round = 0; round < 20; round++)
+        {
+            store.Batch(batch =>
+            {
+                for (var key = 0; key < 3_000; key++)
+                    batch.Put(TreeId.Kv, BitConverter.GetBytes(key), KeyProfile.All[key % 50 == 0 ? 4 : 0].Value(random));
+            });
+            store.Publish();
+            store.Checkpoint();
+            store.Store.Verify();
+            bytes.Add(store.Store.FileBytes);
+        }
+        Assert.True(bytes[^1] <= bytes[9] * 1.1, $"The file grew from {bytes[9]} to {bytes[^1]} bytes in the last ten rounds.");
+    }
+
+    /// <summary>A reader that stays over many checkpoints still reads its state, and its pages come back when it goes.</summary>
+    [Fact]
+    public void LongReader_OverCheckpoints_ReadsItsState()
+    {
+        using var store = new ModelStore();
+        var random = new Random(8);
+        store.Batch(batch => Fill(batch, KeyProfile.All[2], random, 3_000));
+        store.Publish();
+        store.OpenReader();
+        for (var round = 0; round < 8; round++)
+        {
+            store.Batch(batch => Fill(batch, KeyProfile.All[2], random, 1_000));
+            store.Publish();
+            store.Checkpoint();
+            store.Store.Verify();
+        }
+        store.CloseReader(0);
+        var before = store.Store.FileBytes;
+        for (var round = 0; round < 4; round++)
+        {
+            store.Batch(batch => Fill(batch, KeyProfile.All[2], random, 500));
+            store.Publish();
+            store.Checkpoint();
+        }
+        store.Store.Verify();
+        Assert.Equal(before, store.Store.FileBytes);
+    }
+
+    [Fact]
+    public void Batch_Aborted_ChangesNothing() => Seeded.Run(3, random =>
+    {
+        using var store = new ModelStore();
+        store.Batch(batch => Fill(batch, KeyProfile.All[4], random, 200));
+        store.Publish();
+        var scratch = store.Store.ScratchBytes;
+        for (var i = 0; i < 3; i++)
+        {
+            store.Batch(batch => Fill(batch, KeyProfile.All[4], random, 100), seal: false);
+            store.CheckPublished();
+            store.Store.Verify();
+            Assert.Equal(scratch, store.Store.ScratchBytes);
+        }
+    });
+
+    [Theory]
+    [InlineData(0)]
+    [InlineData(2049)]
+    public void Put_KeyBeyondItsLimits_IsRefused(int keyBytes)
+    {
+        using var store = new ModelStore();
+        store.Batch(batch => Assert.ThrowsAny<ArgumentException>(() => batch.Put(TreeId.Kv, new byte[keyBytes], [1, 2, 3])), seal: false);
+    }
+
+    [Theory]
+    [InlineData(1, 0)]
+    [InlineData(2048, 2048)]
+    [InlineData(2048, 2049)]
+    [InlineData(7, 8 << 20)]
+    public void Put_AtTheLimits_IsRead(int keyBytes, int valueBytes)
+    {
+        using var store = new ModelStore();
+        var key = new byte[keyBytes];
+        var value = new byte[valueBytes];
+        new Random(keyBytes + valueBytes).NextBytes(value);
+        store.Batch(batch => batch.Put(TreeId.Kv, key, value));
+        store.Publish();
+        store.CheckPublished();
+        store.Checkpoint();
+        store.CheckPublished();
+        store.Reopen();
+        store.CheckPublished();
+        store.Store.Verify();
+    }
+
+    /// <summary>Several trees change in one batch, and the checkpoint bound keeps what is not durable out of a checkpoint.</summary>
+    [Fact]
+    public void BeginCheckpoint_BelowTheNewestRoot_CoversNothingBeyondTheBound()
+    {
+        using var store = new ModelStore();
+        var random = new Random(9);
+        for (var i = 0; i < 4; i++)
+        {
+            store.Batch(batch => Fill(batch, KeyProfile.All[0], random, 50));
+            store.Publish();
+        }
+        var bound = store.Published.Etag - 2;
+        var checkpoint = store.Store.BeginCheckpoint(etag => new Coverage(etag, new JournalPosition(1, 0), 0), bound);
+        Assert.True(checkpoint is null || store.Store.Covered.Etag <= bound);
+        if (checkpoint is not null)
+        {
+            checkpoint.Write();
+            store.Store.FinishCheckpoint(checkpoint);
+        }
+        Assert.True(store.Store.Covered.Etag <= bound, $"The checkpoint covers {store.Store.Covered.Etag}, beyond {bound}.");
+    }
+
+    private static void Step(ModelStore store, KeyProfile keys, Random random)
+    {
+        switch (random.Next(100))
+        {
+            case < 45:
+                store.Batch(batch => Change(batch, keys, random, random.Next(1, 120)));
+                if (random.Next(3) > 0)
+                    store.Publish(random.Next(1, 3));
+                break;
+            case < 50:
+                store.Batch(batch => Change(batch, keys, random, 20), seal: false);
+                break;
+            case < 54:
+                store.DropUnpublished();
+                break;
+            case < 60:
+                store.Publish();
+                break;
+            case < 68 when store.Readers < 6:
+                store.OpenReader();
+                break;
+            case < 76 when store.Readers > 0:
+                store.CheckReader(random.Next(store.Readers), random);
+                break;
+            case < 80 when store.Readers > 0:
+                store.CloseReader(random.Next(store.Readers));
+                break;
+            case < 94 when !store.IsCheckpointing:
+                store.BeginCheckpoint();
+                break;
+            case < 88 when !store.IsCheckpointWritten && store.IsCheckpointing:
+                store.WriteCheckpoint();
+                break;
+            case < 94 when store.IsCheckpointWritten:
+                store.FinishCheckpoint();
+                break;
+            case 94:
+                store.Reopen(random.Next(2) == 0 ? null : UnsyncedWrites.Dropped);
+                store.CheckPublished();
+                break;
+            case > 96 when !store.IsCheckpointing:
+                store.Store.Verify();
+                break;
+        }
+    }
+
+    private static void Fill(ModelBatch batch, KeyProfile keys, Random random, int count)
+    {
+        for (var i = 0; i < count; i++)
+            batch.Put(TreeId.Kv, keys.Key(random), keys.Value(random));
+    }
+
+    private static void Change(ModelBatch batch, KeyProfile keys, Random random, int count)
+    {
+        var deletes = random.Next(4) == 0 ? 70 : 20;
+        for (var i = 0; i < count; i++)
+        {
+            var tree = random.Next(8) == 0 ? ModelStore.Trees[random.Next(ModelStore.Trees.Length)] : TreeId.Kv;
+            var key = batch[tree].Count > 0 && random.Next(3) == 0 ? batch[tree].Keys.ElementAt(random.Next(batch[tree].Count)) : keys.Key(random);
+            var dice = random.Next(100);
+            if (dice < deletes)
+                batch.Delete(tree, key);
+            else if (dice < deletes + 10)
+                batch.Get(tree, key);
+            else
+                batch.Put(tree, key, keys.Value(random));
+        }
+    }
+}

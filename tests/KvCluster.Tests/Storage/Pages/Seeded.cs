@@ -1,0 +1,30 @@
+using System.Globalization;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>Seeds of random tests: KV_SEED takes one back, and failures print theirs.</summary>
+internal static class Seeded
+{
+    /// <summary>Runs a test from a number of seeds, or only from KV_SEED; a failure names the seed that repeats it.</summary>
+    public static void Run(int count, Action<Random> test)
+    {
+        if (Environment.GetEnvironmentVariable("KV_SEED") is { Length: > 0 } given)
+        {
+            test(new Random(int.Parse(given, CultureInfo.InvariantCulture)));
+            return;
+        }
+        var first = Environment.GetEnvironmentVariable("KV_LONG") is { Length: > 0 } ? Random.Shared.Next(1 << 30) : 1;
+        count = Environment.GetEnvironmentVariable("KV_LONG") is { Length: > 0 } ? count * 50 : count;
+        for (var seed = first; seed < first + count; seed++)
+        {
+            try
+            {
+                test(new Random(seed));
+            }
+            catch (Exception exception)
+            {
+                throw new Xunit.Sdk.XunitException($"KV_SEED={seed}: {exception.Message}", exception);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Trees;
+
+/// <summary>Cursors against the model: seeks, both ways, bounds.</summary>
+public sealed class CursorTests
+{
+    public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
+
+    [Theory]
+    [MemberData(nameof(Profiles))]
+    public void Cursor_BetweenBounds_VisitsWhatTheModelHas(string profile) => Seeded.Run(2, random =>
+    {
+        using var store = Filled(profile, random);
+        using var snapshot = store.Store.OpenSnapshot();
+        var all = store.Published[TreeId.Kv];
+        for (var i = 0; i < 60; i++)
+        {
+            var (lower, upper) = (Bound(store, profile, random), Bound(store, profile, random));
+            var expected = all.Keys.Where(key => (lower is null || ByteKeys.Order.Compare(key, lower) >= 0) && (upper is null || ByteKeys.Order.Compare(key, upper) < 0)).ToList();
+            var forwards = new List<byte[]>();
+            var cursor = snapshot.Cursor(TreeId.Kv, lower, upper);
+            while (cursor.MoveNext())
+                forwards.Add(cursor.Key.ToArray());
+            AssertKeys(expected, forwards);
+            var backwards = new List<byte[]>();
+            cursor = snapshot.Cursor(TreeId.Kv, lower, upper);
+            while (cursor.MovePrevious())
+                backwards.Add(cursor.Key.ToArray());
+            expected.Reverse();
+            AssertKeys(expected, backwards);
+        }
+    });
+
+    [Theory]
+    [MemberData(nameof(Profiles))]
+    public void Seek_ThenSteps_FollowTheModel(string profile) => Seeded.Run(2, random =>
+    {
+        using var store = Filled(profile, random);
+        using var snapshot = store.Store.OpenSnapshot();
+        var keys = store.Published[TreeId.Kv].Keys.ToArray();
+        var cursor = snapshot.Cursor(TreeId.Kv);
+        for (var i = 0; i < 200; i++)
+        {
+            var target = Bound(store, profile, random) ?? [0];
+            var position = Array.FindIndex(keys, key => ByteKeys.Order.Compare(key, target) >= 0);
+            Assert.Equal(position >= 0, cursor.Seek(target));
+            for (var step = 0; position >= 0 && step < 5; step++)
+            {
+                AssertKeys([keys[position]], [cursor.Key.ToArray()]);
+                var forwards = random.Next(2) == 0;
+                position += forwards ? 1 : -1;
+                Assert.Equal(position >= 0 && position < keys.Length, forwards ? cursor.MoveNext() : cursor.MovePrevious());
+                position = position < keys.Length ? position : -1;
+            }
+        }
+    });
+
+    [Fact]
+    public void Cursor_OfAnEmptyTree_EndsAtOnce()
+    {
+        using var store = new ModelStore();
+        using var snapshot = store.Store.OpenSnapshot();
+        Assert.False(snapshot.Cursor(TreeId.Kv).MoveNext());
+        Assert.False(snapshot.Cursor(TreeId.Kv).MovePrevious());
+        Assert.False(snapshot.Cursor(TreeId.Kv).Seek([1]));
+        Assert.False(snapshot.TryGet(TreeId.Kv, [1], out _));
+    }
+
+    private static ModelStore Filled(string profile, Random random)
+    {
+        var keys = KeyProfile.All.Single(one => one.Name == profile);
+        var store = new ModelStore();
+        for (var round = 0; round < 2; round++)
+        {
+            store.Batch(batch =>
+            {
+                for (var i = 0; i < 700; i++)
+                    batch.Put(TreeId.Kv, keys.Key(random), keys.Value(random));
+            });
+            store.Publish();
+            if (round == 0)
+                store.Checkpoint();
+        }
+        return store;
+    }
+
+    private static byte[]? Bound(ModelStore store, string profile, Random random) => random.Next(4) switch
+    {
+        0 => null,
+        1 => store.Published[TreeId.Kv].Keys.ElementAt(random.Next(store.Published[TreeId.Kv].Count)),
+        2 => [.. store.Published[TreeId.Kv].Keys.ElementAt(random.Next(store.Published[TreeId.Kv].Count)), 0],
+        _ => KeyProfile.All.Single(one => one.Name == profile).Key(random),
+    };
+
+    private static void AssertKeys(List<byte[]> expected, List<byte[]> found) =>
+        Assert.Equal(expected.Select(key => ByteKeys.Print(key)), found.Select(key => ByteKeys.Print(key)));
+}
