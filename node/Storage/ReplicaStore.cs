@@ -20,6 +20,8 @@ internal sealed class ReplicaStore : IDisposable
 {
     private const int ApplyBytesMax = 1 << 20;
     private static readonly TimeSpan SpaceInterval = TimeSpan.FromSeconds(1);
+    private static readonly TimeSpan SnapshotGrace = TimeSpan.FromSeconds(10);
+    private static readonly TimeSpan ClosePoll = TimeSpan.FromMilliseconds(20);
     private readonly StoreContext _context;
     private readonly PageStore _pages;
     private readonly JournalIndex _index;
@@ -31,9 +33,13 @@ internal sealed class ReplicaStore : IDisposable
     private readonly MergedTransaction _transaction;
     private readonly CheckpointSchedule _checkpoints;
     private readonly WorkAction _failureNotice;
+    private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private IStoreEvents? _events;
     private volatile Exception? _failure;
     private volatile bool _isDisposed;
+    private bool _isReleased;
+    private long? _closeBegan;
+    private ITimer? _closeTimer;
     private bool _isLeading;
     private ulong _epoch;
     private long _shardTime;
@@ -288,7 +294,15 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>A snapshot of the published state. Any thread; to be disposed.</summary>
     /// <exception cref="StoreStoppedException">The engine has ended.</exception>
-    public ReadSnapshot OpenSnapshot() => HasEnded ? throw new StoreStoppedException(_failure) : _pages.OpenSnapshot();
+    public ReadSnapshot OpenSnapshot()
+    {
+        // Opened first, checked then: a close that does not see the snapshot is seen here.
+        var snapshot = _pages.OpenSnapshot();
+        if (!HasEnded)
+            return snapshot;
+        snapshot.Dispose();
+        throw new StoreStoppedException(_failure);
+    }
 
     /// <summary>The record with this etag, if it is in a live segment or right before the oldest.</summary>
     public bool TryFind(UInt128 etag, out RecordRef record)
@@ -368,17 +382,74 @@ internal sealed class ReplicaStore : IDisposable
     public void Verify() => _pages.Verify();
 
     /// <summary>
-    /// Answers all waiters and lets go of the files. The executors must run nothing of this shard any more: the owner stops them, or drains
-    /// them, first. Not synced records are lost, as by a crash.
+    /// Ends the store on running executors: all waiters are answered, what the journal was given is written, snapshots that are open may be
+    /// read on for ten seconds, then the files are let go. Any thread.
+    /// </summary>
+    public Task CloseAsync()
+    {
+        _context.Writer.Post(new WorkAction(BeginClose));
+        return _closed.Task;
+    }
+
+    /// <summary>
+    /// Answers all waiters and lets go of the files at once, as a process that dies does. The executors must run nothing of this shard any
+    /// more, and no snapshot may be open; otherwise see <see cref="CloseAsync"/>.
     /// </summary>
     public void Dispose()
     {
         if (_isDisposed)
             return;
+        End();
+        ReleaseFiles();
+    }
+
+    private void End()
+    {
         _isDisposed = true;
+        _isLeading = false;
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.Stopped);
         AnswerQueued(WriteOutcome.Stopped);
         _checkpoints.Dispose();
+    }
+
+    private void BeginClose()
+    {
+        if (_isDisposed)
+            return;
+        End();
+        _journal.Stop();
+        // Behind whatever the journal and the checkpoint executor still have of this store.
+        var finish = new WorkAction(FinishClose);
+        var passCheckpoints = new WorkAction(() => _context.Writer.Post(finish));
+        _context.Journal.Post(new WorkAction(() => _context.Checkpoints.Post(passCheckpoints)));
+    }
+
+    private void FinishClose()
+    {
+        _closeBegan ??= _context.Time.GetTimestamp();
+        if (!_pages.HasOpenSnapshots)
+        {
+            ReleaseFiles();
+            _closed.TrySetResult();
+        }
+        else if (_context.Time.GetElapsedTime(_closeBegan.Value) < SnapshotGrace)
+        {
+            _closeTimer ??= _context.Time.CreateTimer(_ => _context.Writer.Post(new WorkAction(FinishClose)), null, ClosePoll, ClosePoll);
+        }
+        else
+        {
+            // Unmapping under a reader would end the process: the map is left to whoever reads, and to the finalizer behind them.
+            _closeTimer?.Dispose();
+            _closed.TrySetResult();
+        }
+    }
+
+    private void ReleaseFiles()
+    {
+        if (_isReleased)
+            return;
+        _isReleased = true;
+        _closeTimer?.Dispose();
         _journal.Dispose();
         _reader.Dispose();
         _pages.Dispose();

@@ -45,6 +45,7 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
     private long _bytes;
     private long _bytesLeft;
     private volatile bool _isDiskFull;
+    private volatile bool _isStopped;
     private volatile Exception? _failure;
 
     /// <summary>Nothing is written before <see cref="StartSegment"/>.</summary>
@@ -133,7 +134,7 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
     public void Execute()
     {
         Interlocked.Exchange(ref _scheduled, 0);
-        if (_failure is not null)
+        if (_failure is not null || _isStopped)
             return;
         try
         {
@@ -150,6 +151,9 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         }
         Report();
     }
+
+    /// <summary>What is queued from here on is not done; what was is, before anything posted to the executor later. Writer executor.</summary>
+    public void Stop() => _context.Journal.Post(new WorkAction(() => _isStopped = true));
 
     /// <summary>Only when the journal executor runs nothing of this shard any more.</summary>
     public void Dispose()

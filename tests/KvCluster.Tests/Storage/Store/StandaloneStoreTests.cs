@@ -49,6 +49,29 @@ public sealed class StandaloneStoreTests : IDisposable
             Assert.True(outcome is WriteOutcome.Applied or WriteOutcome.OutcomeUnknown or WriteOutcome.Stopped, $"{outcome}");
     }
 
+    [Fact]
+    public async Task CloseAsync_WithReadersAndWritersUnderWay_WaitsForTheReaders()
+    {
+        using var store = Open();
+        var writes = Enumerable.Range(0, 50).Select(index =>
+        {
+            var request = WriteRequest.Rent();
+            request.Put(StoreBench.Text($"key-{index}"), new byte[3000]);
+            return store.TryWrite(request)!.Value.AsTask();
+        }).ToArray();
+        await writes[0];
+        var snapshot = store.OpenSnapshot();
+        var closed = store.Store.CloseAsync();
+        foreach (var write in writes)
+            Assert.True((await write).Outcome is WriteOutcome.Applied or WriteOutcome.OutcomeUnknown or WriteOutcome.Stopped);
+        Assert.Throws<StoreStoppedException>(() => store.OpenSnapshot());
+        Assert.True(snapshot.TryGet(TreeId.Kv, "key-0"u8, out var stored));
+        Assert.Equal(3000, KvValue.Read(stored, out _).Length);
+        Assert.False(closed.IsCompleted);
+        snapshot.Dispose();
+        await closed.WaitAsync(TimeSpan.FromSeconds(60));
+    }
+
     private static async Task<bool> TryIncrementAsync(StandaloneStore store)
     {
         var (value, etag) = Read(store);
