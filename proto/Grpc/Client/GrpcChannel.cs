@@ -35,8 +35,8 @@ internal sealed class GrpcChannel : ChannelBase, IDisposable
 
     internal int ResponseBytesMax { get; }
 
-    /// <summary>Cancellation sources of calls that have ended, for the next ones.</summary>
-    internal CancellationPool Cancellations { get; } = new();
+    /// <summary>What unary calls that have ended left for the next ones.</summary>
+    internal UnaryExchangePool Exchanges { get; } = new();
 
     /// <summary>Fires when the channel is disposed; ends streams, which would not end by themselves.</summary>
     internal CancellationToken Disposed => _disposed.Token;

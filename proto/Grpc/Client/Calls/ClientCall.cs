@@ -1,5 +1,6 @@
 // What all calls of a channel share: the request, cancellation and deadline, how the call ended. A call ends once, by the first of:
-// its status arrives, it fails, its deadline passes, its caller cancels or disposes it. Any thread.
+// its status arrives, it fails, its deadline passes, its caller cancels or disposes it. Any thread; locks itself, as nobody outside this
+// stack sees it and a lock of its own would be one more object a call.
 using Grpc.Core;
 using Grpc.Shared;
 
@@ -11,11 +12,6 @@ internal abstract class ClientCall : ICallState
     /// <summary>What a timer can wait; later deadlines are sent, and never reached here.</summary>
     private static readonly TimeSpan WaitMax = TimeSpan.FromMilliseconds(uint.MaxValue - 2);
 
-    private static readonly string UserAgent = $"grpc-dotnet-kvcluster/{typeof(ClientCall).Assembly.GetName().Version!.ToString(3)}";
-
-    private readonly Lock _gate = new();
-    private readonly IMethod _method;
-    private readonly CallOptions _options;
     private readonly CancellationTokenRegistration _callerRegistration;
     private CancellationTokenSource? _cancellation;
     private bool _isCancelledHere;
@@ -24,12 +20,11 @@ internal abstract class ClientCall : ICallState
     private Task<Metadata>? _headers;
     private Status? _ended;
 
-    protected ClientCall(GrpcChannel channel, IMethod method, CallOptions options)
+    /// <param name="cancellation">Unfired; not disposed by the call.</param>
+    protected ClientCall(GrpcChannel channel, CallOptions options, CancellationTokenSource cancellation)
     {
         Channel = channel;
-        _method = method;
-        _options = options;
-        var cancellation = channel.Cancellations.Rent();
+        Options = options;
         _cancellation = cancellation;
         Cancellation = cancellation.Token;
         if (options.Deadline is { } deadline)
@@ -42,12 +37,14 @@ internal abstract class ClientCall : ICallState
     {
         get
         {
-            lock (_gate)
+            lock (this)
                 return _headers ??= CurrentHeadersLocked();
         }
     }
 
     protected GrpcChannel Channel { get; }
+
+    protected CallOptions Options { get; }
 
     /// <summary>Fires when the call is to end from this side.</summary>
     protected CancellationToken Cancellation { get; }
@@ -60,7 +57,7 @@ internal abstract class ClientCall : ICallState
     {
         get
         {
-            lock (_gate)
+            lock (this)
                 return _ended;
         }
     }
@@ -69,7 +66,7 @@ internal abstract class ClientCall : ICallState
 
     public Metadata GetTrailers()
     {
-        lock (_gate)
+        lock (this)
         {
             if (_ended is null)
                 throw new InvalidOperationException("The call has not ended.");
@@ -86,34 +83,13 @@ internal abstract class ClientCall : ICallState
         End(new Status(StatusCode.Cancelled, "The call was disposed."), isInOrder: false);
     }
 
-    /// <summary>The request as HTTP has it.</summary>
-    protected HttpRequestMessage CreateRequest(HttpContent content)
-    {
-        var request = new HttpRequestMessage(HttpMethod.Post, Channel.AddressOf(_method))
-        {
-            Version = System.Net.HttpVersion.Version20,
-            VersionPolicy = HttpVersionPolicy.RequestVersionExact,
-            Content = content,
-        };
-        content.Headers.TryAddWithoutValidation("Content-Type", "application/grpc");
-        var headers = request.Headers;
-        headers.TryAddWithoutValidation("TE", "trailers");
-        headers.TryAddWithoutValidation("User-Agent", UserAgent);
-        headers.TryAddWithoutValidation("grpc-accept-encoding", Decompression.Accepted);
-        if (_options.Deadline is { } deadline && deadline != DateTime.MaxValue)
-            headers.TryAddWithoutValidation("grpc-timeout", GrpcTimeout.Format(deadline.ToUniversalTime() - DateTime.UtcNow));
-        foreach (var entry in _options.Headers ?? Metadata.Empty)
-            headers.TryAddWithoutValidation(entry.Key, BinaryHeader.Format(entry));
-        return request;
-    }
-
     /// <summary>Takes the response's headers.</summary>
     /// <exception cref="RpcException">They say that the call ended with another status than OK.</exception>
     /// <returns>Whether messages may follow; false: the call ended with OK.</returns>
     protected bool TakeHeaders(HttpResponseMessage response)
     {
         TaskCompletionSource<Metadata>? waiter;
-        lock (_gate)
+        lock (this)
         {
             _response = response;
             waiter = _headersWaiter;
@@ -144,7 +120,7 @@ internal abstract class ClientCall : ICallState
     /// <summary>The end of the call as an exception.</summary>
     protected RpcException EndedException()
     {
-        lock (_gate)
+        lock (this)
             return new RpcException(_ended!.Value, TrailersLocked());
     }
 
@@ -152,7 +128,7 @@ internal abstract class ClientCall : ICallState
     protected void Cancel()
     {
         CancellationTokenSource? cancellation;
-        lock (_gate)
+        lock (this)
         {
             _isCancelledHere = true;
             cancellation = _cancellation;
@@ -162,8 +138,9 @@ internal abstract class ClientCall : ICallState
     }
 
     /// <summary>Called once, when the call has ended; the state can be asked.</summary>
-    /// <param name="isInOrder">The whole response was read, so that HTTP holds nothing of the call any more.</param>
-    protected abstract void OnEnded(bool isInOrder);
+    /// <param name="isInOrder">The whole response was read, so that HTTP holds nothing of it any more.</param>
+    /// <param name="isCancelled">Somebody else may be firing the cancellation source.</param>
+    protected abstract void OnEnded(bool isInOrder, bool isCancelled);
 
     private static void ArmDeadline(CancellationTokenSource cancellation, DateTime deadline)
     {
@@ -185,7 +162,7 @@ internal abstract class ClientCall : ICallState
     {
         CancellationTokenSource? cancellation;
         TaskCompletionSource<Metadata>? waiter;
-        lock (_gate)
+        lock (this)
         {
             if (_ended is not null)
                 return;
@@ -196,12 +173,12 @@ internal abstract class ClientCall : ICallState
         }
         // Waits for a callback that runs: after this nobody cancels the source any more.
         _callerRegistration.Dispose();
-        OnEnded(isInOrder);
-        if (cancellation is not null && isInOrder && status.StatusCode == StatusCode.OK)
-            Channel.Cancellations.Return(cancellation);
+        if (Options.Deadline is not null)
+            cancellation?.CancelAfter(Timeout.InfiniteTimeSpan);
         // Resets the stream of a response that was not read to its end, and spares one that was its finalizer, which costs more than
         // the call. Headers and trailers can still be read.
         _response?.Dispose();
+        OnEnded(isInOrder, isCancelled: cancellation is null);
         if (waiter is not null && waiter.TrySetException(new RpcException(status)))
             _ = waiter.Task.Exception;
     }
@@ -210,9 +187,9 @@ internal abstract class ClientCall : ICallState
     {
         if (failure is RpcException rpc)
             return rpc.Status;
-        if (_options.CancellationToken.IsCancellationRequested || _isCancelledHere)
+        if (Options.CancellationToken.IsCancellationRequested || _isCancelledHere)
             return new Status(StatusCode.Cancelled, "The call was cancelled by its caller.", failure);
-        if (_options.Deadline is { } deadline && (Cancellation.IsCancellationRequested || deadline.ToUniversalTime() <= DateTime.UtcNow))
+        if (Options.Deadline is { } deadline && (Cancellation.IsCancellationRequested || deadline.ToUniversalTime() <= DateTime.UtcNow))
             return new Status(StatusCode.DeadlineExceeded, "The deadline passed.", failure);
         return StatusMapping.FromException(failure);
     }

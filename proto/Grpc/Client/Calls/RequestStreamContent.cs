@@ -9,11 +9,12 @@ using Grpc.Shared;
 namespace Grpc.Net.Client.Calls;
 
 /// <summary>A request that streams.</summary>
-internal sealed class RequestStreamContent(int messageBytesMax) : HttpContent
+internal sealed class RequestStreamContent : HttpContent
 {
     /// <summary>From here on writes wait until HTTP's flow control lets some of it go.</summary>
     private const int BufferedBytesMax = 64 * 1024;
 
+    private readonly int _messageBytesMax;
     private readonly Lock _gate = new();
     private readonly FrameWriter _frames = new();
     private readonly TaskCompletionSource _sent = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -27,6 +28,12 @@ internal sealed class RequestStreamContent(int messageBytesMax) : HttpContent
     private bool _hasSent;
     private bool _isComplete;
     private bool _isClosed;
+
+    public RequestStreamContent(int messageBytesMax)
+    {
+        _messageBytesMax = messageBytesMax;
+        Headers.TryAddWithoutValidation("Content-Type", "application/grpc");
+    }
 
     /// <summary>Takes a message; false: the call has ended.</summary>
     /// <exception cref="RpcException">RESOURCE_EXHAUSTED: larger than the limit.</exception>
@@ -119,7 +126,7 @@ internal sealed class RequestStreamContent(int messageBytesMax) : HttpContent
         var before = _filling.Count;
         try
         {
-            _frames.Write(_filling, message, marshaller, messageBytesMax);
+            _frames.Write(_filling, message, marshaller, _messageBytesMax);
         }
         catch
         {

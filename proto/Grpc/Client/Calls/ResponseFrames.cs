@@ -6,17 +6,17 @@ using Grpc.Shared;
 namespace Grpc.Net.Client.Calls;
 
 /// <summary>Buffers a response and finds its messages.</summary>
-internal struct ResponseFrames(int messageBytesMax)
+internal sealed class ResponseFrames
 {
     private byte[] _bytes = [];
     private int _start;
     private int _end;
 
-    public readonly bool IsEmpty => _start == _end;
+    public bool IsEmpty => _start == _end;
 
     /// <summary>Takes the next whole message; false: more has to be read. Valid until then.</summary>
     /// <exception cref="RpcException">INTERNAL: not a frame. RESOURCE_EXHAUSTED: larger than the limit.</exception>
-    public bool TryTake(out ReadOnlySequence<byte> payload, out bool isCompressed)
+    public bool TryTake(int messageBytesMax, out ReadOnlySequence<byte> payload, out bool isCompressed)
     {
         payload = default;
         isCompressed = false;
@@ -32,24 +32,17 @@ internal struct ResponseFrames(int messageBytesMax)
 
     /// <summary>Where to read to: room for the rest of the message that has begun, and at least for some bytes.</summary>
     /// <param name="bytesMin">Size of the first buffer.</param>
-    public Memory<byte> Room(int bytesMin)
+    /// <param name="messageBytesMax">Largest message taken.</param>
+    public Memory<byte> Room(int bytesMin, int messageBytesMax)
     {
         var held = _end - _start;
-        var needed = bytesMin;
+        var needed = Math.Max(bytesMin, held + 1);
         if (held >= FrameFormat.HeaderBytes)
             needed = Math.Max(needed, FrameFormat.HeaderBytes + FrameFormat.ReadHeader(_bytes.AsSpan(_start), messageBytesMax, out _));
-        if (_bytes.Length < needed || _bytes.Length == held)
-        {
-            var larger = ArrayPool<byte>.Shared.Rent(Math.Max(needed, held + 1));
-            _bytes.AsSpan(_start, held).CopyTo(larger);
-            if (_bytes.Length > 0)
-                ArrayPool<byte>.Shared.Return(_bytes);
-            _bytes = larger;
-        }
+        if (_bytes.Length < needed)
+            CallBuffers.Grow(ref _bytes, needed, _start, held);
         else if (_start > 0)
-        {
             _bytes.AsSpan(_start, held).CopyTo(_bytes);
-        }
         _start = 0;
         _end = held;
         return _bytes.AsMemory(_end);
@@ -57,11 +50,11 @@ internal struct ResponseFrames(int messageBytesMax)
 
     public void Filled(int count) => _end += count;
 
-    /// <summary>Gives the array back; to be called when no read is under way.</summary>
-    public void Free()
+    /// <summary>Empties it; to be called when no read is under way.</summary>
+    public void Clear()
     {
-        if (_bytes.Length > 0)
-            ArrayPool<byte>.Shared.Return(_bytes);
-        this = new ResponseFrames(messageBytesMax);
+        _start = 0;
+        _end = 0;
+        CallBuffers.Release(ref _bytes);
     }
 }

@@ -8,22 +8,44 @@ namespace Grpc.Net.Client.Calls;
 internal sealed class SingleMessageContent : HttpContent
 {
     private readonly MessageBuffer _frame = new();
+    private readonly FrameWriter _frames = new();
+    private volatile bool _isSent;
 
+    public SingleMessageContent() => Headers.TryAddWithoutValidation("Content-Type", "application/grpc");
+
+    /// <summary>Whether HTTP has taken all of it.</summary>
+    public bool IsSent => _isSent;
+
+    /// <summary>Takes the message, in the place of an earlier one.</summary>
     /// <exception cref="RpcException">RESOURCE_EXHAUSTED: larger than the limit.</exception>
-    public void Write<T>(T message, Marshaller<T> marshaller, int messageBytesMax) =>
-        new FrameWriter().Write(_frame, message, marshaller, messageBytesMax);
-
-    /// <summary>Gives the buffer back; to be called only after the call ended in order, when the connection has it no more.</summary>
-    public void Free() => _frame.Free();
+    public void Write<T>(T message, Marshaller<T> marshaller, int messageBytesMax)
+    {
+        _isSent = false;
+        _frame.Clear();
+        _frames.Write(_frame, message, marshaller, messageBytesMax);
+    }
 
     protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context) => SerializeToStreamAsync(stream, context, CancellationToken.None);
 
-    protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context, CancellationToken cancellationToken) =>
-        stream.WriteAsync(_frame.Written, cancellationToken).AsTask();
+    protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context, CancellationToken cancellationToken)
+    {
+        var writing = stream.WriteAsync(_frame.Written, cancellationToken);
+        if (!writing.IsCompletedSuccessfully)
+            return AwaitWriteAsync(writing);
+        writing.GetAwaiter().GetResult();
+        _isSent = true;
+        return Task.CompletedTask;
+    }
 
     protected override bool TryComputeLength(out long length)
     {
-        length = _frame.Count;
+        length = 0;
         return false;
+    }
+
+    private async Task AwaitWriteAsync(ValueTask writing)
+    {
+        await writing.ConfigureAwait(false);
+        _isSent = true;
     }
 }

@@ -22,17 +22,16 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
     private readonly Action _resume;
     private RequestStreamContent? _requests;
     private Task _opening = Task.CompletedTask;
-    private ResponseFrames _frames;
+    private readonly ResponseFrames _frames = new();
     private Stream? _responses;
     private ConfiguredValueTaskAwaitable<int>.ConfiguredValueTaskAwaiter _read;
     private TaskCompletionSource<bool>? _waiter;
     private CancellationTokenRegistration _waitRegistration;
 
     public StreamingCall(GrpcChannel channel, Method<TRequest, TResponse> method, CallOptions options)
-        : base(channel, method, options)
+        : base(channel, options, new CancellationTokenSource())
     {
         _method = method;
-        _frames = new ResponseFrames(channel.ResponseBytesMax);
         _resume = Resume;
         WriteOptions = options.WriteOptions;
         _channelRegistration = channel.Disposed.UnsafeRegister(static call => ((StreamingCall<TRequest, TResponse>)call!).Dispose(), this);
@@ -116,7 +115,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
         }
     }
 
-    protected override void OnEnded(bool isInOrder)
+    protected override void OnEnded(bool isInOrder, bool isCancelled)
     {
         _channelRegistration.Unregister();
         _requests?.Close();
@@ -127,7 +126,10 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
     {
         try
         {
-            var response = await Channel.Http.SendAsync(CreateRequest(content), Cancellation).ConfigureAwait(false);
+            var request = RequestMessage.Create(content);
+            request.RequestUri = Channel.AddressOf(_method);
+            RequestMessage.AddHeaders(request, Options);
+            var response = await Channel.Http.SendAsync(request, Cancellation).ConfigureAwait(false);
             if (TakeHeaders(response))
                 _responses = response.Content.ReadAsStream(CancellationToken.None);
         }
@@ -164,7 +166,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
     {
         while (true)
         {
-            _read = _responses!.ReadAsync(_frames.Room(ReadBytes), Cancellation).ConfigureAwait(false).GetAwaiter();
+            _read = _responses!.ReadAsync(_frames.Room(ReadBytes, Channel.ResponseBytesMax), Cancellation).ConfigureAwait(false).GetAwaiter();
             if (!_read.IsCompleted)
             {
                 isFound = false;
@@ -220,7 +222,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
 
     private bool TryTake()
     {
-        if (!_frames.TryTake(out var payload, out var isCompressed))
+        if (!_frames.TryTake(Channel.ResponseBytesMax, out var payload, out var isCompressed))
             return false;
         Current = _payload.Read(payload, isCompressed, ResponseEncoding, Channel.ResponseBytesMax, _method.ResponseMarshaller);
         return true;
@@ -232,13 +234,13 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
         TakeTrailers();
         if (isCut)
             throw new RpcException(new Status(StatusCode.Internal, "The response ended in the middle of a message."));
-        _frames.Free();
+        _frames.Clear();
     }
 
     // No read is under way, and none follows.
     private RpcException StopReading(Exception failure)
     {
-        _frames.Free();
+        _frames.Clear();
         return Ended is null ? Fail(failure) : failure as RpcException ?? EndedException();
     }
 

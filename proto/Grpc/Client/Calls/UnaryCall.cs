@@ -1,41 +1,52 @@
 using Grpc.Core;
-using Grpc.Shared;
 
 namespace Grpc.Net.Client.Calls;
 
 /// <summary>One message each way.</summary>
-internal sealed class UnaryCall<TRequest, TResponse>(GrpcChannel channel, Method<TRequest, TResponse> method, CallOptions options)
-    : ClientCall(channel, method, options)
+internal sealed class UnaryCall<TRequest, TResponse> : ClientCall
     where TRequest : class
     where TResponse : class
 {
     /// <summary>Most answers are small; larger ones make the buffer grow at once to their size.</summary>
     private const int FirstReadBytes = 4096;
 
-    private readonly SingleMessageContent _content = new();
+    private readonly Method<TRequest, TResponse> _method;
+    private readonly UnaryExchange _exchange;
+
+    public UnaryCall(GrpcChannel channel, Method<TRequest, TResponse> method, CallOptions options)
+        : this(channel, method, options, channel.Exchanges.Rent())
+    {
+    }
+
+    private UnaryCall(GrpcChannel channel, Method<TRequest, TResponse> method, CallOptions options, UnaryExchange exchange)
+        : base(channel, options, exchange.Cancellation)
+    {
+        _method = method;
+        _exchange = exchange;
+    }
 
     /// <exception cref="RpcException">The call ended with another status than OK.</exception>
     public async Task<TResponse> RunAsync(TRequest request)
     {
-        var frames = new ResponseFrames(Channel.ResponseBytesMax);
+        var exchange = _exchange;
+        var frames = exchange.Frames;
         try
         {
-            _content.Write(request, method.RequestMarshaller, Channel.RequestBytesMax);
-            var response = await Channel.Http.SendAsync(CreateRequest(_content), Cancellation).ConfigureAwait(false);
+            exchange.Content.Write(request, _method.RequestMarshaller, Channel.RequestBytesMax);
+            var response = await Channel.Http.SendAsync(exchange.Request(Channel.AddressOf(_method), Options), Cancellation).ConfigureAwait(false);
             if (!TakeHeaders(response))
                 throw NoMessage();
             var stream = response.Content.ReadAsStream(CancellationToken.None);
             TResponse? message = null;
-            while (await stream.ReadAsync(frames.Room(FirstReadBytes), Cancellation).ConfigureAwait(false) is > 0 and var count)
+            while (await stream.ReadAsync(frames.Room(FirstReadBytes, Channel.ResponseBytesMax), Cancellation).ConfigureAwait(false) is > 0 and var count)
             {
                 frames.Filled(count);
-                if (message is null && frames.TryTake(out var payload, out var isCompressed))
-                    message = new FramePayload().Read(payload, isCompressed, ResponseEncoding, Channel.ResponseBytesMax, method.ResponseMarshaller);
+                if (message is null && frames.TryTake(Channel.ResponseBytesMax, out var payload, out var isCompressed))
+                    message = exchange.Payload.Read(payload, isCompressed, ResponseEncoding, Channel.ResponseBytesMax, _method.ResponseMarshaller);
                 if (message is not null && !frames.IsEmpty)
                     throw new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the response."));
             }
             var isCut = !frames.IsEmpty;
-            frames.Free();
             TakeTrailers();
             if (isCut)
                 throw new RpcException(new Status(StatusCode.Internal, "The response ended in the middle of a message."));
@@ -47,10 +58,10 @@ internal sealed class UnaryCall<TRequest, TResponse>(GrpcChannel channel, Method
         }
     }
 
-    protected override void OnEnded(bool isInOrder)
+    protected override void OnEnded(bool isInOrder, bool isCancelled)
     {
-        if (isInOrder && GetStatus().StatusCode == StatusCode.OK)
-            _content.Free();
+        if (isInOrder && !isCancelled && _exchange.TryReset(Options))
+            Channel.Exchanges.Return(_exchange);
     }
 
     private static RpcException NoMessage() => new(new Status(StatusCode.Internal, "The call ended with OK and without its message."));
