@@ -190,7 +190,7 @@ internal sealed class ServerCall : ServerCallContext
 
     /// <summary>Reads a message where it lies.</summary>
     public T Deserialize<T>(System.Buffers.ReadOnlySequence<byte> payload, bool isCompressed, Marshaller<T> marshaller) =>
-        _payload.Read(payload, isCompressed, RequestEncoding, Settings.RequestBytesMax, marshaller);
+        _payload.Read(isCompressed ? Decompression.Decompress(payload, RequestEncoding, Settings.RequestBytesMax) : payload, marshaller);
 
     /// <summary>The handler returned.</summary>
     public void Succeed()

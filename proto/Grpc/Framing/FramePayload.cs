@@ -12,10 +12,10 @@ internal sealed class FramePayload : DeserializationContext
     public override int PayloadLength => (int)_payload.Length;
 
     /// <summary>Has the marshaller read a message; the bytes may be reused when it returns.</summary>
-    /// <exception cref="RpcException">INTERNAL: the marshaller cannot read it, or it is compressed in an unknown way.</exception>
-    public T Read<T>(ReadOnlySequence<byte> payload, bool isCompressed, string? encoding, int messageBytesMax, Marshaller<T> marshaller)
+    /// <exception cref="RpcException">INTERNAL: the marshaller cannot read it.</exception>
+    public T Read<T>(ReadOnlySequence<byte> payload, Marshaller<T> marshaller)
     {
-        _payload = isCompressed ? Decompression.Decompress(payload, encoding, messageBytesMax) : payload;
+        _payload = payload;
         try
         {
             return marshaller.ContextualDeserializer(this);

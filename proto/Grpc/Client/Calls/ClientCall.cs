@@ -1,6 +1,7 @@
 // What all calls of a channel share: the request, cancellation and deadline, how the call ended. A call ends once, by the first of:
 // its status arrives, it fails, its deadline passes, its caller cancels or disposes it. Any thread; locks itself, as nobody outside this
 // stack sees it and a lock of its own would be one more object a call.
+using System.Buffers;
 using Grpc.Core;
 using Grpc.Shared;
 
@@ -48,9 +49,6 @@ internal abstract class ClientCall : ICallState
 
     /// <summary>Fires when the call is to end from this side.</summary>
     protected CancellationToken Cancellation { get; }
-
-    /// <summary>Compression of the response's messages.</summary>
-    protected string? ResponseEncoding { get; private set; }
 
     /// <summary>Whether the call has ended, and how.</summary>
     protected Status? Ended
@@ -100,9 +98,14 @@ internal abstract class ClientCall : ICallState
             EndInOrder(status);
             return false;
         }
-        if (response.Headers.NonValidated.TryGetValues("grpc-encoding", out var encoding))
-            ResponseEncoding = encoding.ToString();
         return true;
+    }
+
+    /// <summary>A message that the server compressed.</summary>
+    protected ReadOnlySequence<byte> Decompress(ReadOnlySequence<byte> payload)
+    {
+        var encoding = _response!.Headers.NonValidated.TryGetValues("grpc-encoding", out var name) ? name.ToString() : null;
+        return Decompression.Decompress(payload, encoding, Channel.ResponseBytesMax);
     }
 
     /// <summary>The response's messages are read: takes its trailers.</summary>
@@ -153,19 +156,19 @@ internal abstract class ClientCall : ICallState
 
     private void EndInOrder(Status status)
     {
-        End(status, isInOrder: true);
-        if (GetStatus().StatusCode != StatusCode.OK)
+        if (!End(status, isInOrder: true) || status.StatusCode != StatusCode.OK)
             throw EndedException();
     }
 
-    private void End(Status status, bool isInOrder)
+    // Whether it was this that ended the call.
+    private bool End(Status status, bool isInOrder)
     {
         CancellationTokenSource? cancellation;
         TaskCompletionSource<Metadata>? waiter;
         lock (this)
         {
             if (_ended is not null)
-                return;
+                return false;
             _ended = status;
             cancellation = _cancellation;
             _cancellation = null;
@@ -181,6 +184,7 @@ internal abstract class ClientCall : ICallState
         OnEnded(isInOrder, isCancelled: cancellation is null);
         if (waiter is not null && waiter.TrySetException(new RpcException(status)))
             _ = waiter.Task.Exception;
+        return true;
     }
 
     private Status StatusOf(Exception failure)

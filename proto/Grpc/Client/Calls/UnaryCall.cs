@@ -33,7 +33,7 @@ internal sealed class UnaryCall<TRequest, TResponse> : ClientCall
         try
         {
             exchange.Content.Write(request, _method.RequestMarshaller, Channel.RequestBytesMax);
-            var response = await Channel.Http.SendAsync(exchange.Request(Channel.AddressOf(_method), Options), Cancellation).ConfigureAwait(false);
+            var response = await Channel.Http.SendAsync(exchange.Request(Channel, _method, Options), Cancellation).ConfigureAwait(false);
             if (!TakeHeaders(response))
                 throw NoMessage();
             var stream = response.Content.ReadAsStream(CancellationToken.None);
@@ -42,7 +42,7 @@ internal sealed class UnaryCall<TRequest, TResponse> : ClientCall
             {
                 frames.Filled(count);
                 if (message is null && frames.TryTake(Channel.ResponseBytesMax, out var payload, out var isCompressed))
-                    message = exchange.Payload.Read(payload, isCompressed, ResponseEncoding, Channel.ResponseBytesMax, _method.ResponseMarshaller);
+                    message = exchange.Payload.Read(isCompressed ? Decompress(payload) : payload, _method.ResponseMarshaller);
                 if (message is not null && !frames.IsEmpty)
                     throw new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the response."));
             }

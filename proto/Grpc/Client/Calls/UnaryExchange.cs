@@ -10,6 +10,7 @@ namespace Grpc.Net.Client.Calls;
 internal sealed class UnaryExchange
 {
     private HttpRequestMessage _request;
+    private IMethod? _method;
 
     public UnaryExchange() => _request = RequestMessage.Create(Content);
 
@@ -23,9 +24,11 @@ internal sealed class UnaryExchange
     public ResponseFrames Frames { get; } = new();
 
     /// <summary>The request, with the headers of this call.</summary>
-    public HttpRequestMessage Request(Uri address, CallOptions options)
+    public HttpRequestMessage Request(GrpcChannel channel, IMethod method, CallOptions options)
     {
-        _request.RequestUri = address;
+        if (!ReferenceEquals(_method, method))
+            _request.RequestUri = channel.AddressOf(method);
+        _method = method;
         RequestMessage.AddHeaders(_request, options);
         return _request;
     }
@@ -40,7 +43,10 @@ internal sealed class UnaryExchange
         if (options.Deadline is not null)
             _request.Headers.Remove(RequestMessage.Timeout);
         if (!RequestMessage.HasOnlyCommonHeaders(_request))
+        {
             _request = RequestMessage.Create(Content);
+            _method = null;
+        }
         return true;
     }
 }
