@@ -1,0 +1,99 @@
+using System.Diagnostics;
+using System.Globalization;
+
+namespace KvCluster.Local;
+
+/// <summary>
+/// One program of the cluster as a process of its own: started again a second after it died, its id in <c>run/NAME.pid</c>, what it prints in
+/// <c>run/NAME.log</c>. It holds the reading end of a pipe whose writing end is this process: when the launcher dies, however,
+/// the pipe ends and with it the program.
+/// </summary>
+/// <remarks><see cref="RunAsync"/> is the only loop; it ends when its token is cancelled and the process is gone.</remarks>
+internal sealed class Child(string name, string program, IReadOnlyList<string> arguments, string runFolder)
+{
+    private static readonly TimeSpan RestartDelay = TimeSpan.FromSeconds(1);
+
+    // Within the 5 s that a stop of the whole cluster may take.
+    private static readonly TimeSpan StopLimit = TimeSpan.FromSeconds(4);
+
+    private readonly string _pidFile = Path.Combine(runFolder, name + ".pid");
+    private readonly string _logFile = Path.Combine(runFolder, name + ".log");
+
+    public string Name => name;
+
+    /// <summary>Keeps the program running until cancelled, then stops it.</summary>
+    /// <exception cref="LauncherException">The program cannot be started, or says that its arguments or its folder are not usable.</exception>
+    public async Task RunAsync(CancellationToken stop)
+    {
+        await using var log = TextWriter.Synchronized(new StreamWriter(_logFile, append: false) { AutoFlush = true });
+        while (!stop.IsCancellationRequested)
+        {
+            using var process = Start(log);
+            try
+            {
+                await process.WaitForExitAsync(stop);
+            }
+            catch (OperationCanceledException)
+            {
+                await StopAsync(process, log);
+                break;
+            }
+
+            await log.WriteLineAsync($"{Now()} launcher: {name} ({process.Id}) ended with code {process.ExitCode}");
+            // What a restart would not mend; a port may still be held by the process that died.
+            if (process.ExitCode is ExitCodes.Usage or ExitCodes.OtherFormat)
+                throw new LauncherException(process.ExitCode, $"{name} does not start, see {_logFile}");
+            await Task.Delay(RestartDelay, stop).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        }
+
+        File.Delete(_pidFile);
+    }
+
+    private Process Start(TextWriter log)
+    {
+        var start = new ProcessStartInfo(program, arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true, UseShellExecute = false };
+        Process process;
+        try
+        {
+            process = Process.Start(start)!;
+        }
+        catch (System.ComponentModel.Win32Exception e)
+        {
+            throw new LauncherException(ExitCodes.Unavailable, $"{program} cannot be started: {e.Message}");
+        }
+
+        process.OutputDataReceived += (_, line) => Copy(line.Data);
+        process.ErrorDataReceived += (_, line) => Copy(line.Data);
+        process.BeginOutputReadLine();
+        process.BeginErrorReadLine();
+        // Renamed into place: who reads it sees a whole number.
+        File.WriteAllText(_pidFile + ".new", process.Id.ToString(CultureInfo.InvariantCulture) + "\n");
+        File.Move(_pidFile + ".new", _pidFile, overwrite: true);
+        log.WriteLine($"{Now()} launcher: {name} started as {process.Id}");
+        return process;
+
+        void Copy(string? line)
+        {
+            if (line is not null)
+                log.WriteLine(line);
+        }
+    }
+
+    private async Task StopAsync(Process process, TextWriter log)
+    {
+        process.StandardInput.Close();
+        using var limit = new CancellationTokenSource(StopLimit);
+        try
+        {
+            await process.WaitForExitAsync(limit.Token);
+        }
+        catch (OperationCanceledException)
+        {
+            await log.WriteLineAsync($"{Now()} launcher: {name} ({process.Id}) did not stop within {StopLimit.TotalSeconds} s and was killed");
+            process.Kill();
+            await process.WaitForExitAsync(CancellationToken.None);
+        }
+    }
+
+    private static string Now() => DateTimeOffset.UtcNow.ToString("yyyy-MM-dd HH:mm:ss.fff", CultureInfo.InvariantCulture);
+}

@@ -1,0 +1,44 @@
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using KvCluster.Router;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Local;
+
+/// <summary>Nodes and router in the launcher's own process, sharing its coordinator directly.</summary>
+internal sealed class ClusterInProcess : IRunningCluster
+{
+    private readonly List<NodeHost> _nodes = [];
+    private RouterHost? _router;
+
+    public Task Failure { get; } = new TaskCompletionSource().Task;
+
+    public static async Task<ClusterInProcess> StartAsync(LocalOptions options, DataFolder folder, ICoordinator coordinator, ILoggerFactory logs, CancellationToken stop)
+    {
+        var cluster = new ClusterInProcess();
+        try
+        {
+            for (var node = 1; node <= folder.Nodes; node++)
+            {
+                var nodeOptions = new NodeOptions { Node = (uint)node, DataDirectory = folder.Node(node), Listen = options.NodeAddress(node), Cluster = Launcher.ClusterName };
+                cluster._nodes.Add(await NodeHost.StartAsync(nodeOptions, coordinator, logs, stop));
+            }
+
+            cluster._router = await RouterHost.StartAsync(
+                new RouterOptions { Listen = options.RouterAddress, Seeds = [.. Enumerable.Range(1, folder.Nodes).Select(options.NodeAddress)] }, logs, stop);
+            return cluster;
+        }
+        catch
+        {
+            await cluster.DisposeAsync();
+            throw;
+        }
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        if (_router is not null)
+            await _router.DisposeAsync();
+        await Task.WhenAll(_nodes.Select(node => node.DisposeAsync().AsTask()));
+    }
+}

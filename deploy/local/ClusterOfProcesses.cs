@@ -1,0 +1,48 @@
+using System.Globalization;
+using KvCluster.Node.Coordination;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Local;
+
+/// <summary>Nodes and router as child processes, which reach the launcher's coordinator over loopback.</summary>
+internal sealed class ClusterOfProcesses : IRunningCluster
+{
+    private readonly CancellationTokenSource _stop = new();
+    private readonly CoordinatorServer _coordinator;
+    private readonly Task[] _children;
+
+    private ClusterOfProcesses(CoordinatorServer coordinator, IEnumerable<Child> children)
+    {
+        _coordinator = coordinator;
+        _children = [.. children.Select(child => child.RunAsync(_stop.Token))];
+        Failure = Task.WhenAny(_children).Unwrap();
+    }
+
+    public Task Failure { get; }
+
+    public static async Task<ClusterOfProcesses> StartAsync(LocalOptions options, DataFolder folder, EmbeddedCoordinator coordinator, ILoggerFactory logs, CancellationToken stop)
+    {
+        var served = await CoordinatorServer.StartAsync(coordinator, options.CoordinatorAddress, logs, stop);
+        var nodes = Enumerable.Range(1, folder.Nodes).Select(node => new Child($"node-{node}", Program("kv-node"),
+        [
+            "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", folder.Node(node), "--listen", options.NodeAddress(node),
+            "--coordinator", $"etcd={options.CoordinatorAddress}", "--until-stdin-ends",
+        ], folder.Run));
+        var router = new Child("router", Program("kv-router"),
+        [
+            "run", "--listen", options.RouterAddress, "--nodes", string.Join(',', Enumerable.Range(1, folder.Nodes).Select(options.NodeAddress)), "--until-stdin-ends",
+        ], folder.Run);
+        return new ClusterOfProcesses(served, nodes.Append(router));
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _stop.CancelAsync();
+        await Task.WhenAll(_children).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        await _coordinator.DisposeAsync();
+        _stop.Dispose();
+    }
+
+    // The build puts them beside the launcher, because it references them.
+    private static string Program(string name) => Path.Combine(AppContext.BaseDirectory, OperatingSystem.IsWindows() ? name + ".exe" : name);
+}

@@ -1,0 +1,80 @@
+using System.CommandLine;
+using System.Text;
+
+namespace KvCluster.Local;
+
+/// <summary>The launcher's options, and the checks that give one clear line for each mistake.</summary>
+internal static class CommandLine
+{
+    private const int KeyBytesMax = 2048;
+
+    private static readonly Option<string> Data = new("--data") { Description = "Folder that keeps the cluster's data between runs.", DefaultValueFactory = _ => ".kvcluster", HelpName = "DIR" };
+    private static readonly Option<int?> Nodes = new("--nodes") { Description = $"Nodes of a new cluster, 1 to {LocalOptions.NodesMax} (default {LocalOptions.NodesDefault}).", HelpName = "N" };
+    private static readonly Option<int?> Shards = new("--shards") { Description = $"Shards of a new cluster, 1 to {LocalOptions.ShardsMax}, split at quantiles of the sample's keys.", HelpName = "N" };
+    private static readonly Option<string?> SplitAt = new("--split-at") { Description = "Keys at which shards of a new cluster begin, separated by commas: files/,packages/", HelpName = "KEYS" };
+    private static readonly Option<int> Port = new("--port") { Description = "The router's port; node N listens on the N-th after it.", DefaultValueFactory = _ => LocalOptions.PortDefault, HelpName = "PORT" };
+    private static readonly Option<bool> Processes = new("--processes") { Description = "Run each node and the router as a process of its own, started again when it dies." };
+    private static readonly Option<bool> Sample = new("--sample") { Description = "Load the shipped sample: about 2,000 package records under packages/." };
+
+    // The cluster may take 5 s to stop; after that the process ends all the same.
+    private static readonly TimeSpan StopLimit = TimeSpan.FromSeconds(5);
+
+    /// <summary>Runs the command: <paramref name="run"/> gets the options once they are right, and a token that Ctrl-C or SIGTERM cancels.</summary>
+    /// <returns>The exit code.</returns>
+    public static async Task<int> InvokeAsync(string[] arguments, Func<LocalOptions, CancellationToken, Task<int>> run)
+    {
+        var parsed = Create(run).Parse(arguments);
+        if (parsed.Errors.Count == 0)
+            return await parsed.InvokeAsync(new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = StopLimit });
+        return Refuse(string.Join(" ", parsed.Errors.Select(error => error.Message)));
+    }
+
+    private static int Refuse(string wrong)
+    {
+        Console.Error.WriteLine($"kv-local: {wrong} (--help lists the options)");
+        return ExitCodes.Usage;
+    }
+
+    private static RootCommand Create(Func<LocalOptions, CancellationToken, Task<int>> run)
+    {
+        var root = new RootCommand("A whole KvCluster on this machine: nodes, router and coordinator, on loopback.") { Data, Nodes, Shards, SplitAt, Port, Processes, Sample };
+        root.SetAction((arguments, stop) => WrongIn(arguments) is { } wrong ? Task.FromResult(Refuse(wrong)) : run(OptionsOf(arguments), stop));
+        return root;
+    }
+
+    private static LocalOptions OptionsOf(ParseResult arguments) => new(
+        Path.GetFullPath(arguments.GetRequiredValue(Data)),
+        arguments.GetValue(Nodes),
+        arguments.GetValue(SplitAt) is { } keys ? SplitKeysIn(keys) : arguments.GetValue(Shards) is { } shards ? SampleData.SplitKeys(shards) : null,
+        arguments.GetValue(Port),
+        arguments.GetValue(Processes),
+        arguments.GetValue(Sample));
+
+    private static string? WrongIn(ParseResult arguments)
+    {
+        if (arguments.GetValue(Nodes) is < 1 or > LocalOptions.NodesMax)
+            return $"--nodes takes 1 to {LocalOptions.NodesMax}.";
+        if (arguments.GetValue(Shards) is < 1 or > LocalOptions.ShardsMax)
+            return $"--shards takes 1 to {LocalOptions.ShardsMax}.";
+        if (arguments.GetValue(Port) is < 1 or > 65535 - LocalOptions.CoordinatorPortOffset)
+            return $"--port takes 1 to {65535 - LocalOptions.CoordinatorPortOffset}.";
+        if (arguments.GetValue(SplitAt) is not { } text)
+            return null;
+        var keys = SplitKeysIn(text);
+        if (arguments.GetValue(Shards) is { } shards && shards != keys.Count + 1)
+            return $"--split-at with {keys.Count} keys makes {keys.Count + 1} shards, and --shards asks for {shards}.";
+        return WrongSplit(keys) is { } wrong ? $"--split-at: {wrong}." : null;
+    }
+
+    private static List<string> SplitKeysIn(string text) => [.. text.Split(',')];
+
+    private static string? WrongSplit(List<string> keys)
+    {
+        if (keys.Count >= LocalOptions.ShardsMax)
+            return $"at most {LocalOptions.ShardsMax - 1} keys";
+        if (keys.FirstOrDefault(key => key.Length == 0 || Encoding.UTF8.GetByteCount(key) > KeyBytesMax) is { } wrong)
+            return wrong.Length == 0 ? "a key is empty" : $"a key is longer than {KeyBytesMax} bytes";
+        var bytes = keys.ConvertAll(Encoding.UTF8.GetBytes);
+        return Enumerable.Range(1, keys.Count - 1).Any(i => bytes[i - 1].AsSpan().SequenceCompareTo(bytes[i]) >= 0) ? "keys must rise" : null;
+    }
+}

@@ -1,0 +1,77 @@
+using System.Text;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Local;
+
+/// <summary>From options to a running cluster and back: opens the folder, starts the cluster, says where it is, waits for the end.</summary>
+internal static class Launcher
+{
+    /// <summary>The cluster's name in the coordinator.</summary>
+    public const string ClusterName = "local";
+
+    private const int ReplicasMax = 3;
+
+    /// <summary>Runs the cluster until <paramref name="stop"/> is cancelled.</summary>
+    /// <returns>The exit code; every expected failure has been told in one line.</returns>
+    public static async Task<int> RunAsync(LocalOptions options, CancellationToken stop)
+    {
+        try
+        {
+            using var folder = DataFolder.Open(options);
+            Ports.CheckFree(options, folder.Nodes);
+            using var logs = LoggerFactory.Create(log => log.AddProvider(new LogFile(Path.Combine(folder.Run, "cluster.log"))));
+            await using var coordinator = EmbeddedCoordinator.Open(folder.Coordinator, TimeProvider.System);
+            await CreateShardsAsync(folder, coordinator, stop);
+            await using var cluster = await StartAsync(options, folder, coordinator, logs, stop);
+            await ServeAsync(options, folder, cluster, stop);
+            return ExitCodes.Stopped;
+        }
+        catch (OperationCanceledException) when (stop.IsCancellationRequested)
+        {
+            return ExitCodes.Stopped;
+        }
+        catch (LauncherException e)
+        {
+            return Tell(e.Message, e.ExitCode);
+        }
+        catch (DirectoryFormatException e)
+        {
+            return Tell(e.Message, ExitCodes.OtherFormat);
+        }
+        catch (Exception e) when (e is IOException or StaleDirectoryException)
+        {
+            return Tell(e.Message, ExitCodes.Unavailable);
+        }
+    }
+
+    private static int Tell(string line, int exitCode)
+    {
+        Console.Error.WriteLine($"kv-local: {line}");
+        return exitCode;
+    }
+
+    private static Task CreateShardsAsync(DataFolder folder, EmbeddedCoordinator coordinator, CancellationToken stop) => ClusterInit.CreateAsync(
+        coordinator, ClusterName, [.. Enumerable.Range(1, folder.Nodes).Select(node => (uint)node)], Math.Min(ReplicasMax, folder.Nodes),
+        [.. folder.SplitKeys.Select(key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))], stop);
+
+    private static async Task<IRunningCluster> StartAsync(LocalOptions options, DataFolder folder, EmbeddedCoordinator coordinator, ILoggerFactory logs, CancellationToken stop) => options.Processes
+        ? await ClusterOfProcesses.StartAsync(options, folder, coordinator, logs, stop)
+        : await ClusterInProcess.StartAsync(options, folder, coordinator, logs, stop);
+
+    private static async Task ServeAsync(LocalOptions options, DataFolder folder, IRunningCluster cluster, CancellationToken stop)
+    {
+        var serving = BecomeServingAsync(options, folder, stop);
+        await await Task.WhenAny(serving, cluster.Failure);
+        Screen.Print(Console.Out, options, folder, await serving);
+        await await Task.WhenAny(cluster.Failure, Task.Delay(Timeout.Infinite, stop));
+    }
+
+    private static async Task<int> BecomeServingAsync(LocalOptions options, DataFolder folder, CancellationToken stop)
+    {
+        using var access = new ClusterAccess(options);
+        await access.WaitUntilServingAsync(folder.SplitKeys.Count + 1, stop);
+        return options.Sample ? await access.LoadSampleAsync(stop) : 0;
+    }
+}

@@ -1,0 +1,58 @@
+using System.Globalization;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Local;
+
+/// <summary>
+/// The log of everything that runs in the launcher's own process: one line an event in <c>run/cluster.log</c>, begun anew at each start, so that the
+/// terminal keeps its one screen. Any thread may log; a full disk ends logging, not the cluster.
+/// </summary>
+internal sealed class LogFile(string path) : ILoggerProvider
+{
+    private readonly Lock _lock = new();
+    private readonly StreamWriter _file = new(path, append: false) { AutoFlush = true };
+    private bool _ended;
+
+    public ILogger CreateLogger(string categoryName) => new Logger(this, categoryName[(categoryName.LastIndexOf('.') + 1)..]);
+
+    public void Dispose()
+    {
+        lock (_lock)
+        {
+            _ended = true;
+            _file.Dispose();
+        }
+    }
+
+    private void Write(string line)
+    {
+        lock (_lock)
+        {
+            if (_ended)
+                return;
+            try
+            {
+                _file.WriteLine(line);
+            }
+            catch (IOException e)
+            {
+                _ended = true;
+                Console.Error.WriteLine($"kv-local: logging to {path} ended: {e.Message}");
+            }
+        }
+    }
+
+    private sealed class Logger(LogFile file, string category) : ILogger
+    {
+        public IDisposable? BeginScope<TState>(TState state)
+            where TState : notnull => null;
+
+        public bool IsEnabled(LogLevel logLevel) => logLevel >= LogLevel.Information;
+
+        public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter)
+        {
+            if (IsEnabled(logLevel))
+                file.Write(string.Create(CultureInfo.InvariantCulture, $"{DateTimeOffset.UtcNow:yyyy-MM-dd HH:mm:ss.fff} {logLevel} {category}: {formatter(state, exception)}{(exception is null ? "" : $" | {exception}")}"));
+        }
+    }
+}

@@ -1,0 +1,34 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace KvCluster.Local;
+
+/// <summary>Looks at the ports of the cluster before anything starts, so that a taken one is one clear line and not half a cluster.</summary>
+internal static class Ports
+{
+    /// <summary>Throws a <see cref="LauncherException"/> that names the first port that is taken and what it was for.</summary>
+    public static void CheckFree(LocalOptions options, int nodes)
+    {
+        Check(options.Port, "the router");
+        for (var node = 1; node <= nodes; node++)
+            Check(options.Port + node, $"node {node}");
+        if (options.Processes)
+            Check(options.Port + LocalOptions.CoordinatorPortOffset, "the coordinator");
+    }
+
+    // By connecting, not by binding: connections of the last run that linger would keep a bare socket from binding, but not the server.
+    private static void Check(int port, string what)
+    {
+        using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        try
+        {
+            socket.Connect(IPAddress.Loopback, port);
+        }
+        catch (SocketException)
+        {
+            return;
+        }
+
+        throw new LauncherException(ExitCodes.Unavailable, $"Port {port} for {what} is taken: is another cluster running? --port chooses other ports.");
+    }
+}

@@ -1,0 +1,45 @@
+using System.Reflection;
+
+namespace KvCluster.Local;
+
+/// <summary>The one screen that says where the cluster is and what to type next. Its last line is printed when the cluster serves.</summary>
+internal static class Screen
+{
+    public static void Print(TextWriter output, LocalOptions options, DataFolder folder, int sampleRecords)
+    {
+        var kv = PathOfKv();
+        var version = typeof(Screen).Assembly.GetCustomAttribute<AssemblyInformationalVersionAttribute>()?.InformationalVersion.Split('+')[0];
+        output.WriteLine($"KvCluster {version}: {Count(folder.Nodes, "node")}, {Count(folder.SplitKeys.Count + 1, "shard")}, {(options.Processes ? "each node a process" : "all in this process")}");
+        output.WriteLine();
+        output.WriteLine($"  router   {options.RouterAddress}   for kv and any gRPC client");
+        for (var node = 1; node <= folder.Nodes; node++)
+            output.WriteLine($"  node {node}   {options.NodeAddress(node)}{(options.Processes ? $"   process id in {Path.Combine(folder.Run, $"node-{node}.pid")}" : "")}");
+        output.WriteLine($"  data     {folder.Path}   kept between runs; logs in {folder.Run}");
+        output.WriteLine($"  kv       {kv}");
+        if (sampleRecords > 0)
+            output.WriteLine($"  sample   {sampleRecords} records under packages/");
+        output.WriteLine();
+        output.WriteLine("Type next, in another terminal:");
+        output.WriteLine();
+        output.WriteLine($"  alias kv={kv}");
+        if (options.Port != LocalOptions.PortDefault)
+            output.WriteLine($"  export KV_ENDPOINT={options.RouterAddress}");
+        output.WriteLine("  kv put greeting hello");
+        output.WriteLine("  kv get greeting");
+        output.WriteLine(sampleRecords > 0 ? "  kv scan packages/games/ --limit 3" : "  kv scan --limit 3");
+        output.WriteLine("  kv status");
+        output.WriteLine();
+        output.WriteLine("Ctrl-C stops the cluster.");
+    }
+
+    // Beside this program when published together, else where the build puts it: artifacts/bin/PROJECT/CONFIGURATION/.
+    private static string PathOfKv()
+    {
+        var own = new DirectoryInfo(AppContext.BaseDirectory);
+        var name = OperatingSystem.IsWindows() ? "kv.exe" : "kv";
+        var beside = Path.Combine(own.FullName, name);
+        return File.Exists(Path.Combine(own.FullName, "kv.dll")) ? beside : Path.Combine(own.Parent!.Parent!.FullName, "KvCluster.Cli", own.Name, name);
+    }
+
+    private static string Count(int count, string what) => count == 1 ? $"1 {what}" : $"{count} {what}s";
+}

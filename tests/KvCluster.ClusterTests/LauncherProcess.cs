@@ -1,0 +1,141 @@
+using System.Collections.Concurrent;
+using System.Diagnostics;
+using System.Globalization;
+using System.Runtime.InteropServices;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>The launcher as a person starts it: the built program, on ports and in a folder of its own. Disposed: stopped, whatever happened.</summary>
+internal sealed class LauncherProcess : IAsyncDisposable
+{
+    private static readonly TimeSpan StartLimit = TimeSpan.FromSeconds(60);
+
+    private readonly Process _process;
+    private readonly ConcurrentQueue<string> _errors = new();
+    private readonly TaskCompletionSource _ready = new(TaskCreationOptions.RunContinuationsAsynchronously);
+
+    private LauncherProcess(string folder, int port, params IEnumerable<string> arguments)
+    {
+        Folder = folder;
+        Port = port;
+        string[] always = ["--data", folder, "--port", port.ToString(CultureInfo.InvariantCulture)];
+        _process = Process.Start(new ProcessStartInfo(Program("KvCluster.Local", "kv-local"), [.. always, .. arguments])
+        {
+            RedirectStandardOutput = true,
+            RedirectStandardError = true,
+        })!;
+        _process.OutputDataReceived += (_, line) =>
+        {
+            if (line.Data?.StartsWith("Ctrl-C", StringComparison.Ordinal) == true)
+                _ready.TrySetResult();
+        };
+        _process.ErrorDataReceived += (_, line) =>
+        {
+            if (line.Data is { } text)
+                _errors.Enqueue(text);
+        };
+        _process.BeginOutputReadLine();
+        _process.BeginErrorReadLine();
+    }
+
+    public string Folder { get; }
+
+    public int Port { get; }
+
+    public string RouterAddress => $"http://127.0.0.1:{Port}";
+
+    public int Id => _process.Id;
+
+    /// <summary>Lines on standard error so far.</summary>
+    public IReadOnlyCollection<string> Errors => _errors;
+
+    /// <summary>Starts a launcher that is expected to end by itself; answers its exit code.</summary>
+    public static async Task<(int ExitCode, string Error)> RunToEndAsync(string folder, int port, params string[] arguments)
+    {
+        await using var launcher = new LauncherProcess(folder, port, arguments);
+        await launcher.WaitForExitAsync();
+        return (launcher._process.ExitCode, string.Join('\n', launcher._errors));
+    }
+
+    /// <summary>Starts a cluster and waits until it serves.</summary>
+    public static async Task<LauncherProcess> StartAsync(string folder, int port, params string[] arguments)
+    {
+        var launcher = new LauncherProcess(folder, port, arguments);
+        try
+        {
+            var ended = launcher._process.WaitForExitAsync();
+            if (await Task.WhenAny(launcher._ready.Task, ended).WaitAsync(StartLimit) == ended)
+                throw new InvalidOperationException($"The launcher ended with code {launcher._process.ExitCode}: {string.Join('\n', launcher._errors)}");
+            return launcher;
+        }
+        catch
+        {
+            await launcher.DisposeAsync();
+            throw;
+        }
+    }
+
+    /// <summary>The process id that the launcher wrote for a node or the router.</summary>
+    public int PidOf(string name) => int.Parse(File.ReadAllText(Path.Combine(Folder, "run", name + ".pid")), CultureInfo.InvariantCulture);
+
+    public void KillHard() => _process.Kill();
+
+    /// <summary>Asks the launcher to stop, as Ctrl-C and a service manager do, and answers how long it took.</summary>
+    public async Task<(TimeSpan Took, int ExitCode)> StopAsync()
+    {
+        var started = Stopwatch.GetTimestamp();
+        Assert.Equal(0, SendSignal(_process.Id, SigTerm));
+        await WaitForExitAsync();
+        return (Stopwatch.GetElapsedTime(started), _process.ExitCode);
+    }
+
+    public Task WaitForExitAsync() => _process.WaitForExitAsync().WaitAsync(StartLimit);
+
+    public async ValueTask DisposeAsync()
+    {
+        if (!_process.HasExited)
+        {
+            // The children follow: the pipe that each holds ends with the launcher.
+            _process.Kill();
+            await _process.WaitForExitAsync();
+        }
+
+        _process.Dispose();
+    }
+
+    public static bool IsAlive(int process)
+    {
+        try
+        {
+            using var found = Process.GetProcessById(process);
+            return !found.HasExited;
+        }
+        catch (ArgumentException)
+        {
+            return false;
+        }
+    }
+
+    /// <summary>Polls until the condition holds; the limit is only there to end a test that has failed.</summary>
+    public static async Task UntilAsync(Func<bool> condition, string what)
+    {
+        var started = Stopwatch.GetTimestamp();
+        while (!condition())
+        {
+            Assert.True(Stopwatch.GetElapsedTime(started) < StartLimit, $"still not: {what}");
+            await Task.Delay(50);
+        }
+    }
+
+    // artifacts/bin/PROJECT/CONFIGURATION/, of the same configuration as this test.
+    private static string Program(string project, string program)
+    {
+        var own = new DirectoryInfo(AppContext.BaseDirectory);
+        return Path.Combine(own.Parent!.Parent!.FullName, project, own.Name, OperatingSystem.IsWindows() ? program + ".exe" : program);
+    }
+
+    private const int SigTerm = 15;
+
+    [DllImport("libc", EntryPoint = "kill", SetLastError = true)]
+    private static extern int SendSignal(int process, int signal);
+}

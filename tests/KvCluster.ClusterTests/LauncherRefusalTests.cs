@@ -1,0 +1,81 @@
+using System.Net;
+using System.Net.Sockets;
+using KvCluster.Processes;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>What a person may get wrong when starting a cluster: each is one clear line and its own exit code.</summary>
+public sealed class LauncherRefusalTests
+{
+    private const int Usage = 2;
+    private const int Unavailable = 3;
+    private const int OtherFormat = 4;
+
+    [Theory]
+    [InlineData("--nodes", "0", "--nodes takes 1 to 8")]
+    [InlineData("--nodes", "three", "three")]
+    [InlineData("--split-at", "b,a", "keys must rise")]
+    [InlineData("--split-at", "a,,b", "a key is empty")]
+    [InlineData("--shards", "65", "--shards takes 1 to 64")]
+    [InlineData("--colour", "red", "--colour")]
+    public async Task Start_WithWrongOption_NamesItInOneLine(string option, string value, string expected)
+    {
+        using var folder = new TemporaryFolder();
+        var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, FreePorts.Ten(), option, value);
+        Assert.Equal(Usage, exitCode);
+        AssertOneLine(expected, error);
+        Assert.Empty(Directory.EnumerateFileSystemEntries(folder.Path));
+    }
+
+    [Theory]
+    [InlineData(0, "the router")]
+    [InlineData(2, "node 2")]
+    public async Task Start_WithTakenPort_NamesThePortAndItsUse(int offset, string use)
+    {
+        using var folder = new TemporaryFolder();
+        var port = FreePorts.Ten();
+        using var taken = new TcpListener(IPAddress.Loopback, port + offset);
+        taken.Start();
+        var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, port);
+        Assert.Equal(Unavailable, exitCode);
+        AssertOneLine($"Port {port + offset} for {use}", error);
+    }
+
+    [Fact]
+    public async Task Start_InFolderOfRunningCluster_IsRefused()
+    {
+        using var folder = new TemporaryFolder();
+        await using var first = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten());
+        var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, FreePorts.Ten());
+        Assert.Equal(Unavailable, exitCode);
+        AssertOneLine("in use by another launcher", error);
+    }
+
+    [Fact]
+    public async Task Start_InFolderOfOtherFormat_IsRefused()
+    {
+        using var folder = new TemporaryFolder();
+        await File.WriteAllTextAsync(Path.Combine(folder.Path, "local.json"), """{ "format": 7, "nodes": 3, "split_at": [] }""");
+        var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, FreePorts.Ten());
+        Assert.Equal(OtherFormat, exitCode);
+        AssertOneLine("format 7", error);
+    }
+
+    [Fact]
+    public async Task Start_InFolderOfSomethingElse_IsRefusedAndLeavesItAlone()
+    {
+        using var folder = new TemporaryFolder();
+        Directory.CreateDirectory(Path.Combine(folder.Path, "photographs"));
+        var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, FreePorts.Ten());
+        Assert.Equal(OtherFormat, exitCode);
+        AssertOneLine("choose another with --data", error);
+        Assert.False(File.Exists(Path.Combine(folder.Path, "local.json")));
+    }
+
+    private static void AssertOneLine(string expected, string error)
+    {
+        Assert.Contains(expected, error, StringComparison.Ordinal);
+        Assert.StartsWith("kv-local: ", error, StringComparison.Ordinal);
+        Assert.DoesNotContain('\n', error);
+    }
+}

@@ -1,0 +1,155 @@
+using System.Collections.Concurrent;
+using Google.Protobuf;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Processes;
+using KvCluster.V1;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>A cluster of real processes, used through its router as any gRPC client does, and killed.</summary>
+public sealed class ProcessClusterTests
+{
+    private static readonly string[] ThreeShards = ["--processes", "--split-at", "files/,packages/"];
+
+    [Fact]
+    public async Task Calls_ThroughTheRouter_ReadAndChangeKeysOfAllShards()
+    {
+        using var folder = new TemporaryFolder();
+        await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), ThreeShards);
+        using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
+        var kv = new Kv.KvClient(channel);
+        string[] keys = ["alpha", "files/etc/hosts", "files/usr/bin/env", "packages/games/chess"];
+
+        var positions = new List<Position>();
+        foreach (var key in keys)
+            positions.Add((await kv.PutAsync(new PutRequest { Key = Bytes(key), Value = Bytes("of " + key) })).Position);
+        Assert.Equal(3, positions.Select(position => position.Shard).Distinct().Count());
+
+        var got = await kv.GetAsync(new GetRequest { Key = Bytes(keys[1]) });
+        Assert.True(got.Found);
+        Assert.Equal("of files/etc/hosts", got.Value.ToStringUtf8());
+        Assert.Equal(positions[1].Etag, got.Etag);
+        Assert.False((await kv.GetAsync(new GetRequest { Key = Bytes("absent") })).Found);
+
+        var many = await kv.GetManyAsync(new GetManyRequest { Keys = { keys.Reverse().Append("absent").Select(Bytes) } });
+        Assert.Equal([.. keys.Reverse().Select(key => "of " + key), ""], many.Entries.Select(entry => entry.Value.ToStringUtf8()));
+        Assert.Equal(keys, await ScanAsync(kv, new ScanRequest()));
+        Assert.Equal(keys.Reverse(), await ScanAsync(kv, new ScanRequest { Reverse = true }));
+        Assert.Equal(["files/etc/hosts", "files/usr/bin/env"], await ScanAsync(kv, new ScanRequest { Prefix = Bytes("files/") }));
+
+        var stale = await Assert.ThrowsAsync<RpcException>(async () => await kv.PutAsync(new PutRequest
+        {
+            Key = Bytes(keys[1]),
+            Value = Bytes("never"),
+            Conditions = { new Condition { EtagEquals = positions[2].Etag } },
+        }));
+        Assert.Equal(StatusCode.FailedPrecondition, stale.StatusCode);
+        var conditional = await kv.PutAsync(new PutRequest { Key = Bytes(keys[1]), Value = Bytes("newer"), Conditions = { new Condition { EtagEquals = got.Etag } } });
+        Assert.True(EtagOf(conditional.Position) > EtagOf(positions[1]));
+
+        Assert.True((await kv.DeleteAsync(new DeleteRequest { Key = Bytes(keys[0]) })).Existed);
+        Assert.False((await kv.DeleteAsync(new DeleteRequest { Key = Bytes(keys[0]) })).Existed);
+        var empty = await Assert.ThrowsAsync<RpcException>(async () => await kv.PutAsync(new PutRequest()));
+        Assert.Equal(StatusCode.InvalidArgument, empty.StatusCode);
+    }
+
+    [Fact]
+    public async Task KillHard_OfALeaderUnderWrites_LosesNothingAcknowledgedAndComesBack()
+    {
+        using var folder = new TemporaryFolder();
+        await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
+        using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
+        var kv = new Kv.KvClient(channel);
+        var status = new V1.Cluster.ClusterClient(channel);
+        var acknowledged = new ConcurrentDictionary<string, string>();
+        using var enough = new CancellationTokenSource();
+        var writers = Enumerable.Range(0, 8).Select(writer => Task.Run(() => WriteUntilAsync(kv, writer, acknowledged, enough.Token))).ToArray();
+
+        await LauncherProcess.UntilAsync(() => acknowledged.Count > 200, "writes before the kill");
+        var leader = (await status.GetStatusAsync(new GetStatusRequest())).Nodes.Single(node => node.Replicas.Any(replica => replica.Role == "leader")).Node;
+        var killed = cluster.PidOf($"node-{leader}");
+        System.Diagnostics.Process.GetProcessById(killed).Kill();
+        var before = acknowledged.Count;
+        await LauncherProcess.UntilAsync(() => acknowledged.Count > before + 200, "writes after the kill");
+        await LauncherProcess.UntilAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
+        await enough.CancelAsync();
+        await Task.WhenAll(writers);
+
+        foreach (var (key, value) in acknowledged)
+            Assert.Equal(value, (await kv.GetAsync(new GetRequest { Key = Bytes(key) })).Value.ToStringUtf8());
+        await LauncherProcess.UntilAsync(() => AllReplicasEqual(status.GetStatus(new GetStatusRequest { Digest = true })), "three equal replicas");
+    }
+
+    [Fact]
+    public async Task KillHard_OfTheLauncher_EndsItsChildrenAndFreesTheFolder()
+    {
+        using var folder = new TemporaryFolder();
+        var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
+        await using (cluster)
+        {
+            using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
+            await new Kv.KvClient(channel).PutAsync(new PutRequest { Key = Bytes("kept"), Value = Bytes("yes") });
+            var children = new[] { "node-1", "node-2", "node-3", "router" }.Select(cluster.PidOf).ToArray();
+            Assert.All(children, child => Assert.True(LauncherProcess.IsAlive(child)));
+            cluster.KillHard();
+            await LauncherProcess.UntilAsync(() => !children.Any(LauncherProcess.IsAlive), "all children are gone");
+        }
+
+        await using var again = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
+        using var channelAgain = GrpcChannel.ForAddress(again.RouterAddress);
+        Assert.Equal("yes", (await new Kv.KvClient(channelAgain).GetAsync(new GetRequest { Key = Bytes("kept") })).Value.ToStringUtf8());
+    }
+
+    [Fact]
+    public async Task Stop_OfAClusterInOneProcess_IsCleanAndKeepsItsData()
+    {
+        using var folder = new TemporaryFolder();
+        await using (var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--sample", "--shards", "3"))
+        {
+            var (_, exitCode) = await cluster.StopAsync();
+            Assert.Equal(0, exitCode);
+            Assert.Empty(cluster.Errors);
+        }
+
+        await using var again = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten());
+        using var channel = GrpcChannel.ForAddress(again.RouterAddress);
+        var kv = new Kv.KvClient(channel);
+        Assert.Equal(1983, (await ScanAsync(kv, new ScanRequest { Prefix = Bytes("packages/"), KeysOnly = true })).Count);
+        Assert.Equal(3, (await new V1.Cluster.ClusterClient(channel).GetStatusAsync(new GetStatusRequest())).Nodes[0].Replicas.Count);
+    }
+
+    private static async Task WriteUntilAsync(Kv.KvClient kv, int writer, ConcurrentDictionary<string, string> acknowledged, CancellationToken enough)
+    {
+        for (var number = 0; !enough.IsCancellationRequested; number++)
+        {
+            var (key, value) = ($"writer-{writer}/{number:D6}", $"value {number} of {writer}");
+            try
+            {
+                await kv.PutAsync(new PutRequest { Key = Bytes(key), Value = Bytes(value) }, deadline: DateTime.UtcNow.AddSeconds(5));
+                acknowledged[key] = value;
+            }
+            catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
+            {
+                // It may or may not have happened: only what was acknowledged is remembered, and each key is written once.
+            }
+        }
+    }
+
+    private static async Task<List<string>> ScanAsync(Kv.KvClient kv, ScanRequest request)
+    {
+        var keys = new List<string>();
+        using var call = kv.Scan(request);
+        while (await call.ResponseStream.MoveNext(CancellationToken.None))
+            keys.AddRange(call.ResponseStream.Current.Entries.Select(entry => entry.Key.ToStringUtf8()));
+        return keys;
+    }
+
+    private static bool AllReplicasEqual(GetStatusResponse status) =>
+        status.Nodes.All(node => node.Error.Length == 0 && node.Replicas.Count == 1)
+        && status.Nodes.Select(node => (node.Replicas[0].DigestEtag, node.Replicas[0].Digest)).Distinct().Count() == 1;
+
+    private static KvCluster.Etag EtagOf(Position position) => new(position.Etag.Epoch, position.Etag.Change);
+
+    private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
+}
