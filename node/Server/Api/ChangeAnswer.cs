@@ -1,3 +1,5 @@
+using KvCluster.Wire;
+
 namespace KvCluster.Node.Api;
 
 /// <summary>A <see cref="V1.PutResponse"/>, <see cref="V1.DeleteResponse"/> or <see cref="V1.WriteResponse"/>, which differ only in <c>existed</c>.</summary>

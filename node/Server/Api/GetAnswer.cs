@@ -1,3 +1,5 @@
+using KvCluster.Wire;
+
 namespace KvCluster.Node.Api;
 
 /// <summary>A <see cref="V1.GetResponse"/>; its value lies in the snapshot's map and is copied once.</summary>

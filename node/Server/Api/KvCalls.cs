@@ -6,6 +6,7 @@ using KvCluster.Node.Shards;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
+using KvCluster.Wire;
 using WriteRequest = KvCluster.Storage.WriteRequest;
 
 namespace KvCluster.Node.Api;

@@ -3,6 +3,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.V1;
+using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 

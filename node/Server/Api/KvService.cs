@@ -1,11 +1,12 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Serving;
+using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Kv of a node. A singleton; each call on a thread of the pool.</summary>
-internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock) : KvServiceBase
+internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock) : EncodedKvService
 {
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Get, request, context);
 
@@ -32,10 +33,9 @@ internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock
         var running = calls.StartAsync(method, request.Written, new CallTarget(0, 0, DeadlineOf(context), context.CancellationToken), new UnarySink(response));
         request.Return();
         await running.ConfigureAwait(false);
-        if (response.Refusal is not { } refusal)
+        if (response.Error is not { } status)
             return response;
         // No exception: refusals are ordinary, and an exception costs more than the call.
-        var status = refusal.ToStatus();
         context.Status = new Status((StatusCode)status.Code, status.Message);
         context.ResponseTrailers.Add(StatusDetails.Trailer, status.ToByteArray());
         response.Clear();

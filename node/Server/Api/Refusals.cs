@@ -4,6 +4,7 @@ using Grpc.Core;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
+using KvCluster.Wire;
 using WriteRequest = KvCluster.Storage.WriteRequest;
 
 namespace KvCluster.Node.Api;

@@ -1,4 +1,3 @@
-using KvCluster.Node.Hosting;
 using KvCluster.Serving;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Hosting;

@@ -28,6 +28,9 @@ internal sealed class MessageBytes
     /// <summary>Bytes written.</summary>
     public int Count { get; private set; }
 
+    /// <summary>Set in place of a response: why there is none.</summary>
+    public Google.Rpc.Status? Error { get; set; }
+
     /// <summary>The bytes written, for a holder that keeps it from the pool.</summary>
     public ReadOnlyMemory<byte> Memory => _bytes.AsMemory(0, Count);
 
@@ -46,7 +49,11 @@ internal sealed class MessageBytes
 
     public void Append(ReadOnlySpan<byte> bytes) => bytes.CopyTo(Append(bytes.Length));
 
-    public void Clear() => Count = 0;
+    public void Clear()
+    {
+        Count = 0;
+        Error = null;
+    }
 
     /// <summary>Gives it back; it must not be touched afterwards.</summary>
     public void Return()

@@ -1,7 +1,7 @@
 using System.Net;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 
-namespace KvCluster.Router;
+namespace KvCluster.Serving;
 
 /// <summary>How this program's servers listen: HTTP/2 in clear text on one address.</summary>
 internal static class KestrelListener

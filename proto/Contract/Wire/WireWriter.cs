@@ -1,7 +1,7 @@
 using System.Buffers.Binary;
 using System.Numerics;
 
-namespace KvCluster.Node.Api;
+namespace KvCluster.Wire;
 
 /// <summary>Writes fields of a protobuf message into memory of the right size, which the Size methods give.</summary>
 internal ref struct WireWriter(Span<byte> destination)

@@ -1,6 +1,6 @@
 using Microsoft.Extensions.Hosting;
 
-namespace KvCluster.Node.Hosting;
+namespace KvCluster.Serving;
 
 /// <summary>A host that is started and stopped by its owner and listens to no signals.</summary>
 internal sealed class NoLifetime : IHostLifetime

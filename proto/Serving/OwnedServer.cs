@@ -1,7 +1,6 @@
-using KvCluster.Serving;
 using Microsoft.AspNetCore.Builder;
 
-namespace KvCluster.Router;
+namespace KvCluster.Serving;
 
 /// <summary>A server that stops within a moment: says that it does, lets calls under way end, then breaks off what streams.</summary>
 internal sealed class OwnedServer(WebApplication app, HealthService? health = null) : IAsyncDisposable
