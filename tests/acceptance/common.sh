@@ -11,6 +11,8 @@ cluster=$work/cluster
 kv=$root/artifacts/bin/KvCluster.Cli/release/kv
 launcher=$root/artifacts/bin/KvCluster.Local/release/kv-local
 launcher_pid=
+port=${KV_PORT:-7400}
+export KV_ENDPOINT=http://127.0.0.1:$port
 export DOTNET_CLI_TELEMETRY_OPTOUT=1 DOTNET_NOLOGO=1 NO_COLOR=1
 
 # Exit codes: 0 shown, 1 not shown, 77 skipped.
@@ -90,7 +92,7 @@ build() {
 
 # start_cluster ARGUMENTS: the launcher with processes of its own, in this script's folder. Returns when it serves.
 start_cluster() {
-  "$launcher" --processes --data "$cluster" "$@" >>"$work/launcher.out" 2>&1 &
+  "$launcher" --processes --data "$cluster" --port "$port" "$@" >>"$work/launcher.out" 2>&1 &
   launcher_pid=$!
   wait_until 60 "the cluster serves" serves
 }
