@@ -1,0 +1,125 @@
+using System.Buffers.Binary;
+using KvCluster.Storage;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>
+/// Reads a data file's bytes by FORMAT.md alone, with nothing of the engine but its checksum: what this cannot read, the document does not tell.
+/// </summary>
+internal sealed class DataFileDecoder
+{
+    private const int PageBytes = 8192;
+    private readonly byte[] _file;
+    private readonly int _meta;
+    private readonly HashSet<int> _reached = [0, 1];
+
+    public DataFileDecoder(byte[] file)
+    {
+        _file = file;
+        _meta = U64(24) > U64(PageBytes + 24) ? 0 : PageBytes;
+        Assert.Equal(U32(_meta), Crc32C.Of(file.AsSpan(_meta + 4, PageBytes - 4)));
+        Assert.Equal((byte)6, file[_meta + 4]);
+        Assert.Equal("KVCDATA\0"u8.ToArray(), file[(_meta + 8)..(_meta + 16)]);
+        Assert.Equal((1u, 8192u), (U32(_meta + 16), U32(_meta + 20)));
+        Assert.Equal((ulong)(_meta / PageBytes), U64(_meta + 24) % 2);
+    }
+
+    /// <summary>Epoch and change of the last record covered.</summary>
+    public UInt128 Etag => new(U64(_meta + 80), U64(_meta + 72));
+
+    /// <summary>The longest prefix and the deepest tree seen.</summary>
+    public (int Prefix, int Depth) Seen { get; private set; }
+
+    /// <summary>All entries of a tree in order.</summary>
+    public List<(byte[] Key, byte[] Value)> ReadTree(int tree)
+    {
+        var root = _meta + 128 + (tree * 32);
+        var entries = new List<(byte[] Key, byte[] Value)>();
+        if (U64(root) != 0)
+            ReadPage(U64(root), U32(root + 8), entries, 1);
+        Assert.Equal(U64(root + 16), (ulong)entries.Count);
+        return entries;
+    }
+
+    /// <summary>Every page is reached, or free or pending in the map; never both. After all trees were read.</summary>
+    public void CheckFreeMap()
+    {
+        var (directory, pages) = (U64(_meta + 56), (int)U64(_meta + 48));
+        var bits = new Dictionary<int, (bool Free, bool Pending)>();
+        var at = Open(directory, U32(_meta + 64), 5);
+        for (var index = 0; index < U16(at + 6); index++)
+        {
+            var sections = Open(U64(at + 64 + (index * 16)), U32(at + 64 + (index * 16) + 8), 4);
+            for (var page = 0; page < 15 * 2048; page++)
+            {
+                var section = sections + 64 + (page / 2048 * 512);
+                var (place, mask) = (page % 2048 / 8, 1 << (page % 8));
+                bits[(index * 15 * 2048) + page] = ((_file[section + place] & mask) != 0, (_file[section + 256 + place] & mask) != 0);
+            }
+        }
+        for (var page = 0; page < pages; page++)
+            Assert.Equal(1, (_reached.Contains(page) ? 1 : 0) + (bits[page].Free ? 1 : 0) + (bits[page].Pending ? 1 : 0));
+    }
+
+    private void ReadPage(ulong reference, uint checksum, List<(byte[] Key, byte[] Value)> entries, int depth)
+    {
+        var type = _file[(int)reference + 4];
+        var page = Open(reference, checksum, type);
+        var (count, prefixLength) = (U16(page + 6), U16(page + 32));
+        var prefix = _file[(page + PageBytes - prefixLength)..(page + PageBytes)];
+        Seen = (Math.Max(Seen.Prefix, prefixLength), Math.Max(Seen.Depth, depth));
+        for (var index = 0; index < count; index++)
+        {
+            var cell = page + U16(page + 64 + (count * 8) + (index * 2));
+            if (type == 2)
+            {
+                Assert.Equal(0, cell % 8);
+                ReadPage(U64(cell), U32(cell + 8), entries, depth + 1);
+                continue;
+            }
+            Assert.Equal((byte)1, type);
+            var isOverflow = U16(cell + 2) == 65_535;
+            var rest = cell + (isOverflow ? 20 : 4);
+            var suffixLength = U16(cell);
+            var head = _file[(page + 64 + (index * 8))..(page + 72 + (index * 8))];
+            Array.Reverse(head);
+            Assert.True(head.AsSpan(Math.Min(8, (int)suffixLength)).IndexOfAnyExcept((byte)0) < 0);
+            var restLength = Math.Max(0, suffixLength - 8);
+            byte[] key = [.. prefix, .. head[..Math.Min(8, (int)suffixLength)], .. _file[rest..(rest + restLength)]];
+            entries.Add((key, isOverflow ? ReadRun(cell) : _file[(rest + restLength)..(rest + restLength + U16(cell + 2))]));
+        }
+    }
+
+    private byte[] ReadRun(int cell)
+    {
+        Assert.Equal(0, cell % 8);
+        var length = (int)U32(cell + 4);
+        var run = (int)U64(cell + 8);
+        var pages = (64 + length + PageBytes - 1) / PageBytes;
+        Assert.Equal((byte)3, _file[run + 4]);
+        Assert.Equal((uint)length, U32(run + 40));
+        Assert.Equal((U32(cell + 16), (ulong)(run / PageBytes)), (U32(run), U64(run + 8)));
+        Assert.Equal(U32(run), Crc32C.Of(_file.AsSpan(run + 4, (pages * PageBytes) - 4)));
+        for (var page = 0; page < pages; page++)
+            Assert.True(_reached.Add((run / PageBytes) + page));
+        Assert.True(_file.AsSpan(run + 64 + length, (pages * PageBytes) - 64 - length).IndexOfAnyExcept((byte)0) < 0);
+        return _file[(run + 64)..(run + 64 + length)];
+    }
+
+    private int Open(ulong reference, uint checksum, byte type)
+    {
+        Assert.Equal(0ul, reference % PageBytes);
+        var page = (int)reference;
+        Assert.True(_reached.Add(page / PageBytes), $"Page {page / PageBytes} is reached twice.");
+        Assert.Equal((type, (ulong)(page / PageBytes)), (_file[page + 4], U64(page + 8)));
+        Assert.Equal((checksum, checksum), (U32(page), Crc32C.Of(_file.AsSpan(page + 4, PageBytes - 4))));
+        Assert.Equal(new byte[24], _file[(page + 40)..(page + 64)]);
+        return page;
+    }
+
+    private ushort U16(int at) => BinaryPrimitives.ReadUInt16LittleEndian(_file.AsSpan(at));
+
+    private uint U32(int at) => BinaryPrimitives.ReadUInt32LittleEndian(_file.AsSpan(at));
+
+    private ulong U64(int at) => BinaryPrimitives.ReadUInt64LittleEndian(_file.AsSpan(at));
+}

@@ -1,0 +1,75 @@
+using KvCluster.Disk;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>Pins the data file's bytes as FORMAT.md describes them: a change here is a new format version.</summary>
+public sealed class DataFormatTests
+{
+    public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
+
+    /// <summary>Files of all kinds of keys, read by the document alone.</summary>
+    [Theory]
+    [MemberData(nameof(Profiles))]
+    public void File_ReadByTheDocumentAlone_HoldsWhatWasWritten(string profile) => Seeded.Run(2, random =>
+    {
+        using var store = new ModelStore();
+        var keys = KeyProfile.All.Single(one => one.Name == profile);
+        for (var round = 0; round < 3; round++)
+        {
+            store.Batch(batch =>
+            {
+                for (var i = 0; i < 600; i++)
+                    batch.Put(ModelStore.Trees[i % 8 == 0 ? 1 : 0], keys.Key(random), keys.Value(random));
+                foreach (var key in batch[TreeId.Kv].Keys.Where((_, index) => index % 5 == round).ToArray())
+                    batch.Delete(TreeId.Kv, key);
+            });
+            store.Publish();
+            store.Checkpoint();
+        }
+        var decoder = new DataFileDecoder(store.Disk.ReadAll("data"));
+        Assert.Equal(store.Published.Etag, decoder.Etag);
+        foreach (var tree in ModelStore.Trees)
+        {
+            var expected = store.Published[tree];
+            var found = decoder.ReadTree((int)tree);
+            Assert.Equal(expected.Select(entry => ByteKeys.Print(entry.Key)), found.Select(entry => ByteKeys.Print(entry.Key)));
+            Assert.All(found, entry => Assert.Equal(expected[entry.Key], entry.Value));
+        }
+        decoder.CheckFreeMap();
+        Assert.True(decoder.Seen.Depth > 1 || profile == "zeros", $"The tree has {decoder.Seen.Depth} levels only.");
+        Assert.True(decoder.Seen.Prefix > 10 || profile != "paths", $"The longest prefix has {decoder.Seen.Prefix} bytes.");
+    });
+
+    [Fact]
+    public void MetaPageAndLeaf_Bytes_ArePinned()
+    {
+        using var disk = new SimulatedDisk();
+        byte[] identity = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+        using (var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 26 }, identity))
+        {
+            var batch = store.Begin();
+            batch.Put(TreeId.Kv, "b"u8, "two"u8);
+            batch.Put(TreeId.Kv, "abcdefghij"u8, "1"u8);
+            batch.Seal(new UInt128(0x0102, 0x0304));
+            store.Publish(new UInt128(0x0102, 0x0304));
+            var checkpoint = store.BeginCheckpoint(etag => new Coverage(etag, new JournalPosition(0x0A0B, 0x3000), 0xA1B2C3D4), UInt128.MaxValue)!;
+            checkpoint.Write();
+            store.FinishCheckpoint(checkpoint);
+        }
+        var file = disk.ReadAll("data");
+        var leaf = (int)BitConverter.ToUInt64(file, 8192 + 128);
+        Assert.Equal(
+            "06000000" + "4B56434441544100" + "01000000" + "00200000" + "0300000000000000" + "0102030405060708090A0B0C0D0E0F10",
+            Convert.ToHexString(file.AsSpan(8192 + 4, 44)));
+        Assert.Equal(
+            "D4C3B2A1" + "0403000000000000" + "0201000000000000" + "0B0A000000000000" + "0030000000000000",
+            Convert.ToHexString(file.AsSpan(8192 + 68, 36)));
+        Assert.Equal("00000000" + "0200000000000000" + "0000000000000000", Convert.ToHexString(file.AsSpan(8192 + 128 + 12, 20)));
+        Assert.Equal(
+            "01000200" + Convert.ToHexString(BitConverter.GetBytes((ulong)(leaf / 8192))) + "0403000000000000" + "0201000000000000" + "0000" + "F21F" + "0000",
+            Convert.ToHexString(file.AsSpan(leaf + 4, 34)));
+        Assert.Equal("6867666564636261" + "0000000000000062" + "F21F" + "F91F", Convert.ToHexString(file.AsSpan(leaf + 64, 20)));
+        Assert.Equal("0A000100" + "696A" + "31" + "01000300" + "74776F", Convert.ToHexString(file.AsSpan(leaf + 0x1FF2, 14)));
+    }
+}
