@@ -36,6 +36,7 @@ internal sealed class ReplicaStore : IDisposable
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private IStoreEvents? _events;
     private volatile Exception? _failure;
+    private volatile bool _isClosing;
     private volatile bool _isDisposed;
     private bool _isReleased;
     private long? _closeBegan;
@@ -82,9 +83,6 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>The replica's directory. Any thread.</summary>
     public string Directory { get; }
 
-    /// <summary>Whether a snapshot of this store is open. Any thread.</summary>
-    public bool HasReaders => _pages.HasReaders;
-
     /// <summary>Whether no request waits. Any thread.</summary>
     public bool QueueIsEmpty => _queue.IsEmpty;
 
@@ -103,7 +101,7 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>Keys in the published state. Any thread.</summary>
     public ulong Keys => _pages.Count(TreeId.Kv);
 
-    private bool HasEnded => _failure is not null || _isDisposed;
+    private bool HasEnded => _failure is not null || _isClosing;
 
     /// <summary>
     /// Creates a replica's directory, whole or not at all, and opens it. The parent directory must be there, the directory must not.
@@ -383,10 +381,11 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>
     /// Ends the store on running executors: all waiters are answered, what the journal was given is written, snapshots that are open may be
-    /// read on for ten seconds, then the files are let go. Any thread.
+    /// read on for ten seconds, then the files are let go. Any thread; called on the writer executor, no event follows.
     /// </summary>
     public Task CloseAsync()
     {
+        _isClosing = true;
         _context.Writer.Post(new WorkAction(BeginClose));
         return _closed.Task;
     }
@@ -405,6 +404,7 @@ internal sealed class ReplicaStore : IDisposable
 
     private void End()
     {
+        _isClosing = true;
         _isDisposed = true;
         _isLeading = false;
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.Stopped);
@@ -427,7 +427,7 @@ internal sealed class ReplicaStore : IDisposable
     private void FinishClose()
     {
         _closeBegan ??= _context.Time.GetTimestamp();
-        if (!_pages.HasOpenSnapshots)
+        if (!_pages.HasReaders)
         {
             ReleaseFiles();
             _closed.TrySetResult();

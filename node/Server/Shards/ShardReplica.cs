@@ -28,7 +28,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private readonly ConcurrentQueue<Event> _mailbox = new();
     private readonly ConcurrentQueue<Visit> _visits = new();
     private readonly Queue<Event> _atOnce = new();
-    private readonly List<ReplicaStore> _retired = [];
+    private readonly List<Task> _retired = [];
     private readonly ITimer _timer;
     private readonly TaskCompletionSource _stopped = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly long _clockTicksPerMicrosecond;
@@ -158,11 +158,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         Schedule();
         await _stopped.Task.ConfigureAwait(false);
         await _timer.DisposeAsync().ConfigureAwait(false);
-        // What the store has on its way ends on these, in this order; what comes back to the writer then is the last of it.
-        foreach (var executor in (ISerialExecutor[])[_context.Storage.Checkpoints, _context.Storage.Journal, _context.Storage.Writer])
-            await RunOutAsync(executor).ConfigureAwait(false);
-        foreach (var store in _retired.Append(_journal.Store))
-            store.Dispose();
+        await Task.WhenAll([.. _retired, _journal.Store.CloseAsync()]).ConfigureAwait(false);
     }
 
     void IWorkItem.Execute()
@@ -206,13 +202,6 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     void IStoreEvents.Failed(Exception first) => Fail(first);
 
-    private static Task RunOutAsync(ISerialExecutor executor)
-    {
-        var reached = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        executor.Post(new WorkAction(reached.SetResult));
-        return reached.Task;
-    }
-
     private static ValueTask<WriteResult> Refuse(WriteRequest request, WriteOutcome outcome)
     {
         request.Return();
@@ -228,7 +217,6 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         if (Interlocked.Exchange(ref _tickDue, 0) == 1)
         {
             _timerDueUs = long.MaxValue;
-            CloseRetired();
             if (NowUs() >= _core.NextTickUs)
                 Step(Event.Tick.Instance);
         }
@@ -368,24 +356,13 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         if (_performer.ControlWritesUnderWay > 0)
             return false;
         var old = _journal.Store;
+        // It tells nothing any more; who still reads it may go on for a while.
+        _retired.Add(old.CloseAsync());
         installer.SwitchIn(control);
         installer.Dispose();
         _journal.Store = ReplicaStore.Open(_context.Storage, old.Directory);
         _journal.Store.Start(this);
-        _retired.Add(old);
         return true;
-    }
-
-    /// <summary>Closes states that were replaced once nobody reads them any more.</summary>
-    private void CloseRetired()
-    {
-        for (var index = _retired.Count - 1; index >= 0; index--)
-        {
-            if (_retired[index].HasReaders)
-                continue;
-            _retired[index].Dispose();
-            _retired.RemoveAt(index);
-        }
     }
 
     private void Fail(Exception failure)

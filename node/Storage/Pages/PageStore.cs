@@ -252,9 +252,6 @@ internal sealed unsafe class PageStore : IDisposable
         return new ReadSnapshot(this, Volatile.Read(ref _published), slot, ticket);
     }
 
-    /// <summary>Whether a snapshot is open; one that is being opened counts. The writer.</summary>
-    public bool HasOpenSnapshots => _readers.Oldest() != ulong.MaxValue;
-
     /// <summary>Keys of a tree as published. Any thread.</summary>
     public ulong Count(TreeId tree) => Volatile.Read(ref _published).Trees[(int)tree].Count;
 
