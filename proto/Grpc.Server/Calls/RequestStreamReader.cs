@@ -63,11 +63,24 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
         {
             var waiter = _waiter = new TaskCompletionSource<bool>();
             if (_waitToken.CanBeCanceled && !_call.IsOwn(_waitToken))
-                _waitRegistration = _waitToken.UnsafeRegister(static body => ((PipeReader)body!).CancelPendingRead(), _body);
+                _waitRegistration = _waitToken.UnsafeRegister(static body => CancelRead((PipeReader)body!), _body);
             _read.UnsafeOnCompleted(_resume);
             return waiter.Task;
         }
         return isFound ? Found : Ended;
+    }
+
+    private static void CancelRead(PipeReader body)
+    {
+        try
+        {
+            body.CancelPendingRead();
+        }
+        catch (IOException)
+        {
+            // The connection broke off, which often is what the token fired for: the read ends with that by itself.
+            return;
+        }
     }
 
     // Reads until there is a message or the end (true), or a read that has to be waited for (false).
