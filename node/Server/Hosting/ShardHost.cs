@@ -23,6 +23,12 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>Replicas that are opened at the same time; each may replay a whole journal.</summary>
     private const int OpeningMax = 4;
 
+    /// <summary>
+    /// By how much a shard that never had a leader starts later where its preferred leader is not: less than the least election timeout, so that all
+    /// are there when that one stands, and enough that it mostly stands first. So a new cluster's leaders lie on different nodes.
+    /// </summary>
+    private static readonly TimeSpan PreferredLead = TimeSpan.FromMilliseconds(400);
+
     private readonly Lock _gate = new();
     private readonly NodeIdentity _identity;
     private readonly NodeDirectory _directory;
@@ -162,10 +168,18 @@ internal sealed class ShardHost : IAsyncDisposable
     private async Task OpenMissingAsync(ShardDirectorySnapshot snapshot)
     {
         var hosted = Hosted.Select(shard => shard.Shard).ToHashSet();
-        var missing = snapshot.Records.Values.Where(entry => !hosted.Contains(entry.Record.Shard) && ReplicaHere(entry.Record) is not null);
-        var options = new ParallelOptions { MaxDegreeOfParallelism = OpeningMax };
-        await Parallel.ForEachAsync(missing, options, async (entry, _) => Add(await OpenAsync(entry.Record).ConfigureAwait(false))).ConfigureAwait(false);
+        var missing = snapshot.Records.Values.Select(entry => entry.Record).Where(record => !hosted.Contains(record.Shard) && ReplicaHere(record) is not null);
+        foreach (var waits in missing.ToLookup(record => record.Epoch == 0 && !IsPreferredHere(record)).OrderBy(group => group.Key))
+        {
+            if (waits.Key)
+                await Task.Delay(PreferredLead, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            var options = new ParallelOptions { MaxDegreeOfParallelism = OpeningMax };
+            await Parallel.ForEachAsync(waits, options, async (record, _) => Add(await OpenAsync(record).ConfigureAwait(false))).ConfigureAwait(false);
+        }
     }
+
+    // The rule by which ClusterInit placed the replicas.
+    private bool IsPreferredHere(ShardRecord record) => record.Replicas[(int)(record.Shard % (uint)record.Replicas.Count)].Node == _identity.Node;
 
     private ReplicaRecord? ReplicaHere(ShardRecord record) => record.Replicas.FirstOrDefault(replica => replica.Node == _identity.Node);
 
