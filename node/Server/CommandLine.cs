@@ -145,7 +145,7 @@ internal static class CommandLine
         }
     }
 
-    private static ILoggerFactory CreateLogs() => LoggerFactory.Create(logging => logging.SetMinimumLevel(LogLevel.Information).AddSimpleConsole(console =>
+    private static ILoggerFactory CreateLogs() => LoggerFactory.Create(logging => logging.SetMinimumLevel(LogLevel.Information).AddFilter("Microsoft", LogLevel.Warning).AddSimpleConsole(console =>
     {
         console.SingleLine = true;
         console.UseUtcTimestamp = true;

@@ -63,6 +63,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
 
     private async Task RunAsync()
     {
+        var said = "";
         while (!_stopping.IsCancellationRequested)
         {
             var pause = Interval;
@@ -70,10 +71,13 @@ internal sealed class NodeRegistration : IAsyncDisposable
             {
                 if (_lease == 0 || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
                     await RegisterAsync().ConfigureAwait(false);
+                said = "";
             }
             catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
             {
-                HostLog.RegistrationFailed(_log, failure.Message);
+                if (failure.Message != said)
+                    HostLog.RegistrationFailed(_log, failure.Message);
+                said = failure.Message;
                 pause = RetryPause;
             }
             catch (OperationCanceledException) when (_stopping.IsCancellationRequested)

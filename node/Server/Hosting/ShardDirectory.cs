@@ -61,6 +61,7 @@ internal sealed class ShardDirectory : IAsyncDisposable
 
     private async Task RunAsync()
     {
+        var said = "";
         while (!_stopping.IsCancellationRequested)
         {
             using var interval = CancellationTokenSource.CreateLinkedTokenSource(_stopping.Token);
@@ -68,6 +69,7 @@ internal sealed class ShardDirectory : IAsyncDisposable
             {
                 var list = await _coordinator.ListAsync(_keys.Root, _stopping.Token).ConfigureAwait(false);
                 TakeList(list);
+                said = "";
                 interval.CancelAfter(ListInterval);
                 await foreach (var changes in _coordinator.WatchAsync(_keys.Root, list.Revision + 1, interval.Token).ConfigureAwait(false))
                     TakeChanges(changes);
@@ -83,7 +85,9 @@ internal sealed class ShardDirectory : IAsyncDisposable
             }
             catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
             {
-                HostLog.DirectoryListsAgain(_log, failure.Message);
+                if (failure.Message != said)
+                    HostLog.DirectoryListsAgain(_log, failure.Message);
+                said = failure.Message;
                 await Task.Delay(RetryPause, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             }
         }
