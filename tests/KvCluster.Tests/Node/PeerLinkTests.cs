@@ -1,0 +1,135 @@
+using System.Threading.Channels;
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Node.Transport;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>One side of the stream between two nodes, without a network.</summary>
+public sealed class PeerLinkTests
+{
+    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(30);
+
+    private readonly PeerLink _link = new();
+
+    [Fact]
+    public async Task Frames_OfASession_KeepTheirOrderAndShareMessages()
+    {
+        var pipe = new FakeStream { IsHeld = true };
+        var session = RunAsync(pipe);
+        for (var epoch = 1ul; epoch <= 5_000; epoch++)
+            _link.Send(new Frame { Epoch = epoch });
+        pipe.Release();
+        var messages = await pipe.ReadFramesAsync(5_000);
+        Assert.Equal(Enumerable.Range(1, 5_000).Select(epoch => (ulong)epoch), messages.SelectMany(message => message.Frames).Select(frame => frame.Epoch));
+        Assert.True(messages.Count < 100, $"{messages.Count} messages");
+        pipe.End();
+        await session;
+    }
+
+    [Fact]
+    public async Task Send_WhenTheOtherSideDoesNotRead_DropsInsteadOfWaiting()
+    {
+        var pipe = new FakeStream { IsHeld = true };
+        var session = RunAsync(pipe);
+        var body = UnsafeByteOperations.UnsafeWrap(new byte[1 << 20]);
+        for (var epoch = 1ul; epoch <= 500; epoch++)
+            _link.Send(new Frame { Epoch = epoch, Append = new Append { Bodies = { body } } });
+        _link.Send(new Frame { Epoch = 501 });
+        pipe.Release();
+        var first = await pipe.ReadFramesAsync(60);
+        Assert.InRange(pipe.FramesWritten, 60, 70);
+        Assert.Equal(1ul, first[0].Frames[0].Epoch);
+        pipe.End();
+        await session;
+    }
+
+    [Fact]
+    public async Task Send_WithoutASession_IsDropped()
+    {
+        _link.Send(new Frame { Epoch = 1 });
+        var pipe = new FakeStream();
+        var session = RunAsync(pipe);
+        _link.Send(new Frame { Epoch = 2 });
+        Assert.Equal(2ul, (await pipe.ReadFramesAsync(1))[0].Frames[0].Epoch);
+        pipe.End();
+        await session;
+        Assert.False(_link.IsUp);
+    }
+
+    [Fact]
+    public async Task RunSession_WhileAnotherRuns_EndsTheOlder()
+    {
+        var (older, newer) = (new FakeStream(), new FakeStream());
+        var first = RunAsync(older);
+        var second = RunAsync(newer);
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => first.WaitAsync(Limit));
+        Assert.True(_link.IsUp);
+        newer.End();
+        await second;
+    }
+
+    [Fact]
+    public async Task RunSession_HandsOnWhatArrives()
+    {
+        var pipe = new FakeStream();
+        var received = new List<ulong>();
+        var session = _link.RunSessionAsync(pipe, pipe, frame => received.Add(frame.Epoch), CancellationToken.None);
+        pipe.Arrive(new PeerMessage { Frames = { new Frame { Epoch = 1 }, new Frame { Epoch = 2 } } });
+        pipe.Arrive(new PeerMessage { Frames = { new Frame { Epoch = 3 } } });
+        pipe.End();
+        await session;
+        Assert.Equal([1ul, 2ul, 3ul], received);
+    }
+
+    private Task RunAsync(FakeStream pipe) => _link.RunSessionAsync(pipe, pipe, _ => { }, CancellationToken.None);
+
+    private sealed class FakeStream : IAsyncStreamReader<PeerMessage>, IAsyncStreamWriter<PeerMessage>
+    {
+        private readonly Channel<PeerMessage> _incoming = Channel.CreateUnbounded<PeerMessage>();
+        private readonly Channel<PeerMessage> _written = Channel.CreateUnbounded<PeerMessage>();
+        private readonly TaskCompletionSource _released = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        private int _framesWritten;
+
+        public bool IsHeld { get; init; }
+
+        public int FramesWritten => Volatile.Read(ref _framesWritten);
+
+        public PeerMessage Current { get; private set; } = null!;
+
+        public WriteOptions? WriteOptions { get; set; }
+
+        public void Release() => _released.SetResult();
+
+        public void Arrive(PeerMessage message) => Assert.True(_incoming.Writer.TryWrite(message));
+
+        public void End() => _incoming.Writer.Complete();
+
+        public async Task<List<PeerMessage>> ReadFramesAsync(int count)
+        {
+            var messages = new List<PeerMessage>();
+            while (messages.Sum(message => message.Frames.Count) < count)
+                messages.Add(await _written.Reader.ReadAsync().AsTask().WaitAsync(Limit));
+            return messages;
+        }
+
+        public async Task<bool> MoveNext(CancellationToken cancellationToken)
+        {
+            if (!await _incoming.Reader.WaitToReadAsync(cancellationToken))
+                return false;
+            Current = await _incoming.Reader.ReadAsync(cancellationToken);
+            return true;
+        }
+
+        public async Task WriteAsync(PeerMessage message)
+        {
+            if (IsHeld)
+                await _released.Task;
+            Interlocked.Add(ref _framesWritten, message.Frames.Count);
+            Assert.True(_written.Writer.TryWrite(message));
+        }
+
+        public Task WriteAsync(PeerMessage message, CancellationToken cancellationToken) => WriteAsync(message);
+    }
+}

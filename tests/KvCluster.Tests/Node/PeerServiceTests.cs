@@ -1,0 +1,41 @@
+using Grpc.Core;
+using KvCluster.Node.Coordination;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Who may open a stream to a node.</summary>
+public sealed class PeerServiceTests
+{
+    [Fact]
+    public async Task Connect_WithAHelloThatDoesNotFit_IsRefused()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var record = RecordText.Parse<ClusterRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value!);
+        var good = new PeerHello { ClusterId = record.ClusterId, Node = 2, FormatLevel = record.FormatLevel, Incarnation = 1 };
+        Assert.Equal(record.ClusterId, (await ConnectAsync(cluster, new PeerMessage { Hello = good })).ClusterId);
+
+        var otherCluster = good.Clone();
+        otherCluster.ClusterId = "other";
+        var otherLevel = good.Clone();
+        otherLevel.FormatLevel++;
+        var lesserNode = good.Clone();
+        lesserNode.Node = 1;
+        await RefusedAsync(StatusCode.FailedPrecondition, new PeerMessage { Hello = otherCluster });
+        await RefusedAsync(StatusCode.FailedPrecondition, new PeerMessage { Hello = otherLevel });
+        await RefusedAsync(StatusCode.FailedPrecondition, new PeerMessage { Hello = lesserNode });
+        await RefusedAsync(StatusCode.InvalidArgument, new PeerMessage { Frames = { new Frame() } });
+
+        async Task RefusedAsync(StatusCode code, PeerMessage first) =>
+            Assert.Equal(code, (await Assert.ThrowsAsync<RpcException>(() => ConnectAsync(cluster, first))).StatusCode);
+    }
+
+    private static async Task<PeerHello> ConnectAsync(NodeCluster cluster, PeerMessage first)
+    {
+        using var limit = new CancellationTokenSource(TimeSpan.FromSeconds(30));
+        using var call = new V1.Replication.ReplicationClient(cluster.ChannelOf(1)).Connect(cancellationToken: limit.Token);
+        await call.RequestStream.WriteAsync(first);
+        Assert.True(await call.ResponseStream.MoveNext(limit.Token));
+        return call.ResponseStream.Current.Hello;
+    }
+}
