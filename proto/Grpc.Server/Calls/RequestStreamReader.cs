@@ -20,6 +20,8 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     private readonly PipeReader _body;
     private readonly Action _resume;
     private ReadOnlySequence<byte> _held;
+    private ReadOnlyMemory<byte> _segment; // The first of _held, of which _taken bytes were taken already.
+    private int _taken;
     private bool _isHolding;
     private bool _isLast;
     private ConfiguredValueTaskAwaitable<ReadResult>.ConfiguredValueTaskAwaiter _read;
@@ -134,7 +136,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
 
     private void Hold(ReadResult result)
     {
-        _held = result.Buffer;
+        HoldRest(result.Buffer);
         _isHolding = true;
         _isLast = result.IsCompleted;
         if (result.IsCanceled)
@@ -150,8 +152,15 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     private void Release()
     {
         _isHolding = false;
-        _body.AdvanceTo(_held.Start, _held.End);
-        _held = default;
+        _body.AdvanceTo(_held.GetPosition(_taken), _held.End);
+        HoldRest(default);
+    }
+
+    private void HoldRest(ReadOnlySequence<byte> rest)
+    {
+        _held = rest;
+        _segment = rest.First;
+        _taken = 0;
     }
 
     private bool TryTake(out bool isFound)
@@ -169,7 +178,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
                 if (!_isHolding)
                     continue;
             }
-            if (FrameFormat.TryRead(ref _held, _call.Settings.RequestBytesMax, out var isCompressed, out var payload))
+            if (TryTakeFrame(out var payload, out var isCompressed))
             {
                 Current = _call.Deserialize(payload, isCompressed, _marshaller);
                 isFound = true;
@@ -179,6 +188,27 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
                 throw new RpcException(new Status(StatusCode.Internal, "The request ended in the middle of a message."));
             Release();
         }
+    }
+
+    private bool TryTakeFrame(out ReadOnlySequence<byte> payload, out bool isCompressed)
+    {
+        var bytesMax = _call.Settings.RequestBytesMax;
+        var rest = _segment.Span[_taken..];
+        if (rest.Length >= FrameFormat.HeaderBytes)
+        {
+            // Most frames lie in one segment, where no sequence has to be cut.
+            var payloadBytes = FrameFormat.ReadHeader(rest, bytesMax, out isCompressed);
+            if (rest.Length - FrameFormat.HeaderBytes >= payloadBytes)
+            {
+                payload = new ReadOnlySequence<byte>(_segment.Slice(_taken + FrameFormat.HeaderBytes, payloadBytes));
+                _taken += FrameFormat.HeaderBytes + payloadBytes;
+                return true;
+            }
+        }
+        var held = _held.Slice(_taken);
+        var isWhole = FrameFormat.TryRead(ref held, bytesMax, out isCompressed, out payload);
+        HoldRest(held);
+        return isWhole;
     }
 
     private static Exception AsStatus(Exception failure) => failure is IOException ? ServerCall.Gone(failure) : failure;
