@@ -85,6 +85,9 @@ internal static unsafe class Page
     /// <summary>Bytes of the body in use.</summary>
     public static int Used(byte* page) => BodyBytes - Gap(page) - Garbage(page);
 
+    /// <summary>What a prefix of this length takes, with the padding before it.</summary>
+    public static int PrefixBytes(int prefixLength) => (prefixLength + 7) & ~7;
+
     /// <summary>Pages of a run that holds a value of this length.</summary>
     public static int RunPages(long valueLength) => (int)((HeaderBytes + valueLength + Bytes - 1) / Bytes);
 
@@ -111,7 +114,7 @@ internal static unsafe class Page
         Type(page) = type;
         PrefixLength(page) = (ushort)prefix.Length;
         prefix.CopyTo(new Span<byte>(page + Bytes - prefix.Length, prefix.Length));
-        CellsStart(page) = (ushort)((Bytes - prefix.Length) & ~7);
+        CellsStart(page) = (ushort)(Bytes - PrefixBytes(prefix.Length));
     }
 
     /// <summary>The checksum of a page or run with its header as it lies there.</summary>

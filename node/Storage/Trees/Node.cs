@@ -129,6 +129,15 @@ internal static unsafe class Node
         CopyRest(suffix, cell + BranchCellHeader);
     }
 
+    /// <summary>Gives a branch's child another key, which must have the prefix and fit the gap and the old cell.</summary>
+    public static void ReplaceKey(byte* page, int index, ReadOnlySpan<byte> key)
+    {
+        var cell = Child(page, index);
+        var (reference, checksum) = (*(ulong*)cell, *(uint*)(cell + 8));
+        Remove(page, index);
+        InsertChild(page, index, key, reference, checksum);
+    }
+
     /// <summary>Takes an entry out; its cell becomes garbage.</summary>
     public static void Remove(byte* page, int index)
     {

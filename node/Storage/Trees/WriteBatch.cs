@@ -17,6 +17,7 @@ internal sealed unsafe class WriteBatch
     private readonly nint[] _path = new nint[DepthMax];
     private readonly int[] _index = new int[DepthMax];
     private readonly byte[] _copy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
+    private readonly byte[] _secondCopy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
     private SealedBatch _changes = null!;
     private ulong _number;
     private int _depth;
@@ -74,7 +75,8 @@ internal sealed unsafe class WriteBatch
                 _trees[(int)tree].Count++;
                 return;
             }
-            SplitLeaf(tree, leaf, index, key, breaksPrefix);
+            if (breaksPrefix || (index == Page.Count(leaf) && IsRightEdge(_depth - 1)) || !TryGive(Node.LeafEntryBytes(key.Length, length, overflow)))
+                SplitLeaf(tree, leaf, index, key, breaksPrefix);
         }
     }
 
@@ -287,6 +289,87 @@ internal sealed unsafe class WriteBatch
     }
 
     private void Rebuild(byte* page, int prefixMax) => Node.Rebuild(page, CopyOf(page), 0, Page.Count(page), prefixMax);
+
+    /// <summary>
+    /// Shares the entries of the path's full leaf with a sibling that has room: pages stay fuller than by splitting alone. Less room than
+    /// an eighth is not worth the work.
+    /// </summary>
+    private bool TryGive(int bytes)
+    {
+        if (_depth < 2)
+            return false;
+        var parent = (byte*)_path[_depth - 2];
+        var index = _index[_depth - 2];
+        return (index + 1 < Page.Count(parent) && TryShare(parent, index, index + 1, bytes))
+            || (index > 0 && TryShare(parent, index - 1, index - 1, bytes));
+    }
+
+    /// <summary>Shares the entries of two neighbours evenly, when the one that is asked has room. The path is of no use afterwards.</summary>
+    private bool TryShare(byte* parent, int left, int asked, int bytes)
+    {
+        var sibling = _space.ResolveChild(Node.Child(parent, asked));
+        if (Page.BodyBytes - Page.Used(sibling) < bytes + (Page.BodyBytes / 8))
+            return false;
+        byte* one = OwnChild(parent, left), other = OwnChild(parent, left + 1);
+        fixed (byte* first = _copy, second = _secondCopy)
+        {
+            Buffer.MemoryCopy(one, first, Page.Bytes, Page.Bytes);
+            Buffer.MemoryCopy(other, second, Page.Bytes, Page.Bytes);
+            return Share(parent, left, one, other, first, second);
+        }
+    }
+
+    private static bool Share(byte* parent, int left, byte* one, byte* other, byte* first, byte* second)
+    {
+        int firstCount = Page.Count(first), secondCount = Page.Count(second), total = firstCount + secondCount;
+        var half = (Page.Used(first) + Page.Used(second)) / 2;
+        int middle = 0, used = 0;
+        for (; middle < total - 1 && (used < half || middle == 0); middle++)
+            used += Page.EntryBytes + (middle < firstCount ? Node.CellBytes(first, middle) : Node.CellBytes(second, middle - firstCount));
+        if (middle == firstCount)
+            return false;
+        Span<byte> before = stackalloc byte[Page.KeyBytesMax], behind = stackalloc byte[Page.KeyBytesMax];
+        before = before[..CopyKeyOfTwo(first, second, middle - 1, before)];
+        behind = behind[..CopyKeyOfTwo(first, second, middle, behind)];
+        var separator = Separator(before, behind);
+        // The parent's prefix holds for all keys between two of its separators; at its ends it may not.
+        if (!separator.StartsWith(Page.Prefix(parent)) || Page.Gap(parent) + Page.EntryBytes < Node.BranchEntryBytes(separator.Length))
+            return false;
+        if (!TryFill(one, first, 0, Math.Min(middle, firstCount), second, 0, middle - firstCount)
+            || !TryFill(other, first, middle, firstCount, second, Math.Max(0, middle - firstCount), secondCount))
+        {
+            Buffer.MemoryCopy(first, one, Page.Bytes, Page.Bytes);
+            Buffer.MemoryCopy(second, other, Page.Bytes, Page.Bytes);
+            return false;
+        }
+        Node.ReplaceKey(parent, left + 1, separator);
+        return true;
+    }
+
+    private static int CopyKeyOfTwo(byte* first, byte* second, int index, Span<byte> destination) => index < Page.Count(first)
+        ? Node.CopyKey(first, index, destination)
+        : Node.CopyKey(second, index - Page.Count(first), destination);
+
+    /// <summary>Fills a page anew with entries of two, under their common prefix; false when they do not fit.</summary>
+    private static bool TryFill(byte* target, byte* first, int firstFrom, int firstTo, byte* second, int secondFrom, int secondTo)
+    {
+        int firstCount = Math.Max(0, firstTo - firstFrom), secondCount = Math.Max(0, secondTo - secondFrom);
+        Span<byte> low = stackalloc byte[Page.KeyBytesMax], high = stackalloc byte[Page.KeyBytesMax];
+        low = low[..(firstCount > 0 ? Node.CopyKey(first, firstFrom, low) : Node.CopyKey(second, secondFrom, low))];
+        high = high[..(secondCount > 0 ? Node.CopyKey(second, secondTo - 1, high) : Node.CopyKey(first, firstTo - 1, high))];
+        var prefixLength = firstCount + secondCount > 1 ? low.CommonPrefixLength(high) : 0;
+        var bytes = Page.PrefixBytes(prefixLength);
+        for (var i = firstFrom; i < firstTo; i++)
+            bytes += Page.EntryBytes + Node.CellBytes(first, i) + Math.Max(0, Page.PrefixLength(first) - prefixLength);
+        for (var i = secondFrom; i < secondTo; i++)
+            bytes += Page.EntryBytes + Node.CellBytes(second, i) + Math.Max(0, Page.PrefixLength(second) - prefixLength);
+        if (bytes > Page.BodyBytes)
+            return false;
+        Page.Format(target, PageType.Leaf, low[..prefixLength], keepOwner: true);
+        Node.Append(target, first, firstFrom, firstTo);
+        Node.Append(target, second, secondFrom, secondTo);
+        return true;
+    }
 
     private void SplitLeaf(TreeId tree, byte* leaf, int index, ReadOnlySpan<byte> key, bool breaksPrefix)
     {
