@@ -159,8 +159,8 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     {
         if (_leader == 0 || covers != _snapshotCovers || bytesStored > _snapshotSubmitted)
             return;
-        _snapshotStored = bytesStored;
-        _installWanted = bytesStored == _snapshotTotal;
+        _snapshotStored = Math.Max(_snapshotStored, bytesStored);
+        _installWanted |= !Installing && _snapshotStored == _snapshotTotal;
         SendSnapshotAck(installed: false);
     }
 

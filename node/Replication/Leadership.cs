@@ -17,6 +17,7 @@ internal sealed class Leadership
     private readonly Func<ulong, long> _grantOf;
     private readonly Func<ulong, ulong> _roundOf;
     private long _heartbeatDueUs;
+    private long _checkDueUs;
     private bool _open;
 
     /// <summary>Created when the epoch is won and prepared; <see cref="OnAppended"/> with the epoch-open record follows.</summary>
@@ -44,7 +45,7 @@ internal sealed class Leadership
     public long LeaseEndUs => Serving ? _quorum.Agreed(_grantOf) : 0;
 
     /// <summary>When something is to be done by the clock.</summary>
-    public long DueUs => _heartbeatDueUs;
+    public long DueUs => Math.Min(_heartbeatDueUs, _checkDueUs);
 
     /// <summary>A record of the own epoch was appended here; the first one is the epoch-open record.</summary>
     public void OnAppended(JournalRecord record)
@@ -143,14 +144,21 @@ internal sealed class Leadership
     /// <summary>Does what the clock asks for. A reason: this leadership is over.</summary>
     public string? OnTick()
     {
-        if (!_open || _context.NowUs < _heartbeatDueUs)
+        if (!_open)
             return null;
-        var silentUs = _context.NowUs - _quorum.Agreed(_heardOf);
-        if (silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
-            return "no majority has answered for one and a half of the greatest timeout";
-        foreach (var follower in _followers.Values)
-            CheckStall(follower);
-        SendRound();
+        if (_context.NowUs >= _checkDueUs)
+        {
+            // Apart from the heartbeats, which rounds of reads may stand in for without end.
+            _checkDueUs = _context.NowUs + _context.Options.HeartbeatIntervalUs;
+            var silentUs = _context.NowUs - _quorum.Agreed(_heardOf);
+            if (silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
+                return "no majority has answered for one and a half of the greatest timeout";
+            foreach (var follower in _followers.Values)
+                CheckStall(follower);
+        }
+
+        if (_context.NowUs >= _heartbeatDueUs)
+            SendRound();
         return null;
     }
 
@@ -253,8 +261,13 @@ internal sealed class Leadership
         var record = match.Record.FromWire();
         if (match.Found)
         {
-            if (follower.State == FollowerState.Probe && TailMatch.Has(_context.Journal, record))
+            if (follower.State != FollowerState.Probe)
+                return;
+            if (TailMatch.Has(_context.Journal, record))
                 Continue(follower, record);
+            else if (record == follower.Probe)
+                // Asked for while the journal still reached back that far.
+                Signal(follower, FollowerSignal.OutOfReach);
             return;
         }
 
@@ -335,7 +348,10 @@ internal sealed class Leadership
         else if (follower.State == FollowerState.Snapshot && follower.Covers != default)
         {
             Signal(follower, FollowerSignal.Stalled);
-            follower.SnapshotSent = follower.SnapshotStored;
+            // All is stored, but that it is installed was not heard: the last chunk again asks for it.
+            follower.SnapshotSent = follower.SnapshotStored < follower.SnapshotBytes
+                ? follower.SnapshotStored
+                : Math.Max(0, follower.SnapshotBytes - _context.Options.SnapshotChunkBytes);
             follower.MovedUs = _context.NowUs;
         }
     }

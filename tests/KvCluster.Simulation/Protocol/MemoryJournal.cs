@@ -1,0 +1,127 @@
+using KvCluster.Replication;
+
+namespace KvCluster.Simulation.Protocol;
+
+/// <summary>
+/// A journal in memory with the failure modes of one on disk: writes complete one by one and out of order, a crash keeps or drops what has not
+/// completed, a cut whose header was not synced may come undone, old records are dropped behind a checkpoint.
+/// </summary>
+internal sealed class MemoryJournal(Random random) : IJournalView
+{
+    private readonly List<Entry> _entries = [];
+    private List<Entry> _cutTail = [];
+    private RecordName _base;
+    private bool _cutting;
+
+    public JournalRecord Last => _entries.Count == 0 ? BaseRecord : _entries[^1].Record.Header;
+
+    public JournalRecord Durable
+    {
+        get
+        {
+            var completed = _entries.TakeWhile(entry => entry.Completed).Count();
+            return completed == 0 ? BaseRecord : _entries[completed - 1].Record.Header;
+        }
+    }
+
+    public RecordName Base => _base;
+
+    /// <summary>Writes under way.</summary>
+    public int Writing => _entries.Count(entry => !entry.Completed);
+
+    private JournalRecord BaseRecord => new(_base.Etag, _base.Checksum, Etag.None, 0, 0);
+
+    public bool TryFind(Etag etag, out JournalRecord record) => TryFindAtOrBefore(etag, out record) && record.Etag == etag;
+
+    public bool TryFindAtOrBefore(Etag etag, out JournalRecord record)
+    {
+        var count = CountUpTo(etag);
+        record = count > 0 ? _entries[count - 1].Record.Header : BaseRecord;
+        return count > 0 || etag >= _base.Etag;
+    }
+
+    public bool TryVerify(ReadOnlySpan<byte> body, out JournalRecord record)
+    {
+        var valid = SimulatedRecord.TryParse(body, out var parsed);
+        record = valid ? parsed.Header : default;
+        return valid;
+    }
+
+    /// <summary>The records behind <paramref name="after"/>, in order.</summary>
+    public IEnumerable<SimulatedRecord> Behind(Etag after) => _entries.Skip(CountUpTo(after)).Select(entry => entry.Record);
+
+    /// <summary>Appends; gives what completes the write.</summary>
+    public Action Append(SimulatedRecord record)
+    {
+        Violation.Unless(!_cutting, $"{record.Header.Name} is appended while a cut is under way");
+        Violation.Unless(record.Header.PreviousName == Last.Name, $"{record.Header.Name} does not chain onto {Last.Name}");
+        var entry = new Entry(record);
+        _entries.Add(entry);
+        return () => entry.Completed = true;
+    }
+
+    public void Cut(RecordName keep)
+    {
+        Violation.Unless(TryFind(keep.Etag, out var kept) && kept.Name == keep, $"a cut keeps {keep}, which the journal does not have");
+        var count = CountUpTo(keep.Etag);
+        _cutTail = _entries.Skip(count).ToList();
+        _entries.RemoveRange(count, _entries.Count - count);
+        _cutting = true;
+    }
+
+    public void FinishCut()
+    {
+        _cutTail = [];
+        _cutting = false;
+    }
+
+    /// <summary>Drops the records up to a checkpoint, which then is what the journal begins behind.</summary>
+    public void Trim(RecordName covers)
+    {
+        _entries.RemoveRange(0, CountUpTo(covers.Etag));
+        _base = covers;
+    }
+
+    /// <summary>A snapshot takes the place of everything.</summary>
+    public void Replace(RecordName covers)
+    {
+        _entries.Clear();
+        FinishCut();
+        _base = covers;
+    }
+
+    /// <summary>What recovery finds after a loss of power.</summary>
+    public void Crash()
+    {
+        if (_cutting && random.Next(2) == 0)
+            _entries.AddRange(_cutTail);
+        FinishCut();
+        foreach (var entry in _entries)
+            entry.Completed |= random.Next(2) == 0;
+        var kept = _entries.TakeWhile(entry => entry.Completed).Count();
+        _entries.RemoveRange(kept, _entries.Count - kept);
+    }
+
+    private int CountUpTo(Etag etag)
+    {
+        var low = 0;
+        var high = _entries.Count;
+        while (low < high)
+        {
+            var middle = (low + high) / 2;
+            if (_entries[middle].Record.Header.Etag <= etag)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+
+        return low;
+    }
+
+    private sealed class Entry(SimulatedRecord record)
+    {
+        public SimulatedRecord Record { get; } = record;
+
+        public bool Completed { get; set; }
+    }
+}

@@ -1,0 +1,34 @@
+using KvCluster.V1;
+
+namespace KvCluster.Simulation.Protocol;
+
+/// <summary>Delivers frames late, twice, out of order or not at all. Links are cut in one direction or both.</summary>
+internal sealed class SimulatedNetwork(SimulationRun run)
+{
+    private readonly HashSet<(int From, int To)> _cut = [];
+
+    public void Cut(int from, int to) => _cut.Add((from, to));
+
+    public void Heal() => _cut.Clear();
+
+    public void Send(int from, int to, Frame frame)
+    {
+        if (_cut.Contains((from, to)) || (!run.Healed && run.Chance(run.Scenario.LossPermille)))
+            return;
+        Deliver(from, to, frame);
+        if (!run.Healed && run.Chance(run.Scenario.DuplicationPermille))
+            Deliver(from, to, frame);
+    }
+
+    private void Deliver(int from, int to, Frame frame)
+    {
+        var late = !run.Healed && run.Chance(run.Scenario.LatePermille);
+        var delayUs = 20 + run.Random.NextInt64(late ? run.Scenario.LateUs : run.Scenario.DelayUs);
+        run.After(delayUs, () =>
+        {
+            // A cut also loses what is under way, except what is late: that comes whatever happens.
+            if (late || !_cut.Contains((from, to)))
+                run.Replicas[to - 1].Receive(frame);
+        });
+    }
+}
