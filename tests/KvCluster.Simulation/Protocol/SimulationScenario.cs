@@ -58,8 +58,8 @@ internal sealed class SimulationScenario
             DelayUs = random.Next(3) == 0 ? 20_000 : 1_000,
             SyncUs = random.Next(4) == 0 ? 60_000 : 2_000,
             AmbiguousPermille = random.Next(2) == 0 ? random.Next(600) : 0,
-            FaultEveryUs = random.Next(150_000, 2_500_000),
-            NarrowPermille = random.Next(2) == 0 ? random.Next(300) : 20,
+            FaultEveryUs = random.Next(2) == 0 ? random.Next(60_000, 400_000) : random.Next(400_000, 2_000_000),
+            NarrowPermille = random.Next(2) == 0 ? random.Next(200) : 10,
             DriftPermille = random.Next(3) == 0 ? 50 : 1,
             Leases = random.Next(8) != 0,
         };
