@@ -58,7 +58,7 @@ end_of_script() {
     stop "$launcher_pid" 10 || echo "$name: the launcher had to be killed"
   fi
   if ((code != 0 && code != 77)); then
-    tail -n 15 "$work"/*.out "$cluster"/run/*.log 2>/dev/null || true
+    tail -n 8 "$work"/*.out "$cluster"/run/*.log 2>/dev/null | cut -c1-300 || true
   fi
   rm -rf "$work"
   exit "$code"
