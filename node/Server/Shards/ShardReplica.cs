@@ -20,6 +20,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     // So that one busy shard does not hold up the others bound to the same executor.
     private const int EventsPerTurn = 256;
 
+    // Several windows of every follower; beyond it frames are dropped, as a network may do, and sent again.
+    private const int FramesWaitingMax = 16_384;
+
     private readonly ShardReplicaContext _context;
     private readonly ReplicaJournalView _journal;
     private readonly ReplicaCore _core;
@@ -39,6 +42,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private long _timerDueUs;
     private int _tickDue = 1;
     private int _scheduled;
+    private int _framesWaiting;
 
     /// <summary>Takes over a recovered store. Nothing happens before <see cref="Start"/>.</summary>
     /// <param name="context">What it runs on.</param>
@@ -82,7 +86,13 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     }
 
     /// <summary>A frame of this shard arrived. Any thread.</summary>
-    public void Receive(Frame frame) => Enqueue(new Event.FrameReceived(frame));
+    public void Receive(Frame frame)
+    {
+        if (Interlocked.Increment(ref _framesWaiting) <= FramesWaitingMax)
+            Enqueue(new Event.FrameReceived(frame));
+        else
+            Interlocked.Decrement(ref _framesWaiting);
+    }
 
     /// <summary>The coordinator's watch showed the shard's record. Any thread.</summary>
     public void RecordChanged(ShardRecord record, long revision) => Enqueue(new Event.ShardRecordRead(0, record, revision));
@@ -238,6 +248,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         if (happened is Event.ShardRecordRead { Record: { } record })
             _performer.Remember(record);
+        if (happened is Event.FrameReceived)
+            Interlocked.Decrement(ref _framesWaiting);
         _atOnce.Enqueue(happened);
         while (_failure is null && _atOnce.TryDequeue(out var next))
         {
