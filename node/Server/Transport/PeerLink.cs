@@ -46,12 +46,11 @@ internal sealed class PeerLink
         IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, Action<Frame> receive, CancellationToken cancellationToken)
     {
         using var session = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
-        CancellationTokenSource? older;
         lock (_gate)
         {
-            older = _session;
+            // Not disposed yet: a session takes itself out, under the lock, before it is. What the cancellation runs, runs elsewhere.
+            _ = _session?.CancelAsync();
             _session = session;
-            older?.Cancel();
         }
         _isUp = true;
         var sending = SendAllAsync(outgoing, session.Token);
@@ -72,8 +71,8 @@ internal sealed class PeerLink
                     _session = null;
                     _isUp = false;
                 }
-                session.Cancel();
             }
+            await session.CancelAsync().ConfigureAwait(false);
             await sending.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             if (!_isUp)
                 DropAll();
