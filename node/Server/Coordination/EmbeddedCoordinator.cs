@@ -51,7 +51,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
     /// <inheritdoc cref="Open(string, TimeProvider)"/>
     public static EmbeddedCoordinator Open(string directory, TimeProvider time, IFileSystem files)
     {
-        Directory.CreateDirectory(directory);
+        DurableDirectory.Create(directory);
         var directoryLock = DirectoryLock.Take(directory);
         try
         {

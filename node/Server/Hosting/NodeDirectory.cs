@@ -39,7 +39,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <exception cref="DirectoryFormatException">It is of another version, or of something else.</exception>
     public static NodeDirectory Open(string path, IFileSystem files)
     {
-        Directory.CreateDirectory(path);
+        DurableDirectory.Create(path);
         var directoryLock = DirectoryLock.Take(path);
         try
         {
