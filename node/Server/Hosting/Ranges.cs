@@ -8,9 +8,9 @@ internal static class Ranges
 
     /// <summary>Index of the range with the greatest start at or before a key; -1: none.</summary>
     /// <param name="ranges">Sorted by start.</param>
-    public static int FindAt<T>(IReadOnlyList<T> ranges, Func<T, ReadOnlyMemory<byte>> startOf, ReadOnlySpan<byte> key)
+    public static int FindAt<T>(ReadOnlySpan<T> ranges, Func<T, ReadOnlyMemory<byte>> startOf, ReadOnlySpan<byte> key)
     {
-        int low = 0, high = ranges.Count;
+        int low = 0, high = ranges.Length;
         while (low < high)
         {
             var middle = (low + high) / 2;
@@ -23,10 +23,10 @@ internal static class Ranges
     }
 
     /// <summary>Index of the range with the greatest start before a key; an empty key stands for the end of all keys.</summary>
-    public static int FindBefore<T>(IReadOnlyList<T> ranges, Func<T, ReadOnlyMemory<byte>> startOf, ReadOnlySpan<byte> key)
+    public static int FindBefore<T>(ReadOnlySpan<T> ranges, Func<T, ReadOnlyMemory<byte>> startOf, ReadOnlySpan<byte> key)
     {
         if (key.IsEmpty)
-            return ranges.Count - 1;
+            return ranges.Length - 1;
         var found = FindAt(ranges, startOf, key);
         return found >= 0 && startOf(ranges[found]).Span.SequenceEqual(key) ? found - 1 : found;
     }

@@ -56,13 +56,13 @@ internal sealed class ShardDirectorySnapshot
 
     public ShardRoute? Find(ReadOnlySpan<byte> key)
     {
-        var index = Ranges.FindAt(Routes, static route => route.Start.Memory, key);
+        var index = Ranges.FindAt(Routes.AsSpan(), static route => route.Start.Memory, key);
         return index >= 0 && Ranges.Contain(Routes[index].Start.Span, Routes[index].End.Span, key) ? Routes[index] : null;
     }
 
     public ShardRoute? FindBefore(ReadOnlySpan<byte> key)
     {
-        var index = Ranges.FindBefore(Routes, static route => route.Start.Memory, key);
+        var index = Ranges.FindBefore(Routes.AsSpan(), static route => route.Start.Memory, key);
         return index >= 0 ? Routes[index] : null;
     }
 

@@ -1,6 +1,5 @@
 // The replicas of a node. One loop follows the shard records: it opens what they name for this node and tells the replicas what changed.
 // Requests look shards up on any thread. An exception while a replica is opened makes that replica "failed", and touches no other.
-using System.Collections.Immutable;
 using System.Security.Cryptography;
 using System.Text;
 using KvCluster.Node.Coordination;
@@ -45,7 +44,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly WorkThread[] _journals = Threads("journal");
     private readonly WorkThread[] _checkpoints = Threads("checkpoint");
     private readonly CancellationTokenSource _stopping = new();
-    private ImmutableArray<HostedShard> _hosted = [];
+    private volatile HostedShards _hosted = HostedShards.None;
     private Task _running = Task.CompletedTask;
 
     public ShardHost(
@@ -72,39 +71,16 @@ internal sealed class ShardHost : IAsyncDisposable
     }
 
     /// <summary>All shards of which this node should have a replica, by start.</summary>
-    public IReadOnlyList<HostedShard> All => Hosted;
-
-    private ImmutableArray<HostedShard> Hosted
-    {
-        get
-        {
-            lock (_gate)
-                return _hosted;
-        }
-    }
+    public IReadOnlyList<HostedShard> All => _hosted.All;
 
     /// <summary>Begins to follow the records.</summary>
     public void Start() => _running = Task.Run(RunAsync);
 
-    /// <summary>The shard here that owns a key; null: none does.</summary>
-    public HostedShard? Find(ReadOnlySpan<byte> key)
-    {
-        var hosted = Hosted;
-        var index = Ranges.FindAt(hosted, static shard => shard.Route.Start.Memory, key);
-        return index >= 0 && hosted[index].Owns(key) ? hosted[index] : null;
-    }
+    /// <inheritdoc cref="HostedShards.Find(ReadOnlySpan{byte})"/>
+    public HostedShard? Find(ReadOnlySpan<byte> key) => _hosted.Find(key);
 
-    /// <summary>The shard here that owns the greatest possible key before one; an empty key stands for the end of all keys.</summary>
-    public HostedShard? FindBefore(ReadOnlySpan<byte> key)
-    {
-        var hosted = Hosted;
-        var index = Ranges.FindBefore(hosted, static shard => shard.Route.Start.Memory, key);
-        if (index < 0)
-            return null;
-        var end = hosted[index].Route.End.Span;
-        var reaches = end.IsEmpty || (!key.IsEmpty && end.SequenceCompareTo(key) >= 0);
-        return reaches ? hosted[index] : null;
-    }
+    /// <inheritdoc cref="HostedShards.FindBefore"/>
+    public HostedShard? FindBefore(ReadOnlySpan<byte> key) => _hosted.FindBefore(key);
 
     /// <summary>What this node knows of the shard that owns a key.</summary>
     public ShardRoute? RouteOf(ReadOnlySpan<byte> key) => _map.Snapshot.Find(key);
@@ -113,21 +89,14 @@ internal sealed class ShardHost : IAsyncDisposable
     public ShardRoute? RouteBefore(ReadOnlySpan<byte> key) => _map.Snapshot.FindBefore(key);
 
     /// <summary>Hands a frame to the replica that it is for. Any thread; never waits.</summary>
-    public void Receive(Frame frame)
-    {
-        foreach (var shard in Hosted)
-        {
-            if (shard.Shard == frame.Shard)
-                shard.Replica?.Receive(frame);
-        }
-    }
+    public void Receive(Frame frame) => _hosted.Find(frame.Shard)?.Replica?.Receive(frame);
 
     /// <summary>Stops all replicas; what they have durable stays.</summary>
     public async ValueTask DisposeAsync()
     {
         await _stopping.CancelAsync().ConfigureAwait(false);
         await _running.ConfigureAwait(false);
-        await Task.WhenAll(Hosted.Where(shard => shard.Replica is not null).Select(shard => shard.Replica!.DisposeAsync().AsTask())).ConfigureAwait(false);
+        await Task.WhenAll(All.Where(shard => shard.Replica is not null).Select(shard => shard.Replica!.DisposeAsync().AsTask())).ConfigureAwait(false);
         foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _checkpoints])
             thread.Dispose();
         _stopping.Dispose();
@@ -154,7 +123,7 @@ internal sealed class ShardHost : IAsyncDisposable
 
     private void Tell(ShardDirectorySnapshot seen, ShardDirectorySnapshot snapshot)
     {
-        foreach (var shard in Hosted)
+        foreach (var shard in All)
         {
             if (shard.Replica is null || !snapshot.Records.TryGetValue(shard.Shard, out var entry))
                 continue;
@@ -167,7 +136,7 @@ internal sealed class ShardHost : IAsyncDisposable
 
     private async Task OpenMissingAsync(ShardDirectorySnapshot snapshot)
     {
-        var hosted = Hosted.Select(shard => shard.Shard).ToHashSet();
+        var hosted = All.Select(shard => shard.Shard).ToHashSet();
         var missing = snapshot.Records.Values.Select(entry => entry.Record).Where(record => !hosted.Contains(record.Shard) && ReplicaHere(record) is not null);
         foreach (var waits in missing.ToLookup(record => record.Epoch == 0 && !IsPreferredHere(record)).OrderBy(group => group.Key))
         {
@@ -188,7 +157,7 @@ internal sealed class ShardHost : IAsyncDisposable
         if (shard is null)
             return;
         lock (_gate)
-            _hosted = _hosted.Add(shard).Sort(static (x, y) => x.Route.Start.Span.SequenceCompareTo(y.Route.Start.Span));
+            _hosted = _hosted.With(shard);
     }
 
     // Null: the node stops.
