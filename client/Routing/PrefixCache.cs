@@ -1,85 +1,75 @@
-using KvCluster.V1;
-
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// In front of one shard map: the shortest prefix of a key, up to a delimiter, that lies wholly in one shard, to that shard; so keys of one
-/// prefix share an entry and unique keys do not flood it. Lives and dies with its map. Any thread, no lock; bounded: a newer entry takes
-/// the place of an older one with the same slot.
+/// In front of one shard map. First the slot of the last key; then, by hash, the slot of the key's greatest prefix up to a delimiter, kept
+/// if that prefix lies wholly in one slot, so that the keys of a path share one entry and keys without a path take none. An entry is only a
+/// guess: it counts after the slot's bounds have been compared with the key, so neither collisions nor races can make it wrong. Lives and
+/// dies with the map's ranges. Any thread, no lock, no allocation.
 /// </summary>
-internal sealed class PrefixCache(ShardMap map)
+internal sealed class PrefixCache
 {
     private const byte Delimiter = (byte)'/';
-    private const int Slots = 4096;
-    private const uint HashSeed = 2166136261;
-    private const uint HashFactor = 16777619;
-    private readonly Entry?[] _entries = new Entry?[Slots];
-    private Entry? _last;
-    private long _hits;
-    private long _misses;
+    private const int EntriesMin = 1 << 8;
+    // 1 MiB at most: more would not stay in a processor's cache, and the map's own search is then as fast.
+    private const int EntriesMax = 1 << 18;
+    private readonly ShardMap _map;
+    private readonly RouteCounts _counts;
+    // Slot + 1; 0: none.
+    private readonly int[] _entries;
+    private int _last;
 
-    /// <summary>Keys answered here; about, since concurrent counts may be lost.</summary>
-    public long Hits => _hits;
-
-    /// <summary>Keys that went to the map; about.</summary>
-    public long Misses => _misses;
-
-    /// <summary>The shard that owns the key; null where the map has a gap.</summary>
-    public ShardRoute? Find(ReadOnlySpan<byte> key)
+    public PrefixCache(ShardMap map, RouteCounts counts)
     {
-        if (_last is { } last && key.StartsWith(last.Prefix))
-        {
-            _hits++;
-            return last.Route;
-        }
-        var hash = HashSeed;
-        for (var index = 0; index < key.Length; index++)
-        {
-            hash = (hash ^ key[index]) * HashFactor;
-            if (key[index] != Delimiter)
-                continue;
-            if (_entries[hash % Slots] is { } entry && key[..(index + 1)].SequenceEqual(entry.Prefix))
-            {
-                _hits++;
-                _last = entry;
-                return entry.Route;
-            }
-        }
-        _misses++;
-        return FindAndKeep(key);
+        _map = map;
+        _counts = counts;
+        _entries = new int[Math.Clamp((int)System.Numerics.BitOperations.RoundUpToPowerOf2((uint)map.SlotCount * 4), EntriesMin, EntriesMax)];
     }
 
-    private ShardRoute? FindAndKeep(ReadOnlySpan<byte> key)
+    /// <summary>The slot of the map that the key lies in.</summary>
+    public int FindSlot(ReadOnlySpan<byte> key)
     {
-        var route = map.Find(key);
-        if (route is null)
-            return null;
-        var hash = HashSeed;
-        for (var index = 0; index < key.Length; index++)
+        var last = Volatile.Read(ref _last);
+        if (_map.Holds(last, key))
         {
-            hash = (hash ^ key[index]) * HashFactor;
-            if (key[index] != Delimiter || !Owns(route, key[..(index + 1)]))
-                continue;
-            var entry = new Entry(key[..(index + 1)].ToArray(), route);
-            _entries[hash % Slots] = entry;
-            _last = entry;
-            break;
+            _counts.Hit();
+            return last;
         }
-        return route;
+        var prefix = key[..(key.LastIndexOf(Delimiter) + 1)];
+        if (prefix.IsEmpty)
+        {
+            _counts.Miss();
+            return Keep(_map.FindSlot(key));
+        }
+        ref var entry = ref _entries[(int)(Hash(prefix) & (uint)(_entries.Length - 1))];
+        var guess = Volatile.Read(ref entry) - 1;
+        if (guess >= 0 && _map.Holds(guess, key))
+        {
+            _counts.Hit();
+            return Keep(guess);
+        }
+        _counts.Miss();
+        var slot = _map.FindSlot(key);
+        if (_map.HoldsPrefix(slot, prefix))
+            Volatile.Write(ref entry, slot + 1);
+        return Keep(slot);
     }
 
-    // Every key with the prefix, which ends in a delimiter: from the prefix itself up to the prefix with its last byte raised.
-    private static bool Owns(ShardRoute route, ReadOnlySpan<byte> prefix)
+    private static uint Hash(ReadOnlySpan<byte> bytes)
     {
-        if (prefix.SequenceCompareTo(route.Start.Span) < 0)
-            return false;
-        if (route.End.IsEmpty)
-            return true;
-        Span<byte> after = prefix.Length <= 256 ? stackalloc byte[prefix.Length] : new byte[prefix.Length];
-        prefix.CopyTo(after);
-        after[^1]++;
-        return after.SequenceCompareTo(route.End.Span) <= 0;
+        const ulong Factor = 0x9E3779B97F4A7C15;
+        var hash = (ulong)bytes.Length;
+        for (; bytes.Length >= sizeof(ulong); bytes = bytes[sizeof(ulong)..])
+            hash = Mix(hash ^ BitConverter.ToUInt64(bytes));
+        foreach (var one in bytes)
+            hash = (hash ^ one) * Factor;
+        return (uint)(Mix(hash) >> 32);
+
+        static ulong Mix(ulong value) => System.Numerics.BitOperations.RotateLeft(value * Factor, 29);
     }
 
-    private sealed record Entry(byte[] Prefix, ShardRoute Route);
+    private int Keep(int slot)
+    {
+        Volatile.Write(ref _last, slot);
+        return slot;
+    }
 }

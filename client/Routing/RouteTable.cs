@@ -6,15 +6,21 @@ namespace KvCluster.Client.Routing;
 /// What this process knows of the cluster: the shard map with its prefix cache, and the nodes' addresses. Read without a lock; folded in
 /// from map streams and route hints, where a greater (generation, epoch) of a shard replaces a lesser one.
 /// </summary>
-internal sealed class RouteTable
+internal sealed class RouteTable : IDisposable
 {
     private readonly Lock _lock = new();
     private readonly Dictionary<uint, ShardRoute> _routes = [];
-    private volatile Snapshot _snapshot = Snapshot.Empty;
+    private volatile Snapshot _snapshot;
     private TaskCompletionSource _changed = NewSignal();
 
-    /// <summary>Routes that hints and streams have replaced: requests sent by the old ones were stale.</summary>
-    public long Replaced { get; private set; }
+    public RouteTable()
+    {
+        var map = new ShardMap([]);
+        _snapshot = new Snapshot(map, new PrefixCache(map, Counts), new Dictionary<uint, string>(), "", false);
+    }
+
+    /// <summary>How keys found their shards.</summary>
+    public RouteCounts Counts { get; } = new();
 
     /// <summary>Whether a whole map has been seen.</summary>
     public bool IsKnown => _snapshot.Known;
@@ -29,7 +35,11 @@ internal sealed class RouteTable
     public IReadOnlyDictionary<uint, string> Nodes => _snapshot.Nodes;
 
     /// <summary>The shard that owns the key; null if that is not known.</summary>
-    public ShardRoute? Find(ReadOnlySpan<byte> key) => _snapshot.Cache.Find(key);
+    public ShardRoute? Find(ReadOnlySpan<byte> key)
+    {
+        var snapshot = _snapshot;
+        return snapshot.Map.RouteOf(snapshot.Cache.FindSlot(key));
+    }
 
     /// <summary>Ends at the next change of the map. Taken before looking, so that no change is missed.</summary>
     public Task NextChange()
@@ -43,18 +53,20 @@ internal sealed class RouteTable
     {
         lock (_lock)
         {
-            var changed = !_snapshot.Known && message.Complete;
-            if (message.Complete)
-                changed |= ForgetAllBut(message.Shards);
-            foreach (var route in message.Shards)
-                changed |= ReplaceIfNewerLocked(route);
-            var nodes = message.Complete ? [] : new Dictionary<uint, string>(_snapshot.Nodes);
+            var before = _snapshot;
+            var ranges = message.Complete && ForgetAllButLocked(message.Shards);
+            var routes = FoldLocked(message.Shards, ref ranges);
+            var nodes = message.Complete ? [] : new Dictionary<uint, string>(before.Nodes);
             foreach (var node in message.Nodes)
                 nodes[node.Node] = node.Address;
-            changed |= !SameNodes(nodes, _snapshot.Nodes);
-            var cluster = message.Cluster.Length > 0 ? message.Cluster : _snapshot.Cluster;
-            if (changed)
-                PublishLocked(new Snapshot(new ShardMap(_routes.Values), nodes, cluster, _snapshot.Known || message.Complete));
+            var after = before with
+            {
+                Nodes = SameNodes(nodes, before.Nodes) ? before.Nodes : nodes,
+                Cluster = message.Cluster.Length > 0 ? message.Cluster : before.Cluster,
+                Known = before.Known || message.Complete,
+            };
+            if (routes || ranges || after != before)
+                PublishLocked(after, ranges);
         }
     }
 
@@ -63,37 +75,27 @@ internal sealed class RouteTable
     {
         lock (_lock)
         {
-            var changed = false;
-            foreach (var route in hint.Routes)
-                changed |= ReplaceIfNewerLocked(route);
-            if (changed)
-                PublishLocked(_snapshot with { Map = new ShardMap(_routes.Values) });
-            return changed;
+            var ranges = false;
+            if (!FoldLocked(hint.Routes, ref ranges))
+                return false;
+            Counts.CountStale();
+            PublishLocked(_snapshot, ranges);
+            return true;
         }
+    }
+
+    /// <summary>Who waits for a change wakes up; there will be none.</summary>
+    public void Dispose()
+    {
+        Counts.Dispose();
+        lock (_lock)
+            _changed.TrySetResult();
     }
 
     private static TaskCompletionSource NewSignal() => new(TaskCreationOptions.RunContinuationsAsynchronously);
 
     private static bool SameNodes(Dictionary<uint, string> left, IReadOnlyDictionary<uint, string> right) =>
         left.Count == right.Count && left.All(node => right.TryGetValue(node.Key, out var address) && address == node.Value);
-
-    private bool ForgetAllBut(IEnumerable<ShardRoute> shards)
-    {
-        var kept = shards.Select(route => route.Shard).ToHashSet();
-        var gone = _routes.Keys.Where(shard => !kept.Contains(shard)).ToArray();
-        foreach (var shard in gone)
-            _routes.Remove(shard);
-        return gone.Length > 0;
-    }
-
-    private bool ReplaceIfNewerLocked(ShardRoute route)
-    {
-        if (_routes.TryGetValue(route.Shard, out var known) && !IsNewer(route, known))
-            return false;
-        _routes[route.Shard] = route;
-        Replaced++;
-        return true;
-    }
 
     // Within one epoch the leader becomes known once; "none known" never replaces it.
     private static bool IsNewer(ShardRoute route, ShardRoute known) =>
@@ -104,18 +106,43 @@ internal sealed class RouteTable
             _ => false,
         };
 
-    private void PublishLocked(Snapshot snapshot)
+    private bool ForgetAllButLocked(IEnumerable<ShardRoute> shards)
     {
-        _snapshot = snapshot with { Cache = new PrefixCache(snapshot.Map) };
+        var kept = shards.Select(route => route.Shard).ToHashSet();
+        var gone = _routes.Keys.Where(shard => !kept.Contains(shard)).ToArray();
+        foreach (var shard in gone)
+            _routes.Remove(shard);
+        return gone.Length > 0;
+    }
+
+    // True: some route is newer. Most are new leaders of known ranges, which take one reference each, however many shards there are.
+    private bool FoldLocked(IEnumerable<ShardRoute> routes, ref bool ranges)
+    {
+        var news = false;
+        foreach (var route in routes)
+        {
+            if (_routes.TryGetValue(route.Shard, out var known) && !IsNewer(route, known))
+                continue;
+            _routes[route.Shard] = route;
+            news = true;
+            if (!_snapshot.Map.TryReplace(route))
+                ranges = true;
+        }
+        return news;
+    }
+
+    private void PublishLocked(Snapshot snapshot, bool ranges)
+    {
+        if (ranges)
+        {
+            var map = new ShardMap(_routes.Values);
+            snapshot = snapshot with { Map = map, Cache = new PrefixCache(map, Counts) };
+        }
+        _snapshot = snapshot;
         var changed = _changed;
         _changed = NewSignal();
-        changed.SetResult();
+        changed.TrySetResult();
     }
 
-    private sealed record Snapshot(ShardMap Map, IReadOnlyDictionary<uint, string> Nodes, string Cluster, bool Known)
-    {
-        public static readonly Snapshot Empty = new(new ShardMap([]), new Dictionary<uint, string>(), "", false);
-
-        public PrefixCache Cache { get; init; } = new(Map);
-    }
+    private sealed record Snapshot(ShardMap Map, PrefixCache Cache, IReadOnlyDictionary<uint, string> Nodes, string Cluster, bool Known);
 }

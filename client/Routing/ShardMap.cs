@@ -1,91 +1,105 @@
-using System.Buffers.Binary;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// All shards of a cluster by key range, immutable: a search over 8-byte heads, taken after the prefix that all starts share, then over
-/// whole keys where heads are equal. Swapped by reference; any thread.
+/// All shards of a cluster by key range. The ranges never change; a change of them makes another map, swapped by reference. The route of a
+/// range (its leader) is a reference of its own and is replaced in place. Every key lies in one slot: a shard's range, or a hole between
+/// shards, which only a map that is still incomplete has. Any thread.
 /// </summary>
 internal sealed class ShardMap
 {
-    private readonly byte[] _prefix;
-    private readonly ulong[] _heads;
-    private readonly byte[][] _starts;
-    private readonly ShardRoute[] _routes;
+    // Slot 0 begins at the empty key, slot n at boundary n - 1.
+    private readonly Boundaries _boundaries;
+    private readonly ShardRoute?[] _routes;
 
-    /// <summary>Takes the routes of shards whose ranges do not overlap, in any order.</summary>
+    /// <summary>Takes routes in any order. Where ranges overlap, the later start wins, among equal starts the newer generation.</summary>
     public ShardMap(IEnumerable<ShardRoute> routes)
     {
-        _routes = [.. routes.OrderBy(route => route.Start.ToByteArray(), Comparer<byte[]>.Create((a, b) => a.AsSpan().SequenceCompareTo(b)))];
-        _starts = [.. _routes.Select(route => route.Start.ToByteArray())];
-        _prefix = CommonPrefix(_starts);
-        _heads = [.. _starts.Select(start => Head(start.Length < _prefix.Length ? [] : start.AsSpan(_prefix.Length)))];
+        var sorted = routes.Select(route => (Start: route.Start.ToByteArray(), Route: route)).ToArray();
+        Array.Sort(sorted, static (left, right) => left.Start.AsSpan().SequenceCompareTo(right.Start) is not 0 and var order
+            ? order
+            : left.Route.Generation.CompareTo(right.Route.Generation));
+        var boundaries = new List<byte[]>(sorted.Length);
+        var slots = new List<ShardRoute?>(sorted.Length + 1) { null };
+        for (var index = 0; index < sorted.Length; index++)
+        {
+            var (start, route) = sorted[index];
+            Add(start, route);
+            if (!route.End.IsEmpty && (index + 1 == sorted.Length || route.End.Span.SequenceCompareTo(sorted[index + 1].Start) < 0))
+                Add(route.End.ToByteArray(), null);
+        }
+        _boundaries = new Boundaries(boundaries);
+        _routes = [.. slots];
+
+        void Add(byte[] start, ShardRoute? route)
+        {
+            if (start.Length == 0)
+            {
+                slots[0] = route;
+                return;
+            }
+            boundaries.Add(start);
+            slots.Add(route);
+        }
     }
+
+    /// <summary>Slots are numbered from 0 up to this.</summary>
+    public int SlotCount => _routes.Length;
 
     /// <summary>The shards, by range.</summary>
-    public ReadOnlySpan<ShardRoute> Routes => _routes;
-
-    /// <summary>The shard that owns the key; null where the map has a gap.</summary>
-    public ShardRoute? Find(ReadOnlySpan<byte> key)
+    public IEnumerable<ShardRoute> Routes
     {
-        var index = LastStartNotAfter(key);
-        if (index < 0)
-            return null;
-        var route = _routes[index];
-        return route.End.IsEmpty || key.SequenceCompareTo(route.End.Span) < 0 ? route : null;
+        get
+        {
+            for (var slot = 0; slot < _routes.Length; slot++)
+            {
+                if (RouteOf(slot) is { } route)
+                    yield return route;
+            }
+        }
     }
+
+    /// <summary>The slot that the key lies in.</summary>
+    public int FindSlot(ReadOnlySpan<byte> key) => _boundaries.CountNotAfter(key);
+
+    /// <summary>The newest route known of a slot; null: a hole.</summary>
+    public ShardRoute? RouteOf(int slot) => Volatile.Read(ref _routes[slot]);
+
+    /// <summary>The shard that owns the key; null where the map has a hole.</summary>
+    public ShardRoute? Find(ReadOnlySpan<byte> key) => RouteOf(FindSlot(key));
 
     /// <summary>The shard with the range just before the place where <paramref name="endExclusive"/> (empty: the end of all keys) lies.</summary>
     public ShardRoute? FindBefore(ReadOnlySpan<byte> endExclusive)
     {
         if (endExclusive.IsEmpty)
-            return _routes.Length == 0 ? null : _routes[^1];
-        var index = LastStartNotAfter(endExclusive);
-        if (index >= 0 && _starts[index].AsSpan().SequenceEqual(endExclusive))
-            index--;
-        return index < 0 ? null : _routes[index];
+            return RouteOf(SlotCount - 1);
+        var slot = FindSlot(endExclusive);
+        while (slot > 0 && _boundaries[slot - 1].SequenceEqual(endExclusive))
+            slot--;
+        return RouteOf(slot);
     }
 
-    // The first start is the empty key in every complete map, so the common prefix is that of the others.
-    private static byte[] CommonPrefix(byte[][] starts)
+    /// <summary>Whether the key lies in the slot.</summary>
+    public bool Holds(int slot, ReadOnlySpan<byte> key) =>
+        (slot == 0 || _boundaries[slot - 1].SequenceCompareTo(key) <= 0) && (slot == _boundaries.Count || key.SequenceCompareTo(_boundaries[slot]) < 0);
+
+    /// <summary>Whether every key with the prefix lies in the slot, which one is known to do.</summary>
+    public bool HoldsPrefix(int slot, ReadOnlySpan<byte> prefix)
     {
-        var named = starts.Where(start => start.Length > 0).ToArray();
-        if (named.Length == 0)
-            return [];
-        var shared = named[0].AsSpan().CommonPrefixLength(named[^1]);
-        return named[0][..shared];
+        if (slot > 0 && _boundaries[slot - 1].SequenceCompareTo(prefix) > 0)
+            return false;
+        // The slot's end is behind that key: inside the prefix, or behind all of it.
+        return slot == _boundaries.Count || !_boundaries[slot].StartsWith(prefix);
     }
 
-    private static ulong Head(ReadOnlySpan<byte> bytes)
+    /// <summary>Puts a newer route in the place of one with the same range. False: there is none, another map is needed.</summary>
+    public bool TryReplace(ShardRoute route)
     {
-        if (bytes.Length >= sizeof(ulong))
-            return BinaryPrimitives.ReadUInt64BigEndian(bytes);
-        Span<byte> padded = stackalloc byte[sizeof(ulong)];
-        bytes.CopyTo(padded);
-        return BinaryPrimitives.ReadUInt64BigEndian(padded);
+        var slot = FindSlot(route.Start.Span);
+        if (RouteOf(slot) is not { } known || known.Shard != route.Shard || known.Start != route.Start || known.End != route.End)
+            return false;
+        Volatile.Write(ref _routes[slot], route);
+        return true;
     }
-
-    private int LastStartNotAfter(ReadOnlySpan<byte> key)
-    {
-        if (!key.StartsWith(_prefix))
-            return key.SequenceCompareTo(_prefix) < 0 ? LastEmptyStart() : _starts.Length - 1;
-        var head = Head(key[_prefix.Length..]);
-        var low = 0;
-        var high = _starts.Length;
-        while (low < high)
-        {
-            var middle = (int)((uint)(low + high) >> 1);
-            if (IsNotAfter(middle, head, key))
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        return low - 1;
-    }
-
-    private bool IsNotAfter(int index, ulong head, ReadOnlySpan<byte> key) =>
-        _starts[index].Length < _prefix.Length || _heads[index] < head || (_heads[index] == head && _starts[index].AsSpan().SequenceCompareTo(key) <= 0);
-
-    private int LastEmptyStart() => _starts.Length > 0 && _starts[0].Length == 0 ? 0 : -1;
 }

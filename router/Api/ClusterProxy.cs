@@ -27,7 +27,7 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
     private V1.ShardMap Since(Dictionary<uint, ShardRoute> sent)
     {
         var table = calls.Table;
-        var routes = table.Map.Routes.ToArray();
+        ShardRoute[] routes = [.. table.Map.Routes];
         var complete = sent.Count == 0 || sent.Keys.Except(routes.Select(route => route.Shard)).Any();
         if (complete)
             sent.Clear();

@@ -5,6 +5,7 @@ using KvCluster.Benchmarks;
 using KvCluster.Benchmarks.Cluster;
 using KvCluster.Benchmarks.Engine;
 using KvCluster.Benchmarks.Grpc;
+using KvCluster.Benchmarks.Routing;
 using Spectre.Console;
 
 // The program as one side of a measurement of itself.
@@ -17,6 +18,7 @@ var suites = new Dictionary<string, BenchmarkSuite>
     ["cluster"] = ClusterSuite.Run,
     ["engine"] = EngineSuite.RunAsync,
     ["grpc"] = GrpcSuite.RunAsync,
+    ["routing"] = RoutingSuite.Run,
 };
 
 var suite = new Argument<string>("suite") { Description = $"What to measure: {string.Join(", ", suites.Keys)}." };
