@@ -1,3 +1,4 @@
+using System.Diagnostics.CodeAnalysis;
 using Google.Protobuf;
 using KvCluster.Client.Routing;
 using KvCluster.Serving;
@@ -14,11 +15,16 @@ namespace KvCluster.Client.Transport;
 /// </summary>
 internal sealed class CallRouter : IAsyncDisposable
 {
+    // The limit of a Write with what stands around its keys and values. A node would break off the whole stream over a greater one.
+    private const int RequestBytesMax = 17 << 20;
+    // A wait for as long as it takes looks around now and then; a timer cannot be set for longer than some weeks.
+    private const int MapWaitMs = 1_000;
     private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING"];
     private readonly KvClientOptions _options;
     private readonly NodeConnections _connections;
     private readonly MapWatch _watch;
     private readonly ResiliencePipeline<Attempt> _retries;
+    private bool _closed;
 
     public CallRouter(KvClientOptions options)
     {
@@ -57,6 +63,9 @@ internal sealed class CallRouter : IAsyncDisposable
     public async ValueTask<RoutedReply> CallAsync(
         Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken)
     {
+        ObjectDisposedException.ThrowIf(_closed, typeof(KvClient));
+        if (request.Length > RequestBytesMax)
+            return new RoutedReply(ByteString.Empty, CallStatus.TooLarge(method, request.Length));
         var work = new Work(this, method, key, request, deadlineMs);
         var attempt = await TryAsync(work, cancellationToken).ConfigureAwait(false);
         if (attempt.MayRetry)
@@ -70,19 +79,22 @@ internal sealed class CallRouter : IAsyncDisposable
 
     public async ValueTask DisposeAsync()
     {
+        if (Interlocked.Exchange(ref _closed, true))
+            return;
         await _watch.DisposeAsync().ConfigureAwait(false);
         await _connections.DisposeAsync().ConfigureAwait(false);
+        Table.Dispose();
     }
 
-    /// <summary>Waits for the first whole map. False: the time is up.</summary>
+    /// <summary>Waits for the first whole map. False: the time is up, or the client is closed.</summary>
     public async Task<bool> WaitForMapAsync(long deadlineMs, CancellationToken cancellationToken)
     {
         for (var change = Table.NextChange(); !Table.IsKnown; change = Table.NextChange())
         {
             var left = deadlineMs - Environment.TickCount64;
-            if (left <= 0)
+            if (left <= 0 || _closed)
                 return false;
-            await Task.WhenAny(change, Task.Delay(TimeSpan.FromMilliseconds(left), cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(change, Task.Delay((int)Math.Min(left, MapWaitMs), cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
         return true;
@@ -97,19 +109,24 @@ internal sealed class CallRouter : IAsyncDisposable
 
     private async ValueTask<Attempt> TryAsync(Work work, CancellationToken cancellationToken)
     {
+        if (_closed)
+            return Attempt.Failed(CallStatus.Unavailable("the client is closed"), mayRetry: false);
         if (Environment.TickCount64 >= work.DeadlineMs)
             return Attempt.Failed(CallStatus.DeadlinePassed(work.LastFailure), mayRetry: false);
         if (!_options.Gateway && !Table.IsKnown && !await WaitForMapAsync(work.DeadlineMs, cancellationToken).ConfigureAwait(false))
             return Attempt.Failed(CallStatus.Unavailable(MapFailure), mayRetry: false);
         var route = _options.Gateway ? null : Table.Find(work.Key.Span);
         if (ChooseAddress(route, work) is not { } address)
-            return work.Again("the shard map has no node for the key");
+            return work.Again(route is null ? "the shard map has no shard for the key" : $"none of the nodes of shard {route.Shard} can be reached");
         var call = PendingCall.Rent(work.Method, work.Request, route?.Shard ?? 0, route?.Generation ?? 0, work.DeadlineMs);
         var answer = await _connections.To(address).CallAsync(call, cancellationToken).ConfigureAwait(false);
         return answer.Reply is { } reply ? Judge(work, reply) : JudgeSilence(work, answer);
     }
 
-    /// <summary>The leader; where none is known or it cannot be reached, the shard's nodes in turn, which will name the new one.</summary>
+    /// <summary>
+    /// The leader; where none is known, or it has just been found unreachable, the shard's other nodes in turn, which will name the new one.
+    /// Null: none of them can be reached now.
+    /// </summary>
     private string? ChooseAddress(ShardRoute? route, Work work)
     {
         var turn = work.Attempts++;
@@ -117,10 +134,18 @@ internal sealed class CallRouter : IAsyncDisposable
             return _options.Endpoints[turn % _options.Endpoints.Count];
         if (route is null)
             return null;
-        if (Table.Nodes.TryGetValue(route.Leader, out var leader) && !(turn % 2 == 1 && _connections.To(leader).IsLost))
+        if (TryReach(route.Leader, out var leader))
             return leader;
-        return route.Nodes.Count > 0 && Table.Nodes.TryGetValue(route.Nodes[turn % route.Nodes.Count], out var any) ? any : null;
+        for (var place = 0; place < route.Nodes.Count; place++)
+        {
+            if (TryReach(route.Nodes[(turn + place) % route.Nodes.Count], out var other))
+                return other;
+        }
+        return null;
     }
+
+    private bool TryReach(uint node, [NotNullWhen(true)] out string? address) =>
+        Table.Nodes.TryGetValue(node, out address) && !_connections.To(address).IsPaused;
 
     private Attempt Judge(Work work, Reply reply)
     {

@@ -2,6 +2,7 @@ using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Serving;
+using Method = KvCluster.V1.Method;
 using Status = Google.Rpc.Status;
 
 namespace KvCluster.Client.Transport;
@@ -29,6 +30,13 @@ internal static class CallStatus
     /// <summary>The caller's time was up before a node served the call; nothing was applied.</summary>
     public static Status DeadlinePassed(string detail) => Create(
         StatusCode.DeadlineExceeded, "NO_LEADER", $"The time allowed was over before a leader of the key's shard answered ({detail}). Nothing was applied; try again.", "no");
+
+    /// <summary>A request beyond every limit, refused before it is sent.</summary>
+    public static Status TooLarge(Method method, int requestBytes) => Create(
+        StatusCode.InvalidArgument,
+        method == Method.Put ? "VALUE_TOO_LARGE" : method == Method.Write ? "WRITE_TOO_LARGE" : "BAD_REQUEST",
+        $"The request has {requestBytes:N0} bytes; a value may have 8 MiB, a write 16 MiB. Nothing was applied.",
+        "no");
 
     /// <summary>An error with its reason.</summary>
     public static Status Create(StatusCode code, string reason, string message, string applied)

@@ -7,8 +7,9 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// The Exchange stream to one node: the calls of all callers, gathered into messages. Opened with the first call and again after it broke,
-/// with a pause that grows. Thread-safe. What is open when the stream breaks is answered at once, as sent or not sent.
+/// The Exchange stream to one node: the calls of all callers, gathered into messages. Opened with the first call and again with the first one
+/// after it broke and a pause was over, which grows; calls in the pause fail at once, so that nobody waits for a dead node. Thread-safe.
+/// What is open when the stream breaks is answered at once, as sent or not sent.
 /// </summary>
 internal sealed class NodeConnection : IAsyncDisposable
 {
@@ -17,7 +18,7 @@ internal sealed class NodeConnection : IAsyncDisposable
     private const int ReplyBytesMax = 64 << 20;
     private static readonly TimeSpan SweepInterval = TimeSpan.FromMilliseconds(100);
     private static readonly TimeSpan PauseLeast = TimeSpan.FromMilliseconds(50);
-    private static readonly TimeSpan PauseGreatest = TimeSpan.FromSeconds(1);
+    private static readonly TimeSpan PauseGreatest = TimeSpan.FromMilliseconds(500);
 
     private static readonly CallAnswer Closed = new(null, false, "the client is closed", false);
 
@@ -26,7 +27,8 @@ internal sealed class NodeConnection : IAsyncDisposable
     private readonly OpenCalls _open;
     private readonly CancellationTokenSource _disposed = new();
     private readonly Task _running;
-    private volatile bool _lost;
+    private volatile string _failure = "";
+    private long _pausedUntilMs;
 
     public NodeConnection(string address, int callsInFlightMax)
     {
@@ -35,23 +37,27 @@ internal sealed class NodeConnection : IAsyncDisposable
         _running = RunAsync();
     }
 
-    /// <summary>The last attempt to reach the node failed, and no later one has succeeded.</summary>
-    public bool IsLost => _lost;
+    /// <summary>The stream has just broken, or could not be opened: calls fail at once for a moment.</summary>
+    public bool IsPaused => Environment.TickCount64 < Volatile.Read(ref _pausedUntilMs);
 
     /// <summary>Sends one call; waits for a place first if too many are open. Its answer comes by its deadline at the latest.</summary>
     public async ValueTask<CallAnswer> CallAsync(PendingCall call, CancellationToken cancellationToken)
     {
+        if (IsPaused)
+            return new CallAnswer(null, false, _failure, false);
         if (!_open.TryTakePlace())
             await _open.TakePlaceAsync(cancellationToken).ConfigureAwait(false);
-        var answer = call.Answer;
         // Every place is one entry at most, so the queue is bounded too.
         if (!_queue.Writer.TryWrite(_open.Add(call)))
             return Closed;
-        if (!cancellationToken.CanBeCanceled)
-            return await answer.ConfigureAwait(false);
-        call.Pooled = false;
+        CallAnswer answer;
+        // Its end waits for a cancellation under way: nothing holds the call afterwards.
         using (cancellationToken.UnsafeRegister(static state => Cancel((PendingCall)state!), call))
-            return await answer.ConfigureAwait(false);
+            answer = await call.Answer.ConfigureAwait(false);
+        // A call that was cancelled, or that its deadline ended, may still be in a message being written; it is left to the collector.
+        if (answer.Reply is not null)
+            call.Return();
+        return answer;
     }
 
     public async ValueTask DisposeAsync()
@@ -71,13 +77,13 @@ internal sealed class NodeConnection : IAsyncDisposable
         while (await WaitForCallAsync().ConfigureAwait(false))
         {
             var opened = Environment.TickCount64;
-            var failure = await ExchangeAsync().ConfigureAwait(false);
-            _lost = true;
-            FailAll(failure);
+            _failure = await ExchangeAsync().ConfigureAwait(false);
             if (_disposed.IsCancellationRequested)
                 break;
-            pause = Environment.TickCount64 - opened > PauseGreatest.TotalMilliseconds ? PauseLeast : Min(pause * 2, PauseGreatest);
-            await Task.Delay(pause, _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            var closed = Environment.TickCount64;
+            pause = closed - opened > PauseGreatest.TotalMilliseconds ? PauseLeast : Min(pause * 2, PauseGreatest);
+            Volatile.Write(ref _pausedUntilMs, closed + (long)pause.TotalMilliseconds);
+            FailAll(_failure);
         }
         FailAll("the client is closed");
     }
@@ -188,7 +194,6 @@ internal sealed class NodeConnection : IAsyncDisposable
         {
             while (await responses.MoveNext(CancellationToken.None).ConfigureAwait(false))
             {
-                _lost = false;
                 foreach (var reply in responses.Current.Replies)
                     _open.Complete(reply);
             }

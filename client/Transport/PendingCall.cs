@@ -6,8 +6,8 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// One call on its way to a node and back. Rented by the caller, completed once by the connection, returned to the pool by the await. The
-/// caller's code never runs on a connection's loops.
+/// One call on its way to a node and back. Rented by the caller, completed once by the connection, awaited and returned by
+/// <see cref="NodeConnection.CallAsync"/>. The caller's code never runs on a connection's loops.
 /// </summary>
 internal sealed class PendingCall : IValueTaskSource<CallAnswer>
 {
@@ -31,9 +31,6 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     /// <summary>Handed to the stream: from here on a change's outcome is unknown without an answer.</summary>
     public bool Sent { get; set; }
 
-    /// <summary>False: something besides its connection may still point at it after the answer, so it is not used again.</summary>
-    public bool Pooled { get; set; } = true;
-
     public ValueTask<CallAnswer> Answer => new(this, _core.Version);
 
     public static PendingCall Rent(Method method, ByteString request, uint shard, ulong generation, long deadlineMs)
@@ -55,21 +52,8 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
             _core.SetResult(answer);
     }
 
-    CallAnswer IValueTaskSource<CallAnswer>.GetResult(short token)
-    {
-        var answer = _core.GetResult(token);
-        // A connection may still hold a call that its deadline ended; such a one is left to the collector.
-        if (answer.Reply is not null && Pooled)
-            Return();
-        return answer;
-    }
-
-    ValueTaskSourceStatus IValueTaskSource<CallAnswer>.GetStatus(short token) => _core.GetStatus(token);
-
-    void IValueTaskSource<CallAnswer>.OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) =>
-        _core.OnCompleted(continuation, state, token, flags);
-
-    private void Return()
+    /// <summary>Back to the pool, by the one that awaited it, when nothing else points at it any more.</summary>
+    public void Return()
     {
         Request = ByteString.Empty;
         Sent = false;
@@ -78,4 +62,11 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
         if (Pool.Count < PooledMax)
             Pool.Enqueue(this);
     }
+
+    CallAnswer IValueTaskSource<CallAnswer>.GetResult(short token) => _core.GetResult(token);
+
+    ValueTaskSourceStatus IValueTaskSource<CallAnswer>.GetStatus(short token) => _core.GetStatus(token);
+
+    void IValueTaskSource<CallAnswer>.OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) =>
+        _core.OnCompleted(continuation, state, token, flags);
 }

@@ -36,10 +36,11 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
                 if (step == Step.Page)
                 {
                     var page = stream.ResponseStream.Current;
-                    giveUpMs = Environment.TickCount64 + (long)patience.TotalMilliseconds;
                     position.Advance(page);
                     page.ClearNextStart();
                     yield return page;
+                    // After the reader had its time with the page.
+                    giveUpMs = Environment.TickCount64 + (long)patience.TotalMilliseconds;
                 }
                 else if (step == Step.Ended)
                 {

@@ -1,0 +1,190 @@
+using System.Collections.Concurrent;
+using Google.Protobuf;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Client;
+
+/// <summary>
+/// Nodes that serve one dictionary, split into shards with a leader each, and send map and hints as real nodes do. What a test wants to go
+/// wrong it makes go wrong, by a node's script. For tests of the client library, the router and `kv`.
+/// </summary>
+internal sealed class FakeCluster : IAsyncDisposable
+{
+    private readonly Lock _lock = new();
+    private readonly SortedDictionary<byte[], (byte[] Value, V1.Etag Etag)> _entries = new(Comparer<byte[]>.Create((a, b) => a.AsSpan().SequenceCompareTo(b)));
+    private readonly ShardRoute[] _routes;
+    private ulong _change;
+
+    private FakeCluster(byte[][] splits, uint nodes) => _routes =
+    [
+        .. Enumerable.Range(0, splits.Length + 1).Select(index => new ShardRoute
+        {
+            Shard = (uint)index + 1,
+            Start = index == 0 ? ByteString.Empty : ByteString.CopyFrom(splits[index - 1]),
+            End = index == splits.Length ? ByteString.Empty : ByteString.CopyFrom(splits[index]),
+            Generation = 1,
+            Epoch = 1,
+            Leader = ((uint)index % nodes) + 1,
+            Nodes = { Enumerable.Range(1, (int)nodes).Select(node => (uint)node) },
+        }),
+    ];
+
+    public List<FakeNode> Nodes { get; } = [];
+
+    /// <summary>Operations applied, by key: shows what was applied twice.</summary>
+    public ConcurrentDictionary<string, int> Applied { get; } = new();
+
+    public string Endpoint => Nodes[0].Address;
+
+    public static async Task<FakeCluster> StartAsync(int nodes, params string[] splits)
+    {
+        var cluster = new FakeCluster([.. splits.Select(System.Text.Encoding.UTF8.GetBytes)], (uint)nodes);
+        for (var node = 1; node <= nodes; node++)
+            cluster.Nodes.Add(await FakeNode.StartAsync(cluster, (uint)node, port: 0));
+        return cluster;
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        foreach (var node in Nodes)
+            await node.DisposeAsync();
+    }
+
+    /// <summary>Stops a node and starts it again where it was.</summary>
+    public async Task<FakeNode> RestartAsync(FakeNode node)
+    {
+        await node.DisposeAsync();
+        return Nodes[(int)node.Id - 1] = await FakeNode.StartAsync(this, node.Id, new Uri(node.Address).Port);
+    }
+
+    /// <summary>Gives a shard a new leader, in a new epoch. Nobody is told but by hints, until <see cref="Announce"/>.</summary>
+    public void Lead(uint shard, uint node)
+    {
+        lock (_lock)
+        {
+            var route = _routes[shard - 1].Clone();
+            route.Leader = node;
+            route.Epoch++;
+            _routes[shard - 1] = route;
+        }
+    }
+
+    /// <summary>Sends the map on every map stream.</summary>
+    public void Announce()
+    {
+        foreach (var node in Nodes)
+            node.SendMap(ToMap());
+    }
+
+    public V1.ShardMap ToMap()
+    {
+        lock (_lock)
+        {
+            return new V1.ShardMap
+            {
+                Cluster = "fake",
+                Complete = true,
+                Shards = { _routes },
+                Nodes = { Nodes.Select(node => new NodeAddress { Node = node.Id, Address = node.Address }) },
+            };
+        }
+    }
+
+    public ShardRoute RouteOf(ReadOnlySpan<byte> key)
+    {
+        lock (_lock)
+        {
+            foreach (var route in _routes)
+            {
+                if (key.SequenceCompareTo(route.Start.Span) >= 0 && (route.End.IsEmpty || key.SequenceCompareTo(route.End.Span) < 0))
+                    return route;
+            }
+        }
+        throw new InvalidOperationException("The map has a hole.");
+    }
+
+    public GetResponse Get(ReadOnlySpan<byte> key)
+    {
+        var position = new Position { Shard = RouteOf(key).Shard };
+        lock (_lock)
+        {
+            position.Etag = EtagLocked();
+            return _entries.TryGetValue(key.ToArray(), out var entry)
+                ? new GetResponse { Position = position, Found = true, Value = ByteString.CopyFrom(entry.Value), Etag = entry.Etag }
+                : new GetResponse { Position = position };
+        }
+    }
+
+    /// <summary>Null: a condition did not hold.</summary>
+    public Position? Write(IEnumerable<Condition> conditions, IEnumerable<Operation> operations)
+    {
+        lock (_lock)
+        {
+            if (!conditions.All(HoldsLocked))
+                return null;
+            uint shard = 0;
+            foreach (var operation in operations)
+            {
+                _change++;
+                var key = (operation.Put?.Key ?? operation.Delete.Key).ToByteArray();
+                shard = RouteOf(key).Shard;
+                Applied.AddOrUpdate(System.Text.Encoding.UTF8.GetString(key), 1, (_, count) => count + 1);
+                if (operation.Put is { } put)
+                    _entries[key] = (put.Value.ToByteArray(), EtagLocked());
+                else
+                    _entries.Remove(key);
+            }
+            return new Position { Shard = shard, Etag = EtagLocked() };
+        }
+    }
+
+    /// <summary>The entries of one shard's part of a range, as pages of a few.</summary>
+    public IEnumerable<ScanPage> Scan(ShardRoute route, ScanRequest request, int pageEntries)
+    {
+        KeyValuePair<byte[], (byte[] Value, V1.Etag Etag)>[] entries;
+        lock (_lock)
+            entries = [.. _entries.Where(entry => IsIn(route, request, entry.Key))];
+        if (request.Reverse)
+            Array.Reverse(entries);
+        if (request.Limit > 0)
+            entries = [.. entries.Take((int)Math.Min(request.Limit, int.MaxValue))];
+        foreach (var chunk in entries.Chunk(pageEntries))
+        {
+            yield return new ScanPage
+            {
+                Position = new Position { Shard = route.Shard, Etag = new V1.Etag { Epoch = 1, Change = _change } },
+                Entries = { chunk.Select(entry => new Entry { Key = ByteString.CopyFrom(entry.Key), Value = request.KeysOnly ? ByteString.Empty : ByteString.CopyFrom(entry.Value.Value), Etag = entry.Value.Etag }) },
+            };
+        }
+        var next = request.Reverse ? route.Start : route.End;
+        var goesOn = !next.IsEmpty && (request.Reverse
+            ? (request.Start.IsEmpty || request.Start.Span.SequenceCompareTo(next.Span) < 0) && request.Prefix.Span.SequenceCompareTo(next.Span) < 0
+            : (request.End.IsEmpty || next.Span.SequenceCompareTo(request.End.Span) < 0) && (next.Span.SequenceCompareTo(request.Prefix.Span) < 0 || next.Span.StartsWith(request.Prefix.Span)));
+        if (goesOn && (request.Limit == 0 || (ulong)entries.Length < request.Limit))
+            yield return new ScanPage { NextStart = next };
+    }
+
+    private static bool IsIn(ShardRoute route, ScanRequest request, byte[] key)
+    {
+        var span = key.AsSpan();
+        var after = request.ResumeAfter.IsEmpty || (request.Reverse ? span.SequenceCompareTo(request.ResumeAfter.Span) < 0 : span.SequenceCompareTo(request.ResumeAfter.Span) > 0);
+        return after
+            && span.SequenceCompareTo(route.Start.Span) >= 0 && (route.End.IsEmpty || span.SequenceCompareTo(route.End.Span) < 0)
+            && span.SequenceCompareTo(request.Start.Span) >= 0 && (request.End.IsEmpty || span.SequenceCompareTo(request.End.Span) < 0)
+            && span.StartsWith(request.Prefix.Span);
+    }
+
+    private V1.Etag EtagLocked() => new() { Epoch = 1, Change = _change };
+
+    private bool HoldsLocked(Condition condition)
+    {
+        var exists = _entries.TryGetValue(condition.Key.ToByteArray(), out var entry);
+        return condition.TestCase switch
+        {
+            Condition.TestOneofCase.Exists => exists == condition.Exists,
+            Condition.TestOneofCase.EtagEquals => exists && entry.Etag.Equals(condition.EtagEquals),
+            Condition.TestOneofCase.ValueEquals => exists && condition.ValueEquals.Span.SequenceEqual(entry.Value),
+            _ => throw new InvalidOperationException("A condition without a test."),
+        };
+    }
+}

@@ -1,0 +1,259 @@
+using System.Collections.Concurrent;
+using System.Threading.Channels;
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Client.Transport;
+using KvCluster.Serving;
+using KvCluster.V1;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Hosting;
+using Microsoft.AspNetCore.Server.Kestrel.Core;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging;
+using Method = KvCluster.V1.Method;
+using Status = Google.Rpc.Status;
+
+namespace KvCluster.Tests.Client;
+
+/// <summary>One node of a <see cref="FakeCluster"/>: a real server on a loopback port. Serves what it leads, hints where it does not.</summary>
+internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
+{
+    private readonly FakeCluster _cluster;
+    private readonly ConcurrentDictionary<string, ConnectionContext> _connections = new();
+    private readonly ConcurrentDictionary<Channel<V1.ShardMap>, bool> _watchers = new();
+    private WebApplication? _app;
+
+    private FakeNode(FakeCluster cluster, uint id)
+    {
+        _cluster = cluster;
+        Id = id;
+    }
+
+    public uint Id { get; }
+
+    public string Address { get; private set; } = "";
+
+    /// <summary>Asked first for each call; null: serve it. A reply with id 0 is never sent: silence.</summary>
+    public Func<Call, Task<Reply?>>? Script { get; set; }
+
+    /// <summary>Asked before each page of a scan.</summary>
+    public Action<ScanPage>? ScanScript { get; set; }
+
+    /// <summary>Calls that came over Exchange streams.</summary>
+    public ConcurrentQueue<Call> Calls { get; } = new();
+
+    /// <summary>Messages that they came in.</summary>
+    public int Messages { get; private set; }
+
+    public static readonly Reply Silence = new();
+
+    public static async Task<FakeNode> StartAsync(FakeCluster cluster, uint id, int port)
+    {
+        var node = new FakeNode(cluster, id);
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Logging.ClearProviders();
+        builder.WebHost.ConfigureKestrel(kestrel => kestrel.Listen(System.Net.IPAddress.Loopback, port, listen =>
+        {
+            listen.Protocols = HttpProtocols.Http2;
+            listen.Use(next => async connection =>
+            {
+                node._connections[connection.ConnectionId] = connection;
+                await next(connection);
+                node._connections.TryRemove(connection.ConnectionId, out _);
+            });
+        }));
+        builder.Services.AddGrpc(grpc => grpc.MaxReceiveMessageSize = 64 << 20);
+        builder.Services.AddSingleton(node).AddSingleton(new ClusterCalls(node)).AddSingleton(new AdminCalls(node));
+        node._app = builder.Build();
+        node._app.MapGrpcService<FakeNode>();
+        node._app.MapGrpcService<ClusterCalls>();
+        node._app.MapGrpcService<AdminCalls>();
+        await node._app.StartAsync();
+        node.Address = node._app.Urls.Single();
+        return node;
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        if (_app is not { } app)
+            return;
+        _app = null;
+        await app.StopAsync(new CancellationToken(canceled: true));
+        await app.DisposeAsync();
+    }
+
+    /// <summary>Breaks every connection, as a node that dies does.</summary>
+    public void Abort()
+    {
+        foreach (var connection in _connections.Values)
+            connection.Abort();
+    }
+
+    public void SendMap(V1.ShardMap map)
+    {
+        foreach (var watcher in _watchers.Keys)
+            watcher.Writer.TryWrite(map);
+    }
+
+    public static Reply Refuse(Call call, StatusCode code, string reason, string applied = "no", params IMessage[] details)
+    {
+        var status = CallStatus.Create(code, reason, $"refused: {reason}", applied);
+        status.Details.AddRange(details.Select(Google.Protobuf.WellKnownTypes.Any.Pack));
+        return new Reply { Id = call.Id, Code = status.Code, Status = status.ToByteString() };
+    }
+
+    public override async Task Exchange(IAsyncStreamReader<ExchangeRequest> requestStream, IServerStreamWriter<ExchangeResponse> responseStream, ServerCallContext context)
+    {
+        var writing = new SemaphoreSlim(1);
+        while (await requestStream.MoveNext(context.CancellationToken))
+        {
+            Messages++;
+            foreach (var call in requestStream.Current.Calls)
+                _ = AnswerAsync(call);
+        }
+
+        async Task AnswerAsync(Call call)
+        {
+            Calls.Enqueue(call);
+            var reply = (Script is { } script ? await script(call) : null) ?? Serve(call);
+            if (reply.Id == 0)
+                return;
+            await writing.WaitAsync(context.CancellationToken);
+            await responseStream.WriteAsync(new ExchangeResponse { Replies = { reply } });
+            writing.Release();
+        }
+    }
+
+    public override async Task Scan(ScanRequest request, IServerStreamWriter<ScanPage> responseStream, ServerCallContext context)
+    {
+        var place = request.Reverse ? LastKey(request) : FirstKey(request);
+        var route = _cluster.RouteOf(place);
+        if (route.Leader != Id)
+            throw Hint("NOT_LEADER", route).ToRpcException();
+        foreach (var page in _cluster.Scan(route, request, pageEntries: 3))
+        {
+            ScanScript?.Invoke(page);
+            await responseStream.WriteAsync(page);
+        }
+    }
+
+    private static byte[] FirstKey(ScanRequest request) =>
+        new[] { request.Start, request.Prefix, request.ResumeAfter }.Select(bytes => bytes.ToByteArray()).MaxBy(Convert.ToHexString)!;
+
+    // Some key of the shard that the range ends in.
+    private byte[] LastKey(ScanRequest request)
+    {
+        var ends = new[] { request.End.ToByteArray(), KvCluster.Client.Routing.KeyRange.EndOfPrefix(request.Prefix.Span), request.ResumeAfter.ToByteArray() }.Where(end => end.Length > 0).ToArray();
+        if (ends.Length == 0)
+            return [0xFF, 0xFF];
+        var end = ends.MinBy(Convert.ToHexString)!;
+        var before = _cluster.ToMap().Shards.Where(route => route.Start.Span.SequenceCompareTo(end) < 0).MaxBy(route => Convert.ToHexString(route.Start.Span))!;
+        return before.Start.ToByteArray();
+    }
+
+    private static Status Hint(string reason, ShardRoute route)
+    {
+        var status = CallStatus.Create(StatusCode.Unavailable, reason, $"refused: {reason}", "no");
+        status.Details.Add(Google.Protobuf.WellKnownTypes.Any.Pack(new RouteHint { Routes = { route } }));
+        return status;
+    }
+
+    private Reply Serve(Call call)
+    {
+        var message = call.Request;
+        return call.Method switch
+        {
+            Method.Get => AtLeader(call, GetRequest.Parser.ParseFrom(message).Key, key => _cluster.Get(key.Span)),
+            Method.GetMany => GetMany(call, GetManyRequest.Parser.ParseFrom(message)),
+            Method.Put => Put(call, PutRequest.Parser.ParseFrom(message)),
+            Method.Delete => Delete(call, DeleteRequest.Parser.ParseFrom(message)),
+            Method.Write => Write(call, WriteRequest.Parser.ParseFrom(message)),
+            _ => Refuse(call, StatusCode.InvalidArgument, "BAD_REQUEST"),
+        };
+    }
+
+    private Reply GetMany(Call call, GetManyRequest request) =>
+        request.Keys.Select(key => _cluster.RouteOf(key.Span).Shard).Distinct().Count() > 1
+            ? Refuse(call, StatusCode.InvalidArgument, "SHARDS_DIFFER")
+            : AtLeader(call, request.Keys[0], _ => new GetManyResponse { Entries = { request.Keys.Select(key => _cluster.Get(key.Span)) } });
+
+    private Reply Put(Call call, PutRequest request) => Change(
+        call, request.Key, request.Conditions, [new Operation { Put = new PutOperation { Key = request.Key, Value = request.Value } }], position => new PutResponse { Position = position });
+
+    private Reply Delete(Call call, DeleteRequest request)
+    {
+        var existed = _cluster.Get(request.Key.Span).Found;
+        return Change(
+            call, request.Key, request.Conditions, [new Operation { Delete = new DeleteOperation { Key = request.Key } }], position => new DeleteResponse { Position = position, Existed = existed });
+    }
+
+    private Reply Write(Call call, WriteRequest request)
+    {
+        var keys = request.Operations.Select(operation => operation.Put?.Key ?? operation.Delete.Key).ToArray();
+        return keys.Select(key => _cluster.RouteOf(key.Span).Shard).Distinct().Count() > 1
+            ? Refuse(call, StatusCode.InvalidArgument, "SHARDS_DIFFER")
+            : Change(call, keys[0], request.Conditions, request.Operations, position => new WriteResponse { Position = position });
+    }
+
+    private Reply Change(Call call, ByteString key, IEnumerable<Condition> conditions, IEnumerable<Operation> operations, Func<Position, IMessage> toResponse)
+    {
+        if (key.Length is 0 or > 2048)
+            return Refuse(call, StatusCode.InvalidArgument, key.IsEmpty ? "KEY_EMPTY" : "KEY_TOO_LONG");
+        if (_cluster.RouteOf(key.Span).Leader != Id)
+            return AtLeader(call, key, _ => new GetResponse());
+        foreach (var condition in conditions.Where(condition => condition.Key.IsEmpty))
+            condition.Key = key;
+        if (_cluster.Write(conditions, operations) is { } position)
+            return new Reply { Id = call.Id, Response = toResponse(position).ToByteString() };
+        var status = CallStatus.Create(StatusCode.FailedPrecondition, "CONDITION_FAILED", "condition 0 does not hold", "no");
+        var info = status.Details[0].Unpack<Google.Rpc.ErrorInfo>();
+        info.Metadata["condition"] = "0";
+        info.Metadata["shard"] = "1";
+        info.Metadata["etag"] = new KvCluster.Etag(1, 7).ToString();
+        status.Details[0] = Google.Protobuf.WellKnownTypes.Any.Pack(info);
+        return new Reply { Id = call.Id, Code = status.Code, Status = status.ToByteString() };
+    }
+
+    private Reply AtLeader(Call call, ByteString key, Func<ByteString, IMessage> serve)
+    {
+        var route = _cluster.RouteOf(key.Span);
+        if (route.Leader == Id)
+            return new Reply { Id = call.Id, Response = serve(key).ToByteString() };
+        var status = Hint(call.Shard == route.Shard ? "NOT_LEADER" : "WRONG_SHARD", route);
+        return new Reply { Id = call.Id, Code = status.Code, Status = status.ToByteString() };
+    }
+
+    private sealed class ClusterCalls(FakeNode node) : Cluster.ClusterBase
+    {
+        public override async Task WatchShards(WatchShardsRequest request, IServerStreamWriter<V1.ShardMap> responseStream, ServerCallContext context)
+        {
+            var maps = Channel.CreateUnbounded<V1.ShardMap>();
+            node._watchers[maps] = true;
+            await responseStream.WriteAsync(node._cluster.ToMap());
+            await foreach (var map in maps.Reader.ReadAllAsync(context.CancellationToken))
+                await responseStream.WriteAsync(map);
+        }
+
+        public override Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context) => Task.FromResult(new GetStatusResponse
+        {
+            Cluster = "fake",
+            Nodes =
+            {
+                new V1.NodeStatus
+                {
+                    Node = node.Id,
+                    Address = node.Address,
+                    Version = "1",
+                    Replicas = { new V1.ReplicaStatus { Route = node._cluster.ToMap().Shards[0], Role = "leader", Digest = request.Digest ? ByteString.CopyFrom(1, 2, 3) : ByteString.Empty } },
+                },
+            },
+        });
+    }
+
+    private sealed class AdminCalls(FakeNode node) : Admin.AdminBase
+    {
+        public override Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context) =>
+            Task.FromResult(new CheckpointResponse { Replicas = { new V1.ReplicaCheckpoint { Node = node.Id, Shard = 1, DataBytes = 8192 } } });
+    }
+}

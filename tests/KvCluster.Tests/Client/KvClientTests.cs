@@ -1,0 +1,225 @@
+using System.Reflection;
+using System.Text;
+using KvCluster.Client;
+using Xunit.Abstractions;
+
+namespace KvCluster.Tests.Client;
+
+/// <summary>The library's calls against nodes that serve a dictionary over several shards.</summary>
+public sealed class KvClientTests(ITestOutputHelper output)
+{
+    [Fact]
+    public async Task PutGetDelete_OfOneKey_ReadWhatWasWritten()
+    {
+        await using var cluster = await FakeCluster.StartAsync(2, "m");
+        await using var client = new KvClient(cluster.Endpoint);
+        Assert.False((await client.GetAsync("z")).Found);
+        var put = await client.PutAsync("z", "value");
+        Assert.Equal(2u, put.Shard);
+        var read = await client.GetAsync("z");
+        Assert.True(read.Found);
+        Assert.Equal(put.Etag, read.Etag);
+        Assert.True((await client.DeleteAsync("z")).Existed);
+        Assert.False((await client.DeleteAsync("z")).Existed);
+    }
+
+    [Fact]
+    public async Task Put_WithAConditionThatFails_NamesItAndTheNewestEtag()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(cluster.Endpoint);
+        var put = await client.PutAsync("a", "1", KvCondition.Absent());
+        var failure = await Assert.ThrowsAsync<KvConditionFailedException>(() => client.PutAsync("a", "2", KvCondition.Absent()).AsTask());
+        Assert.Equal(0, failure.ConditionIndex);
+        Assert.Equal(new ShardPosition(1, new KvCluster.Etag(1, 7)), failure.Position);
+        Assert.Equal(ChangeOutcome.NotApplied, failure.Outcome);
+        await client.PutAsync("a", "2", KvCondition.EtagEquals(put.Etag));
+        await Assert.ThrowsAsync<KvConditionFailedException>(() => client.PutAsync("a", "3", KvCondition.EtagEquals(put.Etag)).AsTask());
+        await client.PutAsync("a", "3", KvCondition.ValueEquals("2"u8.ToArray()));
+        await client.DeleteAsync("a", KvCondition.Exists());
+    }
+
+    [Fact]
+    public async Task Write_OfSeveralKeys_IsAllOrNothing()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(cluster.Endpoint);
+        await client.PutAsync("a", "1");
+        await client.WriteAsync(new KvWrite().If(KvCondition.Exists("a"u8.ToArray())).Put("b"u8.ToArray(), "2"u8.ToArray()).Delete("a"u8.ToArray()));
+        Assert.False((await client.GetAsync("a")).Found);
+        var refused = new KvWrite().If(KvCondition.Exists("a"u8.ToArray())).Put("c"u8.ToArray(), "3"u8.ToArray());
+        await Assert.ThrowsAsync<KvConditionFailedException>(() => client.WriteAsync(refused).AsTask());
+        Assert.False((await client.GetAsync("c")).Found);
+    }
+
+    [Fact]
+    public async Task Write_OfKeysOfDifferentShards_IsRefused()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1, "m");
+        await using var client = new KvClient(cluster.Endpoint);
+        var write = new KvWrite().Put("a"u8.ToArray(), default).Put("z"u8.ToArray(), default);
+        Assert.Equal("SHARDS_DIFFER", (await Assert.ThrowsAsync<KvInvalidRequestException>(() => client.WriteAsync(write).AsTask())).Reason);
+    }
+
+    [Fact]
+    public async Task GetMany_OverShards_AnswersInTheOrderAsked()
+    {
+        await using var cluster = await FakeCluster.StartAsync(3, "g", "p");
+        await using var client = new KvClient(cluster.Endpoint);
+        foreach (var key in (string[])["a", "h", "q"])
+            await client.PutAsync(key, $"of {key}");
+        string[] keys = ["q", "nowhere", "a", "h", "a"];
+        var results = await client.GetManyAsync([.. keys.Select(key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]);
+        Assert.Equal(["of q", "", "of a", "of h", "of a"], results.Select(result => Encoding.UTF8.GetString(result.Value.Span)));
+        Assert.Equal([true, false, true, true, true], results.Select(result => result.Found));
+    }
+
+    [Fact]
+    public async Task Calls_OfManyCallers_GetTheirOwnAnswersAndShareMessages()
+    {
+        const int Callers = 2_000;
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(60) });
+        await Task.WhenAll(Enumerable.Range(0, Callers).Select(number => client.PutAsync($"key{number}", $"value{number}").AsTask()));
+        var random = Seeds.Next(output);
+        var delays = Enumerable.Range(0, 16).Select(_ => random.Next(10)).ToArray();
+        cluster.Nodes[0].Script = async call =>
+        {
+            // Answers leave in another order than the calls came in.
+            await Task.Delay(delays[call.Id / 65536 % 16]);
+            return null;
+        };
+        var results = await Task.WhenAll(Enumerable.Range(0, Callers).Select(number => client.GetAsync($"key{number}").AsTask()));
+        for (var number = 0; number < Callers; number++)
+            Assert.Equal($"value{number}", Encoding.UTF8.GetString(results[number].Value.Span));
+        Assert.True(cluster.Nodes[0].Messages < Callers, $"{cluster.Nodes[0].Messages} messages for {2 * Callers} calls: nothing was gathered.");
+    }
+
+    [Fact]
+    public async Task Scan_OfRandomRanges_GivesWhatALinearScanGives()
+    {
+        var random = Seeds.Next(output);
+        await using var cluster = await FakeCluster.StartAsync(3, "b/", "b/m", "d");
+        await using var client = new KvClient(cluster.Endpoint);
+        var keys = new SortedSet<string>(StringComparer.Ordinal);
+        foreach (var first in "abcde")
+        {
+            for (var number = 0; number < 12; number++)
+                keys.Add($"{first}/{(char)('a' + random.Next(26))}{random.Next(10)}");
+        }
+        foreach (var key in keys)
+            await client.PutAsync(key, $"of {key}");
+        string[] bounds = ["", "a/", "b/", "b/k", "b/m", "c/q", "d", "e/z"];
+        for (var round = 0; round < 60; round++)
+        {
+            var scan = new KvScan
+            {
+                Prefix = Encoding.UTF8.GetBytes(random.Next(2) == 0 ? "" : bounds[random.Next(1, 4)]),
+                Start = Encoding.UTF8.GetBytes(bounds[random.Next(bounds.Length)]),
+                End = Encoding.UTF8.GetBytes(bounds[random.Next(bounds.Length)]),
+                Reverse = random.Next(2) == 0,
+                Limit = (ulong)random.Next(0, 12),
+                KeysOnly = random.Next(2) == 0,
+            };
+            var expected = Linear(keys, scan).ToArray();
+            var found = new List<string>();
+            await foreach (var entry in client.ScanAsync(scan))
+            {
+                found.Add(Encoding.UTF8.GetString(entry.Key.Span));
+                Assert.Equal(scan.KeysOnly ? "" : $"of {found[^1]}", Encoding.UTF8.GetString(entry.Value.Span));
+            }
+            Assert.Equal(expected, found);
+        }
+        Assert.Equal(keys.Count(key => key.StartsWith("b/", StringComparison.Ordinal)), await client.CountAsync("b/"u8.ToArray()));
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Scan_OverAStreamThatBreaks_GoesOnAfterTheLastKey(bool reverse)
+    {
+        await using var cluster = await FakeCluster.StartAsync(2, "key30");
+        await using var client = new KvClient(cluster.Endpoint);
+        var keys = Enumerable.Range(10, 50).Select(number => $"key{number}").ToArray();
+        foreach (var key in keys)
+            await client.PutAsync(key, "value");
+        var pages = 0;
+        foreach (var node in cluster.Nodes)
+        {
+            node.ScanScript = _ =>
+            {
+                // What was on its way is lost with the connection, so it does not break for ever.
+                if (++pages is 3 or 9 or 15)
+                    node.Abort();
+            };
+        }
+        var found = new List<string>();
+        await foreach (var entry in client.ScanAsync(new KvScan { Reverse = reverse }))
+            found.Add(Encoding.UTF8.GetString(entry.Key.Span));
+        Assert.Equal(reverse ? keys.Reverse() : keys, found);
+    }
+
+    [Fact]
+    public async Task Status_OfANodeThatIsDead_IsItsError()
+    {
+        await using var cluster = await FakeCluster.StartAsync(3);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(3) });
+        await client.PutAsync("a", "1");
+        await cluster.Nodes[2].DisposeAsync();
+        var status = await client.GetStatusAsync(digest: true);
+        Assert.Equal("fake", status.Cluster);
+        Assert.Equal([1u, 2u, 3u], status.Nodes.Select(node => node.Node));
+        Assert.Equal([true, true, false], status.Nodes.Select(node => node.Error.Length == 0));
+        Assert.Equal(3, status.Nodes[0].Replicas[0].Digest.Length);
+        var checkpoints = await client.CheckpointAsync();
+        Assert.Equal(8192ul, checkpoints[0].DataBytes);
+        Assert.NotEmpty(checkpoints[2].Error);
+    }
+
+    [Fact]
+    public async Task Gateway_SendsEverythingToTheEndpoint()
+    {
+        await using var cluster = await FakeCluster.StartAsync(2, "m");
+        cluster.Lead(2, node: 1);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Gateway = true });
+        await client.PutAsync("a", "1");
+        await client.PutAsync("z", "1");
+        Assert.Equal(2, cluster.Nodes[0].Calls.Count);
+        Assert.Empty(cluster.Nodes[1].Calls);
+    }
+
+    [Theory]
+    [InlineData("")]
+    [InlineData("127.0.0.1:7400")]
+    [InlineData("ftp://host")]
+    public void Client_WithAnEndpointThatIsNoAddress_IsRefused(string endpoint) => Assert.Throws<ArgumentException>(() => new KvClient(endpoint));
+
+    /// <summary>A user's own gRPC or protobuf packages must never meet ours.</summary>
+    [Fact]
+    public void PublicApi_NamesNoGeneratedOrGrpcType()
+    {
+        var types = typeof(KvClient).Assembly.GetExportedTypes();
+        Assert.Contains(typeof(KvClient), types);
+        var foreign = types.SelectMany(type => type.GetMembers(BindingFlags.Public | BindingFlags.Instance | BindingFlags.Static | BindingFlags.DeclaredOnly))
+            .SelectMany(TypesOf)
+            .Where(type => type.Namespace is { } name && new[] { "Grpc", "Google", "Polly", "KvCluster.V1" }.Any(prefix => name.StartsWith(prefix, StringComparison.Ordinal)));
+        Assert.Empty(foreign);
+    }
+
+    private static IEnumerable<Type> TypesOf(MemberInfo member) => (member switch
+    {
+        MethodInfo method => method.GetParameters().Select(parameter => parameter.ParameterType).Append(method.ReturnType),
+        ConstructorInfo constructor => constructor.GetParameters().Select(parameter => parameter.ParameterType),
+        PropertyInfo property => [property.PropertyType],
+        FieldInfo field => [field.FieldType],
+        _ => [],
+    }).SelectMany(type => type.GetGenericArguments().Append(type));
+
+    private static IEnumerable<string> Linear(IEnumerable<string> keys, KvScan scan)
+    {
+        var (prefix, start, end) = (Encoding.UTF8.GetString(scan.Prefix.Span), Encoding.UTF8.GetString(scan.Start.Span), Encoding.UTF8.GetString(scan.End.Span));
+        var range = keys.Where(key => key.StartsWith(prefix, StringComparison.Ordinal) && string.CompareOrdinal(key, start) >= 0 && (end.Length == 0 || string.CompareOrdinal(key, end) < 0));
+        var ordered = scan.Reverse ? range.Reverse() : range;
+        return scan.Limit == 0 ? ordered : ordered.Take((int)scan.Limit);
+    }
+}
