@@ -33,8 +33,11 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         }
     }
 
-    public override Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
-        new ExchangeProxy(forwarding, options, responseStream, context.CancellationToken).RunAsync(requestStream);
+    public override async Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    {
+        using var exchange = new ExchangeProxy(forwarding, options, responseStream, context.CancellationToken);
+        await exchange.RunAsync(requestStream).ConfigureAwait(false);
+    }
 
     private static ScanRequest Parse(MessageBytes request)
     {
@@ -51,10 +54,11 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     private async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
     {
         var reply = await forwarding.CallAsync(method, UnsafeByteOperations.UnsafeWrap(request.Memory), Deadlines.Of(context, options.Timeout), context.CancellationToken).ConfigureAwait(false);
-        // Not given back to the pool: a call that its deadline ended may still be on its way out of here.
         var response = MessageBytes.Rent();
         if (reply.Error is not { } error)
         {
+            // Only after an answer: a call that its deadline ended may still be on its way out of here.
+            request.Return();
             response.Append(reply.Response.Span);
             return response;
         }
