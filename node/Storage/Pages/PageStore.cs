@@ -37,7 +37,8 @@ internal sealed unsafe class PageStore : IDisposable
     private PageStore(IStorageFile file, PageStoreOptions options, MetaPage newest, MetaPage older)
     {
         (File, Options, _newestMeta, _olderMeta) = (file, options, newest, older);
-        Space = new PageSpace(file, options.MapBytes);
+        // A file that came near its range gets a larger one at the next open.
+        Space = new PageSpace(file, Math.Max(options.MapBytes, 2 * file.Length));
         Free = FreeMap.Load(Space, newest);
         _pending = Free.PendingRuns();
         _readers = new ReaderSlots(options.SnapshotsMax);
@@ -123,8 +124,6 @@ internal sealed unsafe class PageStore : IDisposable
             var (newest, older) = (first?.Revision ?? 0) > (second?.Revision ?? 0) ? (first!, second) : (second!, first);
             if (file.Length < newest.FilePages * Page.Bytes)
                 throw new CorruptStoreException($"'{path}' has {file.Length} bytes, and its meta page says {newest.FilePages * Page.Bytes}.");
-            if (newest.FilePages > options.MapBytes / Page.Bytes)
-                throw new CorruptStoreException($"'{path}' has {newest.FilePages} pages, more than the range of {options.MapBytes} bytes that is mapped.");
             // A torn meta page was being written: nothing but the newest is needed then.
             return new PageStore(file, options, newest, older ?? newest);
         }

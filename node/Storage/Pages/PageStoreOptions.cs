@@ -3,7 +3,7 @@ namespace KvCluster.Storage.Pages;
 /// <summary>The bounds of a data file.</summary>
 internal sealed record PageStoreOptions
 {
-    /// <summary>Address range reserved for the map, in bytes, and so the largest file. Costs page tables only where the file is.</summary>
+    /// <summary>Address range reserved for the map at least, in bytes; twice the file if that is more at the open. Costs page tables only where the file is.</summary>
     public long MapBytes { get; init; } = 64L << 30;
 
     /// <summary>Snapshots that may be open at once: a multiple of the streams that a node serves.</summary>

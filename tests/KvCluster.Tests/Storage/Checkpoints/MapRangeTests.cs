@@ -1,0 +1,59 @@
+using KvCluster.Disk;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Checkpoints;
+
+/// <summary>The range that the file is mapped into bounds it while it is open, and grows with it from open to open.</summary>
+public sealed class MapRangeTests
+{
+    private static readonly PageStoreOptions Small = new() { MapBytes = 1 << 20 };
+
+    [Fact]
+    public void Write_BeyondTheRange_IsAFullDiskUntilTheFileIsOpenedAgain()
+    {
+        using var disk = new SimulatedDisk();
+        using (var store = PageStore.Create(disk, "data", Small, new byte[16]))
+        {
+            Fill(store, 1, 80);
+            Write(store);
+            Fill(store, 2, 80);
+            var checkpoint = Begin(store);
+            Assert.True(Assert.Throws<StorageIoException>(checkpoint.Write).IsDiskFull);
+            store.AbandonCheckpoint(checkpoint);
+            store.Verify();
+        }
+        using (var store = PageStore.Open(disk, "data", Small))
+        {
+            Assert.Equal(1ul, (ulong)store.Covered.Etag);
+            Fill(store, 2, 80);
+            Write(store);
+            store.Verify();
+        }
+        using (var store = PageStore.Open(disk, "data", Small))
+        {
+            Assert.True(store.FileBytes > Small.MapBytes, $"The file has {store.FileBytes} bytes.");
+            Assert.Equal(160ul, store.Count(TreeId.Kv));
+            store.Verify();
+        }
+    }
+
+    private static void Fill(PageStore store, ulong etag, int count)
+    {
+        var batch = store.Begin();
+        for (var i = 0; i < count; i++)
+            batch.Put(TreeId.Kv, BitConverter.GetBytes((etag << 32) + (ulong)i), new byte[8000]);
+        batch.Seal(etag);
+        store.Publish(etag);
+    }
+
+    private static Checkpoint Begin(PageStore store) =>
+        store.BeginCheckpoint(etag => new Coverage(etag, default, 0), UInt128.MaxValue)!;
+
+    private static void Write(PageStore store)
+    {
+        var checkpoint = Begin(store);
+        checkpoint.Write();
+        store.FinishCheckpoint(checkpoint);
+    }
+}
