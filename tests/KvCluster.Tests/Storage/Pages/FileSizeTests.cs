@@ -1,0 +1,73 @@
+using System.Text;
+using KvCluster.Disk;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>What a data file takes beside the bytes put into it; the limit is 1.6 times.</summary>
+public sealed class FileSizeTests
+{
+    [Fact]
+    public void SortedPaths_TakeLessThanTheirBytes()
+    {
+        var records = Paths(40_000);
+        Assert.InRange(Ratio(records), 0.4, 0.95);
+    }
+
+    /// <summary>As many callers load: chunks of a sorted file overtake each other.</summary>
+    [Fact]
+    public void SortedPaths_InDisorderedChunks_TakeLittleMoreThanTheirBytes()
+    {
+        var chunks = Paths(40_000).Chunk(16).ToArray();
+        var random = new Random(1);
+        for (var index = 0; index + 64 < chunks.Length; index += 64)
+            random.Shuffle(chunks.AsSpan(index, 64));
+        Assert.InRange(Ratio(chunks.SelectMany(chunk => chunk)), 0.4, 1.3);
+    }
+
+    [Fact]
+    public void KilobyteValues_UnderRandomKeys_FillPagesWell()
+    {
+        var random = new Random(2);
+        var records = Enumerable.Range(0, 20_000).Select(_ =>
+        {
+            var key = new byte[16];
+            random.NextBytes(key);
+            return (key, new byte[1100]);
+        });
+        Assert.InRange(Ratio(records.ToList()), 1.0, 1.45);
+    }
+
+    private static List<(byte[] Key, byte[] Value)> Paths(int count) =>
+    [
+        .. Enumerable.Range(0, count)
+            .Select(i => $"files/usr/share/doc/package-{i / 40:d5}/examples/{i % 40 * 7919 % 1000:d3}-{i:x}.html")
+            .Order(StringComparer.Ordinal)
+            .Select(path => (Encoding.ASCII.GetBytes(path), Encoding.ASCII.GetBytes($"doc/package-{path.Length}-of-some-section"))),
+    ];
+
+    private static double Ratio(IEnumerable<(byte[] Key, byte[] Value)> records)
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        byte[] header = [0, 1, 200, 200, 1];
+        var raw = 0L;
+        var etag = 0ul;
+        foreach (var chunk in records.Chunk(256))
+        {
+            var batch = store.Begin();
+            foreach (var (key, value) in chunk)
+            {
+                batch.Put(TreeId.Kv, key, header, value);
+                raw += key.Length + value.Length;
+            }
+            batch.Seal(++etag);
+            store.Publish(etag);
+        }
+        var checkpoint = store.BeginCheckpoint(one => new Coverage(one, default, 0), UInt128.MaxValue)!;
+        checkpoint.Write();
+        store.FinishCheckpoint(checkpoint);
+        store.Verify();
+        return (double)store.FileBytes / raw;
+    }
+}
