@@ -44,6 +44,12 @@ internal sealed unsafe class Checkpoint
     /// <summary>The meta page it wrote.</summary>
     internal MetaPage? Meta { get; private set; }
 
+    /// <summary>The pages that it reaches; made here, since a large file has many runs and the writer no time for them.</summary>
+    internal List<PageRun> UsedRuns { get; private set; } = [];
+
+    /// <summary>The pages that it does not reach and the one before does.</summary>
+    internal List<PageRun> PendingRuns { get; private set; } = [];
+
     /// <summary>The frozen root's scratch pages, children first.</summary>
     internal IReadOnlyList<nint> Scratch => _scratch;
 
@@ -80,6 +86,7 @@ internal sealed unsafe class Checkpoint
             Coverage = Coverage,
             Trees = [.. trees.Select(Placed)],
         };
+        (UsedRuns, PendingRuns) = (map.UsedRuns(), map.PendingRuns());
         _metaStarted = true;
         PageStore.WriteMeta(_store.File, meta);
         _store.File.Sync();

@@ -90,6 +90,17 @@ internal sealed unsafe class FreeMap
     /// <summary>Runs of pages left since the checkpoint before the newest.</summary>
     public List<PageRun> PendingRuns() => RunsOf(_pending);
 
+    /// <summary>Runs of pages that are neither free nor pending: what the newest checkpoint reaches, the map and the meta pages included.</summary>
+    public List<PageRun> UsedRuns()
+    {
+        var used = new ulong[_free.Length];
+        for (var i = 0; i < used.Length; i++)
+            used[i] = ~(_free[i] | _pending[i]);
+        for (var page = FilePages; page < used.Length * 64L; page++)
+            Clear(used, page);
+        return RunsOf(used);
+    }
+
     /// <summary>No meta page, snapshot, pin or root reaches these pages any more.</summary>
     public void AllowReuse(PageRun run)
     {

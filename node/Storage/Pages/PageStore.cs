@@ -45,7 +45,7 @@ internal sealed unsafe class PageStore : IDisposable
         _batch = new WriteBatch(this, Space, _pool);
         _published = new StoreRoot(newest.Coverage.Etag, 0, newest.Trees);
         _fileBytes = file.Length;
-        _newestRuns = UsedRuns();
+        _newestRuns = Free.UsedRuns();
     }
 
     /// <summary>What the newest checkpoint covers. Any thread.</summary>
@@ -219,12 +219,12 @@ internal sealed unsafe class PageStore : IDisposable
         // The map is the writer's again; what was pending is free, and its last meta page overwritten.
         Free.Keep();
         _retiredPages.Enqueue((_newestMeta.Revision, epoch, _pending));
-        _pending = Free.PendingRuns();
+        _pending = checkpoint.PendingRuns;
         lock (_pinLock)
         {
             Volatile.Write(ref _olderMeta, _newestMeta);
             Volatile.Write(ref _newestMeta, checkpoint.Meta);
-            _newestRuns = UsedRuns();
+            _newestRuns = checkpoint.UsedRuns;
         }
         _checkpoint = null;
         ReleaseRetired();
@@ -445,21 +445,5 @@ internal sealed unsafe class PageStore : IDisposable
     {
         lock (_pinLock)
             return _pins.Count == 0 ? ulong.MaxValue : _pins.First().Key;
-    }
-
-    /// <summary>The pages that the newest checkpoint's map has neither free nor pending.</summary>
-    private List<PageRun> UsedRuns()
-    {
-        var runs = new List<PageRun>();
-        var next = 0L;
-        foreach (var run in Free.FreeRuns().Concat(Free.PendingRuns()).OrderBy(run => run.First))
-        {
-            if (run.First > next)
-                runs.Add(new PageRun(next, run.First - next));
-            next = run.First + run.Count;
-        }
-        if (next < Free.FilePages)
-            runs.Add(new PageRun(next, Free.FilePages - next));
-        return runs;
     }
 }

@@ -36,13 +36,22 @@ internal sealed class DataFile : IDisposable
         Pages.FinishCheckpoint(checkpoint);
     }
 
-    /// <summary>One batch, sealed and published.</summary>
-    public void Commit(UInt128 etag, Action<WriteBatch> change)
+    /// <summary>A store from the pages of a pinned checkpoint, as another replica makes it.</summary>
+    public PageStore Copy(CheckpointPin pin)
     {
-        var batch = Pages.Begin();
-        change(batch);
-        batch.Seal(etag);
-        Pages.Publish(etag);
+        var path = Path.Combine(_directory, "copy");
+        File.Delete(path);
+        using (var target = LocalDisk.Instance.Open(path, new StorageFileOptions(StorageFileMode.CreateNew)))
+        {
+            target.Resize(pin.FileBytes);
+            foreach (var run in pin.Runs)
+            {
+                var pages = new byte[run.Count * Page.Bytes];
+                pin.ReadPages(run.First, pages);
+                target.Write(pages, run.First * Page.Bytes);
+            }
+        }
+        return PageStore.Open(LocalDisk.Instance, path, Options);
     }
 
     public void Dispose()
