@@ -43,9 +43,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         }
     }
 
-    private bool Blocked => cut.Busy || Installing || !PromiseKept;
-
-    private bool PromiseKept => context.Control.PromiseSynced || context.Options.PlantedBug == PlantedBug.PromiseNotSynced;
+    private bool Blocked => cut.Busy || Installing || !context.Control.PromiseSynced;
 
     /// <summary>The promise rose: nothing of the old leader counts any more.</summary>
     public void StartEpoch()
@@ -140,7 +138,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     }
 
     /// <summary>A heartbeat may be answered: the promise is synced.</summary>
-    public bool MayAnswer => PromiseKept && !Installing;
+    public bool MayAnswer => context.Control.PromiseSynced && !Installing;
 
     /// <summary>The committed etag of the leader, from a heartbeat or an append.</summary>
     public void LearnCommitted(Frame frame, Etag committed)

@@ -195,10 +195,10 @@ internal sealed class Leadership
     {
         var agreed = _quorum.Agreed(_durableOf);
         // A majority that has an older epoch's record proves nothing by count: a later leader may still replace it.
-        if (agreed.Epoch != Epoch && _context.Options.PlantedBug != PlantedBug.CommitOlderEpoch)
+        if (agreed.Epoch != Epoch)
             return;
         _context.CommitTo(agreed);
-        if (!Serving && agreed.Epoch == Epoch)
+        if (!Serving)
             Serve();
     }
 

@@ -11,18 +11,6 @@ internal enum PlantedBug
     /// <summary>Serve before the epoch-open record is committed.</summary>
     ServeBeforeOpen,
 
-    /// <summary>Commit a record of an older epoch by counting.</summary>
-    CommitOlderEpoch,
-
-    /// <summary>Answer a Prepare before the promise is on disk.</summary>
-    PromiseNotSynced,
-
-    /// <summary>A restarted replica does not wait for the grants that it gave before.</summary>
-    NoRestartWait,
-
-    /// <summary>Let a candidate prepare and stand while its grant runs.</summary>
-    PrepareDuringGrant,
-
     /// <summary>Take the epoch of a frame as given.</summary>
     NoEpochCheck,
 

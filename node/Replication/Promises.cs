@@ -19,8 +19,7 @@ internal sealed class Promises
     {
         _context = context;
         // What the process before granted is not known, only how long the longest grant was.
-        var waitUs = context.Options.PlantedBug == PlantedBug.NoRestartWait ? 0 : context.Control.Synced.LeaseLongestUs;
-        GrantEndUs = context.NowUs + waitUs;
+        GrantEndUs = context.NowUs + context.Control.Synced.LeaseLongestUs;
     }
 
     /// <summary>Until then this replica neither prepares a higher epoch nor stands.</summary>
@@ -84,8 +83,7 @@ internal sealed class Promises
     /// <param name="journalBusy">A cut or an installation is under way; what is durable is not settled.</param>
     public void Answer(bool journalBusy)
     {
-        var synced = _context.Control.PromiseSynced || _context.Options.PlantedBug == PlantedBug.PromiseNotSynced;
-        if (_answerTo == 0 || !synced || journalBusy || !_context.Counts)
+        if (_answerTo == 0 || !_context.Control.PromiseSynced || journalBusy || !_context.Counts)
             return;
         var frame = _context.FrameTo(_answerTo, _context.Promised);
         frame.Prepared = new Prepared { Last = _context.Journal.Durable.Name.ToWire() };

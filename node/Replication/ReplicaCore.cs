@@ -362,7 +362,7 @@ internal sealed class ReplicaCore
             return;
         }
 
-        if (!_promises.Free && _context.Options.PlantedBug != PlantedBug.PrepareDuringGrant)
+        if (!_promises.Free)
         {
             _promises.Hold(frame);
             return;

@@ -11,7 +11,7 @@ namespace KvCluster.Simulation.Protocol;
 /// </summary>
 public sealed class ProtocolSimulationTests(ITestOutputHelper output)
 {
-    private const int SeedsInCi = 500;
+    private const int SeedsInCi = 1_500;
     private const int SeedsForABug = 1_000;
 
     [Fact]
@@ -38,7 +38,7 @@ public sealed class ProtocolSimulationTests(ITestOutputHelper output)
         output.WriteLine($"{seeds} seeds: {writes} acknowledged writes, {reads} reads, {epochs} epochs served, {snapshots} snapshots installed, {watch.Elapsed.TotalSeconds:F1} s");
         // A suite in which nothing happens proves nothing.
         Assert.True(writes > seeds * 50L && reads > seeds * 50L && epochs > seeds * 2L, "the runs did too little");
-        Assert.True(seeds < SeedsInCi || snapshots > 0, "no run installed a snapshot");
+        Assert.True(seeds < SeedsInCi || snapshots > seeds / 50, "too few runs installed a snapshot");
     }
 
     [Fact]
@@ -53,10 +53,6 @@ public sealed class ProtocolSimulationTests(ITestOutputHelper output)
     [Theory]
     [InlineData(nameof(PlantedBug.CommitBeforeMatch))]
     [InlineData(nameof(PlantedBug.ServeBeforeOpen))]
-    [InlineData(nameof(PlantedBug.CommitOlderEpoch))]
-    [InlineData(nameof(PlantedBug.PromiseNotSynced))]
-    [InlineData(nameof(PlantedBug.NoRestartWait))]
-    [InlineData(nameof(PlantedBug.PrepareDuringGrant))]
     [InlineData(nameof(PlantedBug.NoEpochCheck))]
     [InlineData(nameof(PlantedBug.AckBeforeSync))]
     [InlineData(nameof(PlantedBug.CutToCommitted))]

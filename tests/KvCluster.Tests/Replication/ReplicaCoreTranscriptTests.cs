@@ -1,0 +1,140 @@
+using KvCluster.Replication;
+using KvCluster.V1;
+using Event = KvCluster.Replication.Event;
+
+namespace KvCluster.Tests.Replication;
+
+/// <summary>The protocol as conversations of one replica, in the order in which they are to happen.</summary>
+public sealed class ReplicaCoreTranscriptTests
+{
+    [Fact]
+    public void FirstLeader_OfANewShard_StandsAtOnceAndServesWhenItsEpochOpenRecordCommits()
+    {
+        var replica = Leading();
+        replica.Shows("");
+        // The lease runs from the send of the round that a follower granted.
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true, Durable = new V1.Etag { Epoch = 1, Change = 1 } });
+        Assert.Equal(1_000_000 + 500_000, replica.Core.LeaseEndUs);
+    }
+
+    [Fact]
+    public void Leader_FencedByAHigherEpoch_ClearsItsLeaseAndStops()
+    {
+        var replica = Leading();
+        replica.Step(new Event.ReadArrived(1));
+        replica.Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
+        replica.From(2, 4, frame => frame.Fenced = new Fenced());
+        replica.Shows("reads up to 1 refused\nstop serving\nstop leading");
+        Assert.Equal(0, replica.Core.LeaseEndUs);
+    }
+
+    [Fact]
+    public void Read_IsConfirmedOnlyByARoundSentAfterItArrived()
+    {
+        var replica = Leading();
+        replica.Step(new Event.ReadArrived(1));
+        replica.Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1 }).Shows("");
+        replica.From(3, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 2 }).Shows("reads up to 1 confirmed");
+    }
+
+    [Fact]
+    public void Follower_SaysNothingBeforeItsPromiseIsSynced()
+    {
+        var replica = Following();
+        replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3)));
+        replica.Shows("append up to 2.3");
+        replica.Durable().Shows("to 2: epoch 2 ack 2.3");
+        // Its first grant is on disk as the longest one before it is given.
+        var heartbeat = new Heartbeat { Round = 7, LeaseUs = 500_000, Committed = new V1.Etag { Epoch = 2, Change = 9 } };
+        replica.From(2, 2, frame => frame.Heartbeat = heartbeat);
+        replica.Shows("to 2: epoch 2 heartbeat ack 7\ncommit 2.3\ncontrol: promised 2 to 2, acknowledged 2.3, lease 552632");
+        replica.Synced().From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("to 2: epoch 2 heartbeat ack 7 granted");
+    }
+
+    [Fact]
+    public void Prepare_DuringAGrant_IsHeldUntilItEnds()
+    {
+        var replica = Following();
+        var heartbeat = new Heartbeat { Round = 1, LeaseUs = 500_000 };
+        replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Synced().From(2, 2, frame => frame.Heartbeat = heartbeat);
+        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncontrol: promised 2 to 2, acknowledged 1.2, lease 552632\nto 2: epoch 2 heartbeat ack 1 granted");
+        replica.From(3, 3, frame => frame.Prepare = new Prepare()).Shows("");
+        replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("to 2: epoch 2 heartbeat ack 1");
+        replica.Tick(552_632).Shows("control: promised 3 to 3, acknowledged 1.2, lease 552632");
+        replica.Synced().Shows("to 3: epoch 3 prepared 1.2");
+        // What the older leader still says is refused with the higher epoch.
+        replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("to 2: epoch 3 fenced");
+    }
+
+    [Fact]
+    public void Divergence_LowersTheAcknowledgedEtagBeforeItCutsToTheCommonRecord()
+    {
+        var control = new ControlRecord { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30, Acknowledged = new Etag(1, 4) };
+        var replica = new Transcript(journal => { journal.Append(1, 2); journal.Append(1, 4); }, control, epoch: 2, leader: 2);
+        replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Shows("control: promised 2 to 2, acknowledged 1.4, lease 0");
+        replica.Synced().Shows("to 2: epoch 2 has 1.2\nto 2: epoch 2 ack 1.2");
+        replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Shows("control: promised 2 to 2, acknowledged 1.2, lease 0");
+        replica.Synced().Shows("cut to 1.2");
+        replica.Step(Event.CutDone.Instance).Shows("to 2: epoch 2 has 1.2\nappend up to 2.3");
+    }
+
+    [Fact]
+    public void LostTail_NeitherVotesNorAcknowledgesUntilRefilledToTheLeadersCommittedEtag()
+    {
+        var control = new ControlRecord { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, 5) };
+        var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
+        replica.From(2, 2, frame => frame.Append = Transcript.Append((2, 3), (2, 4)));
+        replica.Shows("append up to 2.4\nto 2: epoch 2 ack 2.3 refilling\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
+        replica.Synced().Durable().Shows("to 2: epoch 2 ack 2.4 refilling");
+        replica.From(3, 2, frame => frame.PreVote = new PreVote { Number = 1 }).Shows("to 3: epoch 2 pre-vote refused");
+        replica.From(2, 2, frame => frame.Append = Transcript.Append((2, 4), (2, 5))).Durable();
+        replica.Shows("append up to 2.5\nto 2: epoch 2 ack 2.5 refilling");
+        replica.From(2, 2, frame => frame.Heartbeat = new Heartbeat { Round = 1, Committed = new V1.Etag { Epoch = 2, Change = 5 } });
+        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncommit 2.5\nto 2: epoch 2 ack 2.5\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
+    }
+
+    [Fact]
+    public void UnknownTransaction_IsSettledByTheSameCompareAndARead()
+    {
+        var replica = new Transcript();
+        replica.Tick().Read().From(2, 0, frame => frame.PreVoteAnswer = new PreVoteAnswer { Number = 1, Granted = true });
+        replica.Shows("read the record\nto 2: epoch 0 prevote\nto 3: epoch 0 prevote\nset epoch 1 leader 1 if revision 5");
+        replica.Set(SetOutcome.Unknown).Shows("");
+        replica.Tick(200_000).Shows("set epoch 1 leader 1 if revision 5");
+        replica.Set(SetOutcome.Lost).Shows("read the record");
+        replica.Record.Epoch = 1;
+        replica.Record.Leader = 1;
+        replica.Record.LeaderIncarnation = 10;
+        replica.Read().Shows("to 2: epoch 1 prepare\nto 3: epoch 1 prepare\ncontrol: promised 1 to 1, acknowledged 0.0, lease 0");
+    }
+
+    // Replica 1 leads epoch 1 with its epoch-open record 1.1 committed.
+    private static Transcript Leading()
+    {
+        var replica = new Transcript();
+        replica.Tick().Shows("read the record");
+        replica.Read().Shows("to 2: epoch 0 prevote\nto 3: epoch 0 prevote");
+        replica.From(2, 0, frame => frame.PreVoteAnswer = new PreVoteAnswer { Number = 1, Granted = true }).Shows("set epoch 1 leader 1 if revision 5");
+        replica.Set(SetOutcome.Won).Shows("to 2: epoch 1 prepare\nto 3: epoch 1 prepare\ncontrol: promised 1 to 1, acknowledged 0.0, lease 0");
+        replica.Synced().Shows("");
+        replica.From(2, 1, frame => frame.Prepared = new Prepared { Last = Transcript.Id(0, 0) }).Shows("start leading 1");
+        replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 1)));
+        replica.Shows("to 2: epoch 1 heartbeat 1 committed 0.0\nto 3: epoch 1 heartbeat 1 committed 0.0\nto 2: epoch 1 probe 0.0\nto 3: epoch 1 probe 0.0");
+        replica.From(2, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) }).Shows("to 2: epoch 1 bodies after 0.0");
+        replica.Step(new Event.BodiesSent(2, 1, new RecordName(new Etag(1, 1), 1), 4)).Shows("");
+        replica.Durable().Shows("");
+        replica.From(2, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } }).Shows("commit 1.1\nserve");
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1 }).Shows("");
+        return replica;
+    }
+
+    // Replica 1 follows replica 2 in epoch 2; both have 1.2.
+    private static Transcript Following()
+    {
+        var replica = new Transcript(journal => journal.Append(1, 2), new ControlRecord { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30 }, epoch: 1, leader: 3);
+        replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Shows("control: promised 2 to 2, acknowledged 0.0, lease 0");
+        replica.Synced().Shows("to 2: epoch 2 has 1.2\nto 2: epoch 2 ack 1.2");
+        return replica;
+    }
+}
