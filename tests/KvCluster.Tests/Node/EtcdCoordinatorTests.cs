@@ -2,6 +2,7 @@ using System.Diagnostics;
 using Etcdserverpb;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
+using KvCluster.Tests.Grpc.Interop;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -131,7 +132,7 @@ public sealed class EtcdCoordinatorTests
     private static EtcdCoordinator Connect(string address) => new(address, NullLogger.Instance);
 
     private static Process StartEtcdctl(string address, params string[] arguments) => Process.Start(
-        new ProcessStartInfo(EtcdProcess.PathOf("etcdctl")!, ["--endpoints", address, .. arguments]) { RedirectStandardOutput = true })!;
+        new ProcessStartInfo(Tools.Find("etcdctl")!, ["--endpoints", address, .. arguments]) { RedirectStandardOutput = true })!;
 
     private static async Task<string> EtcdctlAsync(string address, params string[] arguments)
     {

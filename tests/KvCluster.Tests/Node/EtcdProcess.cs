@@ -1,6 +1,7 @@
 using System.Diagnostics;
 using System.Net;
 using System.Net.Sockets;
+using KvCluster.Tests.Grpc.Interop;
 
 namespace KvCluster.Tests.Node;
 
@@ -14,7 +15,7 @@ internal sealed class EtcdProcess : IDisposable
     {
         var (client, peer) = (FreePort(), FreePort());
         Address = $"http://127.0.0.1:{client}";
-        _process = Process.Start(new ProcessStartInfo(PathOf("etcd")!)
+        _process = Process.Start(new ProcessStartInfo(Tools.Find("etcd")!)
         {
             ArgumentList =
             {
@@ -28,31 +29,12 @@ internal sealed class EtcdProcess : IDisposable
 
     public string Address { get; }
 
-    /// <summary>Where a program is: in PATH, or where the tools beside the repository unpack it. Null: nowhere.</summary>
-    public static string? PathOf(string program)
-    {
-        var folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator, StringSplitOptions.RemoveEmptyEntries);
-        return folders.Select(folder => Path.Combine(folder, program)).FirstOrDefault(File.Exists) ?? UnpackedPathOf(program);
-    }
-
     public void Dispose()
     {
         _process.Kill();
         _process.WaitForExit();
         _process.Dispose();
         _directory.Dispose();
-    }
-
-    private static string? UnpackedPathOf(string program)
-    {
-        var install = Path.Combine(House.House.Root, "..", "shared", "tools", "install");
-        if (!File.Exists(install))
-            return null;
-        using var installing = Process.Start(new ProcessStartInfo(install) { RedirectStandardOutput = true })!;
-        var folder = installing.StandardOutput.ReadToEnd().Trim();
-        installing.WaitForExit();
-        var path = Path.Combine(folder, program);
-        return installing.ExitCode == 0 && File.Exists(path) ? path : null;
     }
 
     private static int FreePort()

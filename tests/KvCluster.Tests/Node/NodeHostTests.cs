@@ -33,6 +33,20 @@ public sealed class NodeHostTests
         Assert.Single(digests.Distinct());
     }
 
+    /// <summary>The data path does not need the coordinator: what has a leader goes on, also when its connections are opened anew.</summary>
+    [Fact]
+    public async Task Puts_WithoutTheCoordinator_GoOn()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await cluster.PutAsync(Request("a", "1"));
+        await cluster.Coordinator.DisposeAsync();
+        await cluster.PutAsync(Request("b", "2"));
+        await cluster.StopNodeAsync(new[] { 1u, 2u, 3u }.First(node => node != cluster.LeaderOfAsync(0).Result));
+        await cluster.PutAsync(Request("c", "3"));
+        var got = await cluster.KvOf(await cluster.LeaderOfAsync(0)).GetManyAsync(new GetManyRequest { Keys = { Bytes("a"), Bytes("b"), Bytes("c") } });
+        Assert.Equal(["1", "2", "3"], got.Entries.Select(entry => entry.Value.ToStringUtf8()));
+    }
+
     [Fact]
     public async Task Restart_KeepsWhatWasAcknowledged()
     {
