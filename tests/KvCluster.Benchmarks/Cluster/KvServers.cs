@@ -64,7 +64,8 @@ internal sealed class KvServers : IAsyncDisposable
         _folder.Dispose();
     }
 
-    private async Task FindLeaderAsync(CancellationToken cancellation)
+    /// <summary>Looks who leads now.</summary>
+    public async Task FindLeaderAsync(CancellationToken cancellation)
     {
         using var channel = GrpcChannel.ForAddress(RouterAddress);
         var client = new V1.Cluster.ClusterClient(channel);
@@ -82,7 +83,7 @@ internal sealed class KvServers : IAsyncDisposable
             }
             catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded && Stopwatch.GetElapsedTime(started) < StartLimit && !_launcher.HasExited)
             {
-                // Not up yet.
+                // Not up yet, or in the middle of an election.
             }
 
             if (Stopwatch.GetElapsedTime(started) > StartLimit)
