@@ -1,5 +1,7 @@
 // kv-node: a node of a cluster, and what prepares one. Exit codes are those of ExitCodes; every expected failure is one line on
 // standard error.
 using KvCluster.Node;
+using KvCluster.Serving;
 
+SharedArrays.KeepMany();
 return await CommandLine.InvokeAsync(args);

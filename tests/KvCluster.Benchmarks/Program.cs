@@ -6,7 +6,10 @@ using KvCluster.Benchmarks.Cluster;
 using KvCluster.Benchmarks.Engine;
 using KvCluster.Benchmarks.Grpc;
 using KvCluster.Benchmarks.Routing;
+using KvCluster.Serving;
 using Spectre.Console;
+
+SharedArrays.KeepMany();
 
 // The program as one side of a measurement of itself.
 if (args is [GrpcPeer.Command, ..])
