@@ -78,15 +78,19 @@ internal sealed class ReplicaContext
     public void CommittedBySnapshot(Etag etag) => Committed = Wire.Greater(Committed, etag);
 
     /// <summary>Keeps what the control file says of progress up to date; it is written when due.</summary>
-    public void NoteProgress(Etag acknowledged) =>
-        Control.Note(Control.Wanted with
-        {
-            // Never above the own journal: recovery would refuse to open it.
-            Committed = Wire.Greater(Control.Wanted.Committed, Wire.Lesser(Committed, Journal.Durable.Etag)),
-            Acknowledged = Wire.Greater(Control.Wanted.Acknowledged, acknowledged),
-            Generation = Math.Max(Control.Wanted.Generation, View.Record.Generation),
-            CoordinatorRevision = Math.Max(Control.Wanted.CoordinatorRevision, View.Revision),
-        });
+    public void NoteProgress(Etag acknowledged)
+    {
+        var wanted = Control.Wanted;
+        // Never above the own journal: recovery would refuse to open it.
+        var committed = Wire.Greater(wanted.Committed, Wire.Lesser(Committed, Journal.Durable.Etag));
+        acknowledged = Wire.Greater(wanted.Acknowledged, acknowledged);
+        var generation = Math.Max(wanted.Generation, View.Record.Generation);
+        var revision = Math.Max(wanted.CoordinatorRevision, View.Revision);
+        // Asked after every event; most change nothing here.
+        if (committed == wanted.Committed && acknowledged == wanted.Acknowledged && generation == wanted.Generation && revision == wanted.CoordinatorRevision)
+            return;
+        Control.Note(wanted with { Committed = committed, Acknowledged = acknowledged, Generation = generation, CoordinatorRevision = revision });
+    }
 
     /// <summary>The coordinator has shown something older than this replica's control file held: no control action until it shows otherwise.</summary>
     public bool CoordinatorDoubted { get; private set; }
