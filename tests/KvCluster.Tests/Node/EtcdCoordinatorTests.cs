@@ -37,6 +37,8 @@ public sealed class EtcdCoordinatorTests
         await using var coordinator = Connect(server.Address);
         var revision = (await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never)).Revision;
         await server.RestartAsync();
+        // The connection to the server before may only now be found broken.
+        await coordinator.GetUntilAnsweredAsync("/k", Never);
         await Assert.ThrowsAsync<CoordinatorCompactedException>(async () => await coordinator.WatchAsync("/", revision, Never).GetAsyncEnumerator().MoveNextAsync());
     }
 
@@ -108,7 +110,8 @@ public sealed class EtcdCoordinatorTests
         await using var coordinator = Connect(server.Address);
         await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
         await server.RestartAsync(withAnotherFolder: true);
-        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.GetAsync("/k", Never));
+        // The connection to the server before may only now be found broken.
+        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.GetUntilAnsweredAsync("/k", Never));
         await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never));
         await using var other = Connect(server.Address);
         Assert.Null((await other.GetAsync("/k", Never)).Value);
