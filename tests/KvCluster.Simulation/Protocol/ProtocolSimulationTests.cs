@@ -11,7 +11,7 @@ namespace KvCluster.Simulation.Protocol;
 /// </summary>
 public sealed class ProtocolSimulationTests(ITestOutputHelper output)
 {
-    private const int SeedsInCi = 1_500;
+    private const int SeedsInCi = 1_000;
     private const int SeedsForABug = 1_000;
 
     [Fact]

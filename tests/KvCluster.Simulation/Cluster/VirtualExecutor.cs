@@ -1,0 +1,39 @@
+using KvCluster.Storage.Threads;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>A serial executor whose items run one at a time, each a random while after it was posted; none runs once its process has died.</summary>
+internal sealed class VirtualExecutor(VirtualTime time, Random random, Func<long> delayMaxUs, Action<Action> run) : ISerialExecutor
+{
+    private readonly Queue<IWorkItem> _items = new();
+    private bool _scheduled;
+    private bool _dead;
+
+    public void Post(IWorkItem item)
+    {
+        if (_dead)
+            return;
+        _items.Enqueue(item);
+        Schedule();
+    }
+
+    public void Kill()
+    {
+        _dead = true;
+        _items.Clear();
+    }
+
+    private void Schedule()
+    {
+        if (_scheduled || _items.Count == 0)
+            return;
+        _scheduled = true;
+        time.After(1 + random.NextInt64(delayMaxUs()), () =>
+        {
+            _scheduled = false;
+            if (_items.TryDequeue(out var item))
+                run(item.Execute);
+            Schedule();
+        });
+    }
+}
