@@ -24,6 +24,12 @@ internal static class Globals
         Recursive = true,
     };
 
+    /// <summary>For calls that read or write whole replicas.</summary>
+    public static readonly TimeSpan CallLimitOfWholeReplicas = TimeSpan.FromMinutes(10);
+
+    /// <summary>How long an ordinary call may take.</summary>
+    public static readonly TimeSpan CallLimitDefault = new KvClientOptions().Timeout;
+
     /// <exception cref="CliException">The endpoint is no address.</exception>
     public static string EndpointOf(ParseResult arguments)
     {
@@ -38,12 +44,11 @@ internal static class Globals
     /// <exception cref="CliException">The endpoint is no address.</exception>
     public static KvClient ClientOf(ParseResult arguments, TimeSpan? callLimit = null)
     {
-        var defaults = new KvClientOptions();
         return new KvClient(new KvClientOptions
         {
             Endpoints = [EndpointOf(arguments)],
             Gateway = arguments.GetValue(Gateway),
-            Timeout = callLimit is { } limit && limit < defaults.Timeout ? limit : defaults.Timeout,
+            Timeout = callLimit ?? CallLimitDefault,
         });
     }
 

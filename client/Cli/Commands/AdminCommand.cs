@@ -9,7 +9,7 @@ internal static class AdminCommand
 
     private static Command Checkpoint() => CliCommand.Create("checkpoint", "Have every replica write a checkpoint.", [], async (arguments, output, stop) =>
     {
-        await using var client = Globals.ClientOf(arguments);
+        await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
         var replicas = await client.CheckpointAsync(stop);
         if (output.IsJson)
             output.Document(new { Replicas = replicas.Select(one => new { one.Node, one.Shard, Etag = one.Covers.ToString(), one.DataBytes, Error = one.Error.Length == 0 ? null : one.Error }) });

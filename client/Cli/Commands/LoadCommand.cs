@@ -23,7 +23,7 @@ internal static class LoadCommand
             throw new CliException(ExitCodes.Usage, "--from-line takes 1 or more.");
         var giveUpAfter = TimeSpan.FromSeconds(Math.Clamp(arguments.GetValue(GiveUpAfter), 0.1, TimeSpan.FromDays(1).TotalSeconds));
         using var file = TsvReader.Open(arguments.GetRequiredValue(File));
-        await using var client = Globals.ClientOf(arguments, giveUpAfter);
+        await using var client = Globals.ClientOf(arguments, giveUpAfter < Globals.CallLimitDefault ? giveUpAfter : null);
         using var loader = new BatchLoader(client, fromLine, giveUpAfter);
         Exception? failure = null;
         using (var progress = new LoadProgress(file, loader))

@@ -14,7 +14,7 @@ internal static class StatusCommand
 
     public static Command Create() => CliCommand.Create("status", "Show nodes, shards, leaders, etags and lag.", [Digest], async (arguments, output, stop) =>
     {
-        await using var client = Globals.ClientOf(arguments);
+        await using var client = Globals.ClientOf(arguments, arguments.GetValue(Digest) ? Globals.CallLimitOfWholeReplicas : null);
         var status = await client.GetStatusAsync(arguments.GetValue(Digest), stop);
         if (output.IsJson)
             output.Document(ToDocument(status));

@@ -256,16 +256,15 @@ internal sealed class ServerCall : ServerCallContext
     /// <summary>Called by the deadline's timer.</summary>
     internal void PassDeadline()
     {
-        CancellationTokenSource? cancellation;
         lock (_deadlineGate)
         {
             if (!_hasDeadline || !_deadline!.HasPassed())
                 return;
             _deadlinePassed = true;
-            cancellation = _cancellation;
-            Body.CancelPendingRead();
+            // Marked at once, so that it is not reset for the next call; what waits for it runs elsewhere, not under the lock.
+            _ = _cancellation?.CancelAsync();
+            CancelPendingRead();
         }
-        cancellation?.Cancel();
     }
 
     protected override Task WriteResponseHeadersAsyncCore(Metadata responseHeaders)
@@ -342,6 +341,18 @@ internal sealed class ServerCall : ServerCallContext
         {
             cancellation.Dispose();
             _cancellation = null;
+        }
+    }
+
+    private void CancelPendingRead()
+    {
+        try
+        {
+            Body.CancelPendingRead();
+        }
+        catch (IOException)
+        {
+            // The caller has reset the stream: its reads end by that.
         }
     }
 

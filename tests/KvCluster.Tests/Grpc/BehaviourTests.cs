@@ -63,6 +63,26 @@ public sealed class BehaviourTests
         Assert.Equal(0, server.Service.Open);
     }
 
+    // A status request whose caller gave up was still at work when its deadline passed: the timer threw, and the node died.
+    [Fact]
+    public async Task Deadline_OfACallThatWasResetBefore_LeavesTheServerAlive()
+    {
+        await using var server = await EchoServer.StartAsync();
+        var held = new TaskCompletionSource();
+        server.Service.Held = held.Task;
+        using var givesUp = new CancellationTokenSource();
+        var reset = server.Client.UnaryAsync(new EchoRequest(), deadline: DateTime.UtcNow.AddMilliseconds(500), cancellationToken: givesUp.Token);
+        await Eventually.TrueAsync(() => server.Service.Open == 1, "the handler runs");
+        givesUp.Cancel();
+        Assert.Equal(StatusCode.Cancelled, (await Assert.ThrowsAsync<RpcException>(async () => await reset)).StatusCode);
+        // Its deadline is later than that of the call above.
+        var late = server.Client.UnaryAsync(new EchoRequest(), deadline: DateTime.UtcNow.AddMilliseconds(800));
+        Assert.Equal(StatusCode.DeadlineExceeded, (await Assert.ThrowsAsync<RpcException>(async () => await late)).StatusCode);
+        held.SetResult();
+        await server.Client.UnaryAsync(new EchoRequest(), deadline: DateTime.UtcNow.AddSeconds(30));
+        await Eventually.TrueAsync(() => server.Service.Open == 0, "all handlers have returned");
+    }
+
     [Fact]
     public async Task Deadline_WhileTheHandlerReads_EndsTheStream()
     {

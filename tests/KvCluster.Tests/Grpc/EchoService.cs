@@ -13,6 +13,9 @@ internal sealed class EchoService : Echo.EchoBase
     /// <summary>Breaks all connections; what "die" does.</summary>
     public Action Die { get; set; } = () => { };
 
+    /// <summary>What every unary handler waits for, deaf to its cancellation.</summary>
+    public Task Held { get; set; } = Task.CompletedTask;
+
     /// <summary>Calls whose handler has not returned.</summary>
     public int Open => Volatile.Read(ref _open);
 
@@ -22,6 +25,7 @@ internal sealed class EchoService : Echo.EchoBase
     public override Task<EchoReply> Unary(EchoRequest request, ServerCallContext context) => Track(context, async () =>
     {
         await EchoMetadata(context);
+        await Held;
         await Delay(request, context);
         ThrowAsOrdered(request);
         return Reply(request);
