@@ -122,7 +122,7 @@ internal sealed class NodeConnection : IAsyncDisposable
         using var channel = GrpcChannel.ForAddress(_address, new GrpcChannelOptions { HttpHandler = handler, MaxReceiveMessageSize = ReplyBytesMax });
         using var broken = CancellationTokenSource.CreateLinkedTokenSource(_disposed.Token);
         using var stream = new Kv.KvClient(channel).Exchange(cancellationToken: broken.Token);
-        var receiving = ReceiveAsync(stream.ResponseStream);
+        var receiving = ReceiveAsync(stream.ResponseStream, broken.Token);
         var sending = SendAsync(stream.RequestStream, broken.Token);
         var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
         var reason = await first.ConfigureAwait(false);
@@ -156,7 +156,10 @@ internal sealed class NodeConnection : IAsyncDisposable
             {
                 var message = Gather();
                 if (message.Calls.Count > 0)
-                    await requests.WriteAsync(message, cancellationToken).ConfigureAwait(false);
+                {
+                    // A write into a connection that died may never end by itself; the stream's end must not wait for it.
+                    await requests.WriteAsync(message, cancellationToken).WaitAsync(cancellationToken).ConfigureAwait(false);
+                }
             }
             return "the client is closed";
         }
@@ -188,11 +191,11 @@ internal sealed class NodeConnection : IAsyncDisposable
         return message;
     }
 
-    private async Task<string> ReceiveAsync(IAsyncStreamReader<ExchangeResponse> responses)
+    private async Task<string> ReceiveAsync(IAsyncStreamReader<ExchangeResponse> responses, CancellationToken cancellationToken)
     {
         try
         {
-            while (await responses.MoveNext(CancellationToken.None).ConfigureAwait(false))
+            while (await responses.MoveNext(CancellationToken.None).WaitAsync(cancellationToken).ConfigureAwait(false))
             {
                 foreach (var reply in responses.Current.Replies)
                     _open.Complete(reply);

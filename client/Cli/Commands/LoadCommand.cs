@@ -14,6 +14,9 @@ internal static class LoadCommand
     private static readonly Option<long> FromLine = new("--from-line") { Description = "Begin at this line.", HelpName = "N", DefaultValueFactory = _ => 1 };
     private static readonly Option<double> GiveUpAfter = new("--give-up-after") { Description = "End when nothing was acknowledged for so many seconds.", HelpName = "SECONDS", DefaultValueFactory = _ => 30 };
 
+    // Program ends two seconds after an interruption at the latest.
+    private static readonly TimeSpan InterruptedSettleLimit = TimeSpan.FromSeconds(1);
+
     public static Command Create() => CliCommand.Create("load", "Load a TSV file.", [File, FromLine, GiveUpAfter], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
@@ -36,13 +39,28 @@ internal static class LoadCommand
             catch (Exception e)
             {
                 failure = e;
-                // What is under way is settled either way before the end is told; each batch gives up by itself.
-                await loader.SettleAsync(CancellationToken.None);
+                await SettleAsync(loader, stop);
             }
         }
 
         Tell(output, loader.Report(failure is null ? null : Failures.Describe(failure).Line));
         return failure is null ? ExitCodes.Done : throw failure;
+    }
+
+    // What is under way is settled before the end is told. Each batch gives up by itself, but whoever pressed Ctrl-C does not wait for that.
+    private static async Task SettleAsync(BatchLoader loader, CancellationToken stop)
+    {
+        using var limit = new CancellationTokenSource();
+        await using var interrupted = stop.Register(() => limit.CancelAfter(InterruptedSettleLimit));
+        try
+        {
+            await loader.SettleAsync(limit.Token);
+        }
+        catch (OperationCanceledException)
+        {
+            loader.Abandon();
+            await loader.SettleAsync(CancellationToken.None);
+        }
     }
 
     private static async Task LoadAsync(TsvReader file, BatchLoader loader, CancellationToken stop)

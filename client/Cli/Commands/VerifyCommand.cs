@@ -10,6 +10,9 @@ namespace KvCluster.Cli.Commands;
 internal static class VerifyCommand
 {
     private const int BatchRecords = 1000;
+
+    // Far below what one answer may have, as long as the cluster's values are about as long as the file's.
+    private const int BatchBytes = 1 << 20;
     private const int BatchesOpenMax = 8;
     private const int DifferencesShown = 10;
 
@@ -55,7 +58,7 @@ internal static class VerifyCommand
     private static List<TsvRecord> ReadBatch(TsvReader file)
     {
         var batch = new List<TsvRecord>(BatchRecords);
-        while (batch.Count < BatchRecords && file.TryRead(out var record))
+        for (var bytes = 0; batch.Count < BatchRecords && bytes < BatchBytes && file.TryRead(out var record); bytes += record.Value.Length)
             batch.Add(record);
         return batch;
     }

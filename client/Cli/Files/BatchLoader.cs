@@ -62,6 +62,9 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
         ThrowIfFailed();
     }
 
+    /// <summary>No batch is repeated any more, and what is still under way is left at that: its outcome stays unknown.</summary>
+    public void Abandon() => _stop.Cancel();
+
     /// <summary>Waits until nothing is under way any more, so that <see cref="Report"/> is final.</summary>
     public async Task SettleAsync(CancellationToken cancellation)
     {
@@ -76,7 +79,10 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
         lock (_lock)
         {
             var line = _openFirstLines.Count == 0 ? _lineAdded : _openFirstLines.Min - 1;
-            return new LoadReport(_acknowledged, Math.Round(seconds, 3), Math.Round(_acknowledged / seconds), line, Math.Round(_longestPause.TotalSeconds, 3), error);
+            // Batches that were given up count as under way: the pause that ended the load is one too.
+            var lastPause = _batchesUnderWay > 0 ? Stopwatch.GetElapsedTime(_lastAcknowledgement) : TimeSpan.Zero;
+            var pause = lastPause > _longestPause ? lastPause : _longestPause;
+            return new LoadReport(_acknowledged, Math.Round(seconds, 3), Math.Round(_acknowledged / seconds), line, Math.Round(pause.TotalSeconds, 3), error);
         }
     }
 
