@@ -22,9 +22,6 @@ namespace KvCluster.Node.Hosting;
 /// <summary>A running node.</summary>
 internal sealed class NodeHost : IAsyncDisposable
 {
-    /// <summary>Of the five seconds that a stop may take; what is not done then is abandoned, which is safe at any time.</summary>
-    private static readonly TimeSpan StopTime = TimeSpan.FromSeconds(3.5);
-
     private readonly ILogger _log;
     private readonly NodeOptions _options;
     private readonly Stack<(string Name, IAsyncDisposable Part)> _parts = [];
@@ -70,7 +67,7 @@ internal sealed class NodeHost : IAsyncDisposable
             return;
         _isStopped = true;
         var stopping = StopPartsAsync();
-        if (await Task.WhenAny(stopping, Task.Delay(StopTime)).ConfigureAwait(false) == stopping)
+        if (await Task.WhenAny(stopping, Task.Delay(_options.StopTimeMax)).ConfigureAwait(false) == stopping)
         {
             await stopping.ConfigureAwait(false);
             HostLog.Stopped(_log, _options.Node);

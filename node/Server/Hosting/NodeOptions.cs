@@ -26,4 +26,7 @@ internal sealed record NodeOptions
 
     /// <summary>The engine's bounds.</summary>
     public StoreOptions Storage { get; init; } = new();
+
+    /// <summary>Of the five seconds that a stop may take; what is not done then is abandoned, which is safe at any time.</summary>
+    public TimeSpan StopTimeMax { get; init; } = TimeSpan.FromSeconds(3.5);
 }

@@ -36,7 +36,7 @@ internal sealed class NodeCluster : IAsyncDisposable
 
     public async Task StartNodeAsync(uint node)
     {
-        var options = new NodeOptions { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0" };
+        var options = new NodeOptions { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", StopTimeMax = Limit };
         var host = await NodeHost.StartAsync(options, Coordinator, NullLoggerFactory.Instance, CancellationToken.None);
         lock (_nodes)
         {
