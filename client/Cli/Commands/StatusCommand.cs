@@ -17,13 +17,13 @@ internal static class StatusCommand
         await using var client = Globals.ClientOf(arguments, arguments.GetValue(Digest) ? Globals.CallLimitOfWholeReplicas : null);
         var status = await client.GetStatusAsync(arguments.GetValue(Digest), stop);
         if (output.IsJson)
-            output.Document(ToDocument(status));
+            output.Document(ToDocument(status, NewestOfShards(status)));
         else
             Print(output, status, arguments.GetValue(Digest));
         return ExitCodes.Done;
     });
 
-    private static object ToDocument(ClusterStatus status) => new
+    private static object ToDocument(ClusterStatus status, Dictionary<uint, Etag> newest) => new
     {
         status.Cluster,
         Nodes = status.Nodes.Select(node => new
@@ -44,6 +44,7 @@ internal static class StatusCommand
                 Durable = replica.Durable.ToString(),
                 Committed = replica.Committed.ToString(),
                 Applied = replica.Applied.ToString(),
+                Lag = Lag(replica, newest),
                 replica.Keys,
                 replica.DataBytes,
                 replica.JournalBytes,
@@ -53,6 +54,15 @@ internal static class StatusCommand
             }),
         }),
     };
+
+    private static Dictionary<uint, Etag> NewestOfShards(ClusterStatus status) => status.Nodes
+        .SelectMany(node => node.Replicas)
+        .GroupBy(replica => replica.Shard)
+        .ToDictionary(shard => shard.Key, shard => shard.Max(replica => replica.Committed));
+
+    // In changes: the counter goes on over epochs.
+    private static ulong Lag(ReplicaStatus replica, Dictionary<uint, Etag> newest) =>
+        newest[replica.Shard].Change > replica.Applied.Change ? newest[replica.Shard].Change - replica.Applied.Change : 0;
 
     private static void Print(Output output, ClusterStatus status, bool digest)
     {
@@ -64,13 +74,13 @@ internal static class StatusCommand
             table.AddColumn(new TableColumn(number).RightAligned());
         if (digest)
             table.AddColumn("digest");
-        var newest = status.Nodes.SelectMany(node => node.Replicas).GroupBy(replica => replica.Shard).ToDictionary(shard => shard.Key, shard => shard.Max(replica => replica.Committed));
+        var newest = NewestOfShards(status);
         foreach (var node in status.Nodes)
         {
             if (node.Error.Length > 0)
                 table.AddRow([Number(node.Node), "", Markup.Escape(node.Error)]);
             foreach (var replica in node.Replicas)
-                table.AddRow([.. CellsOf(node, replica, newest[replica.Shard], digest)]);
+                table.AddRow([.. CellsOf(node, replica, Lag(replica, newest), digest)]);
         }
 
         console.Write(table);
@@ -78,14 +88,14 @@ internal static class StatusCommand
         output.Bytes(System.Text.Encoding.UTF8.GetBytes(text.ToString()));
     }
 
-    private static IEnumerable<string> CellsOf(NodeStatus node, ReplicaStatus replica, Etag newest, bool digest)
+    private static IEnumerable<string> CellsOf(NodeStatus node, ReplicaStatus replica, ulong lag, bool digest)
     {
         yield return Number(node.Node);
         yield return Number(replica.Shard);
         yield return Markup.Escape($"[{Text.FromBytes(replica.Start.Span)}, {(replica.End.IsEmpty ? "end" : Text.FromBytes(replica.End.Span))})");
         yield return Markup.Escape(replica.Failure.Length > 0 ? $"{replica.Role}: {replica.Failure}" : replica.Role);
         yield return replica.Applied.ToString();
-        yield return Number(newest.Change > replica.Applied.Change ? newest.Change - replica.Applied.Change : 0);
+        yield return Number(lag);
         yield return replica.Keys.ToString("N0", CultureInfo.InvariantCulture);
         yield return Megabytes(replica.DataBytes);
         yield return Megabytes(replica.JournalBytes);
