@@ -76,15 +76,6 @@ internal sealed class RouterHost : IAsyncDisposable
         app.MapGrpcService<HealthService>();
         app.MapGrpcService<ReflectionService>();
         app.MapGrpcService<ReflectionAlphaService>();
-        try
-        {
-            await app.StartAsync(cancellationToken).ConfigureAwait(false);
-        }
-        catch
-        {
-            await app.DisposeAsync().ConfigureAwait(false);
-            throw;
-        }
-        return new OwnedServer(app, _health);
+        return await OwnedServer.StartAsync(app, _health, cancellationToken).ConfigureAwait(false);
     }
 }

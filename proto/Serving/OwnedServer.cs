@@ -10,6 +10,21 @@ internal sealed class OwnedServer(WebApplication app, HealthService? health = nu
 
     public WebApplication App => app;
 
+    /// <summary>Starts what was built; of one that does not start nothing is left.</summary>
+    public static async Task<OwnedServer> StartAsync(WebApplication app, HealthService? health, CancellationToken cancellationToken)
+    {
+        try
+        {
+            await app.StartAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch
+        {
+            await app.DisposeAsync().ConfigureAwait(false);
+            throw;
+        }
+        return new OwnedServer(app, health);
+    }
+
     public async ValueTask DisposeAsync()
     {
         health?.Stop();

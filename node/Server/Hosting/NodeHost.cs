@@ -200,16 +200,7 @@ internal sealed class NodeHost : IAsyncDisposable
         app.MapGrpcService<HealthService>();
         app.MapGrpcService<ReflectionService>();
         app.MapGrpcService<ReflectionAlphaService>();
-        try
-        {
-            await app.StartAsync(cancellationToken).ConfigureAwait(false);
-        }
-        catch
-        {
-            await app.DisposeAsync().ConfigureAwait(false);
-            throw;
-        }
-        return new OwnedServer(app, health);
+        return await OwnedServer.StartAsync(app, health, cancellationToken).ConfigureAwait(false);
     }
 
     // The largest write with what stands around it, and frames of records of that size.
