@@ -39,14 +39,45 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
 
     /// <summary>Puts the records of the sample; those that are there are put again.</summary>
     /// <returns>How many.</returns>
+    /// <exception cref="LauncherException">A record could not be put for too long.</exception>
     public async Task<int> LoadSampleAsync(CancellationToken stop)
     {
         var client = new Kv.KvClient(_router);
         var records = SampleData.Records().ToArray();
-        await Parallel.ForEachAsync(records, new ParallelOptions { MaxDegreeOfParallelism = SampleWritesOpen, CancellationToken = stop }, async (record, cancellation) =>
-            await client.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(record.Key), Value = ByteString.CopyFromUtf8(record.Value) }, cancellationToken: cancellation));
+        using var limit = CancellationTokenSource.CreateLinkedTokenSource(stop);
+        limit.CancelAfter(ServeLimit);
+        try
+        {
+            await Parallel.ForEachAsync(records, new ParallelOptions { MaxDegreeOfParallelism = SampleWritesOpen, CancellationToken = limit.Token }, async (record, cancellation) =>
+                await PutUntilAcknowledgedAsync(client, new PutRequest { Key = ByteString.CopyFromUtf8(record.Key), Value = ByteString.CopyFromUtf8(record.Value) }, cancellation));
+        }
+        catch (OperationCanceledException) when (!stop.IsCancellationRequested)
+        {
+            throw new LauncherException(ExitCodes.Unavailable, $"The sample was not loaded within {ServeLimit.TotalSeconds} s; the logs are in the data folder's run/.");
+        }
+
         return records.Length;
     }
+
+    // A shard may change its leader meanwhile. The same put again does no harm, whatever became of the one before.
+    private static async Task PutUntilAcknowledgedAsync(Kv.KvClient client, PutRequest put, CancellationToken stop)
+    {
+        while (true)
+        {
+            try
+            {
+                await client.PutAsync(put, deadline: DateTime.UtcNow + CallLimit, cancellationToken: stop);
+                return;
+            }
+            catch (RpcException e) when (IsPassing(e))
+            {
+                await Task.Delay(PollInterval, stop);
+            }
+        }
+    }
+
+    private static bool IsPassing(RpcException e) =>
+        e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.ResourceExhausted or StatusCode.Cancelled;
 
     private static async Task<int> LedShardsAsync(Cluster.ClusterClient client, CancellationToken stop)
     {
@@ -55,7 +86,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
             var status = await client.GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow + CallLimit, cancellationToken: stop);
             return status.Nodes.SelectMany(node => node.Replicas).Where(replica => replica.Role == "leader").Select(replica => replica.Route.Shard).Distinct().Count();
         }
-        catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Cancelled)
+        catch (RpcException e) when (IsPassing(e))
         {
             // Not up yet; the caller's limit ends the waiting.
             stop.ThrowIfCancellationRequested();
