@@ -23,13 +23,16 @@ public sealed class NodeHostTests
 
         await cluster.StartNodeAsync(leader);
         var put = await cluster.PutAsync(Request("c", "3"), shard: 0);
-        await Grpc.Eventually.TrueAsync(
-            () => cluster.StatusOfAsync(leader).Result.Replicas.SingleOrDefault(replica => replica.Route.Shard == 0)?.Applied is { } applied
-                && new Etag(applied.Epoch, applied.Change) >= new Etag(put.Position.Etag.Epoch, put.Position.Etag.Change),
-            "the restarted node has caught up");
         var digests = new List<ByteString>();
         foreach (var node in (uint[])[1, 2, 3])
+        {
+            await Grpc.Eventually.TrueAsync(
+                () => cluster.StatusOfAsync(node).Result.Replicas.SingleOrDefault(replica => replica.Route.Shard == 0)?.Applied is { } applied
+                    && new Etag(applied.Epoch, applied.Change) >= new Etag(put.Position.Etag.Epoch, put.Position.Etag.Change),
+                $"node {node} has caught up");
             digests.Add((await cluster.StatusOfAsync(node, digest: true)).Replicas.Single(replica => replica.Route.Shard == 0).Digest);
+        }
+
         Assert.Single(digests.Distinct());
     }
 
