@@ -2,39 +2,48 @@ using System.Diagnostics;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>Keeps callers busy and measures what a call costs both processes.</summary>
-internal static class EchoLoad
+/// <summary>A client process's side: keeps callers busy in windows and measures what a call costs both processes. Between windows it rests.</summary>
+internal sealed class EchoLoad : IDisposable
 {
     /// <summary>Connections, and streams of a duplex run; each has its share of the callers.</summary>
-    public const int ConnectionsMax = 4;
+    private const int ConnectionsMax = 4;
 
-    public static async Task<EchoResult> RunAsync(EchoPlan plan)
+    // Callers start one after the other and find their rhythm.
+    private static readonly TimeSpan LeadIn = TimeSpan.FromMilliseconds(150);
+
+    private readonly EchoPlan _plan;
+    private readonly IEchoClient[] _clients;
+    private readonly Process _server;
+    private readonly Process _self = Process.GetCurrentProcess();
+
+    public EchoLoad(EchoPlan plan)
     {
-        var connections = Math.Min(plan.Callers, ConnectionsMax);
-        var counts = new EchoCount[plan.IsDuplex ? connections : plan.Callers];
+        _plan = plan;
+        _clients = new IEchoClient[Math.Min(plan.Callers, ConnectionsMax)];
+        for (var i = 0; i < _clients.Length; i++)
+            _clients[i] = plan.System == GrpcSuite.Bare ? new BareClient(plan.Port) : new OurClient(plan.Port);
+        _server = Process.GetProcessById(plan.ServerProcess);
+    }
+
+    /// <summary>Runs all callers for so long, and gives what a call cost meanwhile.</summary>
+    public async Task<EchoResult> RunWindowAsync(TimeSpan length)
+    {
+        var counts = new EchoCount[_plan.IsDuplex ? _clients.Length : _plan.Callers];
         var running = new List<Task>();
         using var stop = new CancellationTokenSource();
-        var clients = new List<IEchoClient>();
-        for (var i = 0; i < connections; i++)
-            clients.Add(plan.System == GrpcSuite.Bare ? new BareClient(plan.Port) : new OurClient(plan.Port));
         for (var i = 0; i < counts.Length; i++)
         {
-            var client = clients[i % connections];
+            var client = _clients[i % _clients.Length];
+            var callers = (_plan.Callers / _clients.Length) + (i < _plan.Callers % _clients.Length ? 1 : 0);
             var count = counts[i] = new EchoCount();
-            running.Add(Task.Run(() => plan.IsDuplex
-                ? client.ExchangeAsync((plan.Callers / connections) + (i < plan.Callers % connections ? 1 : 0), count, stop.Token)
-                : client.CallAsync(count, stop.Token)));
+            running.Add(Task.Run(() => _plan.IsDuplex ? client.ExchangeAsync(callers, count, stop.Token) : client.CallAsync(count, stop.Token)));
         }
-        using var server = Process.GetProcessById(plan.ServerProcess);
-        using var self = Process.GetCurrentProcess();
-        await Task.Delay(TimeSpan.FromSeconds(plan.WarmSeconds));
-        var before = Take(counts, self, server);
-        await Task.Delay(TimeSpan.FromSeconds(plan.MeasureSeconds));
-        var after = Take(counts, self, server);
+        await Task.Delay(LeadIn);
+        var before = Take(counts);
+        await Task.Delay(length);
+        var after = Take(counts);
         await stop.CancelAsync();
         await Task.WhenAll(running);
-        foreach (var client in clients)
-            client.Dispose();
         double calls = after.Calls - before.Calls;
         return new EchoResult(
             calls / Stopwatch.GetElapsedTime(before.Timestamp, after.Timestamp).TotalSeconds,
@@ -43,11 +52,19 @@ internal static class EchoLoad
             (after.Allocated - before.Allocated) / calls);
     }
 
-    private static Moment Take(EchoCount[] counts, Process self, Process server)
+    public void Dispose()
     {
-        self.Refresh();
-        server.Refresh();
-        return new Moment(Stopwatch.GetTimestamp(), counts.Sum(count => count.Calls), self.TotalProcessorTime, server.TotalProcessorTime, GC.GetTotalAllocatedBytes());
+        foreach (var client in _clients)
+            client.Dispose();
+        _server.Dispose();
+        _self.Dispose();
+    }
+
+    private Moment Take(EchoCount[] counts)
+    {
+        _self.Refresh();
+        _server.Refresh();
+        return new Moment(Stopwatch.GetTimestamp(), counts.Sum(count => count.Calls), _self.TotalProcessorTime, _server.TotalProcessorTime, GC.GetTotalAllocatedBytes());
     }
 
     private readonly record struct Moment(long Timestamp, long Calls, TimeSpan ClientCpu, TimeSpan ServerCpu, long Allocated);

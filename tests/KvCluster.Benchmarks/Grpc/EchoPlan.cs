@@ -6,6 +6,4 @@ namespace KvCluster.Benchmarks.Grpc;
 /// <param name="Callers">How many wait for an answer at any time.</param>
 /// <param name="Port">Of the server, on loopback.</param>
 /// <param name="ServerProcess">Its process id, to read its processor time.</param>
-/// <param name="WarmSeconds">Run so long before measuring.</param>
-/// <param name="MeasureSeconds">Measure so long.</param>
-internal sealed record EchoPlan(string System, bool IsDuplex, int Callers, int Port, int ServerProcess, double WarmSeconds, double MeasureSeconds);
+internal sealed record EchoPlan(string System, bool IsDuplex, int Callers, int Port, int ServerProcess);

@@ -30,11 +30,19 @@ internal static class GrpcPeer
                 await ServeAsync(system == GrpcSuite.Bare ? await StartBareAsync() : await StartOursAsync());
                 return 0;
             case [Command, "client", var plan]:
-                Console.WriteLine(JsonSerializer.Serialize(await EchoLoad.RunAsync(JsonSerializer.Deserialize<EchoPlan>(plan)!)));
+                await CallAsync(JsonSerializer.Deserialize<EchoPlan>(plan)!);
                 return 0;
             default:
                 return 2;
         }
+    }
+
+    // One window for each line, which says its length in milliseconds, until the input ends.
+    private static async Task CallAsync(EchoPlan plan)
+    {
+        using var load = new EchoLoad(plan);
+        while (await Console.In.ReadLineAsync() is { } length)
+            Console.WriteLine(JsonSerializer.Serialize(await load.RunWindowAsync(TimeSpan.FromMilliseconds(int.Parse(length, CultureInfo.InvariantCulture)))));
     }
 
     // Tells the port, serves until its input ends.

@@ -1,8 +1,6 @@
-// Suite "grpc": what a call costs our stack, beside a client and a server that do no more than the frame. Ours and the bare one take
-// turns, so that what else the machine does hits both; a ratio compares runs that follow each other.
-using System.Diagnostics;
-using System.Globalization;
-using System.Text.Json;
+// Suite "grpc": what a call costs our stack, beside a client and a server that do no more than the frame. All processes live through all
+// windows, so that their code is compiled; ours and the bare one take turns, so that what else the machine does hits both; a ratio
+// compares windows that follow each other.
 
 namespace KvCluster.Benchmarks.Grpc;
 
@@ -30,70 +28,36 @@ internal static class GrpcSuite
     private static async Task<List<BenchmarkRow>> MeasureAsync(bool isDuplex, int callers, bool quick, Action<string> progress, CancellationToken cancellation)
     {
         var workload = $"{(isDuplex ? "duplex" : "unary")} echo, {callers} {(callers == 1 ? "caller" : "callers")}";
-        var bare = new List<EchoResult>();
-        var ourServer = new List<EchoResult>();
-        var ourClient = new List<EchoResult>();
-        var ours = new List<EchoResult>();
-        for (var run = 1; run <= (quick ? 1 : 5); run++)
+        using var bareServer = await EchoServer.StartAsync(Bare, cancellation);
+        using var ourServer = await EchoServer.StartAsync(Ours, cancellation);
+        using var bare = new EchoCaller(new EchoPlan(Bare, isDuplex, callers, bareServer.Port, bareServer.Process));
+        using var server = new EchoCaller(new EchoPlan(Bare, isDuplex, callers, ourServer.Port, ourServer.Process));
+        using var client = new EchoCaller(new EchoPlan(Ours, isDuplex, callers, bareServer.Port, bareServer.Process));
+        using var both = new EchoCaller(new EchoPlan(Ours, isDuplex, callers, ourServer.Port, ourServer.Process));
+        EchoCaller[] turns = [bare, server, client, both];
+        progress($"{workload}: warming up");
+        foreach (var caller in turns)
+            await caller.RunWindowAsync(quick ? 1000 : 3000, cancellation);
+        for (var run = 1; run <= (quick ? 3 : 9); run++)
         {
             progress($"{workload}: run {run}");
-            bare.Add(await RunOnceAsync(Bare, Bare));
-            ourServer.Add(await RunOnceAsync(Bare, Ours));
-            ourClient.Add(await RunOnceAsync(Ours, Bare));
-            ours.Add(await RunOnceAsync(Ours, Ours));
+            foreach (var caller in turns)
+                caller.Results.Add(await caller.RunWindowAsync(quick ? 500 : 1000, cancellation));
         }
         return
         [
-            Row(Bare, "op/s", bare.Select(result => result.PerSecond)),
-            Row(Ours, "op/s", ours.Select(result => result.PerSecond)),
-            Row(Bare, "server us/op", bare.Select(result => result.ServerCpuMicroseconds)),
-            Row(Ours, "server us/op", ourServer.Select(result => result.ServerCpuMicroseconds)),
-            Row(Ours, "server ratio", ourServer.Zip(bare, (mine, its) => mine.ServerCpuMicroseconds / its.ServerCpuMicroseconds)),
-            Row(Bare, "client us/op", bare.Select(result => result.ClientCpuMicroseconds)),
-            Row(Ours, "client us/op", ourClient.Select(result => result.ClientCpuMicroseconds)),
-            Row(Ours, "client ratio", ourClient.Zip(bare, (mine, its) => mine.ClientCpuMicroseconds / its.ClientCpuMicroseconds)),
-            Row(Bare, "client bytes/op", bare.Select(result => result.ClientBytes)),
-            Row(Ours, "client bytes/op", ourClient.Select(result => result.ClientBytes)),
+            Row(Bare, "op/s", bare.Results.Select(result => result.PerSecond)),
+            Row(Ours, "op/s", both.Results.Select(result => result.PerSecond)),
+            Row(Bare, "server us/op", bare.Results.Select(result => result.ServerCpuMicroseconds)),
+            Row(Ours, "server us/op", server.Results.Select(result => result.ServerCpuMicroseconds)),
+            Row(Ours, "server ratio", server.Results.Zip(bare.Results, (mine, its) => mine.ServerCpuMicroseconds / its.ServerCpuMicroseconds)),
+            Row(Bare, "client us/op", bare.Results.Select(result => result.ClientCpuMicroseconds)),
+            Row(Ours, "client us/op", client.Results.Select(result => result.ClientCpuMicroseconds)),
+            Row(Ours, "client ratio", client.Results.Zip(bare.Results, (mine, its) => mine.ClientCpuMicroseconds / its.ClientCpuMicroseconds)),
+            Row(Bare, "client bytes/op", bare.Results.Select(result => result.ClientBytes)),
+            Row(Ours, "client bytes/op", client.Results.Select(result => result.ClientBytes)),
         ];
 
         BenchmarkRow Row(string system, string unit, IEnumerable<double> values) => BenchmarkRow.Of(Suite, workload, system, unit, [.. values]);
-
-        async Task<EchoResult> RunOnceAsync(string client, string server)
-        {
-            using var serving = Start("server", server);
-            try
-            {
-                var port = int.Parse(await serving.StandardOutput.ReadLineAsync(cancellation) ?? throw Died("server"), CultureInfo.InvariantCulture);
-                var plan = new EchoPlan(client, isDuplex, callers, port, serving.Id, quick ? 1 : 2, quick ? 1 : 2);
-                using var calling = Start("client", JsonSerializer.Serialize(plan));
-                try
-                {
-                    return JsonSerializer.Deserialize<EchoResult>(await calling.StandardOutput.ReadLineAsync(cancellation) ?? throw Died("client"))!;
-                }
-                finally
-                {
-                    calling.Kill();
-                }
-            }
-            finally
-            {
-                serving.Kill();
-            }
-        }
     }
-
-    private static Process Start(string side, string argument)
-    {
-        var program = Environment.ProcessPath!;
-        string[] self = Path.GetFileNameWithoutExtension(program) == "dotnet" ? [typeof(GrpcSuite).Assembly.Location] : [];
-        return Process.Start(new ProcessStartInfo(program, [.. self, GrpcPeer.Command, side, argument])
-        {
-            RedirectStandardInput = true,
-            RedirectStandardOutput = true,
-            // Threads that spin while they have nothing to do would be counted as the cost of calls.
-            Environment = { ["DOTNET_ThreadPool_UnfairSemaphoreSpinLimit"] = "0" },
-        })!;
-    }
-
-    private static InvalidOperationException Died(string side) => new($"The {side} process ended without a result; what it wrote to its error output says why.");
 }

@@ -5,13 +5,18 @@ using Grpc.Shared;
 namespace Grpc.Net.Client.Calls;
 
 /// <summary>A request of one message, serialized when the call is made; may be sent again on another connection.</summary>
-internal sealed class SingleMessageContent : HttpContent
+/// <remarks>
+/// An array's content by descent only: HttpClient takes any other for one that answers may come to before it ends, and flushes its headers
+/// by themselves, which costs a write to the socket a call.
+/// </remarks>
+internal sealed class SingleMessageContent : ByteArrayContent
 {
     private readonly MessageBuffer _frame = new();
     private readonly FrameWriter _frames = new();
     private volatile bool _isSent;
 
-    public SingleMessageContent() => Headers.TryAddWithoutValidation("Content-Type", "application/grpc");
+    public SingleMessageContent()
+        : base([]) => Headers.TryAddWithoutValidation("Content-Type", "application/grpc");
 
     /// <summary>Whether HTTP has taken all of it.</summary>
     public bool IsSent => _isSent;

@@ -1,0 +1,40 @@
+using System.Diagnostics;
+
+namespace KvCluster.Benchmarks.Grpc;
+
+/// <summary>The benchmark program started once more as one side of a measurement; ends with this object.</summary>
+internal sealed class PeerProcess : IDisposable
+{
+    private readonly string _side;
+    private readonly Process _process;
+
+    public PeerProcess(string side, string argument)
+    {
+        _side = side;
+        var program = Environment.ProcessPath!;
+        string[] self = Path.GetFileNameWithoutExtension(program) == "dotnet" ? [typeof(PeerProcess).Assembly.Location] : [];
+        _process = Process.Start(new ProcessStartInfo(program, [.. self, GrpcPeer.Command, side, argument])
+        {
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+            // Threads that spin while they have nothing to do would be counted as the cost of calls.
+            Environment = { ["DOTNET_ThreadPool_UnfairSemaphoreSpinLimit"] = "0" },
+        })!;
+    }
+
+    public int Id => _process.Id;
+
+    /// <summary>Tells it something.</summary>
+    public Task WriteLineAsync(string line) => _process.StandardInput.WriteLineAsync(line);
+
+    /// <summary>The next line that it says.</summary>
+    /// <exception cref="InvalidOperationException">It ended.</exception>
+    public async Task<string> ReadLineAsync(CancellationToken cancellation) => await _process.StandardOutput.ReadLineAsync(cancellation)
+        ?? throw new InvalidOperationException($"The {_side} process ended without a result; what it wrote to its error output says why.");
+
+    public void Dispose()
+    {
+        _process.Kill();
+        _process.Dispose();
+    }
+}
