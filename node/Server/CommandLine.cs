@@ -16,7 +16,12 @@ internal static class CommandLine
     private static readonly Option<string> Data = new("--data") { Description = "Folder for the data; one process uses it at a time.", Required = true, HelpName = "DIR" };
     private static readonly Option<string> Listen = new("--listen") { Description = "Where to listen: http://127.0.0.1:7401.", Required = true, HelpName = "URL" };
     private static readonly Option<string?> Advertise = new("--advertise") { Description = "Where others reach this node, if not where it listens.", HelpName = "URL" };
-    private static readonly Option<string> Coordinator = new("--coordinator") { Description = "The coordinator: etcd=http://127.0.0.1:2379.", Required = true, HelpName = "KIND=URL" };
+    private static readonly Option<string> Coordinator = new("--coordinator") { Description = "The coordinator, all its members: etcd=http://10.0.0.1:2379,http://10.0.0.2:2379 or etcd=https://...", Required = true, HelpName = "KIND=URLS" };
+    private static readonly Option<string?> CoordinatorCa = new("--coordinator-ca") { Description = "With https: PEM file of the authorities that signed the coordinator's certificates (default: the machine's).", HelpName = "FILE" };
+    private static readonly Option<string?> CoordinatorCert = new("--coordinator-cert") { Description = "With https: PEM file of the client certificate to show.", HelpName = "FILE" };
+    private static readonly Option<string?> CoordinatorKey = new("--coordinator-key") { Description = "PEM file of that certificate's private key.", HelpName = "FILE" };
+    private static readonly Option<string?> CoordinatorUser = new("--coordinator-user") { Description = "User of the coordinator.", HelpName = "NAME" };
+    private static readonly Option<string?> CoordinatorPasswordFile = new("--coordinator-password-file") { Description = "File with that user's password, a line.", HelpName = "FILE" };
     private static readonly Option<string> Cluster = new("--cluster") { Description = "The cluster's name.", DefaultValueFactory = _ => "local", HelpName = "NAME" };
     private static readonly Option<bool> UntilStdinEnds = new("--until-stdin-ends") { Description = "Stop when standard input ends, as on SIGTERM." };
     private static readonly Option<string> Nodes = new("--nodes") { Description = "The ids of the cluster's nodes, separated by commas: 1,2,3", Required = true, HelpName = "IDS" };
@@ -45,7 +50,7 @@ internal static class CommandLine
         {
             return Tell(failure.Message, failure switch
             {
-                UsageException => ExitCodes.Usage,
+                UsageException or EtcdSecurityException => ExitCodes.Usage,
                 DirectoryFormatException => ExitCodes.OtherFormat,
                 IOException or StaleDirectoryException or CoordinatorUnavailableException => ExitCodes.Unavailable,
                 _ => ExitCodes.Internal,
@@ -61,9 +66,9 @@ internal static class CommandLine
 
     private static RootCommand Create()
     {
-        var run = new Command("run", "Runs a node until SIGTERM or Ctrl-C.") { Node, Data, Listen, Advertise, Coordinator, Cluster, UntilStdinEnds };
+        var run = new Command("run", "Runs a node until SIGTERM or Ctrl-C.") { Node, Data, Listen, Advertise, Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster, UntilStdinEnds };
         run.SetAction(RunAsync);
-        var init = new Command("init", "Creates a cluster: its shards and where their replicas lie.") { Coordinator, Cluster, Nodes, Replicas, SplitAt };
+        var init = new Command("init", "Creates a cluster: its shards and where their replicas lie.") { Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster, Nodes, Replicas, SplitAt };
         init.SetAction(InitAsync);
         var coordinator = new Command("coordinator", "Serves the embedded coordinator to other processes.") { Data, Listen, UntilStdinEnds };
         coordinator.SetAction(CoordinateAsync);
@@ -80,10 +85,10 @@ internal static class CommandLine
             Advertise = arguments.GetValue(Advertise) is { } advertise ? UrlIn(Advertise.Name, advertise) : null,
             Cluster = ClusterIn(arguments),
         };
-        var coordinatorUrl = CoordinatorUrlIn(arguments);
+        var etcd = EtcdOptionsIn(arguments);
         using var logs = CreateLogs();
         using var stopping = StopWith(arguments, stop);
-        await using var coordinator = new EtcdCoordinator(coordinatorUrl, logs.CreateLogger<EtcdCoordinator>());
+        await using var coordinator = new EtcdCoordinator(etcd, logs.CreateLogger<EtcdCoordinator>());
         await using var host = await NodeHost.StartAsync(options, coordinator, logs, stopping.Token).ConfigureAwait(false);
         await WaitAsync(stopping.Token).ConfigureAwait(false);
         return ExitCodes.Stopped;
@@ -96,9 +101,9 @@ internal static class CommandLine
         if (replicas < 1 || replicas > nodes.Count)
             throw new UsageException($"--replicas takes 1 to {nodes.Count}, the number of nodes.");
         var splitKeys = SplitKeysIn(arguments.GetValue(SplitAt));
-        var coordinatorUrl = CoordinatorUrlIn(arguments);
+        var etcd = EtcdOptionsIn(arguments);
         using var logs = CreateLogs();
-        await using var coordinator = new EtcdCoordinator(coordinatorUrl, logs.CreateLogger<EtcdCoordinator>());
+        await using var coordinator = new EtcdCoordinator(etcd, logs.CreateLogger<EtcdCoordinator>());
         var cluster = ClusterIn(arguments);
         if (!await ClusterInit.CreateAsync(coordinator, cluster, nodes, replicas, splitKeys, stop).ConfigureAwait(false))
             return Tell($"The cluster '{cluster}' exists already; nothing was changed.", ExitCodes.Unavailable);
@@ -152,18 +157,48 @@ internal static class CommandLine
         console.TimestampFormat = "yyyy-MM-ddTHH:mm:ss.fffZ ";
     }));
 
-    private static string UrlIn(string option, string text) =>
-        Uri.TryCreate(text, UriKind.Absolute, out var url) && url.Scheme == Uri.UriSchemeHttp && url.AbsolutePath == "/"
-            ? url.GetLeftPart(UriPartial.Authority)
-            : throw new UsageException($"{option}: '{text}' is not of the form http://host:port.");
+    private static string UrlIn(string option, string text) => UrlIn(option, text, Uri.UriSchemeHttp);
 
-    private static string CoordinatorUrlIn(ParseResult arguments)
+    private static string UrlIn(string option, string text, string scheme) =>
+        Uri.TryCreate(text, UriKind.Absolute, out var url) && url.Scheme == scheme && url.AbsolutePath == "/"
+            ? url.GetLeftPart(UriPartial.Authority)
+            : throw new UsageException($"{option}: '{text}' is not of the form {scheme}://host:port.");
+
+    private static EtcdOptions EtcdOptionsIn(ParseResult arguments)
     {
         const string kind = "etcd=";
         var text = arguments.GetRequiredValue(Coordinator);
-        return text.StartsWith(kind, StringComparison.Ordinal)
-            ? UrlIn(Coordinator.Name, text[kind.Length..])
-            : throw new UsageException($"--coordinator: '{text}' is not of the form etcd=http://host:port.");
+        if (!text.StartsWith(kind, StringComparison.Ordinal))
+            throw new UsageException($"--coordinator: '{text}' is not of the form etcd=http://host:port,http://host:port.");
+        var scheme = text.StartsWith(kind + "https:", StringComparison.Ordinal) ? Uri.UriSchemeHttps : Uri.UriSchemeHttp;
+        var options = new EtcdOptions
+        {
+            Endpoints = [.. text[kind.Length..].Split(',').Select(url => UrlIn(Coordinator.Name, url, scheme)).Distinct()],
+            AuthorityFile = arguments.GetValue(CoordinatorCa),
+            CertificateFile = arguments.GetValue(CoordinatorCert),
+            KeyFile = arguments.GetValue(CoordinatorKey),
+            User = arguments.GetValue(CoordinatorUser),
+            Password = arguments.GetValue(CoordinatorPasswordFile) is { } file ? PasswordIn(file) : "",
+        };
+        if (scheme == Uri.UriSchemeHttp && (options.AuthorityFile ?? options.CertificateFile ?? options.KeyFile) is not null)
+            throw new UsageException("--coordinator: certificates are for https:// only.");
+        if ((options.CertificateFile is null) != (options.KeyFile is null))
+            throw new UsageException("--coordinator-cert and --coordinator-key go together.");
+        if ((options.User is null) != (arguments.GetValue(CoordinatorPasswordFile) is null))
+            throw new UsageException("--coordinator-user and --coordinator-password-file go together.");
+        return options;
+    }
+
+    private static string PasswordIn(string file)
+    {
+        try
+        {
+            return File.ReadAllText(file).TrimEnd('\r', '\n');
+        }
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
+        {
+            throw new EtcdSecurityException(file, failure.Message);
+        }
     }
 
     private static string ClusterIn(ParseResult arguments)

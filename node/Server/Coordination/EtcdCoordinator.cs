@@ -1,51 +1,36 @@
-// The coordinator behind etcd's API: etcd itself, or an embedded one that another process serves. Each change is sent once; where its answer
-// is lost, that is said. Every answer's header is checked: another cluster, or a revision below one seen before the request was sent, means a
+// The coordinator behind etcd's API: etcd itself, or an embedded one that another process serves. One member is talked to, until it fails; then
+// the next. Each change is sent once; where its answer is lost, that is said. Every answer's header is checked: another cluster, or a revision below one seen before the request was sent, means a
 // restored or replaced store, and from then on nothing is changed any more.
 using System.Runtime.CompilerServices;
 using Etcdserverpb;
 using Google.Protobuf;
 using Grpc.Core;
-using Grpc.Net.Client;
 using KvCluster.Node.Shards;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Coordination;
 
 /// <summary>A client of etcd's API. Thread-safe.</summary>
-internal sealed class EtcdCoordinator : ICoordinator
+internal sealed partial class EtcdCoordinator : ICoordinator
 {
     /// <summary>For one request: longer than an election of etcd's own.</summary>
     private static readonly TimeSpan RequestTime = TimeSpan.FromSeconds(3);
 
-    // A member of etcd that has lost its leader ends the watch instead of leaving it silent.
-    private static readonly Metadata RequireLeader = new() { { "hasleader", "true" } };
-
-    private readonly GrpcChannel _channel;
-    private readonly KV.KVClient _kv;
-    private readonly Watch.WatchClient _watch;
-    private readonly Lease.LeaseClient _lease;
+    private readonly EtcdEndpoint[] _endpoints;
+    private readonly EtcdLogin _login;
     private readonly EtcdHeaderCheck _check;
+    private readonly ILogger _log;
+    private int _current;
+    private int _answered = -1;
 
-    /// <param name="address">"http://host:port".</param>
-    public EtcdCoordinator(string address, ILogger log)
+    /// <exception cref="EtcdSecurityException">A file that the options name is not usable.</exception>
+    public EtcdCoordinator(EtcdOptions options, ILogger log)
     {
-        _channel = GrpcChannel.ForAddress(address, new GrpcChannelOptions
-        {
-            DisposeHttpClient = true,
-            HttpHandler = new SocketsHttpHandler
-            {
-                UseProxy = false,
-                AllowAutoRedirect = false,
-                ConnectTimeout = RequestTime,
-                KeepAlivePingDelay = TimeSpan.FromSeconds(5),
-                KeepAlivePingTimeout = TimeSpan.FromSeconds(5),
-                KeepAlivePingPolicy = HttpKeepAlivePingPolicy.WithActiveRequests,
-            },
-        });
-        _kv = new KV.KVClient(_channel);
-        _watch = new Watch.WatchClient(_channel);
-        _lease = new Lease.LeaseClient(_channel);
+        var security = EtcdEndpoint.SecurityOf(options);
+        _endpoints = [.. options.Endpoints.Select(address => new EtcdEndpoint(address, security, RequestTime))];
+        _login = new EtcdLogin(options.User, options.Password, RequestTime);
         _check = new EtcdHeaderCheck(log);
+        _log = log;
     }
 
     public async Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) =>
@@ -61,12 +46,12 @@ internal sealed class EtcdCoordinator : ICoordinator
         TxnResponse response;
         try
         {
-            response = await _kv.TxnAsync(EtcdRequests.CompareAndSet(key, expectedRevision, value, lease), Options(cancellationToken)).ConfigureAwait(false);
+            var request = EtcdRequests.CompareAndSet(key, expectedRevision, value, lease);
+            response = await CallAsync((endpoint, call) => endpoint.Kv.TxnAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
         }
-        catch (RpcException failure) when (failure.StatusCode is StatusCode.InvalidArgument or StatusCode.NotFound or StatusCode.Unimplemented)
+        catch (RpcException failure) when (IsRefusal(failure))
         {
-            // etcd refuses these before it proposes anything: the lease is gone, or the request is not served.
-            throw new CoordinatorUnavailableException(failure.Status.Detail, failure);
+            throw Unavailable(failure, cancellationToken);
         }
         catch (Exception failure) when (failure is RpcException or OperationCanceledException)
         {
@@ -82,13 +67,17 @@ internal sealed class EtcdCoordinator : ICoordinator
     {
         var key = ByteString.CopyFromUtf8(prefix);
         var create = new WatchCreateRequest { Key = key, RangeEnd = EtcdRequests.EndOfPrefix(key), StartRevision = fromRevision };
-        using var call = _watch.Watch(RequireLeader, cancellationToken: cancellationToken);
-        await StartAsync(call, create, cancellationToken).ConfigureAwait(false);
+        var endpoint = Current;
+        var token = await TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
+        using var call = endpoint.Watch.Watch(Headers(token), cancellationToken: cancellationToken);
+        await StartAsync(endpoint, call, create, cancellationToken).ConfigureAwait(false);
         while (true)
         {
-            var response = await NextAsync(call, cancellationToken).ConfigureAwait(false);
+            var response = await NextAsync(endpoint, call, cancellationToken).ConfigureAwait(false);
             if (response.CompactRevision > 0)
                 throw new CoordinatorCompactedException(response.CompactRevision);
+            if (response.Canceled && EtcdLogin.IsRefused(response.CancelReason))
+                _login.Forget(token);
             if (response.Canceled)
                 throw new CoordinatorUnavailableException($"The watch was cancelled: {response.CancelReason}");
             if (response.Events.Count > 0)
@@ -101,16 +90,16 @@ internal sealed class EtcdCoordinator : ICoordinator
         _check.ThrowIfAlarmed();
         var request = new LeaseGrantRequest { TTL = (long)Math.Ceiling(timeToLive.TotalSeconds) };
         // A grant whose answer is lost ends by itself.
-        var response = await AskAsync(() => _lease.LeaseGrantAsync(request, Options(cancellationToken)).ResponseAsync, cancellationToken).ConfigureAwait(false);
+        var response = await AskAsync((endpoint, call) => endpoint.Lease.LeaseGrantAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
         return response.ID;
     }
 
     public async Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken)
     {
         var response = await AskAsync(
-            async () =>
+            async (endpoint, options) =>
             {
-                using var call = _lease.LeaseKeepAlive(Options(cancellationToken));
+                using var call = endpoint.Lease.LeaseKeepAlive(options);
                 await call.RequestStream.WriteAsync(new LeaseKeepAliveRequest { ID = lease }).ConfigureAwait(false);
                 if (!await call.ResponseStream.MoveNext(cancellationToken).ConfigureAwait(false))
                     throw new CoordinatorUnavailableException("The keep-alive ended without an answer.");
@@ -124,7 +113,8 @@ internal sealed class EtcdCoordinator : ICoordinator
     {
         try
         {
-            await _lease.LeaseRevokeAsync(new LeaseRevokeRequest { ID = lease }, Options(cancellationToken)).ConfigureAwait(false);
+            var request = new LeaseRevokeRequest { ID = lease };
+            await CallAsync((endpoint, call) => endpoint.Lease.LeaseRevokeAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
         }
         catch (RpcException failure) when (failure.StatusCode == StatusCode.NotFound)
         {
@@ -139,38 +129,95 @@ internal sealed class EtcdCoordinator : ICoordinator
 
     public ValueTask DisposeAsync()
     {
-        _channel.Dispose();
+        foreach (var endpoint in _endpoints)
+            endpoint.Dispose();
         return ValueTask.CompletedTask;
     }
 
-    private static CallOptions Options(CancellationToken cancellationToken) =>
-        new(deadline: DateTime.UtcNow + RequestTime, cancellationToken: cancellationToken);
+    private EtcdEndpoint Current => _endpoints[Volatile.Read(ref _current)];
+
+    // A member that has lost its leader refuses calls at once and ends watches, instead of leaving both waiting.
+    private static Metadata Headers(string? token) => token is null ? new Metadata { { "hasleader", "true" } } : new Metadata { { "hasleader", "true" }, { "token", token } };
+
+    /// <summary>Whether etcd refused the call before it proposed anything.</summary>
+    private static bool IsRefusal(RpcException failure) =>
+        failure.StatusCode is StatusCode.InvalidArgument or StatusCode.NotFound or StatusCode.Unimplemented or StatusCode.PermissionDenied
+            or StatusCode.Unauthenticated or StatusCode.FailedPrecondition or StatusCode.ResourceExhausted;
 
     private static Exception Unavailable(RpcException failure, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
         ? new OperationCanceledException(cancellationToken)
         : new CoordinatorUnavailableException($"The coordinator does not answer: {failure.StatusCode} {failure.Status.Detail}", failure);
 
-    private static async Task<T> AskAsync<T>(Func<Task<T>> ask, CancellationToken cancellationToken)
+    // Once, at one member; twice where the first was refused for its token, which is certainly before it did anything.
+    private async Task<T> CallAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)
     {
-        try
+        for (var isRenewed = false; ; isRenewed = true)
         {
-            return await ask().ConfigureAwait(false);
+            var endpoint = Current;
+            string? token = null;
+            try
+            {
+                token = await _login.TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
+                var options = new CallOptions(Headers(token), deadline: DateTime.UtcNow + RequestTime, cancellationToken: cancellationToken);
+                var answer = await call(endpoint, options).ConfigureAwait(false);
+                Answered(endpoint);
+                return answer;
+            }
+            catch (RpcException refused) when (!isRenewed && EtcdLogin.IsRefused(refused.Status))
+            {
+                _login.Forget(token);
+            }
+            catch (RpcException failure) when (!IsRefusal(failure))
+            {
+                MoveOn(endpoint);
+                throw;
+            }
         }
-        catch (RpcException failure)
+    }
+
+    // For calls that may be repeated: every member is asked until one answers; those that are down refuse at once, and one that is silent ends the round.
+    private async Task<T> AskAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)
+    {
+        for (var attempt = 1; ; attempt++)
         {
-            throw Unavailable(failure, cancellationToken);
+            try
+            {
+                return await CallAsync(call, cancellationToken).ConfigureAwait(false);
+            }
+            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && attempt < _endpoints.Length && !cancellationToken.IsCancellationRequested)
+            {
+                continue;
+            }
+            catch (RpcException failure)
+            {
+                throw Unavailable(failure, cancellationToken);
+            }
         }
     }
 
     private async Task<RangeResponse> RangeAsync(RangeRequest request, CancellationToken cancellationToken)
     {
         var before = _check.RevisionSeen;
-        var response = await AskAsync(() => _kv.RangeAsync(request, Options(cancellationToken)).ResponseAsync, cancellationToken).ConfigureAwait(false);
+        var response = await AskAsync((endpoint, call) => endpoint.Kv.RangeAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
         _check.Check(response.Header, before);
         return response;
     }
 
-    private static async Task StartAsync(AsyncDuplexStreamingCall<WatchRequest, WatchResponse> call, WatchCreateRequest create, CancellationToken cancellationToken)
+    private async Task<string?> TokenAsync(EtcdEndpoint endpoint, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await _login.TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            MoveOn(endpoint);
+            throw Unavailable(failure, cancellationToken);
+        }
+    }
+
+    private async Task StartAsync(
+        EtcdEndpoint endpoint, AsyncDuplexStreamingCall<WatchRequest, WatchResponse> call, WatchCreateRequest create, CancellationToken cancellationToken)
     {
         try
         {
@@ -178,11 +225,12 @@ internal sealed class EtcdCoordinator : ICoordinator
         }
         catch (RpcException failure)
         {
+            MoveOn(endpoint);
             throw Unavailable(failure, cancellationToken);
         }
     }
 
-    private async Task<WatchResponse> NextAsync(AsyncDuplexStreamingCall<WatchRequest, WatchResponse> call, CancellationToken cancellationToken)
+    private async Task<WatchResponse> NextAsync(EtcdEndpoint endpoint, AsyncDuplexStreamingCall<WatchRequest, WatchResponse> call, CancellationToken cancellationToken)
     {
         try
         {
@@ -191,10 +239,29 @@ internal sealed class EtcdCoordinator : ICoordinator
         }
         catch (RpcException failure)
         {
+            MoveOn(endpoint);
             throw Unavailable(failure, cancellationToken);
         }
         // A watch lags behind other answers, so only its cluster says something.
         _check.Check(call.ResponseStream.Current.Header, notBelow: 0);
         return call.ResponseStream.Current;
     }
+
+    // Only from the member that failed, so that many calls that fail together move on by one.
+    private void MoveOn(EtcdEndpoint failed)
+    {
+        var index = Array.IndexOf(_endpoints, failed);
+        Interlocked.CompareExchange(ref _current, (index + 1) % _endpoints.Length, index);
+    }
+
+    private void Answered(EtcdEndpoint endpoint)
+    {
+        var index = Array.IndexOf(_endpoints, endpoint);
+        var before = Interlocked.Exchange(ref _answered, index);
+        if (before >= 0 && before != index)
+            TalksTo(_log, endpoint.Address, _endpoints[before].Address);
+    }
+
+    [LoggerMessage(1, LogLevel.Information, "The coordinator answers at {Address}, no longer at {Before}")]
+    private static partial void TalksTo(ILogger log, string address, string before);
 }

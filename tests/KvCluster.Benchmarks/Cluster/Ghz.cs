@@ -1,6 +1,7 @@
 using System.Diagnostics;
 using System.Globalization;
 using System.Text.Json;
+using KvCluster.Processes;
 
 namespace KvCluster.Benchmarks.Cluster;
 

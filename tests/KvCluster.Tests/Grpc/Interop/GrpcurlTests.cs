@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using KvCluster.Processes;
 using KvCluster.Serving;
 using KvCluster.Tests.Grpc.Proto;
 using Microsoft.AspNetCore.Builder;

@@ -1,0 +1,188 @@
+using System.Diagnostics;
+using System.Globalization;
+using System.Text.Json;
+
+namespace KvCluster.Processes;
+
+/// <summary>A real etcd of one or more members on loopback, each with a folder of its own; killed when disposed. Members are counted from 0.</summary>
+internal sealed class EtcdMembers : IAsyncDisposable
+{
+    /// <summary>Ports for so many: a client's and a peer's each.</summary>
+    public const int CountMax = 5;
+
+    private static readonly TimeSpan StartLimit = TimeSpan.FromSeconds(60);
+
+    private readonly string _folder = Directory.CreateTempSubdirectory("kvcluster-etcd-").FullName;
+    private readonly int _port = FreePorts.Ten();
+    private readonly Process?[] _processes;
+    private readonly string _token = Guid.NewGuid().ToString("N");
+    private readonly IReadOnlyList<string> _arguments;
+
+    private EtcdMembers(int count, bool secure, IReadOnlyList<string> arguments)
+    {
+        _processes = new Process?[count];
+        _arguments = arguments;
+        if (secure)
+            Certificates = new EtcdCertificates(Path.Combine(_folder, "certificates"));
+    }
+
+    /// <summary>Null: members speak in clear text.</summary>
+    public EtcdCertificates? Certificates { get; }
+
+    public int Count => _processes.Length;
+
+    /// <summary>Where clients reach the members.</summary>
+    public IReadOnlyList<string> Endpoints => [.. Enumerable.Range(0, Count).Select(ClientAddress)];
+
+    /// <summary>The members that run.</summary>
+    public IReadOnlyList<int> ProcessIds => [.. _processes.OfType<Process>().Select(process => process.Id)];
+
+    /// <summary>Starts all members and waits until they have a leader.</summary>
+    /// <param name="secure">With TLS, and only for clients that show a certificate of the authority.</param>
+    /// <param name="arguments">For every member besides.</param>
+    public static async Task<EtcdMembers> StartAsync(int count = 1, bool secure = false, params string[] arguments)
+    {
+        var members = new EtcdMembers(count, secure, arguments);
+        try
+        {
+            for (var member = 0; member < count; member++)
+                members.Start(member);
+            await members.UntilAsync(members.IsServingAsync);
+            return members;
+        }
+        catch
+        {
+            await members.DisposeAsync();
+            throw;
+        }
+    }
+
+    public int ProcessOf(int member) => _processes[member]!.Id;
+
+    public string DataOf(int member) => Path.Combine(_folder, $"m{member}");
+
+    /// <summary>Starts a member, again with the data that it has.</summary>
+    public void Start(int member)
+    {
+        var peers = string.Join(',', Enumerable.Range(0, Count).Select(index => $"m{index}={PeerAddress(index)}"));
+        string[] arguments =
+        [
+            "--name", $"m{member}", "--data-dir", DataOf(member), "--log-level", "error", "--log-outputs", Path.Combine(_folder, $"m{member}.log"),
+            "--listen-client-urls", ClientAddress(member), "--advertise-client-urls", ClientAddress(member),
+            "--listen-peer-urls", PeerAddress(member), "--initial-advertise-peer-urls", PeerAddress(member), "--initial-cluster", peers, "--initial-cluster-token", _token,
+        ];
+        string[] security = Certificates is null
+            ? []
+            : ["--cert-file", Certificates.ServerFile, "--key-file", Certificates.ServerKeyFile, "--trusted-ca-file", Certificates.AuthorityFile, "--client-cert-auth"];
+        var process = Process.Start(new ProcessStartInfo(Tools.Find("etcd")!, [.. arguments, .. security, .. _arguments]) { RedirectStandardError = true })!;
+        // What it says when it is killed belongs to nobody.
+        process.ErrorDataReceived += static (_, _) => { };
+        process.BeginErrorReadLine();
+        _processes[member] = process;
+    }
+
+    /// <summary>Ends a member as a crash does.</summary>
+    public async Task KillAsync(int member)
+    {
+        using var process = _processes[member]!;
+        _processes[member] = null;
+        process.Kill();
+        await process.WaitForExitAsync();
+    }
+
+    /// <summary>Ends all members, lets something be done to their folders, and starts them again.</summary>
+    public async Task RestartAsync(Action meanwhile)
+    {
+        for (var member = 0; member < Count; member++)
+            await KillAsync(member);
+        meanwhile();
+        for (var member = 0; member < Count; member++)
+            Start(member);
+        await UntilAsync(IsServingAsync);
+    }
+
+    /// <summary>Copies a stopped member's data, as a backup of its folder does, or puts it back.</summary>
+    public static void CopyFolder(string source, string target)
+    {
+        foreach (var file in Directory.EnumerateFiles(source, "*", SearchOption.AllDirectories))
+        {
+            var copy = Path.Combine(target, Path.GetRelativePath(source, file));
+            Directory.CreateDirectory(Path.GetDirectoryName(copy)!);
+            File.Copy(file, copy, overwrite: true);
+        }
+    }
+
+    /// <summary>The member that leads; waits until there is one.</summary>
+    public async Task<int> LeaderAsync()
+    {
+        var leader = -1;
+        await UntilAsync(async () =>
+        {
+            for (var member = 0; member < Count && leader < 0; member++)
+                if (_processes[member] is not null && await LeadsAsync(member))
+                    leader = member;
+            return leader >= 0;
+        });
+        return leader;
+    }
+
+    /// <summary>Runs etcdctl against all members; its output, trimmed.</summary>
+    public async Task<string> ControlAsync(params string[] arguments)
+    {
+        var (exitCode, output, error) = await RunControlAsync(Endpoints, arguments);
+        return exitCode == 0 ? output : throw new InvalidOperationException($"etcdctl {string.Join(' ', arguments)}: {error}");
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        for (var member = 0; member < Count; member++)
+            if (_processes[member] is not null)
+                await KillAsync(member);
+        Directory.Delete(_folder, recursive: true);
+    }
+
+    private async Task<bool> LeadsAsync(int member)
+    {
+        var (exitCode, output, _) = await RunControlAsync([ClientAddress(member)], "endpoint", "status", "-w", "json");
+        if (exitCode != 0)
+            return false;
+        using var document = JsonDocument.Parse(output);
+        var status = document.RootElement[0].GetProperty("Status");
+        return status.GetProperty("leader").GetUInt64() == status.GetProperty("header").GetProperty("member_id").GetUInt64();
+    }
+
+    // A member answers that users are required, too, once it has a leader.
+    private async Task<bool> IsServingAsync()
+    {
+        for (var member = 0; member < Count; member++)
+        {
+            var (exitCode, _, error) = await RunControlAsync([ClientAddress(member)], "get", "a key that nobody has");
+            if (exitCode != 0 && !error.Contains("user name is empty", StringComparison.Ordinal))
+                return false;
+        }
+        return true;
+    }
+
+    private Task<(int ExitCode, string Output, string Error)> RunControlAsync(IReadOnlyList<string> endpoints, params string[] arguments)
+    {
+        string[] security = Certificates is null
+            ? []
+            : ["--cacert", Certificates.AuthorityFile, "--cert", Certificates.ClientFile, "--key", Certificates.ClientKeyFile];
+        return Tools.RunAsync(Tools.Find("etcdctl")!, ["--endpoints", string.Join(',', endpoints), "--dial-timeout", "1s", "--command-timeout", "3s", .. security, .. arguments]);
+    }
+
+    private async Task UntilAsync(Func<Task<bool>> condition)
+    {
+        var started = Stopwatch.GetTimestamp();
+        while (!await condition())
+        {
+            if (Stopwatch.GetElapsedTime(started) > StartLimit)
+                throw new TimeoutException($"etcd does not serve after {StartLimit.TotalSeconds.ToString(CultureInfo.InvariantCulture)} s.");
+            await Task.Delay(50);
+        }
+    }
+
+    private string ClientAddress(int member) => $"{(Certificates is null ? "http" : "https")}://127.0.0.1:{(_port + member).ToString(CultureInfo.InvariantCulture)}";
+
+    private string PeerAddress(int member) => $"http://127.0.0.1:{(_port + CountMax + member).ToString(CultureInfo.InvariantCulture)}";
+}

@@ -1,0 +1,28 @@
+using System.Runtime.InteropServices;
+
+namespace KvCluster.Processes;
+
+/// <summary>What one process does to another.</summary>
+internal static class Signals
+{
+    private const int Terminate = 15;
+    private const int Continue = 18;
+    private const int Stop = 19;
+
+    /// <summary>Asks it to end, as a service manager does.</summary>
+    public static void End(int process) => Send(process, Terminate);
+
+    /// <summary>Stops it where it is; it notices nothing until <see cref="Resume"/>.</summary>
+    public static void Pause(int process) => Send(process, Stop);
+
+    public static void Resume(int process) => Send(process, Continue);
+
+    private static void Send(int process, int signal)
+    {
+        if (SendSignal(process, signal) != 0)
+            throw new InvalidOperationException($"Signal {signal} to process {process}: error {Marshal.GetLastPInvokeError()}.");
+    }
+
+    [DllImport("libc", EntryPoint = "kill", SetLastError = true)]
+    private static extern int SendSignal(int process, int signal);
+}
