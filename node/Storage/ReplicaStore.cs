@@ -61,7 +61,7 @@ internal sealed class ReplicaStore : IDisposable
         _chain = new AnswerChain(context.Completions);
         _answers = new PendingAnswers(_chain);
         _queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Writer, new WorkAction(OnQueueNotice));
-        _transaction = new MergedTransaction(_queue, _chain, _answers, context.Time);
+        _transaction = new MergedTransaction(_queue, _chain, _answers, context.Time, context.Options);
         var reserve = new SpaceReserve(context.Files, recovered.Layout.Reserve, context.Options.ReserveBytes);
         _journal = new JournalWriter(
             context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, reserve, new WorkAction(OnJournalCompleted));
@@ -167,7 +167,8 @@ internal sealed class ReplicaStore : IDisposable
         Guarded(() =>
         {
             Invariant.Check(_isLeading && Last.Epoch < _epoch, $"Epoch {_epoch} is open already, or not led.");
-            record = SealAndAppend(_pages.Begin(), RecordFlags.EpochOpen, 0, wallTime, []);
+            AdvanceShardTime(wallTime);
+            record = SealAndAppend(_pages.Begin(), RecordFlags.EpochOpen, 0, []);
         });
         return record;
     }
@@ -186,9 +187,12 @@ internal sealed class ReplicaStore : IDisposable
             Invariant.Check(Last.Epoch == _epoch, $"Epoch {_epoch} is not open.");
             var batch = _pages.Begin();
             var bytesMax = _recordsInFlight == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
-            _transaction.Collect(batch, Last.Etag, new UInt128(_epoch, Last.Change + 1), bytesMax, BytesLeftOnFullDisk());
+            AdvanceShardTime(wallTime);
+            _transaction.Collect(batch, Last.Etag, new UInt128(_epoch, Last.Change + 1), _shardTime, bytesMax, BytesLeftOnFullDisk());
             if (_transaction.OperationCount > 0)
-                record = SealAndAppend(batch, RecordFlags.None, _transaction.OperationCount, wallTime, _transaction.Payload);
+                record = SealAndAppend(batch, RecordFlags.None, _transaction.OperationCount, _transaction.Payload);
+            else if (_transaction.Payload.Length > 0)
+                record = SealAndAppend(batch, RecordFlags.ResultOnly, 0, _transaction.Payload);
             else
                 batch.Abort();
         }
@@ -556,10 +560,12 @@ internal sealed class ReplicaStore : IDisposable
         batch.Seal(_index[end - 1].Record.Etag);
     }
 
-    private RecordRef SealAndAppend(WriteBatch batch, RecordFlags flags, int operationCount, DateTimeOffset wallTime, ReadOnlySpan<byte> payload)
-    {
-        // Shard time never falls.
+    /// <summary>Shard time never falls.</summary>
+    private void AdvanceShardTime(DateTimeOffset wallTime) =>
         _shardTime = Math.Max(_shardTime, (wallTime - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond);
+
+    private RecordRef SealAndAppend(WriteBatch batch, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload)
+    {
         var body = RecordBody.Encode(Last, flags, _epoch, operationCount, _shardTime, payload);
         RecordApplier.SetShardTime(batch, _shardTime);
         _ = RecordBody.TryReadHeader(body, out var record);

@@ -1,6 +1,9 @@
 namespace KvCluster.Storage;
 
-/// <summary>How a write ended. Everything but <see cref="Applied"/> and <see cref="OutcomeUnknown"/> was certainly not applied.</summary>
+/// <summary>
+/// How a write ended. Everything but <see cref="Applied"/> and <see cref="OutcomeUnknown"/> was certainly not applied this time; whether an identified
+/// request had been applied before, <see cref="SessionExpired"/> and <see cref="SequenceClosed"/> cannot tell.
+/// </summary>
 internal enum WriteOutcome : byte
 {
     /// <summary>All of it, durable and committed. A request without operations: its conditions held.</summary>
@@ -26,4 +29,10 @@ internal enum WriteOutcome : byte
 
     /// <summary>The engine had stopped.</summary>
     Stopped,
+
+    /// <summary>There is no session with the request's id (any more).</summary>
+    SessionExpired,
+
+    /// <summary>The request's client had said that it was settled, and its result was dropped.</summary>
+    SequenceClosed,
 }

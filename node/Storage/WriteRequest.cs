@@ -1,6 +1,7 @@
 using System.Buffers.Binary;
 using System.Collections.Concurrent;
 using System.Threading.Tasks.Sources;
+using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Threads;
 using KvCluster.Storage.Writer;
 
@@ -52,6 +53,18 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether there is a put among the operations.</summary>
     public bool HasPut { get; private set; }
 
+    /// <summary>The session that the request is identified in, the etag of its opening; 0 = the request has no identity.</summary>
+    public UInt128 Session { get; private set; }
+
+    /// <summary>The request's number in its session.</summary>
+    public ulong Sequence { get; private set; }
+
+    /// <summary>Requests of the session below this one are settled, says its client.</summary>
+    public ulong LowestOpen { get; private set; }
+
+    /// <summary>Whether it opens a session, and does nothing else.</summary>
+    public bool OpensSession { get; private set; }
+
     /// <summary>The operations as a record's payload holds them.</summary>
     internal ReadOnlySpan<byte> EncodedOperations => _operations.Written;
 
@@ -63,6 +76,12 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>What it is answered with once the answer may leave.</summary>
     internal WriteResult Result { get; set; }
+
+    /// <summary>The answer may leave when a state with this etag, or a newer one, is published.</summary>
+    internal UInt128 ReleaseEtag { get; set; }
+
+    /// <summary>The answer says something of a state and is in no record: only a leader that is sure to be one may give it.</summary>
+    internal bool IsReadAnswer { get; set; }
 
     /// <summary>An empty request.</summary>
     public static WriteRequest Rent()
@@ -113,6 +132,31 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ValidateSize();
     }
 
+    /// <summary>Whether a client may use these numbers: counted from 1, and no more open at once than a session's results have room for.</summary>
+    public static bool IsIdentityValid(ulong sequence, ulong lowestOpen) =>
+        lowestOpen > 0 && sequence >= lowestOpen && sequence - lowestOpen < SessionTable.OpenRequestsMax && sequence <= long.MaxValue;
+
+    /// <summary>
+    /// Identifies the request: it is applied once, however often it comes, and answered with its first result. Of an unknown session it is
+    /// refused with <see cref="WriteOutcome.SessionExpired"/>, below the lowest open sequence with <see cref="WriteOutcome.SequenceClosed"/>.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">See <see cref="IsIdentityValid"/>.</exception>
+    public void Identify(UInt128 session, ulong sequence, ulong lowestOpen)
+    {
+        if (!IsIdentityValid(sequence, lowestOpen))
+            throw new ArgumentOutOfRangeException(nameof(sequence), sequence, $"A sequence lies within {SessionTable.OpenRequestsMax} of the lowest open one.");
+        (Session, Sequence, LowestOpen) = (session, sequence, lowestOpen);
+    }
+
+    /// <summary>Makes it a request that opens a session, whose id is the answer's etag.</summary>
+    public void OpenSession()
+    {
+        Invariant.Check(OperationCount == 0 && Session == 0, $"A session is opened by a request with {OperationCount} operations besides.");
+        Operations.SessionOpen(_operations);
+        OperationCount = 1;
+        OpensSession = true;
+    }
+
     /// <summary>Gives back a request that was never submitted, or whose submission was refused.</summary>
     public void Return()
     {
@@ -120,6 +164,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _operations.Clear(PooledBytesMax);
         OperationCount = 0;
         HasPut = false;
+        OpensSession = false;
+        (Session, Sequence, LowestOpen) = (0, 0, 0);
+        (ReleaseEtag, IsReadAnswer) = (0, false);
         DeadlineTimestamp = 0;
         NextAnswer = null;
         Result = default;

@@ -101,6 +101,13 @@ internal sealed unsafe class WriteBatch
             return Lookup.TryGet(_space, root, key, out value);
     }
 
+    /// <summary>Walks a tree's keys within bounds as this batch sees them; it must not change before the cursor is disposed.</summary>
+    public Cursor Cursor(TreeId tree, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper)
+    {
+        Invariant.Check(IsOpen, $"A batch is read that is not open.");
+        return new Cursor(_space, _trees[(int)tree], lower, upper);
+    }
+
     /// <summary>Ends the batch: it is the newest state, not published yet. Etags rise.</summary>
     public void Seal(UInt128 etag)
     {

@@ -1,68 +1,129 @@
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
 
 namespace KvCluster.Storage.Writer;
 
 /// <summary>
 /// Merges waiting requests into one transaction: each request's conditions are evaluated on the newest state, that of the requests
-/// before it in the same transaction included. One that fails takes nothing with it. Writer executor.
+/// before it in the same transaction included. One that fails takes nothing with it. An identified request that has a result already is
+/// answered with that. Writer executor.
 /// </summary>
-internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, TimeProvider time)
+internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, TimeProvider time, StoreOptions options)
 {
     private const int PayloadBytesKept = 2 << 20;
     private readonly ByteBuffer _payload = new(64 << 10);
+    private readonly TransactionResults _results = new();
+    private readonly SessionAgeing _ageing = new(options);
+    private UInt128 _etagLast;
+    private UInt128 _etagFirst;
+    private UInt128 _next;
+    private long _shardTime;
     private int _operationCount;
 
-    /// <summary>Operations collected.</summary>
+    /// <summary>Operations collected that take a change.</summary>
     public int OperationCount => _operationCount;
 
-    /// <summary>Their encoding.</summary>
+    /// <summary>Their encoding, and that of the requests' results. Empty: nothing is to be recorded.</summary>
     public ReadOnlySpan<byte> Payload => _payload.Written;
 
     /// <summary>Applies waiting requests to a batch until none waits or the payload has <paramref name="bytesMax"/>.</summary>
     /// <param name="batch">On the newest root.</param>
     /// <param name="etagLast">The newest etag before.</param>
     /// <param name="etagFirst">What the first operation gets.</param>
+    /// <param name="shardTime">The shard time that the record will have.</param>
     /// <param name="bytesMax">Where the transaction closes.</param>
     /// <param name="recordBytesLeft">The disk is full: puts are refused, and what does not fit into so many bytes. Otherwise null.</param>
-    public void Collect(WriteBatch batch, UInt128 etagLast, UInt128 etagFirst, int bytesMax, long? recordBytesLeft)
+    public void Collect(WriteBatch batch, UInt128 etagLast, UInt128 etagFirst, long shardTime, int bytesMax, long? recordBytesLeft)
     {
         _payload.Clear(PayloadBytesKept);
+        _results.Clear();
         _operationCount = 0;
-        var next = etagFirst;
+        (_etagLast, _etagFirst, _next, _shardTime) = (etagLast, etagFirst, etagFirst, shardTime);
+        EndIdleSessions(batch);
         var now = time.GetTimestamp();
-        while (_payload.Count < bytesMax && queue.TryTake(out var request))
+        while (_payload.Count + _results.BytesMax < bytesMax && queue.TryTake(out var request))
         {
             if (request.DeadlineTimestamp != 0 && request.DeadlineTimestamp < now)
                 chain.Add(request, WriteResult.Of(WriteOutcome.DeadlinePassed));
             else if (recordBytesLeft is { } left && (request.HasPut || RecordBytesWith(request) > left))
                 chain.Add(request, WriteResult.Of(WriteOutcome.DiskFull));
+            else if (request.OpensSession && !_ageing.HasRoom(batch))
+                chain.Add(request, WriteResult.Of(WriteOutcome.Busy));
             else
-                Apply(batch, request, _operationCount == 0 ? etagLast : next - 1, ref next);
+                Apply(batch, request);
         }
+        AppendResults(batch);
         chain.Flush();
     }
 
-    private int RecordBytesWith(WriteRequest request) =>
-        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + request.EncodedOperations.Length + RecordBody.TrailerBytes);
+    /// <summary>The newest state, unpublished or in this transaction.</summary>
+    private UInt128 Newest => _operationCount == 0 ? _etagLast : _next - 1;
 
-    private void Apply(WriteBatch batch, WriteRequest request, UInt128 newest, ref UInt128 next)
+    private void EndIdleSessions(WriteBatch batch)
     {
-        if (FindFailedCondition(batch, request.EncodedConditions) is >= 0 and var failed)
+        _ageing.Collect(batch, _shardTime, _payload);
+        RecordApplier.ApplyOperations(batch, _payload.Written, _etagFirst, _shardTime, ref _next, ref _operationCount);
+    }
+
+    private void AppendResults(WriteBatch batch)
+    {
+        if (_results.Count == 0)
+            return;
+        var operationBytes = _payload.Count;
+        _results.WriteTo(_payload, _etagFirst);
+        RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+    }
+
+    private int RecordBytesWith(WriteRequest request) =>
+        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + request.EncodedOperations.Length + RecordBody.TrailerBytes);
+
+    private void Apply(WriteBatch batch, WriteRequest request)
+    {
+        if (request.Session == 0)
         {
-            request.Result = new WriteResult(WriteOutcome.ConditionFailed, newest, failed, false);
-        }
-        else if (request.OperationCount == 0)
-        {
-            request.Result = new WriteResult(WriteOutcome.Applied, newest, -1, false);
+            request.Result = Execute(batch, request);
+            request.ReleaseEtag = request.Result.Etag;
+            request.IsReadAnswer = request.OperationCount == 0 || request.Result.Outcome == WriteOutcome.ConditionFailed;
         }
         else
         {
-            var existed = RecordApplier.ApplyOperations(batch, request.EncodedOperations, ref next, ref _operationCount);
-            _payload.Append(request.EncodedOperations);
-            request.Result = new WriteResult(WriteOutcome.Applied, next - 1, -1, existed);
+            ApplyIdentified(batch, request);
         }
         answers.Add(request);
+    }
+
+    private void ApplyIdentified(WriteBatch batch, WriteRequest request)
+    {
+        var session = _results.Find(batch, request.Session);
+        if (session is null || !session.IsOpen(request.Sequence, request.LowestOpen))
+        {
+            request.Result = WriteResult.Of(session is null ? WriteOutcome.SessionExpired : WriteOutcome.SequenceClosed);
+            request.IsReadAnswer = true;
+        }
+        else if (session.TryFind(batch, request.Sequence, out var first))
+        {
+            request.Result = first;
+        }
+        else
+        {
+            request.Result = Execute(batch, request);
+            _results.Add(session, request.Sequence, request.Result);
+        }
+        // With results or operations gathered, the state that this is true of is that of this transaction's record.
+        request.ReleaseEtag = _results.Count > 0 || _operationCount > 0 ? UInt128.Max(Newest, _etagFirst) : _etagLast;
+    }
+
+    private WriteResult Execute(WriteBatch batch, WriteRequest request)
+    {
+        if (FindFailedCondition(batch, request.EncodedConditions) is >= 0 and var failed)
+            return new WriteResult(WriteOutcome.ConditionFailed, Newest, failed, false);
+        if (request.OperationCount == 0)
+            return new WriteResult(WriteOutcome.Applied, Newest, -1, false);
+        var existed = RecordApplier.ApplyOperations(
+            batch, request.EncodedOperations, _etagFirst, _shardTime, ref _next, ref _operationCount);
+        _payload.Append(request.EncodedOperations);
+        return new WriteResult(WriteOutcome.Applied, _next - 1, -1, existed);
     }
 
     private static int FindFailedCondition(WriteBatch batch, ReadOnlySpan<byte> conditions)

@@ -1,6 +1,6 @@
 namespace KvCluster.Storage.Writer;
 
-/// <summary>First byte of an operation in a payload (FORMAT.md, "Operations"). 3 to 6 are reserved for sets, sessions and results.</summary>
+/// <summary>First byte of an operation in a payload (FORMAT.md, "Operations"). 3 and 4 are reserved for sets.</summary>
 internal enum OperationCode : byte
 {
     /// <summary>Not an operation.</summary>
@@ -11,4 +11,13 @@ internal enum OperationCode : byte
 
     /// <summary>Removes a key, which need not be there.</summary>
     Delete = 2,
+
+    /// <summary>Opens a session, whose id is the etag of this change.</summary>
+    SessionOpen = 5,
+
+    /// <summary>The results of a session's requests in this record. Takes no change of its own.</summary>
+    Results = 6,
+
+    /// <summary>Ends a session that was idle for too long.</summary>
+    SessionEnd = 7,
 }

@@ -20,8 +20,14 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     /// <summary>When the key is due, in milliseconds of shard time; 0 = never.</summary>
     public ulong ExpiryMilliseconds { get; private set; }
 
-    /// <summary>The value of a put.</summary>
+    /// <summary>The value of a put; undefined for other operations, as is each of these properties where it has no meaning.</summary>
     public ReadOnlySpan<byte> Value { get; private set; }
+
+    /// <summary>The session that ends.</summary>
+    public UInt128 Session { get; private set; }
+
+    /// <summary>The results of a session; see <see cref="Sessions.ResultsReader"/>.</summary>
+    public ReadOnlySpan<byte> Results { get; private set; }
 
     /// <summary>Moves to the next operation; false at the end.</summary>
     public bool MoveNext()
@@ -30,14 +36,26 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
             return false;
         Code = (OperationCode)_rest[0];
         _rest = _rest[1..];
-        if (Code is not (OperationCode.Put or OperationCode.Delete))
-            throw new CorruptStoreException($"Operation code {(byte)Code} is not known to this version.");
-        Key = ReadBytes();
-        (Flags, ExpiryMilliseconds) = (0, 0);
-        Value = default;
-        if (Code == OperationCode.Put)
-            ReadValue();
-        return true;
+        switch (Code)
+        {
+            case OperationCode.Put:
+                Key = ReadBytes();
+                ReadValue();
+                return true;
+            case OperationCode.Delete:
+                Key = ReadBytes();
+                return true;
+            case OperationCode.SessionOpen:
+                return true;
+            case OperationCode.SessionEnd:
+                Session = new UInt128(ReadNumber(), ReadNumber());
+                return true;
+            case OperationCode.Results:
+                Results = ReadBytes();
+                return true;
+            default:
+                throw new CorruptStoreException($"Operation code {(byte)Code} is not known to this version.");
+        }
     }
 
     private static CorruptStoreException Malformed() => new("An operation of a record is cut off or malformed.");
@@ -50,21 +68,19 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
         _rest = _rest[1..];
         if ((Flags & ~KvValue.ExpiryFlag) != 0)
             throw new CorruptStoreException($"Value flags {Flags:X2} are not known to this version.");
-        if ((Flags & KvValue.ExpiryFlag) != 0)
-        {
-            if (!Varint.TryRead(ref _rest, out var expiry))
-                throw Malformed();
-            ExpiryMilliseconds = expiry;
-        }
+        ExpiryMilliseconds = (Flags & KvValue.ExpiryFlag) != 0 ? ReadNumber() : 0;
         Value = ReadBytes();
     }
 
     private ReadOnlySpan<byte> ReadBytes()
     {
-        if (!Varint.TryRead(ref _rest, out var length) || length > (ulong)_rest.Length)
+        var length = ReadNumber();
+        if (length > (ulong)_rest.Length)
             throw Malformed();
         var bytes = _rest[..(int)length];
         _rest = _rest[(int)length..];
         return bytes;
     }
+
+    private ulong ReadNumber() => Varint.TryRead(ref _rest, out var number) ? number : throw Malformed();
 }

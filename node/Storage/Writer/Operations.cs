@@ -20,4 +20,15 @@ internal static class Operations
         payload.Append([(byte)OperationCode.Delete]);
         payload.AppendWithLength(key);
     }
+
+    /// <summary>Appends the opening of a session.</summary>
+    public static void SessionOpen(ByteBuffer payload) => payload.Append([(byte)OperationCode.SessionOpen]);
+
+    /// <summary>Appends the end of a session.</summary>
+    public static void SessionEnd(ByteBuffer payload, UInt128 session)
+    {
+        payload.Append([(byte)OperationCode.SessionEnd]);
+        payload.Advance(Varint.Write(payload.Reserve(Varint.BytesMax), (ulong)(session >> 64)));
+        payload.Advance(Varint.Write(payload.Reserve(Varint.BytesMax), (ulong)session));
+    }
 }

@@ -2,7 +2,8 @@ namespace KvCluster.Storage.Writer;
 
 /// <summary>
 /// The one queue through which answers leave that depend on state: in etag order, each after the state it was evaluated on is
-/// published. Answers that are reads (failed conditions, requests without operations) wait besides until the owner may answer reads.
+/// published. Answers that are reads (failed conditions that are in no record, requests without operations, refusals of sessions) wait besides until the
+/// owner may answer reads.
 /// Writer executor.
 /// </summary>
 internal sealed class PendingAnswers(AnswerChain chain)
@@ -10,17 +11,17 @@ internal sealed class PendingAnswers(AnswerChain chain)
     private readonly Queue<WriteRequest> _waiting = new();
     private readonly Queue<WriteRequest> _heldReads = new();
 
-    /// <summary>Adds a request whose <see cref="WriteRequest.Result"/> is set; etags never fall.</summary>
+    /// <summary>Adds a request whose <see cref="WriteRequest.Result"/> is set, and with it what its answer waits for.</summary>
     public void Add(WriteRequest request) => _waiting.Enqueue(request);
 
     /// <summary>Lets answers go up to a published etag; reads only if <paramref name="owner"/> may answer them, otherwise they are held.</summary>
     public void Publish(UInt128 published, IStoreEvents owner)
     {
         bool? mayAnswerReads = null;
-        while (_waiting.TryPeek(out var request) && request.Result.Etag <= published)
+        while (_waiting.TryPeek(out var request) && request.ReleaseEtag <= published)
         {
             _waiting.Dequeue();
-            if (IsRead(request) && !(mayAnswerReads ??= owner.MayAnswerReads()))
+            if (request.IsReadAnswer && !(mayAnswerReads ??= owner.MayAnswerReads()))
                 _heldReads.Enqueue(request);
             else
                 chain.Add(request);
@@ -36,15 +37,13 @@ internal sealed class PendingAnswers(AnswerChain chain)
         chain.Flush();
     }
 
-    /// <summary>Ends all: what was appended with <paramref name="appended"/>, reads with <paramref name="read"/>.</summary>
+    /// <summary>Ends all: what was appended with <paramref name="appended"/>, reads and failed conditions with <paramref name="read"/>.</summary>
     public void End(WriteOutcome appended, WriteOutcome read)
     {
         while (_waiting.TryDequeue(out var request))
-            chain.Add(request, WriteResult.Of(IsRead(request) ? read : appended));
+            chain.Add(request, WriteResult.Of(request.IsReadAnswer || request.Result.Outcome == WriteOutcome.ConditionFailed ? read : appended));
         while (_heldReads.TryDequeue(out var request))
             chain.Add(request, WriteResult.Of(read));
         chain.Flush();
     }
-
-    private static bool IsRead(WriteRequest request) => request.OperationCount == 0 || request.Result.Outcome == WriteOutcome.ConditionFailed;
 }

@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
 
 namespace KvCluster.Storage.Writer;
 
@@ -15,28 +16,52 @@ internal static class RecordApplier
     /// <summary>Applies a whole record.</summary>
     public static void Apply(WriteBatch batch, ReadOnlySpan<byte> body)
     {
-        var change = new UInt128(RecordBody.Epoch(body), RecordBody.FirstChange(body));
-        var count = 0;
+        var first = new UInt128(RecordBody.Epoch(body), RecordBody.FirstChange(body));
+        var shardTime = RecordBody.WallTimeMicroseconds(body);
+        var (change, count) = (first, 0);
         if (RecordBody.TryReadHeader(body, out var header) && (header.Flags & RecordFlags.Lz4) != 0)
             throw new CorruptStoreException($"Record {header} is compressed, which this version does not read.");
-        ApplyOperations(batch, RecordBody.Payload(body), ref change, ref count);
+        ApplyOperations(batch, RecordBody.Payload(body), first, shardTime, ref change, ref count);
         if (count != RecordBody.OperationCount(body) || RecordBody.LastChange(body) - RecordBody.FirstChange(body) != (ulong)Math.Max(count, 1) - 1)
             throw new CorruptStoreException($"Record {header} has {count} operations, which its header contradicts.");
-        SetShardTime(batch, RecordBody.WallTimeMicroseconds(body));
+        SetShardTime(batch, shardTime);
     }
 
-    /// <summary>Applies encoded operations; each takes one change. True if a key that one deletes was there.</summary>
-    public static bool ApplyOperations(WriteBatch batch, ReadOnlySpan<byte> operations, ref UInt128 nextChange, ref int count)
+    /// <summary>Applies encoded operations; each takes one change, but results take none. True if a key that one deletes was there.</summary>
+    /// <param name="batch">What they change.</param>
+    /// <param name="operations">The operations.</param>
+    /// <param name="etagFirst">The etag of the record's first change, from which results count.</param>
+    /// <param name="shardTime">The record's shard time.</param>
+    /// <param name="nextChange">The etag of the next operation; moved on.</param>
+    /// <param name="count">Operations that took a change; moved on.</param>
+    public static bool ApplyOperations(
+        WriteBatch batch, ReadOnlySpan<byte> operations, UInt128 etagFirst, long shardTime, ref UInt128 nextChange, ref int count)
     {
         var existed = false;
         Span<byte> header = stackalloc byte[KvValue.HeaderBytesMax];
         var reader = new OperationReader(operations);
         while (reader.MoveNext())
         {
-            if (reader.Code == OperationCode.Delete)
-                existed |= batch.Delete(TreeId.Kv, reader.Key);
-            else
-                batch.Put(TreeId.Kv, reader.Key, header[..KvValue.WriteHeader(header, nextChange, reader.ExpiryMilliseconds)], reader.Value);
+            switch (reader.Code)
+            {
+                case OperationCode.Put:
+                    batch.Put(TreeId.Kv, reader.Key, header[..KvValue.WriteHeader(header, nextChange, reader.ExpiryMilliseconds)], reader.Value);
+                    break;
+                case OperationCode.Delete:
+                    existed |= batch.Delete(TreeId.Kv, reader.Key);
+                    break;
+                case OperationCode.SessionOpen:
+                    SessionTable.Open(batch, nextChange, shardTime);
+                    break;
+                case OperationCode.SessionEnd:
+                    SessionTable.End(batch, reader.Session);
+                    break;
+                case OperationCode.Results:
+                    SessionTable.Apply(batch, reader.Results, etagFirst, shardTime);
+                    continue;
+                default:
+                    throw new CorruptStoreException($"Operation {reader.Code} cannot be applied.");
+            }
             nextChange++;
             count++;
         }

@@ -19,6 +19,12 @@ internal static class Varint
         return count;
     }
 
+    /// <summary>A signed difference, as a number that is small when the difference is small in either direction.</summary>
+    public static ulong Fold(ulong difference) => (difference << 1) ^ (ulong)((long)difference >> 63);
+
+    /// <summary>The difference that <see cref="Fold"/> made the number of.</summary>
+    public static ulong Unfold(ulong folded) => (folded >> 1) ^ (0 - (folded & 1));
+
     /// <summary>Reads a number from the front and moves past it; false when it is cut off or longer than 64 bits.</summary>
     public static bool TryRead(ref ReadOnlySpan<byte> source, out ulong value)
     {

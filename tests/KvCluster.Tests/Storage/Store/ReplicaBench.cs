@@ -64,20 +64,44 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     }
 
     /// <summary>Submits a put and appends it as a batch of its own, not yet committed.</summary>
-    public Task<WriteResult> Put(string key, string value)
+    public Task<WriteResult> Put(string key, string value) => Submit(request => request.Put(StoreBench.Text(key), StoreBench.Text(value)), thenAppend: true);
+
+    /// <summary>Submits a request, appends all that wait as one batch, commits it and gives the answer.</summary>
+    public WriteResult Append(Action<WriteRequest> fill)
     {
-        var answer = Submit(request => request.Put(StoreBench.Text(key), StoreBench.Text(value)));
-        Assert.True(Store.TryAppendBatch(WallTime, out _));
+        var answer = Submit(fill, thenAppend: true);
+        Store.Commit(Store.Last.Etag);
         Run();
-        return answer;
+        return StoreBench.Answer(answer);
     }
 
-    public Task<WriteResult> Submit(Action<WriteRequest> fill)
+    /// <summary>Appends what waits as one batch, at this much later than <see cref="WallTime"/>.</summary>
+    public bool AppendBatch(TimeSpan later = default)
+    {
+        var appended = Store.TryAppendBatch(WallTime + later, out _);
+        Run();
+        return appended;
+    }
+
+    /// <summary>The entries of the tree of sessions.</summary>
+    public List<string> Sessions()
+    {
+        var entries = new List<string>();
+        using var snapshot = Store.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Sessions);
+        while (cursor.MoveNext())
+            entries.Add($"{Convert.ToHexString(cursor.Key)} = {Convert.ToHexString(cursor.Value)}");
+        return entries;
+    }
+
+    public Task<WriteResult> Submit(Action<WriteRequest> fill, bool thenAppend = false)
     {
         var request = WriteRequest.Rent();
         fill(request);
         var answer = request.Completion.AsTask();
         Assert.True(Store.TrySubmit(request));
+        if (thenAppend)
+            Assert.True(AppendBatch());
         return answer;
     }
 

@@ -1,0 +1,68 @@
+using KvCluster.Storage.Writer;
+
+namespace KvCluster.Storage.Sessions;
+
+/// <summary>
+/// Walks one session's results in a record (FORMAT.md, "Results"); <see cref="SessionResults"/> writes them. Bytes that do not parse are a
+/// <see cref="CorruptStoreException"/>: the replica stops.
+/// </summary>
+internal ref struct ResultsReader
+{
+    private ReadOnlySpan<byte> _rest;
+    private ulong _change;
+
+    /// <summary>Reads what stands before the results.</summary>
+    /// <param name="content">What follows the operation's length.</param>
+    /// <param name="etagFirst">The etag of the record's first change.</param>
+    public ResultsReader(ReadOnlySpan<byte> content, UInt128 etagFirst)
+    {
+        _rest = content;
+        Epoch = (ulong)(etagFirst >> 64);
+        _change = (ulong)etagFirst - 1;
+        Session = new UInt128(Read(), Read());
+        LowestOpen = Read();
+        Sequence = LowestOpen - 1;
+    }
+
+    /// <summary>Whose results they are.</summary>
+    public UInt128 Session { get; }
+
+    /// <summary>The session's lowest open sequence.</summary>
+    public ulong LowestOpen { get; }
+
+    /// <summary>Which request the result is of.</summary>
+    public ulong Sequence { get; private set; }
+
+    /// <summary>What the request was answered with.</summary>
+    public WriteResult Result { get; private set; }
+
+    private ulong Epoch { get; }
+
+    /// <summary>Moves to the next result; false at the end.</summary>
+    public bool MoveNext()
+    {
+        if (_rest.IsEmpty)
+            return false;
+        Sequence += 1 + Varint.Unfold(Read());
+        var step = Read();
+        _change += step >> 2;
+        var kind = (ResultKind)(step & 3);
+        Result = kind switch
+        {
+            ResultKind.Applied or ResultKind.AppliedToExisting =>
+                new WriteResult(WriteOutcome.Applied, new UInt128(Epoch, _change), -1, kind == ResultKind.AppliedToExisting),
+            ResultKind.ConditionFailed =>
+                new WriteResult(WriteOutcome.ConditionFailed, new UInt128(Epoch, _change), ReadCondition(), false),
+            _ => throw new CorruptStoreException("A result of a record says neither applied nor failed."),
+        };
+        return true;
+    }
+
+    private int ReadCondition() => Read() is <= int.MaxValue and var index
+        ? (int)index
+        : throw new CorruptStoreException("A result of a record names a condition that cannot be.");
+
+    private ulong Read() => Varint.TryRead(ref _rest, out var value)
+        ? value
+        : throw new CorruptStoreException("The results of a session in a record are cut off or malformed.");
+}

@@ -1,0 +1,78 @@
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Writer;
+
+namespace KvCluster.Storage.Sessions;
+
+/// <summary>
+/// One session in the transaction that is being merged: what the tree says of it, and the results that the transaction adds. Writer
+/// executor; used again by <see cref="TransactionResults"/>.
+/// </summary>
+internal sealed class SessionResults
+{
+    private readonly List<(ulong Sequence, WriteResult Result)> _added = [];
+    private readonly Dictionary<ulong, int> _places = [];
+    private UInt128 _session;
+    private SessionState _stored;
+    private ulong _lowestOpen;
+
+    /// <summary>Results that the transaction adds.</summary>
+    public int Count => _added.Count;
+
+    /// <summary>Begins with a session as the tree has it.</summary>
+    public void Begin(UInt128 session, in SessionState stored)
+    {
+        (_session, _stored, _lowestOpen) = (session, stored, stored.LowestOpen);
+        _added.Clear();
+        _places.Clear();
+    }
+
+    /// <summary>What the client says of its lowest open sequence; whether the request itself is open.</summary>
+    public bool IsOpen(ulong sequence, ulong lowestOpen)
+    {
+        _lowestOpen = Math.Max(_lowestOpen, lowestOpen);
+        return sequence >= _lowestOpen;
+    }
+
+    /// <summary>The result that a request has already, in the tree or in this transaction.</summary>
+    public bool TryFind(WriteBatch batch, ulong sequence, out WriteResult result)
+    {
+        if (_places.TryGetValue(sequence, out var place))
+        {
+            result = _added[place].Result;
+            return true;
+        }
+        result = default;
+        return sequence < _stored.Next && SessionTable.TryReadResult(batch, _session, sequence, out result);
+    }
+
+    /// <summary>Adds a request's result; their etags never fall.</summary>
+    public void Add(ulong sequence, in WriteResult result)
+    {
+        _places.Add(sequence, _added.Count);
+        _added.Add((sequence, result));
+    }
+
+    /// <summary>Appends the results as <see cref="ResultsReader"/> reads them.</summary>
+    public void WriteTo(ByteBuffer content, UInt128 etagFirst)
+    {
+        Append(content, (ulong)(_session >> 64));
+        Append(content, (ulong)_session);
+        Append(content, _lowestOpen);
+        var sequence = _lowestOpen - 1;
+        var change = (ulong)etagFirst - 1;
+        foreach (var (added, result) in _added)
+        {
+            Append(content, Varint.Fold(added - sequence - 1));
+            Append(content, (((ulong)result.Etag - change) << 2) | (ulong)KindOf(result));
+            if (result.Outcome == WriteOutcome.ConditionFailed)
+                Append(content, (ulong)result.FailedCondition);
+            (sequence, change) = (added, (ulong)result.Etag);
+        }
+    }
+
+    /// <summary>How a result is told in records and in the tree.</summary>
+    public static ResultKind KindOf(in WriteResult result) =>
+        result.Outcome == WriteOutcome.ConditionFailed ? ResultKind.ConditionFailed : result.Existed ? ResultKind.AppliedToExisting : ResultKind.Applied;
+
+    private static void Append(ByteBuffer content, ulong number) => content.Advance(Varint.Write(content.Reserve(Varint.BytesMax), number));
+}

@@ -1,0 +1,29 @@
+using System.Buffers.Binary;
+
+namespace KvCluster.Storage.Sessions;
+
+/// <summary>What the tree <c>sessions</c> says of a session as a whole (FORMAT.md, "Sessions"). Pure; any thread.</summary>
+/// <param name="LowestOpen">Requests below are settled: their results are dropped, and they are refused.</param>
+/// <param name="Next">One more than the greatest sequence with a result.</param>
+/// <param name="ActiveMicroseconds">Shard time of the last record with a result of the session, or of its opening.</param>
+internal readonly record struct SessionState(ulong LowestOpen, ulong Next, long ActiveMicroseconds)
+{
+    /// <summary>Bytes of a stored state.</summary>
+    public const int Bytes = 24;
+
+    /// <summary>Reads a stored state.</summary>
+    public static SessionState Read(ReadOnlySpan<byte> stored) => stored.Length == Bytes
+        ? new SessionState(
+            BinaryPrimitives.ReadUInt64LittleEndian(stored),
+            BinaryPrimitives.ReadUInt64LittleEndian(stored[8..]),
+            BinaryPrimitives.ReadInt64LittleEndian(stored[16..]))
+        : throw new CorruptStoreException($"A session's entry has {stored.Length} bytes instead of {Bytes}.");
+
+    /// <summary>Writes <see cref="Bytes"/> bytes.</summary>
+    public void WriteTo(Span<byte> destination)
+    {
+        BinaryPrimitives.WriteUInt64LittleEndian(destination, LowestOpen);
+        BinaryPrimitives.WriteUInt64LittleEndian(destination[8..], Next);
+        BinaryPrimitives.WriteInt64LittleEndian(destination[16..], ActiveMicroseconds);
+    }
+}

@@ -1,0 +1,317 @@
+using KvCluster.Storage;
+using KvCluster.Tests.Storage.Store;
+
+namespace KvCluster.Tests.Storage.Sessions;
+
+/// <summary>Identified requests are applied once and get their first answer: repeated, across restart and failover, until they are closed (F22).</summary>
+public sealed class ExactlyOnceTests : IDisposable
+{
+    private readonly ReplicaBench _bench = new(1);
+
+    public void Dispose() => _bench.Dispose();
+
+    [Fact]
+    public void RepeatedPut_IsAppliedOnce_AndGetsTheFirstEtag()
+    {
+        var session = Open();
+        var first = Append(session, 1, 1, Put("k", "v"));
+        _bench.Append(Put("k", "other"));
+        var last = _bench.Store.Last;
+        var again = Submit(session, 1, 1, Put("k", "v"));
+        Assert.False(_bench.AppendBatch());
+        Assert.Equal(first, StoreBench.Answer(again));
+        Assert.Equal(("other", last), (_bench.Read("k"), _bench.Store.Last));
+    }
+
+    [Fact]
+    public void RepeatedDelete_SaysAgainThatTheKeyWasThere()
+    {
+        var session = Open();
+        _bench.Append(Put("k", "v"));
+        var first = Append(session, 1, 1, Delete("k"));
+        Assert.True(first.Existed);
+        Assert.Equal(first, Repeat(session, 1, 1, Delete("k")));
+    }
+
+    [Fact]
+    public void RepeatedFailedCondition_FailsAgain_ThoughItWouldHoldNow()
+    {
+        var session = Open();
+        var first = Append(session, 1, 1, PutIfExists("k"));
+        Assert.Equal(WriteOutcome.ConditionFailed, first.Outcome);
+        _bench.Append(Put("k", "v"));
+        Assert.Equal(first, Repeat(session, 1, 1, PutIfExists("k")));
+        Assert.Equal("v", _bench.Read("k"));
+    }
+
+    [Fact]
+    public void RepeatedInTheSameBatch_IsAppliedOnce()
+    {
+        var session = Open();
+        var first = Submit(session, 1, 1, Put("k", "v"));
+        var again = Submit(session, 1, 1, Put("k", "v"));
+        var change = _bench.Store.Last.Change;
+        Assert.True(_bench.AppendBatch());
+        Assert.Equal(change + 1, _bench.Store.Last.Change);
+        Commit();
+        Assert.Equal(StoreBench.Answer(first), StoreBench.Answer(again));
+    }
+
+    [Fact]
+    public void Duplicate_OfAnUncommittedRequest_IsAnsweredWhenThatIsCommitted()
+    {
+        var session = Open();
+        var first = Submit(session, 1, 1, Put("k", "v"), thenAppend: true);
+        var again = Submit(session, 1, 1, Put("k", "v"));
+        Assert.False(_bench.AppendBatch());
+        Assert.False(again.IsCompleted);
+        Commit();
+        Assert.Equal(StoreBench.Answer(first), StoreBench.Answer(again));
+    }
+
+    [Fact]
+    public void FailedCondition_IsAnsweredWhenItsRecordIsCommitted_WithoutALease()
+    {
+        var session = Open();
+        _bench.AnswersReads = false;
+        var answer = Submit(session, 1, 1, PutIfExists("k"), thenAppend: true);
+        Assert.False(answer.IsCompleted);
+        Commit();
+        Assert.Equal(WriteOutcome.ConditionFailed, StoreBench.Answer(answer).Outcome);
+    }
+
+    [Fact]
+    public void UnknownSession_IsRefusedAndNotExecuted_ByALeaderThatIsSureToBeOne()
+    {
+        Open();
+        _bench.AnswersReads = false;
+        var answer = Submit(new UInt128(3, 77), 1, 1, Put("k", "v"));
+        Assert.False(_bench.AppendBatch());
+        Assert.False(answer.IsCompleted);
+        _bench.Store.ReleaseReadAnswers();
+        _bench.Run();
+        Assert.Equal((WriteOutcome.SessionExpired, null), (StoreBench.Answer(answer).Outcome, _bench.Read("k")));
+    }
+
+    [Fact]
+    public void BelowTheLowestOpen_IsRefused_AndTheResultsAreDropped()
+    {
+        var session = Open();
+        for (var sequence = 1ul; sequence <= 200; sequence++)
+            Append(session, sequence, 1, Put("k", $"{sequence}"));
+        Assert.Equal(2 + 4, _bench.Sessions().Count);
+        Append(session, 201, 200, Put("k", "201"));
+        Assert.Equal(2 + 1, _bench.Sessions().Count);
+        Assert.Equal(WriteOutcome.SequenceClosed, Repeat(session, 199, 199, Put("k", "again")).Outcome);
+        Assert.Equal(WriteOutcome.Applied, Repeat(session, 200, 200, Put("k", "again")).Outcome);
+        Assert.Equal("201", _bench.Read("k"));
+    }
+
+    [Fact]
+    public void Sequences_OutOfOrderAndFarApart_AreEachAppliedOnce()
+    {
+        var session = Open();
+        var results = new Dictionary<ulong, WriteResult>();
+        foreach (var sequence in (ulong[])[4_096, 1, 64, 63, 65, 2_000])
+            results.Add(sequence, Append(session, sequence, 1, Put($"k{sequence}", "v")));
+        foreach (var (sequence, result) in results)
+            Assert.Equal(result, Repeat(session, sequence, 1, Put($"k{sequence}", "again")));
+    }
+
+    [Theory]
+    [InlineData(4_097ul, 1ul)]
+    [InlineData(1ul, 2ul)]
+    [InlineData(0ul, 0ul)]
+    [InlineData(ulong.MaxValue, ulong.MaxValue)]
+    public void Sequence_ThatNoClientMayUse_IsRefused(ulong sequence, ulong lowestOpen)
+    {
+        var request = WriteRequest.Rent();
+        Assert.Throws<ArgumentOutOfRangeException>(() => request.Identify(1, sequence, lowestOpen));
+        request.Return();
+    }
+
+    [Fact]
+    public void Results_SurviveRestart_FromTheJournalAndFromACheckpoint()
+    {
+        var session = Open();
+        var checkpointed = Append(session, 1, 1, Put("a", "v"));
+        _ = _bench.Store.CheckpointAsync();
+        _bench.Run();
+        var replayed = Append(session, 2, 1, Put("b", "v"));
+        var failed = Append(session, 3, 1, PutIfExists("c"));
+        _bench.Store.WriteControl(_bench.Store.Control with { Committed = _bench.Store.Last.Etag });
+        _bench.Run();
+        _bench.Reopen();
+        _bench.Lead(4);
+        Commit();
+        Assert.Equal(checkpointed, Repeat(session, 1, 1, Put("a", "again")));
+        Assert.Equal(replayed, Repeat(session, 2, 1, Put("b", "again")));
+        Assert.Equal(failed, Repeat(session, 3, 1, PutIfExists("c")));
+    }
+
+    [Fact]
+    public void Results_SurviveFailover_AndReplicasAgree()
+    {
+        using var follower = new ReplicaBench(2);
+        var session = Open();
+        var first = Append(session, 1, 1, Put("k", "v"));
+        var failed = Append(session, 2, 1, PutIfExists("absent"));
+        follower.Follow(_bench);
+        follower.Store.Commit(follower.Store.Last.Etag);
+        Assert.Equal(_bench.Digest(), follower.Digest());
+        // Prepared only: the new leader has it on top of its journal.
+        var unknown = Submit(session, 3, 1, Put("k", "third"), thenAppend: true);
+        follower.Follow(_bench);
+        _bench.Store.StopLeading();
+        _bench.Run();
+        Assert.Equal(WriteOutcome.OutcomeUnknown, StoreBench.Answer(unknown).Outcome);
+
+        follower.Lead(4);
+        follower.Store.Commit(follower.Store.Last.Etag);
+        foreach (var (sequence, expected) in (IEnumerable<(ulong, WriteResult?)>)[(1ul, first), (2ul, failed), (3ul, null)])
+        {
+            var answer = follower.Submit(Identified(session, sequence, 1, Put("k", "again")));
+            Assert.False(follower.AppendBatch());
+            var result = StoreBench.Answer(answer);
+            Assert.Equal(expected ?? result with { Outcome = WriteOutcome.Applied }, result);
+        }
+        Assert.Equal("third", follower.Read("k"));
+        _bench.Follow(follower);
+        _bench.Store.Commit(_bench.Store.Last.Etag);
+        Assert.Equal(follower.Digest(), _bench.Digest());
+    }
+
+    [Fact]
+    public void StepDown_AnswersByWhatIsKnown()
+    {
+        var session = Open();
+        var put = Submit(session, 1, 1, Put("k", "v"));
+        var duplicate = Submit(session, 1, 1, Put("k", "v"));
+        var failed = Submit(session, 2, 1, PutIfExists("absent"));
+        var expired = Submit(new UInt128(3, 77), 1, 1, Put("k", "v"), thenAppend: true);
+        _bench.Store.StopLeading();
+        _bench.Run();
+        Assert.Equal(
+            [WriteOutcome.OutcomeUnknown, WriteOutcome.OutcomeUnknown, WriteOutcome.NotLeader, WriteOutcome.NotLeader],
+            ((Task<WriteResult>[])[put, duplicate, failed, expired]).Select(answer => StoreBench.Answer(answer).Outcome));
+    }
+
+    [Fact]
+    public void ResultOfADroppedRecord_IsForgotten_AndTheRequestExecutesAnew()
+    {
+        var session = Open();
+        var committed = _bench.Store.Last.Etag;
+        Submit(session, 1, 1, Put("k", "dropped"), thenAppend: true);
+        _bench.Store.StopLeading();
+        _bench.Store.Cut(committed);
+        _bench.Run();
+        _bench.Lead(4);
+        Commit();
+        var result = Append(session, 1, 1, Put("k", "kept"));
+        Assert.Equal((4ul, "kept"), ((ulong)(result.Etag >> 64), _bench.Read("k")));
+    }
+
+    [Fact]
+    public void IdleSession_EndsByShardTime_InARecord()
+    {
+        var (idle, active) = (Open(), Append(request => request.OpenSession()).Etag);
+        Append(idle, 1, 1, Put("k", "v"));
+        var hour = StoreBench.SmallOptions.SessionIdleMax;
+        Assert.Equal(WriteOutcome.Applied, At(hour - TimeSpan.FromMinutes(2), Identified(active, 1, 1, Put("a", "v"))).Outcome);
+        Assert.Equal(1 + 2 + 2, _bench.Sessions().Count);
+        At(hour, Put("other", "v"));
+        Assert.Equal(1 + 1 + 1, _bench.Sessions().Count);
+        Assert.Equal(WriteOutcome.SessionExpired, At(hour, Identified(idle, 1, 1, Put("k", "again"))).Outcome);
+        Assert.Equal(WriteOutcome.Applied, At(hour, Identified(active, 1, 1, Put("a", "again"))).Outcome);
+        Assert.Equal("v", _bench.Read("k"));
+    }
+
+    [Fact]
+    public void SessionWhoseRequestIsRepeated_IsNotAgedMeanwhile()
+    {
+        var session = Open();
+        var first = Append(session, 1, 1, Put("k", "v"));
+        // Another session's activity is what moves shard time; the open request's own session is younger than the least idle time.
+        var later = At(StoreBench.SmallOptions.SessionIdleMax - TimeSpan.FromSeconds(1), Put("other", "v"));
+        Assert.Equal(WriteOutcome.Applied, later.Outcome);
+        Assert.Equal(first, At(StoreBench.SmallOptions.SessionIdleMax - TimeSpan.FromSeconds(1), Identified(session, 1, 1, Put("k", "again"))));
+    }
+
+    [Fact]
+    public void TooManySessions_EndTheLongestIdle_AndOnlyThose()
+    {
+        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { SessionsMax = 3 });
+        bench.Lead(3);
+        var sessions = Enumerable.Range(0, 3).Select(_ => bench.Append(request => request.OpenSession()).Etag).ToArray();
+        WriteResult Open(TimeSpan later)
+        {
+            var answer = bench.Submit(request => request.OpenSession());
+            bench.AppendBatch(later);
+            bench.Store.Commit(bench.Store.Last.Etag);
+            bench.Run();
+            return StoreBench.Answer(answer);
+        }
+
+        Assert.Equal(WriteOutcome.Busy, Open(TimeSpan.FromSeconds(5)).Outcome);
+        var active = bench.Submit(Identified(sessions[1], 1, 1, Put("k", "v")));
+        bench.AppendBatch(TimeSpan.FromSeconds(30));
+        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Run();
+        Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(active).Outcome);
+        Assert.Equal(WriteOutcome.Applied, Open(TimeSpan.FromSeconds(65)).Outcome);
+        var ids = bench.Sessions().Where(entry => entry.StartsWith("01", StringComparison.Ordinal)).Select(entry => entry[2..34]).ToArray();
+        Assert.Equal([$"{sessions[1]:X32}", $"{bench.Store.Last.Etag:X32}"], ids);
+    }
+
+    private static Action<WriteRequest> Put(string key, string value) => request => request.Put(StoreBench.Text(key), StoreBench.Text(value));
+
+    private static Action<WriteRequest> Delete(string key) => request => request.Delete(StoreBench.Text(key));
+
+    private static Action<WriteRequest> PutIfExists(string key) => request =>
+    {
+        request.AddCondition(StoreBench.Text(key), ConditionKind.Exists);
+        request.Put(StoreBench.Text(key), StoreBench.Text("conditional"));
+    };
+
+    private static Action<WriteRequest> Identified(UInt128 session, ulong sequence, ulong lowestOpen, Action<WriteRequest> fill) => request =>
+    {
+        request.Identify(session, sequence, lowestOpen);
+        fill(request);
+    };
+
+    private UInt128 Open()
+    {
+        _bench.Lead(3);
+        return Append(request => request.OpenSession()).Etag;
+    }
+
+    private WriteResult Append(Action<WriteRequest> fill) => _bench.Append(fill);
+
+    private WriteResult Append(UInt128 session, ulong sequence, ulong lowestOpen, Action<WriteRequest> fill) =>
+        Append(Identified(session, sequence, lowestOpen, fill));
+
+    private Task<WriteResult> Submit(UInt128 session, ulong sequence, ulong lowestOpen, Action<WriteRequest> fill, bool thenAppend = false) =>
+        _bench.Submit(Identified(session, sequence, lowestOpen, fill), thenAppend);
+
+    /// <summary>Submits a request of which no record comes.</summary>
+    private WriteResult Repeat(UInt128 session, ulong sequence, ulong lowestOpen, Action<WriteRequest> fill)
+    {
+        var answer = Submit(session, sequence, lowestOpen, fill);
+        Assert.False(_bench.AppendBatch());
+        return StoreBench.Answer(answer);
+    }
+
+    private WriteResult At(TimeSpan later, Action<WriteRequest> fill)
+    {
+        var answer = _bench.Submit(fill);
+        _bench.AppendBatch(later);
+        Commit();
+        return StoreBench.Answer(answer);
+    }
+
+    private void Commit()
+    {
+        _bench.Store.Commit(_bench.Store.Last.Etag);
+        _bench.Run();
+    }
+}
