@@ -59,6 +59,8 @@ internal sealed class Election
     private RecordName _greatest;
     private RecordName _fetchAfter;
     private long _sourceDeadlineUs;
+    private long _transferReadId;
+    private (ShardRecord Record, long Revision, ulong Epoch)? _transferRead;
 
     /// <param name="obeyOwnEpoch">Promises the epoch to this process itself, which ends whatever it leads.</param>
     /// <param name="lead">The epoch is prepared and the tail is here: lead it with these voters.</param>
@@ -130,7 +132,35 @@ internal sealed class Election
     public void StandWaived()
     {
         if (Phase == ElectionPhase.Idle && MayStand)
+        {
             Begin(waived: true);
+            Read();
+        }
+    }
+
+    /// <summary>The epoch whose leader told this replica to stand, while it does: that leader's frames say nothing new any more. 0: none.</summary>
+    public ulong LeavingEpoch { get; private set; }
+
+    /// <summary>The leader means to hand over to this replica: reads the record now, so that nothing has to be read while nobody serves.</summary>
+    public void ReadForTransfer()
+    {
+        if (Phase != ElectionPhase.Idle || !MayStand || _transferReadId != 0)
+            return;
+        _transferReadId = _context.NextRequestId();
+        _context.ReadRecord(_transferReadId);
+    }
+
+    /// <summary>The leader of the promised epoch has stopped serving for this replica: stands, without asking whether a leader was heard.</summary>
+    public void StandForTransfer()
+    {
+        if (Phase != ElectionPhase.Idle || !MayStand)
+            return;
+        Begin(waived: true);
+        LeavingEpoch = _context.Promised;
+        if (_transferRead is { } read && read.Epoch == _context.Promised && !_context.CoordinatorDoubted)
+            OnFreshRecord(read.Record, read.Revision);
+        else
+            Read();
     }
 
     /// <summary>Does what the clock asks for.</summary>
@@ -140,7 +170,11 @@ internal sealed class Election
         if (Phase == ElectionPhase.Idle)
         {
             if (!leading && MayStand && nowUs >= _timerUs && _promises.Free)
+            {
                 Begin(waived: false);
+                Read();
+            }
+
             return;
         }
 
@@ -159,7 +193,22 @@ internal sealed class Election
     /// <summary>The answer to a read of the record that this election asked for, or any other: ids tell.</summary>
     public void OnRecordRead(long readId, ShardRecord? record, long revision)
     {
-        if (readId == 0 || readId != _requestId)
+        if (readId == 0)
+            return;
+        if (readId == _transferReadId)
+        {
+            _transferReadId = 0;
+            // The leader asks again.
+            if (record is null)
+                return;
+            _transferRead = (record, revision, _context.Promised);
+            var ready = _context.FrameTo(_context.Control.Wanted.PromisedLeader, _context.Promised);
+            ready.TransferReady = new TransferReady();
+            _context.Send(ready);
+            return;
+        }
+
+        if (readId != _requestId)
             return;
         if (Phase == ElectionPhase.Reading)
             OnFreshRecord(record, revision);
@@ -258,11 +307,12 @@ internal sealed class Election
         _unknown = false;
         _epoch = 0;
         _deadlineUs = _context.NowUs + (2 * Options.TimeoutGreatestUs);
+        _requestId = 0;
+        _resendUs = long.MaxValue;
         Phase = ElectionPhase.Reading;
-        // Read before anyone is asked: a replica without a coordinator must not hold up the others' timers.
-        Read();
     }
 
+    // Read before anyone is asked: a replica without a coordinator must not hold up the others' timers.
     private void Read()
     {
         _resendUs = long.MaxValue;
@@ -478,6 +528,7 @@ internal sealed class Election
     private void Open()
     {
         Phase = ElectionPhase.Idle;
+        LeavingEpoch = 0;
         _lead(_epoch, _quorum);
     }
 
@@ -485,6 +536,7 @@ internal sealed class Election
     {
         _context.Log($"does not stand any more: {why}");
         Phase = ElectionPhase.Idle;
+        LeavingEpoch = 0;
         _requestId = 0;
         RestartTimer();
     }

@@ -57,6 +57,12 @@ internal abstract record Event
     /// </summary>
     internal sealed record ReadArrived(long ReadId) : Event;
 
+    /// <summary>
+    /// An operator, or the node, wants <paramref name="Replica"/> to lead (0: the most advanced voter). Answered by one
+    /// <see cref="Effect.TransferEnded"/> with the same id.
+    /// </summary>
+    internal sealed record TransferAsked(long TransferId, ulong Replica) : Event;
+
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
     internal sealed record SnapshotOpened(ulong Replica, RecordName Covers, long BytesTotal) : Event;
 

@@ -19,6 +19,7 @@ internal sealed class Leadership
     private long _heartbeatDueUs;
     private long _checkDueUs;
     private bool _open;
+    private LeaderTransfer? _transfer;
 
     /// <summary>Created when the epoch is won and prepared; <see cref="OnAppended"/> with the epoch-open record follows.</summary>
     public Leadership(ReplicaContext context, ulong epoch, Quorum quorum)
@@ -45,7 +46,10 @@ internal sealed class Leadership
     public long LeaseEndUs => Serving ? _quorum.Agreed(_grantOf) : 0;
 
     /// <summary>When something is to be done by the clock.</summary>
-    public long DueUs => Math.Min(_heartbeatDueUs, _checkDueUs);
+    public long DueUs => Math.Min(Math.Min(_transfer is { Phase: TransferPhase.Released } ? long.MaxValue : _heartbeatDueUs, _checkDueUs), _transfer?.DueUs ?? long.MaxValue);
+
+    /// <summary>Serving ended because the leadership is being handed over.</summary>
+    public bool HandsOver => _transfer is { StoppedServing: true };
 
     /// <summary>A record of the own epoch was appended here; the first one is the epoch-open record.</summary>
     public void OnAppended(JournalRecord record)
@@ -104,6 +108,9 @@ internal sealed class Leadership
             case Frame.PayloadOneofCase.SnapshotAck:
                 OnSnapshotAck(follower, frame.SnapshotAck);
                 break;
+            case Frame.PayloadOneofCase.TransferReady:
+                _transfer?.OnReady(follower.Replica);
+                break;
         }
     }
 
@@ -141,6 +148,28 @@ internal sealed class Leadership
     /// <summary>A read that the lease does not cover waits for a round.</summary>
     public void OnRead(long readId) => _rounds.Add(readId);
 
+    /// <summary>Begins to hand over. Answered by one <see cref="Effect.TransferEnded"/>, at once if it cannot begin.</summary>
+    /// <param name="transferId">Names the request.</param>
+    /// <param name="replica">Who is to lead; 0: the most advanced voter.</param>
+    public void Transfer(long transferId, ulong replica)
+    {
+        if (!Serving || _transfer is not null)
+        {
+            _context.Emit(new Effect.TransferEnded(transferId, false, Serving ? "the leadership is being handed over already" : "this replica does not serve yet"));
+            return;
+        }
+
+        if (ChooseSuccessor(replica) is not { } target)
+        {
+            _context.Emit(new Effect.TransferEnded(
+                transferId, false, replica == 0 ? "no other voter follows closely" : $"replica {replica:x} is not a voter that follows closely"));
+            return;
+        }
+
+        _context.Log($"asks replica {target.Replica:x} to take over");
+        _transfer = new LeaderTransfer(_context, Epoch, transferId, target);
+    }
+
     /// <summary>Does what the clock asks for. A reason: this leadership is over.</summary>
     public string? OnTick()
     {
@@ -157,7 +186,16 @@ internal sealed class Leadership
                 CheckStall(follower);
         }
 
-        if (_context.NowUs >= _heartbeatDueUs)
+        if (_transfer is not null && _context.NowUs >= _transfer.DeadlineUs)
+        {
+            if (_transfer.StoppedServing)
+                return $"replica {_transfer.Target:x} did not take over";
+            _transfer.End(0, $"replica {_transfer.Target:x} did not get ready; this replica goes on leading");
+            _transfer = null;
+        }
+
+        // Who was told to stand must not be kept from it.
+        if (_context.NowUs >= _heartbeatDueUs && _transfer is not { Phase: TransferPhase.Released })
             SendRound();
         return null;
     }
@@ -174,22 +212,52 @@ internal sealed class Leadership
             _context.Emit(new Effect.ReadsConfirmed(readIdLast));
         foreach (var follower in _followers.Values)
             SendTo(follower);
+        AdvanceTransfer();
         _context.NoteProgress(_context.Journal.Durable.Etag);
     }
 
     /// <summary>Ends the epoch: nothing is served, sent or counted after it.</summary>
-    public void Stop(string reason)
+    /// <param name="reason">Why.</param>
+    /// <param name="successor">The leader of a higher epoch, if that is why; else 0.</param>
+    public void Stop(string reason, ulong successor)
+    {
+        StopServing();
+        _transfer?.End(successor, reason);
+        _context.Emit(new Effect.StopLeading(reason));
+        foreach (var follower in _followers.Values.Where(follower => follower.State == FollowerState.Snapshot && follower.Covers != default))
+            _context.Emit(new Effect.CloseSnapshot(follower.Replica));
+        _context.Log($"stopped leading epoch {Epoch}: {reason}");
+    }
+
+    private void StopServing()
     {
         if (_rounds.RefuseAll() is var last and not 0)
             _context.Emit(new Effect.ReadsRefused(last));
         if (Serving)
             _context.Emit(new Effect.Serving(false));
         Serving = false;
-        _context.Emit(new Effect.StopLeading(reason));
-        foreach (var follower in _followers.Values.Where(follower => follower.State == FollowerState.Snapshot && follower.Covers != default))
-            _context.Emit(new Effect.CloseSnapshot(follower.Replica));
-        _context.Log($"stopped leading epoch {Epoch}: {reason}");
     }
+
+    private void AdvanceTransfer()
+    {
+        if (_transfer is null)
+            return;
+        if (_transfer.MayStopServing)
+        {
+            _transfer.Drain();
+            StopServing();
+        }
+
+        _transfer.Advance(_rounds.Newest, _followers.Values);
+    }
+
+    // Heard of lately, replicating, and of these the one that has the most.
+    private FollowerProgress? ChooseSuccessor(ulong replica) => _followers.Values
+        .Where(follower => (replica == 0 || follower.Replica == replica)
+            && _quorum.Contains(follower.Replica)
+            && follower.State == FollowerState.Replicate
+            && _context.NowUs - follower.HeardUs < _context.Options.TimeoutLeastUs)
+        .MaxBy(follower => follower.Acked);
 
     private void Commit()
     {
@@ -198,7 +266,7 @@ internal sealed class Leadership
         if (agreed.Epoch != Epoch)
             return;
         _context.CommitTo(agreed);
-        if (!Serving)
+        if (!Serving && !HandsOver)
             Serve();
     }
 

@@ -14,6 +14,7 @@ internal sealed class Promises
     private readonly ReplicaContext _context;
     private Frame? _held;
     private ulong _answerTo;
+    private ulong _releasedRound;
 
     public Promises(ReplicaContext context)
     {
@@ -36,7 +37,7 @@ internal sealed class Promises
     public bool TryGrant(Heartbeat heartbeat, bool standing)
     {
         var leaseUs = (long)heartbeat.LeaseUs;
-        if (leaseUs is <= 0 or > GrantUsMax || _held is not null || standing || !_context.Counts)
+        if (leaseUs is <= 0 or > GrantUsMax || heartbeat.Round <= _releasedRound || _held is not null || standing || !_context.Counts)
             return false;
         var lengthUs = _context.Options.LengthenedByDrift(leaseUs);
         if (_context.Control.Synced.LeaseLongestUs < lengthUs)
@@ -49,6 +50,16 @@ internal sealed class Promises
 
         GrantEndUs = Math.Max(GrantEndUs, _context.NowUs + lengthUs);
         return true;
+    }
+
+    /// <summary>
+    /// The promised leader serves no more in its epoch: grants of its rounds up to this one are void, whenever they come. So are those to leaders
+    /// before it, which have no majority since it was prepared.
+    /// </summary>
+    public void Release(ulong round)
+    {
+        _releasedRound = Math.Max(_releasedRound, round);
+        GrantEndUs = Math.Min(GrantEndUs, _context.NowUs);
     }
 
     /// <summary>Holds a Prepare until the running grant ends; of several the one of the highest epoch.</summary>
@@ -72,6 +83,8 @@ internal sealed class Promises
     public void PromiseRose()
     {
         _answerTo = 0;
+        // Rounds are numbered anew in each epoch.
+        _releasedRound = 0;
         if (_held is not null && _held.Epoch <= _context.Promised)
             _held = null;
     }

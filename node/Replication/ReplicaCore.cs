@@ -27,6 +27,7 @@ namespace KvCluster.Replication;
 //   ReadsConfirmed       answers reads of this id and below from a snapshot opened now     -
 //   ReadsRefused         answers them "not leader"                                         -
 //   LeaderKnown          publishes the route                                               -
+//   TransferEnded        tells who asked                                                   -
 //   OpenSnapshot         pins the newest checkpoint and its journal position               SnapshotOpened
 //   SendSnapshotChunk    reads the bytes, sends                                            -
 //   CloseSnapshot        unpins                                                            -
@@ -94,7 +95,7 @@ internal sealed class ReplicaCore
 
     /// <summary>What this replica does now, for status and logs.</summary>
     public ReplicaRole Role => _stopped ? ReplicaRole.Stopped
-        : _leadership is { Serving: true } ? ReplicaRole.Leader
+        : _leadership is { Serving: true } or { HandsOver: true } ? ReplicaRole.Leader
         : _leadership is not null || _election.Standing ? ReplicaRole.Candidate
         : _context.Refilling ? ReplicaRole.Refilling
         : _context.Counts ? ReplicaRole.Follower
@@ -165,6 +166,12 @@ internal sealed class ReplicaCore
                 break;
             case Event.ReadArrived read:
                 _context.Emit(new Effect.ReadsRefused(read.ReadId));
+                break;
+            case Event.TransferAsked asked when _leadership is not null:
+                _leadership.Transfer(asked.TransferId, asked.Replica);
+                break;
+            case Event.TransferAsked asked:
+                _context.Emit(new Effect.TransferEnded(asked.TransferId, false, "this replica does not lead"));
                 break;
             case Event.SnapshotOpened opened when _leadership is not null:
                 _leadership.OnSnapshotOpened(opened.Replica, opened.Covers, opened.BytesTotal);
@@ -239,10 +246,12 @@ internal sealed class ReplicaCore
 
         switch (frame.PayloadCase)
         {
-            case Frame.PayloadOneofCase.Append or Frame.PayloadOneofCase.Probe or Frame.PayloadOneofCase.Heartbeat or Frame.PayloadOneofCase.SnapshotChunk:
+            case Frame.PayloadOneofCase.Append or Frame.PayloadOneofCase.Probe or Frame.PayloadOneofCase.Heartbeat or Frame.PayloadOneofCase.SnapshotChunk
+                or Frame.PayloadOneofCase.TransferAsk or Frame.PayloadOneofCase.Release:
                 OnLeaderFrame(frame);
                 break;
-            case Frame.PayloadOneofCase.Ack or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Match or Frame.PayloadOneofCase.SnapshotAck:
+            case Frame.PayloadOneofCase.Ack or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Match or Frame.PayloadOneofCase.SnapshotAck
+                or Frame.PayloadOneofCase.TransferReady:
                 if (_leadership is not null && (_leadership.Epoch == frame.Epoch || _context.Options.PlantedBug == PlantedBug.NoEpochCheck))
                     _leadership.OnFrame(frame);
                 break;
@@ -276,8 +285,24 @@ internal sealed class ReplicaCore
     {
         if (!TryObeyLeader(frame))
             return;
+        // It told this replica to stand: what is still under way from before is no news.
+        if (frame.Epoch == _election.LeavingEpoch)
+            return;
         _heardLeaderUs = _context.NowUs;
         _election.HeardLeader();
+        switch (frame.PayloadCase)
+        {
+            case Frame.PayloadOneofCase.TransferAsk:
+                _following.HearLeader(frame);
+                _election.ReadForTransfer();
+                return;
+            case Frame.PayloadOneofCase.Release:
+                _promises.Release(frame.Release.Round);
+                if (frame.Release.Stand)
+                    _election.StandForTransfer();
+                return;
+        }
+
         if (frame.PayloadCase != Frame.PayloadOneofCase.Heartbeat)
         {
             _following.OnLeaderFrame(frame);
@@ -323,7 +348,7 @@ internal sealed class ReplicaCore
     {
         Invariant.Check(epoch >= _context.Promised, $"Epoch {epoch} would be promised after {_context.Promised}.");
         if (_leadership is not null)
-            StopLeading($"epoch {epoch} is promised");
+            StopLeading($"epoch {epoch} is promised to replica {leader:x}", leader);
         _context.Control.Require(_context.Control.Wanted with { PromisedEpoch = epoch, PromisedLeader = leader, PromisedIncarnation = incarnation });
         _context.EpochSeen = Math.Max(_context.EpochSeen, epoch);
         _promises.PromiseRose();
@@ -466,11 +491,11 @@ internal sealed class ReplicaCore
         _context.Emit(new Effect.StartLeading(epoch));
     }
 
-    private void StopLeading(string reason)
+    private void StopLeading(string reason, ulong successor = 0)
     {
         // First of all, for readers on other threads.
         Volatile.Write(ref _leaseEndUs, 0);
-        _leadership!.Stop(reason);
+        _leadership!.Stop(reason, successor);
         _leadership = null;
         _context.Emit(new Effect.LeaderKnown(_context.Promised, 0, 0));
         _election.RestartTimer();

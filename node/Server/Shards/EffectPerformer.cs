@@ -21,6 +21,7 @@ internal sealed class EffectPerformer(
     ShardReplicaContext context, ReplicaJournalView journal, WaitingReads reads, Action<Event> later, Action<Event> atOnce, SnapshotTransfers snapshots)
 {
     private readonly List<ReadOnlyMemory<byte>> _bodies = [];
+    private readonly Dictionary<long, TaskCompletionSource<TransferResult>> _transfers = [];
     private volatile bool _serving;
     private volatile ShardRoute _route = new();
     private ShardRecord _record = new();
@@ -38,6 +39,9 @@ internal sealed class EffectPerformer(
     public int ControlWritesUnderWay { get; private set; }
 
     private ReplicaStore Store => journal.Store;
+
+    /// <summary>Somebody waits for the end of a transfer that is about to be asked for.</summary>
+    public void AwaitTransfer(long transferId, TaskCompletionSource<TransferResult> ended) => _transfers.Add(transferId, ended);
 
     /// <summary>Takes over what the coordinator's record says of range and replicas.</summary>
     public void Remember(ShardRecord record)
@@ -72,6 +76,7 @@ internal sealed class EffectPerformer(
             case Effect.CloseSnapshot close: snapshots.Close(close.Replica); break;
             case Effect.StoreSnapshotChunk store: StoreSnapshotChunk(store.Chunk); break;
             case Effect.InstallSnapshot install: InstallSnapshot(install); break;
+            case Effect.TransferEnded ended: EndTransfer(ended); break;
             case Effect.Alarm alarm: ShardLog.Alarm(context.Log, _record.Shard, alarm.Text); break;
             case Effect.Log line: ShardLog.Decision(context.Log, _record.Shard, line.Text); break;
             case Effect.Halt halt: throw new ReplicaHaltedException(halt.Reason);
@@ -85,6 +90,9 @@ internal sealed class EffectPerformer(
         _serving = false;
         snapshots.CloseAll();
         reads.RefuseAll();
+        foreach (var ended in _transfers.Values)
+            ended.TrySetResult(new TransferResult(false, "the replica stopped"));
+        _transfers.Clear();
         if (Leading)
             StopLeading();
     }
@@ -183,6 +191,12 @@ internal sealed class EffectPerformer(
             return;
         _route = route;
         context.RouteChanged(route);
+    }
+
+    private void EndTransfer(Effect.TransferEnded ended)
+    {
+        if (_transfers.Remove(ended.TransferId, out var waiting))
+            waiting.TrySetResult(new TransferResult(ended.Done, ended.Reason));
     }
 
     private void OpenSnapshot(ulong replica)

@@ -43,6 +43,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private int _tickDue = 1;
     private int _scheduled;
     private int _framesWaiting;
+    private long _transferIdLast;
 
     /// <summary>Takes over a recovered store. Nothing happens before <see cref="Start"/>.</summary>
     /// <param name="context">What it runs on.</param>
@@ -159,6 +160,19 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             throw new ReplicaHaltedException(_failure?.Message ?? "The replica is stopping.");
         var coverage = await checkpoint!.ConfigureAwait(false);
         return (Etag.FromValue(coverage.Etag), _journal.Store.DataBytes);
+    }
+
+    /// <summary>Hands this replica's leadership to another one. Writers see a pause of some milliseconds, and their client repeats what it refused.</summary>
+    /// <param name="replica">Who is to lead; 0: the voter that has most of the journal.</param>
+    public async Task<TransferResult> TransferAsync(ulong replica)
+    {
+        var ended = new TaskCompletionSource<TransferResult>(TaskCreationOptions.RunContinuationsAsynchronously);
+        var asked = await VisitAsync(() =>
+        {
+            _performer.AwaitTransfer(++_transferIdLast, ended);
+            Enqueue(new Event.TransferAsked(_transferIdLast, replica));
+        }).ConfigureAwait(false);
+        return asked ? await ended.Task.ConfigureAwait(false) : new TransferResult(false, _failure?.Message ?? "the replica is stopping");
     }
 
     /// <summary>Stops taking part; callers that wait are answered. The store is closed when this ends.</summary>

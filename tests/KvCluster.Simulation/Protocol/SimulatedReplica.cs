@@ -105,6 +105,9 @@ internal sealed class SimulatedReplica
 
     public void Call(SimulatedCall call) => InProcess(process => process.Call(call));
 
+    /// <summary>An operator asks it to hand its leadership over.</summary>
+    public void Transfer(ulong to) => InProcess(process => process.Step(new Event.TransferAsked(0, to)));
+
     /// <summary>Writes a checkpoint and drops the journal that it covers.</summary>
     public void Checkpoint() => InProcess(process => process.Checkpoint());
 
@@ -230,7 +233,7 @@ internal sealed class SimulatedReplica
             {
                 case Effect.Send send:
                     Run.Network.Send(_replica.Node, (int)send.Node, send.Frame);
-                    Run.Narrow(_replica, send.Frame.PayloadCase is Frame.PayloadOneofCase.Prepared or Frame.PayloadOneofCase.Prepare or Frame.PayloadOneofCase.FetchTail);
+                    Run.Narrow(_replica, send.Frame.PayloadCase is Frame.PayloadOneofCase.Prepared or Frame.PayloadOneofCase.Release or Frame.PayloadOneofCase.Prepare or Frame.PayloadOneofCase.FetchTail);
                     break;
                 case Effect.SendBodies send:
                     SendBodies(send);
@@ -339,6 +342,11 @@ internal sealed class SimulatedReplica
                 case Effect.LeaderKnown known:
                     if (known.Replica != 0)
                         Run.LeaderHint = (int)known.Node;
+                    break;
+                case Effect.TransferEnded ended:
+                    Run.Trace($"node {_replica.Node}: handed over {ended.Done} ({ended.Reason})");
+                    if (ended.Done)
+                        Run.LeadershipsHandedOver++;
                     break;
                 case Effect.Alarm alarm:
                     Run.OnAlarm(_replica, alarm.Text);

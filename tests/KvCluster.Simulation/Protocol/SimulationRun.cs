@@ -60,6 +60,8 @@ internal sealed class SimulationRun
 
     public int SnapshotsInstalled { get; set; }
 
+    public int LeadershipsHandedOver { get; set; }
+
     public long NextWriteId() => ++_writeIdLast;
 
     public bool Chance(int permille) => Random.Next(1000) < permille;
@@ -185,6 +187,10 @@ internal sealed class SimulationRun
                 Trace($"node {replica.Node} has a slow disk");
                 replica.SyncUs = Scenario.SyncUs * 20;
                 After(Random.NextInt64(2_000_000), () => replica.SyncUs = Scenario.SyncUs);
+                break;
+            case < 95:
+                Trace($"node {replica.Node} is asked to hand over");
+                replica.Transfer(Random.Next(2) == 0 ? 0 : Replicas[Random.Next(Replicas.Count)].Id);
                 break;
             default:
                 replica.Checkpoint();

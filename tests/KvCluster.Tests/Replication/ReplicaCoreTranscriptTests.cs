@@ -109,6 +109,70 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Read().Shows("to 2: epoch 1 prepare\nto 3: epoch 1 prepare\ncontrol: promised 1 to 1, acknowledged 0.0, lease 0");
     }
 
+    [Fact]
+    public void Transfer_StopsServingWhenTheTargetIsReadyAndReleasesTheGrantsWhenItHasEverything()
+    {
+        var replica = Leading();
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true, Durable = new V1.Etag { Epoch = 1, Change = 1 } });
+        replica.Step(new Event.TransferAsked(7, 2)).Shows("to 2: epoch 1 transferask");
+        Assert.NotEqual(0, replica.Core.LeaseEndUs);
+        // A write that is under way when serving stops.
+        replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 2))).Shows("to 2: epoch 1 bodies after 1.1");
+        replica.Step(new Event.BodiesSent(2, 1, new RecordName(new Etag(1, 2), 1), 4)).Shows("");
+        replica.From(2, 1, frame => frame.TransferReady = new TransferReady()).Shows("stop serving");
+        Assert.Equal(0, replica.Core.LeaseEndUs);
+        replica.Step(new Event.ReadArrived(1)).Shows("reads up to 1 refused");
+        replica.Durable().Shows("");
+        replica.From(2, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 2 } });
+        replica.Shows("commit 1.2\nto 2: epoch 1 release round 1, stand\nto 3: epoch 1 release round 1");
+        // No heartbeat keeps the others from electing.
+        replica.Tick(100_000).Shows("to 3: epoch 1 probe 0.0\nto 2: epoch 1 release round 1, stand\nto 3: epoch 1 release round 1");
+        replica.From(2, 2, frame => frame.Prepare = new Prepare());
+        replica.Shows("transfer 7 done\nstop leading\ncontrol: promised 2 to 2, acknowledged 1.2, lease 0");
+        replica.Synced().Shows("to 2: epoch 2 prepared 1.2");
+    }
+
+    [Fact]
+    public void Transfer_ThatNobodyTakes_EndsTheLeadershipAfterOneTimeout()
+    {
+        var replica = Leading();
+        replica.Step(new Event.TransferAsked(7, 0)).From(2, 1, frame => frame.TransferReady = new TransferReady());
+        replica.Shows("to 2: epoch 1 transferask\nstop serving\nto 2: epoch 1 release round 1, stand\nto 3: epoch 1 release round 1");
+        replica.Tick(1_200_000).Shows("transfer 7 not done\nstop leading\ncontrol: promised 1 to 1, acknowledged 1.1, lease 0");
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true }).Shows("");
+        Assert.Equal(0, replica.Core.LeaseEndUs);
+    }
+
+    [Fact]
+    public void Target_ReadsTheRecordBeforeTheLeaderStopsAndStandsWithoutAsking()
+    {
+        var replica = Following();
+        var heartbeat = new Heartbeat { Round = 1, LeaseUs = 500_000 };
+        replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Synced().From(2, 2, frame => frame.Heartbeat = heartbeat);
+        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncontrol: promised 2 to 2, acknowledged 1.2, lease 552632\nto 2: epoch 2 heartbeat ack 1 granted");
+        replica.From(2, 2, frame => frame.TransferAsk = new TransferAsk()).Shows("read the record");
+        replica.Record.Epoch = 2;
+        replica.Record.Leader = 2;
+        replica.Read().Shows("to 2: epoch 2 transferready");
+        // Its own grant ends with the release, so that nothing is waited for.
+        replica.From(2, 2, frame => frame.Release = new Release { Round = 1, Stand = true }).Shows("set epoch 3 leader 1 if revision 5");
+        // What the old leader sent before comes late.
+        replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("");
+        replica.Set(SetOutcome.Won).Shows("to 2: epoch 3 prepare\nto 3: epoch 3 prepare\ncontrol: promised 3 to 1, acknowledged 1.2, lease 552632");
+    }
+
+    [Fact]
+    public void Release_VoidsGrantsOfItsRoundsThatComeLate()
+    {
+        var replica = Following();
+        var late = new Heartbeat { Round = 3, LeaseUs = 500_000 };
+        replica.From(2, 2, frame => frame.Heartbeat = late).Synced();
+        replica.From(2, 2, frame => frame.Release = new Release { Round = 3 });
+        replica.Shows("to 2: epoch 2 heartbeat ack 3\ncontrol: promised 2 to 2, acknowledged 1.2, lease 552632");
+        replica.From(2, 2, frame => frame.Heartbeat = late).Shows("to 2: epoch 2 heartbeat ack 3");
+        replica.From(3, 3, frame => frame.Prepare = new Prepare()).Shows("control: promised 3 to 3, acknowledged 1.2, lease 552632");
+    }
+
     // Replica 1 leads epoch 1 with its epoch-open record 1.1 committed.
     private static Transcript Leading()
     {

@@ -141,6 +141,9 @@ internal sealed class Transcript
             case Effect.ReadsRefused reads:
                 _lines.Add($"reads up to {reads.ReadIdLast} refused");
                 break;
+            case Effect.TransferEnded ended:
+                _lines.Add($"transfer {ended.TransferId} {(ended.Done ? "done" : "not done")}");
+                break;
             case Effect.Alarm:
                 _lines.Add("alarm");
                 break;
@@ -159,6 +162,7 @@ internal sealed class Transcript
         Frame.PayloadOneofCase.Match => $"{(frame.Match.Found ? "has" : "lacks it, has")} {Short(frame.Match.Record.Etag)}",
         Frame.PayloadOneofCase.PreVoteAnswer => $"pre-vote {(frame.PreVoteAnswer.Granted ? "granted" : "refused")}",
         Frame.PayloadOneofCase.Prepared => $"prepared {Short(frame.Prepared.Last.Etag)}",
+        Frame.PayloadOneofCase.Release => $"release round {frame.Release.Round}{(frame.Release.Stand ? ", stand" : "")}",
         Frame.PayloadOneofCase.FetchTail => $"fetch after {Short(frame.FetchTail.After.Etag)}",
         _ => frame.PayloadCase.ToString().ToLowerInvariant(),
     };
