@@ -117,17 +117,26 @@ internal sealed class ReplicaStore : IDisposable
     /// Opens a replica's directory by <see cref="RecoveryTable"/>. Records up to the greater of the checkpoint's and the control file's
     /// committed etag are applied and published, later ones stay prepared. Any thread; before anything is posted to the executors.
     /// </summary>
-    /// <exception cref="RecoveryRefusedException">Something that was durable is, or may be, missing. Nothing was changed.</exception>
+    /// <param name="context">What it runs on.</param>
+    /// <param name="directory">The replica's directory.</param>
+    /// <param name="mayRefill">
+    /// The replica has peers: with its checkpoint whole and something behind it lost, it opens with the rest, and <see cref="Control"/> names an
+    /// acknowledged etag behind <see cref="Last"/>: it must neither vote, acknowledge nor lead before it is refilled to what is committed.
+    /// </param>
+    /// <exception cref="RecoveryRefusedException">
+    /// Something that was durable is, or may be, missing, and is not to be refilled. Nothing was changed.
+    /// </exception>
     /// <exception cref="FormatVersionException">The directory is of another format version.</exception>
-    public static ReplicaStore Open(StoreContext context, string directory)
+    public static ReplicaStore Open(StoreContext context, string directory, bool mayRefill = false)
     {
-        var recovered = RecoveredStore.Open(context, directory);
+        var recovered = RecoveredStore.Open(context, directory, mayRefill);
         var store = new ReplicaStore(context, recovered);
         try
         {
             store.ApplyCommitted(UInt128.Max(store._pages.Covered.Etag, store.Control.Committed));
             store.ReadShardTime();
             recovered.StartSegment(store._journal);
+            store.Control = recovered.Control.State;
             return store;
         }
         catch

@@ -211,7 +211,7 @@ internal sealed class ShardHost : IAsyncDisposable
             var initial = new ControlState { ReplicaId = here.Replica, Shard = record.Shard, Generation = record.Generation, ClusterHash = _clusterHash };
             return (ReplicaStore.Create(context, path, initial), "created");
         }
-        var store = ReplicaStore.Open(context, path);
+        var store = ReplicaStore.Open(context, path, mayRefill: record.Replicas.Count > 1);
         var control = store.Control;
         if (control.ReplicaId == here.Replica && control.Shard == record.Shard && control.ClusterHash == _clusterHash)
             return (store, "opened");

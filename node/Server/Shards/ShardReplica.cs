@@ -386,7 +386,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         _retired.Add(old.CloseAsync());
         installer.SwitchIn(control);
         installer.Dispose();
-        _journal.Store = ReplicaStore.Open(_context.Storage, old.Directory);
+        _journal.Store = ReplicaStore.Open(_context.Storage, old.Directory, mayRefill: true);
         _journal.Store.Start(this);
         return true;
     }

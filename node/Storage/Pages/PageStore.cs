@@ -137,6 +137,9 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Whether a snapshot is open. The writer, when no new ones can come.</summary>
     public bool HasReaders => _readers.Oldest() != ulong.MaxValue;
 
+    /// <summary>Whether the file was created with this identity.</summary>
+    public bool IsOf(ReadOnlySpan<byte> identity) => _newestMeta.Identity == BinaryPrimitives.ReadUInt128LittleEndian(identity);
+
     /// <summary>Opens a batch on the newest state. One at a time.</summary>
     public WriteBatch Begin()
     {

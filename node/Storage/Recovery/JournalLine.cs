@@ -1,5 +1,6 @@
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Recovery;
 
@@ -12,13 +13,19 @@ internal sealed class JournalLine
     private readonly IFileSystem _files;
     private readonly string _directory;
 
-    private JournalLine(IFileSystem files, string directory)
+    private readonly ulong _replicaId;
+
+    private JournalLine(IFileSystem files, string directory, ulong replicaId)
     {
         _files = files;
         _directory = directory;
+        _replicaId = replicaId;
     }
 
-    /// <summary>The segments of the line, oldest first; empty when no header is sound.</summary>
+    /// <summary>
+    /// The segments of the line, oldest first, up to the one that it ends in; empty when no header is sound, or when nothing behind the
+    /// checkpoint can be read.
+    /// </summary>
     public List<LineSegment> Segments { get; } = [];
 
     /// <summary>All files that are named as segments, in order.</summary>
@@ -33,7 +40,10 @@ internal sealed class JournalLine
     /// <summary>The newest record.</summary>
     public RecordRef Last => Entries.Count == 0 ? Base : Entries[^1].Record;
 
-    /// <summary>Where the last segment ends.</summary>
+    /// <summary>The newest segment with a sound header, whether the line reaches it or not; 0 when there is none.</summary>
+    public ulong Newest { get; private set; }
+
+    /// <summary>Where the line ends in its last segment.</summary>
     public long TailEnd { get; private set; }
 
     /// <summary>How it ends there.</summary>
@@ -42,8 +52,11 @@ internal sealed class JournalLine
     /// <summary>A segment before the last does not reach the end that its successor states, behind what the checkpoint covers: where.</summary>
     public string? Break { get; private set; }
 
-    /// <summary>The same within what the checkpoint covers: the line begins behind it.</summary>
+    /// <summary>The same, or a bad record, within what the checkpoint covers: the line begins behind it.</summary>
     public string? CoveredBreak { get; private set; }
+
+    /// <summary>The line begins behind the checkpoint, or ends before it: where. It is empty then, and begins at the checkpoint.</summary>
+    public string? Gap { get; private set; }
 
     /// <summary>The file after the last segment's is there, as it must be before a segment is used.</summary>
     public bool HasNextFile { get; private set; }
@@ -51,10 +64,12 @@ internal sealed class JournalLine
     /// <summary>That file has a destroyed header before a record that continues the line.</summary>
     public bool NextLostItsHeader { get; private set; }
 
-    /// <summary>Reads the directory; records up to <paramref name="covered"/> are in the tree's checkpoint.</summary>
-    public static JournalLine Read(IFileSystem files, string directory, UInt128 covered)
+    /// <summary>
+    /// Reads the directory; records up to <paramref name="covered"/> are in the tree's checkpoint. Segments of another replica do not count.
+    /// </summary>
+    public static JournalLine Read(IFileSystem files, string directory, in Coverage covered, ulong replicaId)
     {
-        var line = new JournalLine(files, directory);
+        var line = new JournalLine(files, directory, replicaId) { Base = RecordAt(covered) };
         if (!files.DirectoryExists(directory))
             return line;
         foreach (var name in files.List(directory))
@@ -65,8 +80,10 @@ internal sealed class JournalLine
         line.FindSegments();
         if (line.Segments.Count == 0)
             return line;
+        line.Newest = line.Segments[^1].Header.Number;
         line.ReadRecords(covered);
         line.LookAtNextFile();
+        line.BeginAtCheckpoint(covered);
         return line;
     }
 
@@ -99,7 +116,8 @@ internal sealed class JournalLine
             return false;
         using var file = Open(path);
         var block = new byte[SegmentHeader.BlockBytes];
-        if (file.Read(block, 0) < block.Length || !SegmentHeader.TryRead(block, path, out var header) || header.Number != number)
+        if (file.Read(block, 0) < block.Length || !SegmentHeader.TryRead(block, path, out var header)
+            || header.Number != number || header.ReplicaId != _replicaId)
             return false;
         segment = new LineSegment(header, file.Length);
         return true;
@@ -107,46 +125,82 @@ internal sealed class JournalLine
 
     private IStorageFile Open(string path) => _files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting));
 
-    private void ReadRecords(UInt128 covered)
+    private void ReadRecords(in Coverage covered)
     {
         Base = RecordBefore(Segments[0].Header);
-        for (var index = 0; index < Segments.Count && Break is null; index++)
+        for (var index = 0; index < Segments.Count; index++)
         {
             var header = Segments[index].Header;
             using var scanner = new SegmentScanner(Open(SegmentName.PathOf(_directory, header.Number)), header.Incarnation);
             if (index == Segments.Count - 1)
-                ReadTail(scanner, header);
-            else
-                ReadWhole(scanner, header, Segments[index + 1].Header, covered);
+                ReadTail(scanner, header, covered);
+            else if (!TryReadWhole(scanner, header, Segments[index + 1].Header, covered))
+                Segments.RemoveRange(index + 1, Segments.Count - index - 1);
+            TailEnd = scanner.Offset;
         }
     }
 
-    private void ReadWhole(SegmentScanner scanner, SegmentHeader header, SegmentHeader next, UInt128 covered)
+    /// <summary>False: the line ends here, although later segments show that it once went on.</summary>
+    private bool TryReadWhole(SegmentScanner scanner, in SegmentHeader header, in SegmentHeader next, in Coverage covered)
     {
-        while (scanner.Offset < next.PredecessorEnd && scanner.TryReadNext(Last, out var record))
-            Add(header, scanner.Offset, record);
+        ReadUpTo(scanner, header, next.PredecessorEnd, covered);
         if (scanner.Offset == next.PredecessorEnd && Last.Etag == next.LastEtag && Last.Checksum == next.LastChecksum)
-            return;
+            return true;
         var place = Place(header.Number, scanner.Offset);
-        if (next.LastEtag > covered)
+        if (next.LastEtag > covered.Etag)
         {
             Break = place;
-            return;
+            return false;
         }
         CoveredBreak = place;
-        Entries.Clear();
-        Base = RecordBefore(next);
+        BeginAt(RecordBefore(next));
+        return true;
     }
 
-    private void ReadTail(SegmentScanner scanner, SegmentHeader header)
+    private void ReadTail(SegmentScanner scanner, in SegmentHeader header, in Coverage covered)
     {
-        while (scanner.TryReadNext(Last, out var record))
-            Add(header, scanner.Offset, record);
-        TailEnd = scanner.Offset;
+        ReadUpTo(scanner, header, long.MaxValue, covered);
         if (scanner.HasProofOfLoss(Last.Etag, out _))
             Tail = TailFault.Lost;
         else if (scanner.HasEnvelopeAtEnd())
             Tail = TailFault.Torn;
+    }
+
+    /// <summary>A bad record that the checkpoint covers is passed over: the line then begins where the checkpoint says.</summary>
+    private void ReadUpTo(SegmentScanner scanner, in SegmentHeader header, long end, in Coverage covered)
+    {
+        ReadSound(scanner, header, end);
+        if (header.Number != covered.Position.Segment || scanner.Offset >= covered.Position.Offset || Last.Etag >= covered.Etag)
+            return;
+        CoveredBreak = Place(header.Number, scanner.Offset);
+        BeginAt(RecordAt(covered));
+        scanner.MoveTo(covered.Position.Offset);
+        ReadSound(scanner, header, end);
+    }
+
+    private void ReadSound(SegmentScanner scanner, in SegmentHeader header, long end)
+    {
+        while (scanner.Offset < end && scanner.TryReadNext(Last, out var record))
+            Add(header, scanner.Offset, record);
+    }
+
+    private void BeginAt(in RecordRef record)
+    {
+        Entries.Clear();
+        Base = record;
+    }
+
+    /// <summary>What lies behind a gap does not follow the checkpoint, and is of no use; what ends before it, is in it.</summary>
+    private void BeginAtCheckpoint(in Coverage covered)
+    {
+        if (Base.Etag > covered.Etag)
+            Gap = Place(Segments[0].Header.Number, 0);
+        else if (Last.Etag < covered.Etag)
+            Gap = Place(Segments[^1].Header.Number, TailEnd);
+        if (Gap is null)
+            return;
+        BeginAt(RecordAt(covered));
+        Segments.Clear();
     }
 
     private void Add(in SegmentHeader header, long end, RecordRef record) =>
@@ -159,13 +213,15 @@ internal sealed class JournalLine
 
     private void LookAtNextFile()
     {
-        var number = Segments[^1].Header.Number + 1;
+        var number = Newest + 1;
         HasNextFile = Files.Contains(number);
         if (!HasNextFile)
             return;
         using var scanner = new SegmentScanner(Open(SegmentName.PathOf(_directory, number)), incarnation: 0);
         NextLostItsHeader = scanner.BeginsBehind(Last);
     }
+
+    private static RecordRef RecordAt(in Coverage covered) => new(covered.Etag, default, covered.ChainChecksum, 0, 0, RecordFlags.None);
 
     private static RecordRef RecordBefore(in SegmentHeader header) =>
         new(header.LastEtag, default, header.LastChecksum, 0, 0, RecordFlags.None);

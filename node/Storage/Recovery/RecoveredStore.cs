@@ -49,8 +49,11 @@ internal sealed partial class RecoveredStore : IDisposable
     public JournalIndex Index { get; }
 
     /// <summary>Looks at everything, decides, and opens or refuses.</summary>
+    /// <param name="context">What the store runs on.</param>
+    /// <param name="directory">The replica's directory.</param>
+    /// <param name="mayRefill">The replica has peers that can give it back what it lost.</param>
     /// <exception cref="RecoveryRefusedException">The table refuses.</exception>
-    public static RecoveredStore Open(StoreContext context, string directory)
+    public static RecoveredStore Open(StoreContext context, string directory, bool mayRefill)
     {
         var layout = new StoreLayout(directory);
         var files = context.Files;
@@ -70,10 +73,10 @@ internal sealed partial class RecoveredStore : IDisposable
                 Acknowledged = control?.State.Acknowledged ?? default,
             };
             if (control is not null && facts.HasState)
-                facts = LookAtState(context, layout.State(states[^1]), facts, out pages);
+                facts = LookAtState(context, layout.State(states[^1]), control.State, facts, out pages);
             var row = RecoveryTable.Decide(facts);
             var description = row.Describe(facts);
-            if (!row.Opens)
+            if (row.Decision == RecoveryDecision.Rebuild || (row.Decision == RecoveryDecision.Refill && !mayRefill))
                 throw new RecoveryRefusedException(directory, row.Name, description, facts.DataFault);
             LogOpening(context.Log, directory, row.Name, description);
             return new RecoveredStore(context, row, layout, states, control!, pages!, facts.Line!);
@@ -92,19 +95,22 @@ internal sealed partial class RecoveredStore : IDisposable
     /// </summary>
     public void StartSegment(JournalWriter journal)
     {
+        if (Row.Decision == RecoveryDecision.Refill)
+            RememberLoss();
         var segments = _line.Segments;
-        var tail = segments[^1].Header;
-        var (predecessor, predecessorEnd) = (tail.Number, _line.TailEnd);
+        var (predecessor, predecessorEnd) = segments.Count == 0 ? default : (segments[^1].Header.Number, _line.TailEnd);
         // An empty segment at the end is left out of the line, so that opening again and again does not make it longer.
-        if (_line.TailEnd == SegmentHeader.BlockBytes)
+        if (segments.Count > 0 && _line.TailEnd == SegmentHeader.BlockBytes)
         {
-            (predecessor, predecessorEnd) = (tail.PredecessorNumber, tail.PredecessorEnd);
+            (predecessor, predecessorEnd) = (segments[^1].Header.PredecessorNumber, segments[^1].Header.PredecessorEnd);
             segments.RemoveAt(segments.Count - 1);
         }
-        journal.Adopt(segments.Select(segment => (segment.Header.Number, segment.Header.Incarnation, segment.Bytes)), tail.Number + 1);
+        // Behind what was lost a number may have been used that no header shows any more.
+        var used = Row.Decision == RecoveryDecision.Refill && _line.Files.Count > 0 ? _line.Files[^1] : _line.Newest;
+        journal.Adopt(segments.Select(segment => (segment.Header.Number, segment.Header.Incarnation, segment.Bytes)), used + 1);
         var known = segments.Exists(segment => segment.Header.Number == predecessor);
         journal.StartSegment(Index.Last, known ? predecessor : 0, known ? predecessorEnd : 0);
-        foreach (var number in _line.Files.Where(number => number <= tail.Number && !segments.Exists(segment => segment.Header.Number == number)))
+        foreach (var number in _line.Files.Where(number => number <= used && !segments.Exists(segment => segment.Header.Number == number)))
             journal.Retire(number);
         foreach (var state in _states.SkipLast(1))
             _context.Files.DeleteDirectory(Layout.State(state));
@@ -118,7 +124,19 @@ internal sealed partial class RecoveredStore : IDisposable
         Pages.Dispose();
     }
 
-    private static RecoveryFacts LookAtState(StoreContext context, string state, RecoveryFacts facts, out PageStore? pages)
+    /// <summary>
+    /// Before the new segment buries what shows the loss, the control file says it: with the greatest etag that the replica can have
+    /// acknowledged, since what it lost is not known. It promises an epoch before it appends in it.
+    /// </summary>
+    private void RememberLoss()
+    {
+        var state = Control.State;
+        var mark = new UInt128(Math.Max(state.PromisedEpoch, Index.Last.Epoch), ulong.MaxValue);
+        if (state.Acknowledged < mark)
+            Control.Write(state with { Acknowledged = mark });
+    }
+
+    private static RecoveryFacts LookAtState(StoreContext context, string state, ControlState control, RecoveryFacts facts, out PageStore? pages)
     {
         pages = null;
         var data = StoreLayout.Data(state);
@@ -132,12 +150,14 @@ internal sealed partial class RecoveredStore : IDisposable
         {
             return facts with { DataFault = exception };
         }
+        if (!pages.IsOf(StoreDirectory.IdentityOf(control)))
+            return facts with { DataFault = new CorruptStoreException($"'{data}' is another replica's") };
         var covered = pages.Covered;
         return facts with
         {
             Meta = covered.Etag,
             MetaChecksum = covered.ChainChecksum,
-            Line = JournalLine.Read(context.Files, StoreLayout.Journal(state), covered.Etag),
+            Line = JournalLine.Read(context.Files, StoreLayout.Journal(state), covered, control.ReplicaId),
         };
     }
 

@@ -3,44 +3,41 @@ using System.Globalization;
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>
-/// What recovery does for each combination of damage: the first row that applies decides. A test walks all rows. Refusing is always
-/// safe; opening is only right where nothing that was durable can be missing, or where what is missing is covered by the checkpoint.
+/// What recovery does for each combination of damage: the first row that applies decides. A test walks all rows. Rebuilding and refusing
+/// are always safe; refilling is where all that the checkpoint covers is there; opening is only right where nothing that was durable can be missing.
 /// </summary>
 internal static class RecoveryTable
 {
     /// <summary>The rows, in the order in which they are asked.</summary>
     public static readonly IReadOnlyList<RecoveryRow> Rows =
     [
-        Refuse("control file missing", facts => !facts.HasControlFile,
+        Rebuild("control file missing", facts => !facts.HasControlFile,
             _ => "the control file is missing, and with it the replica's promises"),
-        Refuse("control file unreadable", facts => facts.ControlSlots == 0,
+        Rebuild("control file unreadable", facts => facts.ControlSlots == 0,
             _ => "neither slot of the control file is sound"),
-        Refuse("state missing", facts => !facts.HasState,
+        Rebuild("state missing", facts => !facts.HasState,
             _ => "there is no state directory"),
-        Refuse("data file unusable", facts => facts.DataFault is not null,
+        Rebuild("data file unusable", facts => facts.DataFault is not null,
             facts => facts.DataFault!.Message),
-        Refuse("no segment", facts => facts.Line!.Segments.Count == 0,
-            _ => "no journal segment has a sound header"),
-        Refuse("last segment missing", facts => !facts.Line!.HasNextFile,
-            facts => $"{facts.Line!.Place(facts.Line.Segments[^1].Header.Number + 1, 0)} is missing: it is created before its predecessor is used"),
-        Refuse("last segment lost its header", facts => facts.Line!.NextLostItsHeader,
-            facts => $"{facts.Line!.Place(facts.Line.Segments[^1].Header.Number + 1, 0)}: the header is destroyed before a record that continues the journal"),
-        Refuse("segment missing", facts => facts.Line!.Base.Etag > facts.Meta,
-            facts => $"the journal begins behind {Text(facts.Line!.Base.Etag)}, but the checkpoint covers only {Text(facts.Meta)}: "
-                + $"the segment before {facts.Line.Place(facts.Line.Segments[0].Header.Number, 0)} is missing or bad"),
-        Refuse("segment damaged", facts => facts.Line!.Break is not null,
-            facts => $"{facts.Line!.Break} a record is bad, and later segments show that it was durable"),
-        Refuse("durable record damaged", facts => facts.Line!.Tail == TailFault.Lost,
-            facts => $"{TailPlace(facts)} a record is bad, and a later record shows that it was durable"),
-        Refuse("journal ends before checkpoint", facts => facts.Line!.Last.Etag < facts.Meta,
-            facts => $"{TailPlace(facts)} the journal ends with {Text(facts.Line!.Last.Etag)}, but the checkpoint covers {Text(facts.Meta)}"),
-        Refuse("checkpoint not on the chain", facts => !facts.MetaIsOnLine,
+        Rebuild("checkpoint not on the chain", facts => facts.Line!.Segments.Count > 0 && !facts.MetaIsOnLine,
             facts => $"the record {Text(facts.Meta)} that the checkpoint ends with is not in the journal with its checksum {facts.MetaChecksum:X8}"),
-        Refuse("journal ends before committed", facts => facts.Line!.Last.Etag < facts.Committed,
+        Refill("no segment", facts => facts.Line!.Newest == 0,
+            _ => "no journal segment has a sound header"),
+        Refill("last segment missing", facts => !facts.Line!.HasNextFile,
+            facts => $"{NextPlace(facts)} is missing: it is created before its predecessor is used"),
+        Refill("last segment lost its header", facts => facts.Line!.NextLostItsHeader,
+            facts => $"{NextPlace(facts)}: the header is destroyed before a record that continues the journal"),
+        Refill("journal does not reach the checkpoint", facts => facts.Line!.Gap is not null,
+            facts => $"{facts.Line!.Gap} the journal begins behind, or ends before, the record {Text(facts.Meta)} that the checkpoint ends with"),
+        Refill("segment damaged", facts => facts.Line!.Break is not null,
+            facts => $"{facts.Line!.Break} a record is bad, and later segments show that it was durable"),
+        Refill("durable record damaged", facts => facts.Line!.Tail == TailFault.Lost,
+            facts => $"{TailPlace(facts)} a record is bad, and a later record shows that it was durable"),
+        Refill("journal ends before committed", facts => facts.Line!.Last.Etag < facts.Committed,
             facts => $"{TailPlace(facts)} the journal ends with {Text(facts.Line!.Last.Etag)}, but the control file shows {Text(facts.Committed)} as committed"),
-        Refuse("journal ends before acknowledged", facts => facts.Line!.Last.Etag < facts.Acknowledged,
+        Refill("journal ends before acknowledged", facts => facts.Line!.Last.Etag < facts.Acknowledged,
             facts => $"{TailPlace(facts)} the journal ends with {Text(facts.Line!.Last.Etag)}, but the control file shows {Text(facts.Acknowledged)} as acknowledged"),
-        Open("covered segment damaged", facts => facts.Line!.CoveredBreak is not null,
+        Open("covered record damaged", facts => facts.Line!.CoveredBreak is not null,
             facts => $"{facts.Line!.CoveredBreak} a record is bad that the checkpoint covers; followers are served from behind it"),
         Open("torn record at the end", facts => facts.Line!.Tail == TailFault.Torn,
             facts => $"{TailPlace(facts)} a record was being written and is not complete; the journal ends there"),
@@ -52,13 +49,19 @@ internal static class RecoveryTable
     /// <summary>The row for these facts.</summary>
     public static RecoveryRow Decide(RecoveryFacts facts) => Rows.First(row => row.Applies(facts));
 
-    private static RecoveryRow Refuse(string name, Func<RecoveryFacts, bool> applies, Func<RecoveryFacts, string> describe) =>
-        new(name, false, applies, describe);
+    private static RecoveryRow Rebuild(string name, Func<RecoveryFacts, bool> applies, Func<RecoveryFacts, string> describe) =>
+        new(name, RecoveryDecision.Rebuild, applies, describe);
+
+    private static RecoveryRow Refill(string name, Func<RecoveryFacts, bool> applies, Func<RecoveryFacts, string> describe) =>
+        new(name, RecoveryDecision.Refill, applies, describe);
 
     private static RecoveryRow Open(string name, Func<RecoveryFacts, bool> applies, Func<RecoveryFacts, string> describe) =>
-        new(name, true, applies, describe);
+        new(name, RecoveryDecision.Open, applies, describe);
 
-    private static string TailPlace(RecoveryFacts facts) => facts.Line!.Place(facts.Line.Segments[^1].Header.Number, facts.Line.TailEnd) + ":";
+    private static string TailPlace(RecoveryFacts facts) =>
+        facts.Line!.Segments.Count == 0 ? "Behind the checkpoint" : facts.Line.Place(facts.Line.Segments[^1].Header.Number, facts.Line.TailEnd) + ":";
+
+    private static string NextPlace(RecoveryFacts facts) => facts.Line!.Place(facts.Line.Newest + 1, 0);
 
     private static string Text(UInt128 etag) =>
         string.Create(CultureInfo.InvariantCulture, $"(epoch {(ulong)(etag >> 64)}, change {(ulong)etag})");

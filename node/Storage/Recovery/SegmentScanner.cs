@@ -17,6 +17,9 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     /// <summary>Where the next record would start.</summary>
     public long Offset { get; private set; } = SegmentHeader.BlockBytes;
 
+    /// <summary>Goes on at a place where a record starts or would start.</summary>
+    public void MoveTo(long offset) => Offset = offset;
+
     /// <summary>Reads the next record and moves past it; false where no sound record follows <paramref name="previous"/>.</summary>
     public bool TryReadNext(in RecordRef previous, out RecordRef record)
     {

@@ -39,7 +39,7 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
         Disk.CreateDirectory("/data");
         Disk.SyncDirectory("/");
         _store = Disk.DirectoryExists(Directory)
-            ? ReplicaStore.Open(storage, Directory)
+            ? ReplicaStore.Open(storage, Directory, mayRefill: true)
             : ReplicaStore.Create(storage, Directory, new ControlState { ReplicaId = ReplicaId, Shard = 0 });
         var context = new ShardReplicaContext(
             Id, (ulong)run.Random.NextInt64(1, long.MaxValue), storage, run.Time, new Transport(run, this), new Coordination(run, this), run.Options,

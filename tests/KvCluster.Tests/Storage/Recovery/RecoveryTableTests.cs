@@ -1,3 +1,4 @@
+using KvCluster.Disk;
 using KvCluster.Storage;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Recovery;
@@ -32,14 +33,9 @@ public sealed class RecoveryTableTests : IDisposable
         },
         ["last segment missing"] = test => test.Disk.Delete(test.Segments()[^1].Path),
         ["last segment lost its header"] = test => test.Disk.FlipBit(test.Segments()[^1].Path, 20),
-        ["segment missing"] = test => test.Disk.Delete(test.Segments()[^3].Path),
+        ["journal does not reach the checkpoint"] = test => test.Disk.Delete(test.Segments()[^3].Path),
         ["segment damaged"] = test => test.Disk.FlipBit(test.Segments()[^3].Path, SegmentHeader.BlockBytes + 100),
         ["durable record damaged"] = test => test.Disk.FlipBit(test.Segments()[^1].Path, SegmentHeader.BlockBytes + 100),
-        ["journal ends before checkpoint"] = test =>
-        {
-            test.OpenAnd(bench => bench.Checkpoint());
-            test.FlipInLastRecord();
-        },
         ["checkpoint not on the chain"] = test =>
         {
             test.OpenAnd(bench => bench.Checkpoint());
@@ -61,7 +57,7 @@ public sealed class RecoveryTableTests : IDisposable
             test.OpenAnd(bench => bench.Store.WriteControl(bench.Store.Control with { Acknowledged = bench.Store.Durable.Etag }));
             test.FlipInLastRecord();
         },
-        ["covered segment damaged"] = test =>
+        ["covered record damaged"] = test =>
         {
             test.OpenAnd(bench => bench.Checkpoint());
             test.Disk.FlipBit(test.Segments()[0].Path, SegmentHeader.BlockBytes + 100);
@@ -71,13 +67,19 @@ public sealed class RecoveryTableTests : IDisposable
         ["sound"] = _ => { },
     };
 
+    /// <summary>All records, as a peer has them.</summary>
+    private readonly List<ReadOnlyMemory<byte>> _bodies = [];
     private readonly StoreBench _bench = new(options: KeepsJournal);
 
     public RecoveryTableTests()
     {
         Fill(_bench, "value");
+        Assert.True(_bench.Store.ReadBodies(0, int.MaxValue, _bodies) > RecordCount);
         _bench.Close();
     }
+
+    public static TheoryData<string> RowsToRefill =>
+        new(RecoveryTable.Rows.Where(row => row.Decision == RecoveryDecision.Refill).Select(row => row.Name));
 
     public static TheoryData<string> Rows => new(RecoveryTable.Rows.Select(row => row.Name));
 
@@ -92,24 +94,86 @@ public sealed class RecoveryTableTests : IDisposable
         Damages[name](this);
         var before = Snapshot();
         var row = RecoveryTable.Rows.Single(row => row.Name == name);
-        if (row.Opens)
+        if (row.Decision != RecoveryDecision.Open)
+            Assert.Equal(name, Refusal(mayRefill: false).Row);
+        if (row.Decision == RecoveryDecision.Rebuild)
         {
-            using var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath);
-            Assert.Equal(name, recovered.Row.Name);
+            Assert.Equal(name, Refusal(mayRefill: true).Row);
         }
         else
         {
-            var refusal = Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath));
-            Assert.Equal(name, refusal.Row);
+            using var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: true);
+            Assert.Equal(name, recovered.Row.Name);
         }
         Assert.Equal(before, Snapshot());
-        if (row.Opens)
-            OpensWith(name == "torn record at the end" ? RecordCount - 2 : RecordCount - 1);
+        if (row.Decision == RecoveryDecision.Open)
+            OpensWith(name == "torn record at the end" ? RecordCount - 1 : RecordCount);
+    }
+
+    [Theory]
+    [MemberData(nameof(RowsToRefill))]
+    public void Open_WithPeers_TellsTheLossUntilItIsRefilled(string name)
+    {
+        Damages[name](this);
+        for (var opening = 0; opening < 3; opening++)
+        {
+            using var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: true);
+            // As the protocol asks it: from then on it neither votes nor acknowledges.
+            Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"Opening {opening} hides the loss.");
+            Assert.Equal(store.Last, store.Durable);
+        }
+        Refill();
+        OpensWith(RecordCount);
+    }
+
+    [Fact]
+    public void Open_WithPeersWhilePowerFails_NeverHidesTheLoss()
+    {
+        foreach (var name in RecoveryTable.Rows.Where(row => row.Decision == RecoveryDecision.Refill).Select(row => row.Name))
+        {
+            for (var call = 1; ; call++)
+            {
+                using var test = new RecoveryTableTests();
+                Damages[name](test);
+                // A segment that was removed stays removed.
+                test.Disk.SyncDirectory(Journal);
+                test.Disk.CrashAtCall = test.Disk.Calls + call;
+                try
+                {
+                    ReplicaStore.Open(test._bench.Context, StoreBench.DirectoryPath, mayRefill: true).Dispose();
+                    break;
+                }
+                catch (SimulatedCrashException)
+                {
+                    test.Disk.Restart((UnsyncedWrites)(call % 4), call);
+                }
+                using var store = ReplicaStore.Open(test._bench.Context, StoreBench.DirectoryPath, mayRefill: true);
+                Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"{name}: call {call} hides the loss.");
+            }
+        }
     }
 
     [Fact]
     public void Damages_CoverTheWholeTable() =>
         Assert.Equal(RecoveryTable.Rows.Select(row => row.Name).Order(), Damages.Keys.Order());
+
+    [Fact]
+    public void Open_BadRecordUnderTheCheckpointInTheLastSegment_GoesOnBehindIt()
+    {
+        OpenAnd(bench => bench.Checkpoint());
+        FlipInLastRecord();
+        using (var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: false))
+            Assert.Equal("covered record damaged", recovered.Row.Name);
+        OpensWith(RecordCount);
+    }
+
+    [Fact]
+    public void Open_DataFileOfAnotherReplica_IsRefused()
+    {
+        using var other = new ReplicaBench(replica: 2);
+        Disk.WriteAll(Data, other.Disk.ReadAll(Data));
+        Assert.Equal("data file unusable", Refusal(mayRefill: true).Row);
+    }
 
     [Fact]
     public void Open_RecordOfAnEarlierLifeBehindTheEnd_IsNotRead()
@@ -121,7 +185,7 @@ public sealed class RecoveryTableTests : IDisposable
         var older = Disk.ReadAll(Segments()[^2].Path).AsSpan(SegmentHeader.BlockBytes, RecordEnvelope.BlockBytes);
         older.CopyTo(bytes.AsSpan((int)end));
         Disk.WriteAll(tail.Path, bytes);
-        OpensWith(RecordCount - 1);
+        OpensWith(RecordCount);
     }
 
     private static void Fill(StoreBench bench, string value)
@@ -131,11 +195,31 @@ public sealed class RecoveryTableTests : IDisposable
             bench.Write(request => request.Put(StoreBench.Text($"key-{index:00}"), StoreBench.Text($"{value}-{index}-{new string('x', 2000)}")));
     }
 
-    private void OpensWith(int lastKey)
+    private RecoveryRefusedException Refusal(bool mayRefill) =>
+        Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill));
+
+    /// <summary>Appends what is missing, and then lowers the mark, as the protocol does.</summary>
+    private void Refill()
+    {
+        using (var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: true))
+        {
+            store.Start(new NoEvents());
+            foreach (var body in _bodies)
+                _ = store.Append(body.Span, out _);
+            _bench.RunUntilIdle();
+            Assert.Equal(store.Last, store.Durable);
+            store.WriteControl(store.Control with { Acknowledged = store.Last.Etag, Committed = store.Last.Etag });
+            _bench.RunUntilIdle();
+        }
+        using var reopened = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: false);
+        Assert.Equal(RecoveryDecision.Open, reopened.Row.Decision);
+    }
+
+    private void OpensWith(int keys)
     {
         _bench.Open();
-        Assert.Equal($"key-{lastKey:00}", _bench.ReadAllKeys().Keys.Last());
-        Assert.Equal(lastKey + 1, _bench.ReadAllKeys().Count);
+        Assert.Equal($"key-{keys - 1:00}", _bench.ReadAllKeys().Keys.Last());
+        Assert.Equal(keys, _bench.ReadAllKeys().Count);
     }
 
     private void OpenAnd(Action<StoreBench> action)
@@ -153,7 +237,7 @@ public sealed class RecoveryTableTests : IDisposable
     }
 
     private JournalEntry LastRecord((string Path, SegmentHeader Header) segment) =>
-        JournalLine.Read(Disk, Journal, covered: 0).Entries.Last(entry => entry.Segment == segment.Header.Number);
+        JournalLine.Read(Disk, Journal, covered: default, replicaId: 1).Entries.Last(entry => entry.Segment == segment.Header.Number);
 
     private List<(string Path, SegmentHeader Header)> Segments()
     {
@@ -173,4 +257,27 @@ public sealed class RecoveryTableTests : IDisposable
 
     private IEnumerable<string> Paths(string directory) =>
         Disk.List(directory).Select(name => $"{directory}/{name}").SelectMany(path => Disk.FileExists(path) ? [path] : Paths(path));
+
+    private sealed class NoEvents : IStoreEvents
+    {
+        public void Durable(RecordRef record)
+        {
+        }
+
+        public void ControlWritten(ControlState state)
+        {
+        }
+
+        public void CutDone(RecordRef last)
+        {
+        }
+
+        public void WorkQueued()
+        {
+        }
+
+        public bool MayAnswerReads() => true;
+
+        public void Failed(Exception first) => throw first;
+    }
 }
