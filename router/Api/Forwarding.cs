@@ -17,7 +17,7 @@ internal sealed class Forwarding(CallRouter calls)
     {
         try
         {
-            if (method is Method.Unspecified or > Method.Write)
+            if (method is Method.Unspecified or > Method.OpenSession)
                 return Refused("BAD_REQUEST", $"There is no method {(int)method}; nothing was applied.");
             if (method == Method.GetMany)
                 return await GetManyAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false);

@@ -21,6 +21,8 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
 
     public override Task<MessageBytes> Write(MessageBytes request, ServerCallContext context) => CallAsync(Method.Write, request, context);
 
+    public override Task<MessageBytes> OpenSession(MessageBytes request, ServerCallContext context) => CallAsync(Method.OpenSession, request, context);
+
     public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var message = Parse(request);

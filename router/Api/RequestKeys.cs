@@ -35,7 +35,7 @@ internal static class RequestKeys
                 }
                 if (_method != Method.Write && field == GetRequest.KeyFieldNumber)
                 {
-                    // Get, Put, Delete and GetMany have the key, or the keys, in field 1.
+                    // Get, Put, Delete, OpenSession and GetMany have the key, or the keys, in field 1.
                     Current = _reader.ReadBytes();
                     return true;
                 }

@@ -30,6 +30,7 @@ internal sealed class KvCalls(uint node, ShardHost shards)
                 Method.Put => PutAsync(request, target, sink),
                 Method.Delete => DeleteAsync(request, target, sink),
                 Method.Write => WriteAsync(request, target, sink),
+                Method.OpenSession => OpenSessionAsync(request, target, sink),
                 _ => Refuse(sink, Refusals.BadRequest("The method is not known.")),
             };
         }
@@ -210,14 +211,18 @@ internal sealed class KvCalls(uint node, ShardHost shards)
         where TSink : struct, IReplySink
     {
         var reader = new WireReader(request);
-        ReadOnlySpan<byte> key = default, value = default;
-        var hasConditions = false;
+        ReadOnlySpan<byte> key = default, value = default, id = default;
+        bool hasConditions = false, hasId = false;
         for (int field; (field = reader.ReadField()) != 0;)
         {
             switch (field)
             {
                 case PutRequest.KeyFieldNumber: key = reader.ReadBytes(); break;
                 case PutRequest.ValueFieldNumber: value = reader.ReadBytes(); break;
+                case PutRequest.RequestIdFieldNumber:
+                    id = reader.ReadBytes();
+                    hasId = true;
+                    break;
                 default:
                     hasConditions |= field == PutRequest.ConditionsFieldNumber;
                     reader.Skip();
@@ -229,6 +234,8 @@ internal sealed class KvCalls(uint node, ShardHost shards)
         if (Find(key, target, out var refusal) is not { } shard)
             return Refuse(sink, refusal);
         var write = WriteRequest.Rent();
+        if (hasId && TryIdentify(write, id, shard) is { } badId)
+            return Refuse(sink, write, badId);
         if (hasConditions && TryAddConditions(write, request, PutRequest.ConditionsFieldNumber, key, shard) is { } badCondition)
             return Refuse(sink, write, badCondition);
         if (!HasRoom(write, key.Length + value.Length))
@@ -241,23 +248,30 @@ internal sealed class KvCalls(uint node, ShardHost shards)
         where TSink : struct, IReplySink
     {
         var reader = new WireReader(request);
-        ReadOnlySpan<byte> key = default;
-        var hasConditions = false;
+        ReadOnlySpan<byte> key = default, id = default;
+        bool hasConditions = false, hasId = false;
         for (int field; (field = reader.ReadField()) != 0;)
         {
-            if (field == DeleteRequest.KeyFieldNumber)
+            switch (field)
             {
-                key = reader.ReadBytes();
-                continue;
+                case DeleteRequest.KeyFieldNumber: key = reader.ReadBytes(); break;
+                case DeleteRequest.RequestIdFieldNumber:
+                    id = reader.ReadBytes();
+                    hasId = true;
+                    break;
+                default:
+                    hasConditions |= field == DeleteRequest.ConditionsFieldNumber;
+                    reader.Skip();
+                    break;
             }
-            hasConditions |= field == DeleteRequest.ConditionsFieldNumber;
-            reader.Skip();
         }
         if (CheckKey(key) is { } bad)
             return Refuse(sink, bad);
         if (Find(key, target, out var refusal) is not { } shard)
             return Refuse(sink, refusal);
         var write = WriteRequest.Rent();
+        if (hasId && TryIdentify(write, id, shard) is { } badId)
+            return Refuse(sink, write, badId);
         if (hasConditions && TryAddConditions(write, request, DeleteRequest.ConditionsFieldNumber, key, shard) is { } badCondition)
             return Refuse(sink, write, badCondition);
         write.Delete(key);
@@ -269,11 +283,13 @@ internal sealed class KvCalls(uint node, ShardHost shards)
     {
         HostedShard? shard = null;
         var write = WriteRequest.Rent();
-        if (TryAddOperations(write, request, target, ref shard) is { } bad)
+        if (TryAddOperations(write, request, target, ref shard, out var id, out var hasId) is { } bad)
             return Refuse(sink, write, bad);
         // Without operations there is no change whose etag could be answered.
         if (shard is null)
             return Refuse(sink, write, Refusals.BadRequest("The request has no operation."));
+        if (hasId && TryIdentify(write, id, shard) is { } badId)
+            return Refuse(sink, write, badId);
         if (TryAddConditions(write, request, V1.WriteRequest.ConditionsFieldNumber, default, shard) is { } badCondition)
             return Refuse(sink, write, badCondition);
         return SubmitAsync(write, shard, target, isDelete: false, sink);
@@ -290,11 +306,67 @@ internal sealed class KvCalls(uint node, ShardHost shards)
 
     private static bool HasRoom(WriteRequest write, int bytes) => write.Bytes + bytes + OverheadBytes <= WriteRequest.BytesMax;
 
-    private Refusal? TryAddOperations(WriteRequest write, ReadOnlySpan<byte> request, in CallTarget target, ref HostedShard? shard)
+    private ValueTask OpenSessionAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
+        where TSink : struct, IReplySink
     {
+        var reader = new WireReader(request);
+        ReadOnlySpan<byte> key = default;
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == OpenSessionRequest.KeyFieldNumber)
+                key = reader.ReadBytes();
+            else
+                reader.Skip();
+        }
+        if (CheckKey(key) is { } bad)
+            return Refuse(sink, bad);
+        if (Find(key, target, out var refusal) is not { } shard)
+            return Refuse(sink, refusal);
+        var write = WriteRequest.Rent();
+        write.OpenSession();
+        return SubmitAsync(write, shard, target, isDelete: false, sink);
+    }
+
+    // A session of another shard is not known here, even if one of this shard's has the same etag.
+    private static Refusal? TryIdentify(WriteRequest write, ReadOnlySpan<byte> id, HostedShard shard)
+    {
+        UInt128 session = default;
+        ulong sequence = 0, lowestOpen = 0;
+        uint sessionShard = 0;
+        var reader = new WireReader(id);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                case RequestId.SessionFieldNumber: session = ReadEtag(reader.ReadBytes()); break;
+                case RequestId.SequenceFieldNumber: sequence = reader.ReadUInt64(); break;
+                case RequestId.LowestOpenFieldNumber: lowestOpen = reader.ReadUInt64(); break;
+                case RequestId.ShardFieldNumber: sessionShard = reader.ReadUInt32(); break;
+                default: reader.Skip(); break;
+            }
+        }
+        if (session == 0 || !WriteRequest.IsIdentityValid(sequence, lowestOpen))
+            return Refusals.SequenceInvalid;
+        if (sessionShard != shard.Route.Shard)
+            return Refusals.SessionExpired;
+        write.Identify(session, sequence, lowestOpen);
+        return null;
+    }
+
+    private Refusal? TryAddOperations(
+        WriteRequest write, ReadOnlySpan<byte> request, in CallTarget target, ref HostedShard? shard, out ReadOnlySpan<byte> id, out bool hasId)
+    {
+        id = default;
+        hasId = false;
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
+            if (field == V1.WriteRequest.RequestIdFieldNumber)
+            {
+                id = reader.ReadBytes();
+                hasId = true;
+                continue;
+            }
             if (field != V1.WriteRequest.OperationsFieldNumber)
             {
                 reader.Skip();
@@ -454,6 +526,8 @@ internal sealed class KvCalls(uint node, ShardHost shards)
         WriteOutcome.DiskFull => Refusals.DiskFull,
         WriteOutcome.Busy => Refusals.Busy,
         WriteOutcome.Stopped => Refusals.Stopping,
+        WriteOutcome.SessionExpired => Refusals.SessionExpired,
+        WriteOutcome.SequenceClosed => Refusals.SequenceClosed,
         _ => Refusals.OutcomeUnknown,
     };
 }

@@ -18,6 +18,8 @@ internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock
 
     public override Task<MessageBytes> Write(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Write, request, context);
 
+    public override Task<MessageBytes> OpenSession(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.OpenSession, request, context);
+
     public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         if (await scans.RunAsync(request, responseStream, context.CancellationToken).ConfigureAwait(false) is { } refusal)

@@ -3,6 +3,7 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
 using KvCluster.V1;
 using KvCluster.Wire;
 using WriteRequest = KvCluster.Storage.WriteRequest;
@@ -41,6 +42,15 @@ internal static class Refusals
 
     public static readonly Refusal OutcomeUnknown = new(
         StatusCode.Unavailable, "OUTCOME_UNKNOWN", "The leader could not tell whether the change will be committed.") { IsOutcomeUnknown = true };
+
+    public static readonly Refusal SessionExpired = new(
+        StatusCode.Aborted, "SESSION_EXPIRED", "The shard has no session with the request's id (any more); this attempt was not executed.") { IsOutcomeUnknown = true };
+
+    public static readonly Refusal SequenceClosed = new(
+        StatusCode.Aborted, "SEQUENCE_CLOSED", "A later request of the session said that this one was settled; this attempt was not executed.") { IsOutcomeUnknown = true };
+
+    public static readonly Refusal SequenceInvalid = BadRequest(
+        $"A request id has a sequence of at least 1 that lies less than {Text(SessionTable.OpenRequestsMax)} above lowest_open, which is at least 1.");
 
     public static readonly Refusal Cancelled = new(StatusCode.Cancelled, "CANCELLED", "The caller went away.");
 

@@ -18,6 +18,7 @@ internal abstract class EncodedKvService
         binder.AddMethod(MethodOf(nameof(Put), MethodType.Unary), service.Put);
         binder.AddMethod(MethodOf(nameof(Delete), MethodType.Unary), service.Delete);
         binder.AddMethod(MethodOf(nameof(Write), MethodType.Unary), service.Write);
+        binder.AddMethod(MethodOf(nameof(OpenSession), MethodType.Unary), service.OpenSession);
         binder.AddMethod(MethodOf(nameof(Scan), MethodType.ServerStreaming), service.Scan);
         binder.AddMethod(MethodOf(nameof(Exchange), MethodType.DuplexStreaming), service.Exchange);
     }
@@ -31,6 +32,8 @@ internal abstract class EncodedKvService
     public abstract Task<MessageBytes> Delete(MessageBytes request, ServerCallContext context);
 
     public abstract Task<MessageBytes> Write(MessageBytes request, ServerCallContext context);
+
+    public abstract Task<MessageBytes> OpenSession(MessageBytes request, ServerCallContext context);
 
     public abstract Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context);
 

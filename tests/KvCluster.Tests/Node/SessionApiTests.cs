@@ -1,0 +1,103 @@
+using Google.Protobuf;
+using Google.Rpc;
+using Grpc.Core;
+using KvCluster.Serving;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Request ids as callers of the service Kv see them: one node, two shards that meet at "m".</summary>
+public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApiTests.OneNode>
+{
+    private readonly Kv.KvClient _kv = fixture.Cluster.KvOf(1);
+    private readonly string _prefix = $"a/{Guid.NewGuid():N}/";
+
+    [Fact]
+    public async Task Put_Repeated_GetsTheFirstAnswerAndIsAppliedOnce()
+    {
+        var id = await OpenAsync();
+        var put = new PutRequest { Key = Key("k"), Value = Bytes("first"), RequestId = id };
+        var first = await _kv.PutAsync(put);
+        await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("second") });
+        Assert.Equal(first, await _kv.PutAsync(put));
+        Assert.Equal(Bytes("second"), (await _kv.GetAsync(new GetRequest { Key = Key("k") })).Value);
+    }
+
+    [Fact]
+    public async Task Delete_Repeated_SaysAgainThatTheKeyExisted()
+    {
+        var id = await OpenAsync();
+        await _kv.PutAsync(new PutRequest { Key = Key("k") });
+        var delete = new DeleteRequest { Key = Key("k"), RequestId = id };
+        var first = await _kv.DeleteAsync(delete);
+        Assert.True(first.Existed);
+        Assert.Equal(first, await _kv.DeleteAsync(delete));
+    }
+
+    [Fact]
+    public async Task Write_WhoseConditionFailed_FailsAgainThoughItWouldHoldNow()
+    {
+        var write = new WriteRequest
+        {
+            Conditions = { new Condition { Key = Key("k"), Exists = true } },
+            Operations = { new Operation { Put = new PutOperation { Key = Key("k") } } },
+            RequestId = await OpenAsync(),
+        };
+        var first = await RefusedAsync(() => _kv.WriteAsync(write), StatusCode.FailedPrecondition, "CONDITION_FAILED", "no");
+        await _kv.PutAsync(new PutRequest { Key = Key("k") });
+        var again = await RefusedAsync(() => _kv.WriteAsync(write), StatusCode.FailedPrecondition, "CONDITION_FAILED", "no");
+        Assert.Equal(first.Metadata["etag"], again.Metadata["etag"]);
+    }
+
+    [Fact]
+    public async Task Put_OfAnUnknownSession_OfAnotherShards_OrClosed_IsNotExecuted()
+    {
+        var id = await OpenAsync();
+        var unknown = id.Clone();
+        unknown.Session.Change += 1_000_000;
+        await RefusedAsync(() => PutAsync("k", unknown), StatusCode.Aborted, "SESSION_EXPIRED", "unknown");
+        var elsewhere = id.Clone();
+        elsewhere.Shard++;
+        await RefusedAsync(() => PutAsync("k", elsewhere), StatusCode.Aborted, "SESSION_EXPIRED", "unknown");
+        await PutAsync("other", new RequestId(id) { Sequence = 2, LowestOpen = 2 });
+        await RefusedAsync(() => PutAsync("k", id), StatusCode.Aborted, "SEQUENCE_CLOSED", "unknown");
+        Assert.False((await _kv.GetAsync(new GetRequest { Key = Key("k") })).Found);
+    }
+
+    [Fact]
+    public async Task Put_WithAnIdThatCannotBe_IsABadRequest()
+    {
+        var id = await OpenAsync();
+        foreach (var bad in (RequestId[])
+        [
+            new RequestId(),
+            new RequestId(id) { Session = null },
+            new RequestId(id) { Sequence = 0, LowestOpen = 0 },
+            new RequestId(id) { Sequence = 1, LowestOpen = 2 },
+            new RequestId(id) { Sequence = 5_000, LowestOpen = 1 },
+            new RequestId(id) { Sequence = ulong.MaxValue, LowestOpen = ulong.MaxValue },
+        ])
+            await RefusedAsync(() => PutAsync("k", bad), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
+    }
+
+    private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
+
+    private static async Task<ErrorInfo> RefusedAsync<T>(Func<AsyncUnaryCall<T>> call, StatusCode code, string reason, string applied)
+    {
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await call());
+        var info = failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!;
+        Assert.Equal((code, reason, applied), (failure.StatusCode, info.Reason, info.Metadata["applied"]));
+        return info;
+    }
+
+    private ByteString Key(string name) => Bytes(_prefix + name);
+
+    private AsyncUnaryCall<PutResponse> PutAsync(string key, RequestId id) => _kv.PutAsync(new PutRequest { Key = Key(key), Value = Bytes("v"), RequestId = id });
+
+    /// <summary>The id of the first request of a new session.</summary>
+    private async Task<RequestId> OpenAsync()
+    {
+        var opened = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k") });
+        return new RequestId { Session = opened.Position.Etag, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard };
+    }
+}
