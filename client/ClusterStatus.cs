@@ -30,6 +30,7 @@ public sealed record NodeStatus(uint Node, string Address, string Version, strin
 /// <param name="Digest">Over all its trees, at <paramref name="DigestEtag"/>; empty if not asked for.</param>
 /// <param name="DigestEtag">The state that the digest is of.</param>
 /// <param name="Failure">Why it failed.</param>
+/// <param name="Detail">What its protocol is doing; null if not asked for.</param>
 public sealed record ReplicaStatus(
     uint Shard,
     ReadOnlyMemory<byte> Start,
@@ -46,7 +47,54 @@ public sealed record ReplicaStatus(
     ulong JournalBytes,
     ReadOnlyMemory<byte> Digest,
     Etag DigestEtag,
-    string Failure);
+    string Failure,
+    ReplicaDetail? Detail);
+
+/// <summary>What a replica's protocol is doing.</summary>
+/// <param name="Replica">The replica's id.</param>
+/// <param name="Incarnation">Random at each start of its process.</param>
+/// <param name="Generation">Of the shard's record that it knows.</param>
+/// <param name="LeaseLeft">Leading: how long it may still answer reads without asking its followers.</param>
+/// <param name="GrantLeft">How long it has promised not to follow anyone else.</param>
+/// <param name="Followers">Leading: the other replicas as it sees them.</param>
+/// <param name="Decisions">What it decided last, oldest first.</param>
+public sealed record ReplicaDetail(
+    ulong Replica,
+    ulong Incarnation,
+    ulong Generation,
+    TimeSpan LeaseLeft,
+    TimeSpan GrantLeft,
+    IReadOnlyList<FollowerStatus> Followers,
+    IReadOnlyList<ReplicaDecision> Decisions);
+
+/// <summary>A follower as its leader sees it.</summary>
+/// <param name="Replica">The replica's id.</param>
+/// <param name="Node">The node it is on.</param>
+/// <param name="State">"probe", "replicate", "snapshot".</param>
+/// <param name="Acknowledged">Durable there and counted.</param>
+/// <param name="Sent">The last record sent.</param>
+/// <param name="OutstandingBytes">Sent and not acknowledged.</param>
+/// <param name="GrantLeft">Its grant to the leader.</param>
+/// <param name="Silent">Since its last answer.</param>
+/// <param name="SnapshotBytes">Size of the snapshot under way; 0: none.</param>
+/// <param name="SnapshotStored">How much of it is stored there.</param>
+public sealed record FollowerStatus(
+    ulong Replica,
+    uint Node,
+    string State,
+    Etag Acknowledged,
+    Etag Sent,
+    ulong OutstandingBytes,
+    TimeSpan GrantLeft,
+    TimeSpan Silent,
+    ulong SnapshotBytes,
+    ulong SnapshotStored);
+
+/// <summary>One line that a replica logged.</summary>
+/// <param name="Time">By its node's clock.</param>
+/// <param name="Text">What it decided.</param>
+/// <param name="Alarm">An operator must look at it.</param>
+public sealed record ReplicaDecision(DateTimeOffset Time, string Text, bool Alarm);
 
 /// <summary>What a checkpoint of one replica came to.</summary>
 /// <param name="Node">The node's id.</param>

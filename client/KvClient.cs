@@ -133,12 +133,15 @@ public sealed class KvClient : IAsyncDisposable
 
     /// <summary>What every node says of itself; one that does not answer is listed with its error.</summary>
     /// <param name="digest">Also compute a digest of every replica, which reads it whole.</param>
+    /// <param name="shard">Only this shard's replicas, each with its detail; null: all replicas, without.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public async Task<ClusterStatus> GetStatusAsync(bool digest = false, CancellationToken cancellationToken = default)
+    public async Task<ClusterStatus> GetStatusAsync(bool digest = false, uint? shard = null, CancellationToken cancellationToken = default)
     {
         try
         {
             var request = new GetStatusRequest { Digest = digest };
+            if (shard is { } id)
+                request.Shard = id;
             var answer = _options.Gateway
                 ? await new Cluster.ClusterClient(_channels.To(_options.Endpoints[0])).GetStatusAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
                 : await new NodeFanOut(_calls, _channels).GetStatusAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);

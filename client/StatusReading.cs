@@ -29,5 +29,27 @@ internal static class StatusReading
         message.JournalBytes,
         message.Digest.Memory,
         message.DigestEtag.ToEtag(),
-        message.Failure);
+        message.Failure,
+        message.Detail is null ? null : ToDetail(message.Replica, message.Detail));
+
+    private static ReplicaDetail ToDetail(ulong replica, V1.ReplicaDetail message) => new(
+        replica,
+        message.Incarnation,
+        message.Record?.Generation ?? 0,
+        TimeSpan.FromMicroseconds(message.LeaseLeftUs),
+        TimeSpan.FromMicroseconds(message.GrantLeftUs),
+        [.. message.Followers.Select(ToFollower)],
+        [.. message.Decisions.Select(line => new ReplicaDecision(DateTimeOffset.UnixEpoch.AddMicroseconds(line.UnixUs), line.Text, line.Alarm))]);
+
+    private static FollowerStatus ToFollower(V1.FollowerStatus message) => new(
+        message.Replica,
+        message.Node,
+        message.State,
+        message.Acknowledged.ToEtag(),
+        message.Sent.ToEtag(),
+        message.OutstandingBytes,
+        TimeSpan.FromMicroseconds(message.GrantLeftUs),
+        TimeSpan.FromMicroseconds(message.SilentUs),
+        message.SnapshotBytes,
+        message.SnapshotStored);
 }

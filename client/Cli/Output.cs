@@ -1,5 +1,7 @@
+using System.Globalization;
 using System.Text;
 using System.Text.Json;
+using Spectre.Console;
 
 namespace KvCluster.Cli;
 
@@ -10,6 +12,8 @@ namespace KvCluster.Cli;
 internal sealed class Output(bool isJson)
 {
     private const int BufferBytes = 1 << 16;
+    private const int WidthLeast = 80;
+    private const int WidthWithoutTerminal = 160;
 
     private static readonly JsonSerializerOptions Json = new()
     {
@@ -42,6 +46,17 @@ internal sealed class Output(bool isJson)
 
     /// <inheritdoc cref="Bytes"/>
     public void Line(string text) => Bytes(Encoding.UTF8.GetBytes(text + "\n"));
+
+    /// <summary>A table in plain characters, as wide as the terminal.</summary>
+    /// <inheritdoc cref="Bytes"/>
+    public void Table(Table table)
+    {
+        var text = new StringWriter(CultureInfo.InvariantCulture);
+        var console = AnsiConsole.Create(new AnsiConsoleSettings { Out = new AnsiConsoleOutput(text), Ansi = AnsiSupport.No, ColorSystem = ColorSystemSupport.NoColors });
+        console.Profile.Width = Console.IsOutputRedirected ? WidthWithoutTerminal : Math.Max(WidthLeast, Console.WindowWidth);
+        console.Write(table);
+        Bytes(Encoding.UTF8.GetBytes(text.ToString()));
+    }
 
     /// <summary>One JSON document on a line of its own.</summary>
     /// <inheritdoc cref="Bytes"/>

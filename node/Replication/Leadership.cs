@@ -45,6 +45,9 @@ internal sealed class Leadership
     /// <summary>Reads are linearizable before this time of the own clock.</summary>
     public long LeaseEndUs => Serving ? _quorum.Agreed(_grantOf) : 0;
 
+    /// <summary>All other replicas of the shard's record.</summary>
+    public IReadOnlyCollection<FollowerProgress> Followers => _followers.Values;
+
     /// <summary>When something is to be done by the clock.</summary>
     public long DueUs => Math.Min(Math.Min(_transfer is { Phase: TransferPhase.Released } ? long.MaxValue : _heartbeatDueUs, _checkDueUs), _transfer?.DueUs ?? long.MaxValue);
 

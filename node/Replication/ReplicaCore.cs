@@ -107,6 +107,12 @@ internal sealed class ReplicaCore
     /// <summary>Known to be committed.</summary>
     public Etag Committed => _context.Committed;
 
+    /// <summary>Until then this replica neither stands nor prepares a higher epoch, in microseconds of the boot clock.</summary>
+    public long GrantEndUs => _promises.GrantEndUs;
+
+    /// <summary>The other replicas as this leader sees them, for status; empty while not leading.</summary>
+    public IReadOnlyCollection<FollowerProgress> Followers => _leadership?.Followers ?? [];
+
     /// <summary>Handles one event; <see cref="Effects"/> then holds what to do.</summary>
     /// <param name="happened">What happened.</param>
     /// <param name="nowUs">The boot clock.</param>

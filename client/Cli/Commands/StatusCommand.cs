@@ -8,18 +8,25 @@ namespace KvCluster.Cli.Commands;
 /// <summary>`kv status`: nodes, shards, who leads, and how far each replica is.</summary>
 internal static class StatusCommand
 {
-    private const int WidthWithoutTerminal = 160;
-
     private static readonly Option<bool> Digest = new("--digest") { Description = "Also compute a digest of every replica's tree, which reads all of it." };
 
-    public static Command Create() => CliCommand.Create("status", "Show nodes, shards, leaders, etags and lag.", [Digest], async (arguments, output, stop) =>
+    private static readonly Option<uint?> Shard = new("--shard") { Description = "Only this shard, with what its replicas see of each other and decided last.", HelpName = "N" };
+
+    public static Command Create() => CliCommand.Create("status", "Show nodes, shards, leaders, etags and lag.", [Digest, Shard], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, arguments.GetValue(Digest) ? Globals.CallLimitOfWholeReplicas : null);
-        var status = await client.GetStatusAsync(arguments.GetValue(Digest), stop);
+        var shard = arguments.GetValue(Shard);
+        var status = await client.GetStatusAsync(arguments.GetValue(Digest), shard, stop);
+        if (shard is not null && status.Nodes.All(node => node.Replicas.Count == 0 && node.Error.Length == 0))
+            throw new CliException(ExitCodes.Usage, $"No node has a replica of shard {shard}.");
         if (output.IsJson)
+        {
             output.Document(ToDocument(status, NewestOfShards(status)));
-        else
-            Print(output, status, arguments.GetValue(Digest));
+            return ExitCodes.Done;
+        }
+        Print(output, status, arguments.GetValue(Digest));
+        if (shard is not null)
+            ShardDetail.Print(output, status);
         return ExitCodes.Done;
     });
 
@@ -51,6 +58,7 @@ internal static class StatusCommand
                 Digest = replica.Digest.IsEmpty ? null : Convert.ToHexStringLower(replica.Digest.Span),
                 DigestEtag = replica.Digest.IsEmpty ? null : replica.DigestEtag.ToString(),
                 Failure = OrNull(replica.Failure),
+                Detail = replica.Detail is null ? null : ShardDetail.ToDocument(replica.Detail),
             }),
         }),
     };
@@ -66,9 +74,6 @@ internal static class StatusCommand
 
     private static void Print(Output output, ClusterStatus status, bool digest)
     {
-        var text = new StringWriter(CultureInfo.InvariantCulture);
-        var console = AnsiConsole.Create(new AnsiConsoleSettings { Out = new AnsiConsoleOutput(text), Ansi = AnsiSupport.No, ColorSystem = ColorSystemSupport.NoColors });
-        console.Profile.Width = Console.IsOutputRedirected ? WidthWithoutTerminal : Math.Max(80, Console.WindowWidth);
         var table = new Table().Border(TableBorder.Ascii2).AddColumns("node", "shard", "range", "role", "applied");
         foreach (var number in (string[])["lag", "keys", "data MB", "journal MB"])
             table.AddColumn(new TableColumn(number).RightAligned());
@@ -83,9 +88,8 @@ internal static class StatusCommand
                 table.AddRow([.. CellsOf(node, replica, Lag(replica, newest), digest)]);
         }
 
-        console.Write(table);
         output.Line($"cluster {status.Cluster}");
-        output.Bytes(System.Text.Encoding.UTF8.GetBytes(text.ToString()));
+        output.Table(table);
     }
 
     private static IEnumerable<string> CellsOf(NodeStatus node, ReplicaStatus replica, ulong lag, bool digest)

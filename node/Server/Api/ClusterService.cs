@@ -25,7 +25,8 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
     public override async Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context)
     {
         var status = new NodeStatus { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version };
-        status.Replicas.AddRange(await Task.WhenAll(shards.All.Select(shard => shard.StatusAsync(request.Digest))).ConfigureAwait(false));
+        var asked = shards.All.Where(shard => !request.HasShard || shard.Shard == request.Shard);
+        status.Replicas.AddRange(await Task.WhenAll(asked.Select(shard => shard.StatusAsync(request.Digest, detail: request.HasShard))).ConfigureAwait(false));
         return new GetStatusResponse { Cluster = identity.Cluster, Nodes = { status } };
     }
 }

@@ -25,7 +25,7 @@ internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardRepl
 
     public bool Owns(ReadOnlySpan<byte> key) => Ranges.Contain(Route.Start.Span, Route.End.Span, key);
 
-    public async Task<ReplicaStatus> StatusAsync(bool digest) => Replica is null
+    public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail) => Replica is null
         ? new ReplicaStatus { Route = Route, Replica = ReplicaId, Role = "failed", Failure = failure }
-        : await Replica.StatusAsync(digest).ConfigureAwait(false);
+        : await Replica.StatusAsync(digest, detail).ConfigureAwait(false);
 }

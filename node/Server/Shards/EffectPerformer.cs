@@ -38,6 +38,12 @@ internal sealed class EffectPerformer(
     /// <summary>Control states handed to the store and not synced yet.</summary>
     public int ControlWritesUnderWay { get; private set; }
 
+    /// <summary>The lines told last. Any thread.</summary>
+    public RecentDecisions Decisions { get; } = new();
+
+    /// <summary>The shard's record as this replica knows it; not changed afterwards.</summary>
+    public ShardRecord Record => _record;
+
     private ReplicaStore Store => journal.Store;
 
     /// <summary>Somebody waits for the end of a transfer that is about to be asked for.</summary>
@@ -77,8 +83,8 @@ internal sealed class EffectPerformer(
             case Effect.StoreSnapshotChunk store: StoreSnapshotChunk(store.Chunk); break;
             case Effect.InstallSnapshot install: InstallSnapshot(install); break;
             case Effect.TransferEnded ended: EndTransfer(ended); break;
-            case Effect.Alarm alarm: ShardLog.Alarm(context.Log, _record.Shard, alarm.Text); break;
-            case Effect.Log line: ShardLog.Decision(context.Log, _record.Shard, line.Text); break;
+            case Effect.Alarm alarm: Alarm(alarm.Text); break;
+            case Effect.Log line: Log(line.Text); break;
             case Effect.Halt halt: throw new ReplicaHaltedException(halt.Reason);
             default: throw new InvalidOperationException($"The effect {effect.GetType().Name} has no driver.");
         }
@@ -102,6 +108,18 @@ internal sealed class EffectPerformer(
     {
         ControlWritesUnderWay--;
         later(new Event.ControlWritten(state.ToRecord()));
+    }
+
+    private void Log(string text)
+    {
+        Decisions.Add(context.Clock.GetUtcNow(), text, alarm: false);
+        ShardLog.Decision(context.Log, _record.Shard, text);
+    }
+
+    private void Alarm(string text)
+    {
+        Decisions.Add(context.Clock.GetUtcNow(), text, alarm: true);
+        ShardLog.Alarm(context.Log, _record.Shard, text);
     }
 
     private void WriteControl(ControlRecord control)

@@ -141,11 +141,17 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     }
 
     /// <summary>What <c>kv status</c> shows of this replica; with <paramref name="digest"/>, reads its whole tree.</summary>
-    public async Task<ReplicaStatus> StatusAsync(bool digest)
+    public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail)
     {
-        var status = new ReplicaStatus();
+        var status = new ReplicaStatus { Route = Route, Replica = _journal.Store.Control.ReplicaId };
+        if (detail)
+            status.Detail = new ReplicaDetail { Incarnation = _context.Incarnation, Decisions = { _performer.Decisions.ToArray() } };
         if (!await VisitAsync(() => Describe(status)).ConfigureAwait(false))
-            return new ReplicaStatus { Route = Route, Replica = _journal.Store.Control.ReplicaId, Role = "failed", Failure = _failure?.Message ?? "stopped" };
+        {
+            status.Role = "failed";
+            status.Failure = _failure?.Message ?? "stopped";
+            return status;
+        }
         if (digest)
             await Task.Run(() => AddDigest(status)).ConfigureAwait(false);
         return status;
@@ -354,8 +360,6 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private void Describe(ReplicaStatus status)
     {
         var store = _journal.Store;
-        status.Route = Route;
-        status.Replica = store.Control.ReplicaId;
         status.Role = _core.Role.ToString().ToLowerInvariant();
         status.Epoch = _core.Epoch;
         status.Last = ToMessage(store.Last.Etag);
@@ -365,6 +369,31 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         status.Keys = store.Keys;
         status.DataBytes = (ulong)store.DataBytes;
         status.JournalBytes = (ulong)store.JournalBytes;
+        if (status.Detail is { } detail)
+            Describe(detail, NowUs());
+    }
+
+    private void Describe(ReplicaDetail detail, long nowUs)
+    {
+        detail.Record = _performer.Record;
+        detail.LeaseLeftUs = Math.Max(0, _core.LeaseEndUs - nowUs);
+        detail.GrantLeftUs = Math.Max(0, _core.GrantEndUs - nowUs);
+        foreach (var follower in _core.Followers)
+        {
+            detail.Followers.Add(new FollowerStatus
+            {
+                Replica = follower.Replica,
+                Node = _performer.Record.Replicas.FirstOrDefault(replica => replica.Replica == follower.Replica)?.Node ?? 0,
+                State = follower.State.ToString().ToLowerInvariant(),
+                Acknowledged = ToMessage(follower.Acked.Value),
+                Sent = ToMessage(follower.Sent.Etag.Value),
+                OutstandingBytes = (ulong)follower.OutstandingBytes,
+                GrantLeftUs = Math.Max(0, follower.GrantEndUs - nowUs),
+                SilentUs = nowUs - follower.HeardUs,
+                SnapshotBytes = (ulong)follower.SnapshotBytes,
+                SnapshotStored = (ulong)follower.SnapshotStored,
+            });
+        }
     }
 
     private void AddDigest(ReplicaStatus status)
@@ -396,6 +425,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         if (_failure is not null)
             return;
         _failure = failure;
+        _performer.Decisions.Add(_context.Clock.GetUtcNow(), $"stopped: {failure.Message}", alarm: true);
         ShardLog.Stopped(_context.Log, Shard, failure);
         _performer.End();
         Schedule();

@@ -36,6 +36,25 @@ public sealed class NodeHostTests
         Assert.Single(digests.Distinct());
     }
 
+    [Fact]
+    public async Task Status_OfOneShard_ShowsItsProtocolAndWhatItDecided()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
+        await cluster.PutAsync(Request("z", "1"), shard: 1);
+        var leader = await cluster.LeaderOfAsync(1);
+        await Grpc.Eventually.TrueAsync(
+            () => DetailOf(cluster, leader).Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate" && follower.GrantLeftUs > 0),
+            "both followers replicate and grant");
+        var detail = DetailOf(cluster, leader);
+        Assert.True(detail.LeaseLeftUs > 0);
+        Assert.Equal(3, detail.Record.Replicas.Count);
+        Assert.Contains(detail.Decisions, line => line.Text.StartsWith("serving epoch", StringComparison.Ordinal));
+        Assert.Equal(new[] { 1u, 2u, 3u }.Where(node => node != leader), detail.Followers.Select(follower => follower.Node).Order());
+        var following = DetailOf(cluster, leader == 1 ? 2u : 1u);
+        Assert.Empty(following.Followers);
+        Assert.True(following.GrantLeftUs > 0);
+    }
+
     /// <summary>The data path does not need the coordinator: what has a leader goes on, also when its connections are opened anew.</summary>
     [Fact]
     public async Task Puts_WithoutTheCoordinator_GoOn()
@@ -141,6 +160,9 @@ public sealed class NodeHostTests
         await cluster.StopNodeAsync(1);
         Assert.Null(ReadNode(cluster));
     }
+
+    private static ReplicaDetail DetailOf(NodeCluster cluster, uint node) =>
+        new Cluster.ClusterClient(cluster.ChannelOf(node)).GetStatus(new GetStatusRequest { Shard = 1 }).Nodes.Single().Replicas.Single().Detail;
 
     private static string? ReadNode(NodeCluster cluster) => cluster.Coordinator.GetAsync(cluster.Keys.Node(1), CancellationToken.None).Result.Value;
 

@@ -1,0 +1,82 @@
+using System.Globalization;
+using KvCluster.Client;
+using Spectre.Console;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>What `kv status --shard` adds: the replicas' leases, what the leader sees of the others, and the lines of their logs in order of time.</summary>
+internal static class ShardDetail
+{
+    public static object ToDocument(ReplicaDetail detail) => new
+    {
+        Replica = Hex(detail.Replica),
+        Incarnation = Hex(detail.Incarnation),
+        detail.Generation,
+        LeaseLeftMs = detail.LeaseLeft.TotalMilliseconds,
+        GrantLeftMs = detail.GrantLeft.TotalMilliseconds,
+        Followers = detail.Followers.Select(follower => new
+        {
+            Replica = Hex(follower.Replica),
+            follower.Node,
+            follower.State,
+            Acknowledged = follower.Acknowledged.ToString(),
+            Sent = follower.Sent.ToString(),
+            follower.OutstandingBytes,
+            GrantLeftMs = follower.GrantLeft.TotalMilliseconds,
+            SilentMs = follower.Silent.TotalMilliseconds,
+            follower.SnapshotBytes,
+            follower.SnapshotStored,
+        }),
+        Decisions = detail.Decisions.Select(line => new { Time = Time(line), line.Text, line.Alarm }),
+    };
+
+    public static void Print(Output output, ClusterStatus status)
+    {
+        var replicas = status.Nodes.SelectMany(node => node.Replicas.Select(replica => (node.Node, replica))).Where(found => found.replica.Detail is not null).ToList();
+        output.Table(Replicas(replicas));
+        foreach (var (node, replica) in replicas.Where(found => found.replica.Detail!.Followers.Count > 0))
+        {
+            output.Line($"node {node} leads epoch {replica.Epoch} and sees");
+            output.Table(Followers(replica.Detail!.Followers));
+        }
+        foreach (var (node, line) in replicas.SelectMany(found => found.replica.Detail!.Decisions.Select(line => (found.Node, line))).OrderBy(said => said.line.Time))
+            output.Line($"{Time(line)} node {node}: {(line.Alarm ? "ALARM: " : "")}{line.Text}");
+    }
+
+    private static Table Replicas(IEnumerable<(uint Node, ReplicaStatus Replica)> replicas)
+    {
+        var table = new Table().Border(TableBorder.Ascii2).AddColumns("node", "replica", "role", "epoch", "generation", "last", "durable", "committed");
+        table.AddColumn(new TableColumn("lease ms").RightAligned()).AddColumn(new TableColumn("grant ms").RightAligned());
+        foreach (var (node, replica) in replicas)
+        {
+            var detail = replica.Detail!;
+            table.AddRow(
+                Number(node), Hex(detail.Replica), replica.Role, Number(replica.Epoch), Number(detail.Generation),
+                replica.Last.ToString(), replica.Durable.ToString(), replica.Committed.ToString(), Milliseconds(detail.LeaseLeft), Milliseconds(detail.GrantLeft));
+        }
+        return table;
+    }
+
+    private static Table Followers(IEnumerable<FollowerStatus> followers)
+    {
+        var table = new Table().Border(TableBorder.Ascii2).AddColumns("node", "replica", "state", "acknowledged", "sent");
+        foreach (var number in (string[])["outstanding", "grant ms", "silent ms", "snapshot"])
+            table.AddColumn(new TableColumn(number).RightAligned());
+        foreach (var follower in followers)
+        {
+            table.AddRow(
+                Number(follower.Node), Hex(follower.Replica), follower.State, follower.Acknowledged.ToString(), follower.Sent.ToString(),
+                Number(follower.OutstandingBytes), Milliseconds(follower.GrantLeft), Milliseconds(follower.Silent),
+                follower.SnapshotBytes == 0 ? "" : $"{follower.SnapshotStored} of {follower.SnapshotBytes}");
+        }
+        return table;
+    }
+
+    private static string Time(ReplicaDecision line) => line.Time.UtcDateTime.ToString("yyyy-MM-ddTHH:mm:ss.fffZ", CultureInfo.InvariantCulture);
+
+    private static string Milliseconds(TimeSpan time) => time.TotalMilliseconds.ToString("F0", CultureInfo.InvariantCulture);
+
+    private static string Number(ulong number) => number.ToString(CultureInfo.InvariantCulture);
+
+    private static string Hex(ulong id) => id.ToString("x16", CultureInfo.InvariantCulture);
+}

@@ -1,0 +1,35 @@
+using KvCluster.V1;
+
+namespace KvCluster.Node.Shards;
+
+/// <summary>
+/// What a replica decided last, for <c>kv status --shard</c>: the lines of its log, kept while the process lives, also when the replica has
+/// failed. Added on the writer executor, read on any thread.
+/// </summary>
+internal sealed class RecentDecisions
+{
+    /// <summary>An election leaves about ten lines, so the last few are whole.</summary>
+    private const int LinesMax = 64;
+
+    private readonly Lock _lock = new();
+    private readonly Queue<Decision> _lines = new(LinesMax);
+
+    /// <summary>Keeps a line; the oldest makes room.</summary>
+    public void Add(DateTimeOffset time, string text, bool alarm)
+    {
+        var line = new Decision { UnixUs = (time - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond, Text = text, Alarm = alarm };
+        lock (_lock)
+        {
+            if (_lines.Count == LinesMax)
+                _lines.Dequeue();
+            _lines.Enqueue(line);
+        }
+    }
+
+    /// <summary>All lines, oldest first.</summary>
+    public Decision[] ToArray()
+    {
+        lock (_lock)
+            return [.. _lines];
+    }
+}
