@@ -1,0 +1,175 @@
+using System.Globalization;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Processes;
+using KvCluster.V1;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>
+/// Node processes over a real etcd, every connection of theirs through a relay, so that a test can take away whatever it likes. Nodes are counted from 1.
+/// Disposed: all of it is gone; after a failed test the nodes' logs stay in the folder that its message names.
+/// </summary>
+internal sealed class FaultCluster : IAsyncDisposable
+{
+    private readonly TemporaryFolder _folder = new();
+    private readonly List<Relay> _relays = [];
+    private readonly List<NodeProcess> _nodes = [];
+    private readonly List<GrpcChannel> _channels = [];
+
+    private FaultCluster(EtcdMembers etcd) => Etcd = etcd;
+
+    public EtcdMembers Etcd { get; }
+
+    public Network Network { get; } = new();
+
+    /// <summary>For whatever a test writes.</summary>
+    public string Folder => _folder.Path;
+
+    /// <summary>Where clients reach the nodes, through relays.</summary>
+    public IReadOnlyList<string> Endpoints { get; private set; } = [];
+
+    public IReadOnlyList<NodeProcess> Nodes => _nodes;
+
+    /// <summary>Starts etcd and the nodes, and waits until every shard has a leader and every node follows.</summary>
+    /// <param name="splitAt">Keys at which shards begin, by commas; "": one shard.</param>
+    /// <param name="dataOf">Where a node's data lies, if not in the cluster's folder.</param>
+    public static async Task<FaultCluster> StartAsync(
+        int nodes = 3, string splitAt = "", int etcdMembers = 1, bool secure = false, Func<int, string?>? dataOf = null, Action<NodeProcess>? prepare = null)
+    {
+        var cluster = new FaultCluster(await EtcdMembers.StartAsync(etcdMembers, secure));
+        try
+        {
+            await cluster.InitializeAsync(nodes, splitAt, dataOf ?? (_ => null));
+            foreach (var node in cluster._nodes)
+            {
+                prepare?.Invoke(node);
+                node.Start();
+            }
+
+            await cluster.UntilEqualAsync();
+            return cluster;
+        }
+        catch
+        {
+            await cluster.DisposeAsync();
+            throw;
+        }
+    }
+
+    public NodeProcess Node(int node) => _nodes[node - 1];
+
+    public Kv.KvClient KvOf(int node) => new(_channels[node - 1]);
+
+    /// <summary>What a node says of itself; null where it does not answer.</summary>
+    public async Task<NodeStatus?> StatusOfAsync(int node, bool digest = false)
+    {
+        try
+        {
+            var client = new V1.Cluster.ClusterClient(_channels[node - 1]);
+            return (await client.GetStatusAsync(new GetStatusRequest { Digest = digest }, deadline: DateTime.UtcNow.AddSeconds(5))).Nodes.Single();
+        }
+        catch (RpcException)
+        {
+            // The caller asks again until its condition holds.
+            return null;
+        }
+    }
+
+    /// <summary>The node that says that it leads a shard, of those that answer; waits for one.</summary>
+    public async Task<int> LeaderAsync(uint shard = 0, int except = 0)
+    {
+        var leader = 0;
+        await Until.TrueAsync(async () =>
+        {
+            foreach (var node in _nodes.Where(node => node.IsRunning && node.Node != except))
+                if ((await StatusOfAsync(node.Node))?.Replicas.Any(replica => replica.Route.Shard == shard && replica.Role == "leader") == true)
+                    leader = node.Node;
+            return leader != 0;
+        }, $"a leader of shard {shard}{Explain()}");
+        return leader;
+    }
+
+    /// <summary>A node that has a replica of the shard and does not lead it.</summary>
+    public async Task<int> FollowerAsync(uint shard = 0)
+    {
+        var leader = await LeaderAsync(shard);
+        return _nodes.First(node => node.Node != leader).Node;
+    }
+
+    /// <summary>The epoch of the shard's record in etcd: rises with every election.</summary>
+    public async Task<ulong> EpochAsync(uint shard = 0) =>
+        Google.Protobuf.JsonParser.Default.Parse<ShardRecord>(await Etcd.ControlAsync("get", "--print-value-only", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/shards/{shard}"))).Epoch;
+
+    /// <summary>Waits until all replicas of all shards work and hold the same tree at the same etag.</summary>
+    public async Task UntilEqualAsync()
+    {
+        var said = "";
+        await Until.TrueAsync(async () =>
+        {
+            var statuses = await Task.WhenAll(_nodes.Select(node => StatusOfAsync(node.Node, digest: true)));
+            if (statuses.Any(status => status is null))
+                return false;
+            var replicas = statuses.SelectMany(status => status!.Replicas).ToList();
+            said = string.Join("; ", statuses.SelectMany(status => status!.Replicas.Select(replica => $"node {status.Node} shard {replica.Route.Shard}: {replica.Role} {replica.Failure} {replica.DigestEtag}")));
+            return replicas.GroupBy(replica => replica.Route.Shard).All(shard => shard.Any(replica => replica.Role == "leader")
+                    && shard.Select(replica => (replica.DigestEtag, replica.Digest)).Distinct().Count() == 1)
+                && replicas.Count == _nodes.Count * replicas.Select(replica => replica.Route.Shard).Distinct().Count() && replicas.Count > 0;
+        }, $"equal replicas{Explain()}");
+    }
+
+    /// <summary>Waits until a node has printed a text.</summary>
+    public Task UntilSaidAsync(int node, string text) =>
+        Until.TrueAsync(() => Node(node).Log.Any(line => line.Contains(text, StringComparison.Ordinal)), $"node {node} says '{text}'{Explain()}");
+
+    public async ValueTask DisposeAsync()
+    {
+        foreach (var channel in _channels)
+            channel.Dispose();
+        foreach (var node in _nodes)
+            await node.DisposeAsync();
+        foreach (var relay in _relays)
+            await relay.DisposeAsync();
+        await Etcd.DisposeAsync();
+        if (Environment.GetEnvironmentVariable("KV_KEEP_LOGS") is { Length: > 0 } kept)
+            foreach (var node in _nodes)
+                await File.WriteAllLinesAsync(Path.Combine(kept, $"{Path.GetFileName(Folder)}-node-{node.Node}.log"), node.Log);
+        _folder.Dispose();
+    }
+
+    private string Explain() => $" ({Path.GetFileName(Folder)}; KV_KEEP_LOGS=folder keeps the nodes' logs)";
+
+    private async Task InitializeAsync(int nodes, string splitAt, Func<int, string?> dataOf)
+    {
+        string[] security = Etcd.Certificates is { } certificates
+            ? ["--coordinator-ca", certificates.AuthorityFile, "--coordinator-cert", certificates.ClientFile, "--coordinator-key", certificates.ClientKeyFile]
+            : [];
+        string[] split = splitAt.Length > 0 ? ["--split-at", splitAt] : [];
+        var (exitCode, _, error) = await Tools.RunAsync(
+            NodeProcess.Program,
+            ["init", "--coordinator", "etcd=" + string.Join(',', Etcd.Endpoints), .. security, "--nodes", string.Join(',', Enumerable.Range(1, nodes)), .. split]);
+        Assert.True(exitCode == 0, error);
+        var ports = FreePorts.Ten();
+        for (var node = 1; node <= nodes; node++)
+        {
+            var front = Own(new Relay(Network, to: node, targetPort: ports + node));
+            var members = Etcd.Endpoints.Select(endpoint => new Uri(endpoint)).Select(endpoint => $"{endpoint.Scheme}://127.0.0.1:{Text(Own(new Relay(Network, Network.Etcd, endpoint.Port, node)).Port)}");
+            string[] arguments =
+            [
+                "--listen", $"http://127.0.0.1:{Text(ports + node)}", "--advertise", $"http://127.0.0.1:{Text(front.Port)}",
+                "--coordinator", "etcd=" + string.Join(',', members), .. security,
+            ];
+            _nodes.Add(new NodeProcess(node, dataOf(node) ?? Path.Combine(Folder, $"node-{Text(node)}"), arguments, Network));
+            _channels.Add(GrpcChannel.ForAddress($"http://127.0.0.1:{Text(ports + node)}"));
+            Endpoints = [.. Endpoints, $"http://127.0.0.1:{Text(front.Port)}"];
+        }
+    }
+
+    private Relay Own(Relay relay)
+    {
+        _relays.Add(relay);
+        return relay;
+    }
+
+    private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);
+}

@@ -1,0 +1,121 @@
+using System.Collections.Concurrent;
+using System.Globalization;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>
+/// Who reaches whom: every connection to a node or to a member of etcd goes through a <see cref="Relay"/>, which asks here. What is cut off loses nothing
+/// and closes nothing: bytes stay where they are until it is healed, as behind a switch that has died. Thread-safe.
+/// </summary>
+internal sealed class Network
+{
+    /// <summary>Whoever is no node: clients of the cluster.</summary>
+    public const int Clients = 0;
+
+    /// <summary>etcd, as one.</summary>
+    public const int Etcd = -1;
+
+    private readonly Lock _gate = new();
+    private readonly ConcurrentDictionary<int, int> _nodesByProcess = new();
+    private readonly HashSet<(int From, int To)> _cut = [];
+    private readonly Dictionary<(int From, int To), TimeSpan> _delays = [];
+    private TaskCompletionSource _changed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+
+    /// <summary>Says which process is a node, so that its connections are known by their owner.</summary>
+    public void SetProcess(int node, int process) => _nodesByProcess[process] = node;
+
+    /// <summary>Nothing goes between the two any more.</summary>
+    public void Cut(int one, int other) => Change(() => _cut.UnionWith([(one, other), (other, one)]));
+
+    /// <summary>Nothing goes from one to the other; the way back works.</summary>
+    public void CutOneWay(int from, int to) => Change(() => _cut.Add((from, to)));
+
+    /// <summary>Every piece of data takes so much longer between the two.</summary>
+    public void Delay(int one, int other, TimeSpan delay) => Change(() => _delays[(one, other)] = _delays[(other, one)] = delay);
+
+    /// <summary>All is as at first.</summary>
+    public void Heal() => Change(() =>
+    {
+        _cut.Clear();
+        _delays.Clear();
+    });
+
+    /// <summary>Returns when something may pass.</summary>
+    public async Task PassAsync(int from, int to, CancellationToken cancellationToken)
+    {
+        while (true)
+        {
+            Task changed;
+            TimeSpan delay;
+            bool isCut;
+            lock (_gate)
+            {
+                (changed, isCut) = (_changed.Task, _cut.Contains((from, to)));
+                delay = _delays.GetValueOrDefault((from, to));
+            }
+
+            if (!isCut)
+            {
+                if (delay > TimeSpan.Zero)
+                    await Task.Delay(delay, cancellationToken);
+                return;
+            }
+
+            await changed.WaitAsync(cancellationToken);
+        }
+    }
+
+    /// <summary>Which node opened a connection on loopback: the process that holds the socket tells.</summary>
+    public int SourceOf(int port, int relayPort)
+    {
+        var inode = new[] { "/proc/net/tcp", "/proc/net/tcp6" }.Select(file => InodeOf(file, port, relayPort)).FirstOrDefault(found => found is not null);
+        if (inode is null)
+            return Clients;
+        var link = $"socket:[{inode}]";
+        foreach (var (process, node) in _nodesByProcess)
+            if (Holds(process, link))
+                return node;
+        return Clients;
+    }
+
+    private static string? InodeOf(string file, int port, int relayPort)
+    {
+        var (local, remote) = (Ending(port), Ending(relayPort));
+        foreach (var line in File.ReadLines(file).Skip(1))
+        {
+            var fields = line.Split(' ', StringSplitOptions.RemoveEmptyEntries);
+            if (fields[1].EndsWith(local, StringComparison.Ordinal) && fields[2].EndsWith(remote, StringComparison.Ordinal))
+                return fields[9];
+        }
+
+        return null;
+    }
+
+    private static bool Holds(int process, string link)
+    {
+        try
+        {
+            return Directory.EnumerateFiles($"/proc/{process.ToString(CultureInfo.InvariantCulture)}/fd").Any(descriptor => new FileInfo(descriptor).LinkTarget == link);
+        }
+        catch (IOException)
+        {
+            // It ended, or closed one while they were listed: then it is not the owner of a connection that is being opened.
+            return false;
+        }
+    }
+
+    private static string Ending(int port) => ":" + port.ToString("X4", CultureInfo.InvariantCulture);
+
+    private void Change(Action change)
+    {
+        TaskCompletionSource changed;
+        lock (_gate)
+        {
+            change();
+            changed = _changed;
+            _changed = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        }
+
+        changed.SetResult();
+    }
+}

@@ -1,0 +1,89 @@
+using System.Collections.Concurrent;
+using System.Diagnostics;
+using System.Globalization;
+using KvCluster.Processes;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>A node as a process: the built kv-node, started, killed, stopped and resumed as a test likes.</summary>
+internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> arguments, Network network) : IAsyncDisposable
+{
+    // The launcher's build puts kv-node beside it.
+    private static readonly DirectoryInfo Own = new(AppContext.BaseDirectory);
+
+    private readonly ConcurrentQueue<string> _log = new();
+    private Process? _process;
+
+    /// <summary>The program itself, for commands other than run.</summary>
+    public static string Program { get; } = Path.Combine(Own.Parent!.Parent!.FullName, "KvCluster.Local", Own.Name, "kv-node");
+
+    public int Node => node;
+
+    public string Data => data;
+
+    public int Id => _process!.Id;
+
+    public bool IsRunning => _process is { HasExited: false };
+
+    /// <summary>What it printed, over all its starts.</summary>
+    public IReadOnlyCollection<string> Log => _log;
+
+    /// <summary>A command, with its arguments, that starts the program it is given: how the next start differs from an ordinary one.</summary>
+    public IReadOnlyList<string> Wrapper { get; set; } = [];
+
+    public void Start()
+    {
+        string[] command = [.. Wrapper, Program, "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", data, "--until-stdin-ends", .. arguments];
+        _process = Process.Start(new ProcessStartInfo(command[0], command[1..])
+        {
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+            RedirectStandardError = true,
+        })!;
+        network.SetProcess(node, _process.Id);
+        _process.OutputDataReceived += (_, line) => Keep(line.Data);
+        _process.ErrorDataReceived += (_, line) => Keep(line.Data);
+        _process.BeginOutputReadLine();
+        _process.BeginErrorReadLine();
+    }
+
+    /// <summary>As a crash or the system's out-of-memory killer does.</summary>
+    public async Task KillAsync()
+    {
+        _process!.Kill();
+        await _process.WaitForExitAsync();
+    }
+
+    /// <summary>As a service manager does; its exit code.</summary>
+    public async Task<int> StopAsync()
+    {
+        Signals.End(Id);
+        return await ExitAsync();
+    }
+
+    /// <summary>Waits until it ends by itself.</summary>
+    public async Task<int> ExitAsync()
+    {
+        await _process!.WaitForExitAsync().WaitAsync(TimeSpan.FromSeconds(60));
+        return _process.ExitCode;
+    }
+
+    public void Pause() => Signals.Pause(Id);
+
+    public void Resume() => Signals.Resume(Id);
+
+    public async ValueTask DisposeAsync()
+    {
+        if (_process is null)
+            return;
+        if (!_process.HasExited)
+            await KillAsync();
+        _process.Dispose();
+    }
+
+    private void Keep(string? line)
+    {
+        if (line is not null)
+            _log.Enqueue(line);
+    }
+}

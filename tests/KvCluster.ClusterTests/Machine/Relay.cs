@@ -1,0 +1,93 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>A port that stands for another on loopback and lets pass what the <see cref="Network"/> allows. One loop accepts, two a connection carry.</summary>
+internal sealed class Relay : IAsyncDisposable
+{
+    private readonly Network _network;
+    private readonly int _to;
+    private readonly int? _from;
+    private readonly int _targetPort;
+    private readonly TcpListener _listener = new(IPAddress.Loopback, 0);
+    private readonly CancellationTokenSource _stopping = new();
+    private readonly Task _accepting;
+
+    /// <param name="to">Who is reached through it.</param>
+    /// <param name="from">Who uses it; null: whoever a connection's owner turns out to be.</param>
+    public Relay(Network network, int to, int targetPort, int? from = null)
+    {
+        (_network, _to, _from, _targetPort) = (network, to, from, targetPort);
+        _listener.Start();
+        Port = ((IPEndPoint)_listener.LocalEndpoint).Port;
+        _accepting = Task.Run(AcceptAsync);
+    }
+
+    public int Port { get; }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _stopping.CancelAsync();
+        await _accepting;
+        _listener.Dispose();
+        _stopping.Dispose();
+    }
+
+    private async Task AcceptAsync()
+    {
+        var carried = new List<Task>();
+        while (!_stopping.IsCancellationRequested)
+        {
+            try
+            {
+                var incoming = await _listener.AcceptSocketAsync(_stopping.Token);
+                carried.RemoveAll(task => task.IsCompleted);
+                carried.Add(CarryAsync(incoming));
+            }
+            catch (OperationCanceledException)
+            {
+                break;
+            }
+        }
+
+        await Task.WhenAll(carried);
+    }
+
+    private async Task CarryAsync(Socket incoming)
+    {
+        using var outgoing = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        using var ending = CancellationTokenSource.CreateLinkedTokenSource(_stopping.Token);
+        using (incoming)
+        {
+            try
+            {
+                incoming.NoDelay = outgoing.NoDelay = true;
+                var from = _from ?? _network.SourceOf(((IPEndPoint)incoming.RemoteEndPoint!).Port, Port);
+                await _network.PassAsync(from, _to, ending.Token);
+                await outgoing.ConnectAsync(IPAddress.Loopback, _targetPort, ending.Token);
+                var ways = new[] { CopyAsync(incoming, outgoing, from, _to, ending.Token), CopyAsync(outgoing, incoming, _to, from, ending.Token) };
+                // One end is gone: so is the connection, as far as what is not cut off knows.
+                await await Task.WhenAny(ways);
+                await ending.CancelAsync();
+                await Task.WhenAll(ways);
+            }
+            catch (Exception failure) when (failure is SocketException or OperationCanceledException)
+            {
+                // An end was reset, or the relay stops: both sockets are closed, which is what the other end is to see.
+                await ending.CancelAsync();
+            }
+        }
+    }
+
+    private async Task CopyAsync(Socket source, Socket target, int from, int to, CancellationToken cancellationToken)
+    {
+        var buffer = new byte[64 << 10];
+        while (await source.ReceiveAsync(buffer, cancellationToken) is > 0 and var bytes)
+        {
+            await _network.PassAsync(from, to, cancellationToken);
+            for (var sent = 0; sent < bytes;)
+                sent += await target.SendAsync(buffer.AsMemory(sent, bytes - sent), cancellationToken);
+        }
+    }
+}

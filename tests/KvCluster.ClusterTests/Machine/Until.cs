@@ -1,0 +1,21 @@
+using System.Diagnostics;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>Waits for conditions; the limits are only there to end a test that has failed.</summary>
+internal static class Until
+{
+    private static readonly TimeSpan LimitDefault = TimeSpan.FromSeconds(60);
+
+    public static Task TrueAsync(Func<bool> condition, string what, TimeSpan? limit = null) => TrueAsync(() => Task.FromResult(condition()), what, limit);
+
+    public static async Task TrueAsync(Func<Task<bool>> condition, string what, TimeSpan? limit = null)
+    {
+        var started = Stopwatch.GetTimestamp();
+        while (!await condition())
+        {
+            Assert.True(Stopwatch.GetElapsedTime(started) < (limit ?? LimitDefault), $"still not: {what}");
+            await Task.Delay(25);
+        }
+    }
+}
