@@ -1,7 +1,8 @@
 // The messages of a request on their way into HttpClient. A write there costs more than a message, so what is written while one is
 // under way goes together with the next; and what is written while the reader of the responses lends its thread goes when that thread
 // is given back, that is, when the caller awaits something that is not there yet.
-// Two buffers: one is filled, the other being sent. Everything takes _gate; the loop that sends is one task at a time.
+// Two buffers: one is filled, the other being sent. Everything takes _gate, but for writes on the lent thread: until it is given back, or
+// the one writer goes on elsewhere, nobody else touches the buffer that is filled. The loop that sends is one task at a time.
 using System.Net;
 using Grpc.Core;
 using Grpc.Shared;
@@ -23,11 +24,12 @@ internal sealed class RequestStreamContent : HttpContent
     private TaskCompletionSource? _room;
     private Stream? _stream;
     private CancellationToken _streamCancellation;
+    private Task _flushing = Task.CompletedTask;
     private int _lentThread;
     private bool _isSending;
     private bool _hasSent;
-    private bool _isComplete;
-    private bool _isClosed;
+    private volatile bool _isComplete;
+    private volatile bool _isClosed;
 
     public RequestStreamContent(int messageBytesMax)
     {
@@ -39,18 +41,26 @@ internal sealed class RequestStreamContent : HttpContent
     /// <exception cref="RpcException">RESOURCE_EXHAUSTED: larger than the limit.</exception>
     public bool TryWrite<T>(T message, Marshaller<T> marshaller, bool moreFollows, out Task accepted)
     {
+        accepted = Task.CompletedTask;
+        if (_isComplete)
+            throw new InvalidOperationException("The request stream was completed.");
+        if (_isClosed)
+            return false;
+        if (_lentThread == Environment.CurrentManagedThreadId && _filling.Count < BufferedBytesMax)
+        {
+            WriteFrame(message, marshaller);
+            return true;
+        }
         var startsSending = false;
         lock (_gate)
         {
-            accepted = Task.CompletedTask;
-            if (_isComplete)
-                throw new InvalidOperationException("The request stream was completed.");
             if (_isClosed)
                 return false;
-            WriteLocked(message, marshaller);
+            _lentThread = 0;
+            WriteFrame(message, marshaller);
             if (_filling.Count >= BufferedBytesMax)
                 accepted = (_room ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)).Task;
-            else if (moreFollows || _lentThread == Environment.CurrentManagedThreadId)
+            else if (moreFollows)
                 return true;
             startsSending = TryStartLocked();
         }
@@ -66,6 +76,7 @@ internal sealed class RequestStreamContent : HttpContent
         lock (_gate)
         {
             _isComplete = true;
+            _lentThread = 0;
             startsSending = TryStartLocked();
         }
         if (startsSending)
@@ -79,11 +90,14 @@ internal sealed class RequestStreamContent : HttpContent
         _sent.TrySetCanceled();
     }
 
-    /// <summary>From here on this thread runs the caller, until <see cref="TakeBack"/>.</summary>
+    /// <summary>From here on this thread runs the caller, until <see cref="TakeBack"/>; unless another still does, which may be writing.</summary>
     public void Lend()
     {
         lock (_gate)
-            _lentThread = Environment.CurrentManagedThreadId;
+        {
+            if (_lentThread == 0)
+                _lentThread = Environment.CurrentManagedThreadId;
+        }
     }
 
     /// <summary>The caller gave the thread back: sends what it wrote.</summary>
@@ -92,6 +106,8 @@ internal sealed class RequestStreamContent : HttpContent
         bool startsSending;
         lock (_gate)
         {
+            if (_lentThread != Environment.CurrentManagedThreadId)
+                return;
             _lentThread = 0;
             startsSending = _filling.Count > 0 && TryStartLocked();
         }
@@ -121,7 +137,7 @@ internal sealed class RequestStreamContent : HttpContent
         return false;
     }
 
-    private void WriteLocked<T>(T message, Marshaller<T> marshaller)
+    private void WriteFrame<T>(T message, Marshaller<T> marshaller)
     {
         var before = _filling.Count;
         try
@@ -152,9 +168,11 @@ internal sealed class RequestStreamContent : HttpContent
                 await _stream!.FlushAsync(_streamCancellation).ConfigureAwait(false); // The headers, which do not wait for a message.
             while (TryTakeFilled())
             {
+                await _flushing.ConfigureAwait(false);
                 await _stream!.WriteAsync(_sending.Written, _streamCancellation).ConfigureAwait(false);
-                await _stream.FlushAsync(_streamCancellation).ConfigureAwait(false);
                 _sending.Clear();
+                // Nobody waits for it but the next write: HttpClient has the bytes, and to be told that they went costs a thread's turn.
+                _flushing = _stream.FlushAsync(CancellationToken.None);
             }
         }
         catch (OperationCanceledException)
@@ -187,6 +205,8 @@ internal sealed class RequestStreamContent : HttpContent
         {
             if (_isClosed)
                 return false;
+            if (_lentThread != 0)
+                return _isSending = false; // Goes on when the thread is given back.
             if (_filling.Count == 0)
             {
                 _isSending = false;
