@@ -72,8 +72,8 @@ internal abstract record Effect
     /// <summary>Switch in the stored snapshot, with this control file; <see cref="Event.SnapshotInstalled"/> follows.</summary>
     internal sealed record InstallSnapshot(RecordName Covers, ControlRecord Control) : Effect;
 
-    /// <summary>The leadership was handed over, or was not, and why.</summary>
-    internal sealed record TransferEnded(long TransferId, bool Done, string Reason) : Effect;
+    /// <summary>The leadership was handed over, or the replicas changed, or not, and why.</summary>
+    internal sealed record OrderEnded(long OrderId, bool Done, string Reason) : Effect;
 
     /// <summary>Something an operator must hear of; the replica goes on as far as it safely can.</summary>
     internal sealed record Alarm(string Text) : Effect;

@@ -59,9 +59,12 @@ internal abstract record Event
 
     /// <summary>
     /// An operator, or the node, wants <paramref name="Replica"/> to lead (0: the most advanced voter). Answered by one
-    /// <see cref="Effect.TransferEnded"/> with the same id.
+    /// <see cref="Effect.OrderEnded"/> with the same id.
     /// </summary>
-    internal sealed record TransferAsked(long TransferId, ulong Replica) : Event;
+    internal sealed record TransferAsked(long OrderId, ulong Replica) : Event;
+
+    /// <summary>The shard's replicas are to change. Answered by one <see cref="Effect.OrderEnded"/> with the same id.</summary>
+    internal sealed record ReplicasAsked(long OrderId, ReplicaChange Change) : Event;
 
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
     internal sealed record SnapshotOpened(ulong Replica, RecordName Covers, long BytesTotal) : Event;

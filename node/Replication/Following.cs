@@ -114,12 +114,12 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         if (_leader == 0 || Blocked)
             return;
         var etag = Acknowledgeable;
-        context.NoteProgress(context.Counts ? etag : Etag.None);
+        context.NoteProgress(context.Refilling ? Etag.None : etag);
         if (etag <= _acknowledgedSent)
             return;
         _acknowledgedSent = etag;
         var frame = context.FrameTo(_leader, context.Promised);
-        frame.Ack = new Ack { Durable = etag.ToWire(), Refilling = !context.Counts };
+        frame.Ack = new Ack { Durable = etag.ToWire(), Refilling = context.Refilling };
         context.Send(frame);
     }
 
@@ -132,7 +132,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
             Round = heartbeat.Heartbeat.Round,
             Granted = granted,
             Durable = Acknowledgeable.ToWire(),
-            Refilling = !context.Counts,
+            Refilling = context.Refilling,
         };
         context.Send(frame);
     }
@@ -275,7 +275,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
 
     private void SendMatch(Frame frame, bool found, RecordName record)
     {
-        frame.Match = new Match { Found = found, Record = record.ToWire(), Durable = Acknowledgeable.ToWire(), Refilling = !context.Counts };
+        frame.Match = new Match { Found = found, Record = record.ToWire(), Durable = Acknowledgeable.ToWire(), Refilling = context.Refilling };
         context.Send(frame);
     }
 

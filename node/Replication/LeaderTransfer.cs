@@ -89,5 +89,5 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
 
     /// <summary>Tells who asked how it ended.</summary>
     /// <param name="successor">The leader of the epoch that ended this one; 0: none.</param>
-    public void End(ulong successor, string reason) => context.Emit(new Effect.TransferEnded(id, successor == Target, reason));
+    public void End(ulong successor, string reason) => context.Emit(new Effect.OrderEnded(id, successor == Target, reason));
 }

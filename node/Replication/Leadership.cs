@@ -9,7 +9,7 @@ namespace KvCluster.Replication;
 internal sealed class Leadership
 {
     private readonly ReplicaContext _context;
-    private readonly Quorum _quorum;
+    private Quorum _quorum;
     private readonly Dictionary<ulong, FollowerProgress> _followers = [];
     private readonly ReadRounds _rounds;
     private readonly Func<ulong, Etag> _durableOf;
@@ -20,6 +20,7 @@ internal sealed class Leadership
     private long _checkDueUs;
     private bool _open;
     private LeaderTransfer? _transfer;
+    private Membership? _membership;
 
     /// <summary>Created when the epoch is won and prepared; <see cref="OnAppended"/> with the epoch-open record follows.</summary>
     public Leadership(ReplicaContext context, ulong epoch, Quorum quorum)
@@ -49,7 +50,14 @@ internal sealed class Leadership
     public IReadOnlyCollection<FollowerProgress> Followers => _followers.Values;
 
     /// <summary>When something is to be done by the clock.</summary>
-    public long DueUs => Math.Min(Math.Min(_transfer is { Phase: TransferPhase.Released } ? long.MaxValue : _heartbeatDueUs, _checkDueUs), _transfer?.DueUs ?? long.MaxValue);
+    public long DueUs
+    {
+        get
+        {
+            var dueUs = _transfer is { Phase: TransferPhase.Released } ? _checkDueUs : Math.Min(_heartbeatDueUs, _checkDueUs);
+            return Math.Min(dueUs, Math.Min(_transfer?.DueUs ?? long.MaxValue, _membership?.DueUs ?? long.MaxValue));
+        }
+    }
 
     /// <summary>Serving ended because the leadership is being handed over.</summary>
     public bool HandsOver => _transfer is { StoppedServing: true };
@@ -87,7 +95,48 @@ internal sealed class Leadership
                 _followers[replica.Replica] = new FollowerProgress(replica.Replica, _context.Journal.Last.Name, _context.NowUs);
         }
 
-        return _context.View.Voters.SameAs(_quorum);
+        foreach (var gone in _followers.Values.Where(follower => !_context.View.Contains(follower.Replica)).ToList())
+        {
+            if (gone.State == FollowerState.Snapshot && gone.Covers != default)
+                _context.Emit(new Effect.CloseSnapshot(gone.Replica));
+            _followers.Remove(gone.Replica);
+        }
+
+        var follows = _membership?.TryFollow(_context.View) ?? _context.View.Voters.SameAs(_quorum);
+        TakeVoters();
+        return follows;
+    }
+
+    /// <summary>Begins to change the shard's replicas. Answered by one <see cref="Effect.OrderEnded"/>, at once if it cannot begin.</summary>
+    public void ChangeReplicas(long orderId, ReplicaChange change)
+    {
+        var refusal = !Serving ? "this replica does not serve"
+            : SupersededUs != long.MaxValue ? "a higher epoch was given out"
+            : _transfer is not null ? "the leadership is being handed over"
+            : _membership is not null ? "another change of the replicas is under way"
+            : change.Joins != 0 && !FollowsClosely(change.Joins) ? $"replica {change.Joins:x} has not caught up"
+            : null;
+        if (refusal is not null)
+            _context.Emit(new Effect.OrderEnded(orderId, false, refusal));
+        else
+            _membership = new Membership(_context, Epoch, orderId, change, _quorum);
+    }
+
+    /// <summary>The record was read, for a change of the replicas or for another.</summary>
+    public void OnRecordRead(long readId, ShardRecord? record, long revision)
+    {
+        _membership?.OnRecordRead(readId, record, revision);
+        TakeVoters();
+    }
+
+    /// <summary>A transaction ended, of a change of the replicas or of another.</summary>
+    public void OnSetDone(long setId, SetOutcome outcome, long revision)
+    {
+        var before = _context.View;
+        _membership?.OnSetDone(setId, outcome, revision);
+        if (_context.View != before)
+            TryFollowRecord();
+        TakeVoters();
     }
 
     /// <summary>An answer in this epoch from another replica.</summary>
@@ -151,26 +200,30 @@ internal sealed class Leadership
     /// <summary>A read that the lease does not cover waits for a round.</summary>
     public void OnRead(long readId) => _rounds.Add(readId);
 
-    /// <summary>Begins to hand over. Answered by one <see cref="Effect.TransferEnded"/>, at once if it cannot begin.</summary>
-    /// <param name="transferId">Names the request.</param>
+    /// <summary>Begins to hand over. Answered by one <see cref="Effect.OrderEnded"/>, at once if it cannot begin.</summary>
+    /// <param name="orderId">Names the request.</param>
     /// <param name="replica">Who is to lead; 0: the most advanced voter.</param>
-    public void Transfer(long transferId, ulong replica)
+    public void Transfer(long orderId, ulong replica)
     {
-        if (!Serving || _transfer is not null)
+        var refusal = !Serving ? "this replica does not serve"
+            : _transfer is not null ? "the leadership is being handed over already"
+            : _membership is not null ? "the replicas are being changed"
+            : null;
+        if (refusal is not null)
         {
-            _context.Emit(new Effect.TransferEnded(transferId, false, Serving ? "the leadership is being handed over already" : "this replica does not serve yet"));
+            _context.Emit(new Effect.OrderEnded(orderId, false, refusal));
             return;
         }
 
         if (ChooseSuccessor(replica) is not { } target)
         {
-            _context.Emit(new Effect.TransferEnded(
-                transferId, false, replica == 0 ? "no other voter follows closely" : $"replica {replica:x} is not a voter that follows closely"));
+            _context.Emit(new Effect.OrderEnded(
+                orderId, false, replica == 0 ? "no other voter follows closely" : $"replica {replica:x} is not a voter that follows closely"));
             return;
         }
 
         _context.Log($"asks replica {target.Replica:x} to take over");
-        _transfer = new LeaderTransfer(_context, Epoch, transferId, target);
+        _transfer = new LeaderTransfer(_context, Epoch, orderId, target);
     }
 
     /// <summary>Does what the clock asks for. A reason: this leadership is over.</summary>
@@ -197,6 +250,8 @@ internal sealed class Leadership
             _transfer = null;
         }
 
+        _membership?.OnTick();
+        TakeVoters();
         // Who was told to stand must not be kept from it.
         if (_context.NowUs >= _heartbeatDueUs && _transfer is not { Phase: TransferPhase.Released })
             SendRound();
@@ -208,6 +263,7 @@ internal sealed class Leadership
     {
         if (!_open)
             return;
+        _membership?.Advance(_durableOf);
         Commit();
         if (_rounds.Wanted && _quorum.Agreed(_roundOf) == _rounds.Newest)
             SendRound();
@@ -226,6 +282,7 @@ internal sealed class Leadership
     {
         StopServing();
         _transfer?.End(successor, reason);
+        _membership?.Abandon(reason);
         _context.Emit(new Effect.StopLeading(reason));
         foreach (var follower in _followers.Values.Where(follower => follower.State == FollowerState.Snapshot && follower.Covers != default))
             _context.Emit(new Effect.CloseSnapshot(follower.Replica));
@@ -253,6 +310,20 @@ internal sealed class Leadership
 
         _transfer.Advance(_rounds.Newest, _followers.Values);
     }
+
+    // From the barrier of a change to its definite outcome both sets decide.
+    private void TakeVoters()
+    {
+        if (_membership is null)
+            return;
+        _quorum = _membership.Voters;
+        if (_membership.Phase == MembershipPhase.Ended)
+            _membership = null;
+    }
+
+    private bool FollowsClosely(ulong replica) => _followers.TryGetValue(replica, out var follower)
+        && follower.State == FollowerState.Replicate
+        && follower.OutstandingBytes <= _context.Options.FrameBytes;
 
     // Heard of lately, replicating, and of these the one that has the most.
     private FollowerProgress? ChooseSuccessor(ulong replica) => _followers.Values

@@ -22,4 +22,7 @@ internal enum PlantedBug
 
     /// <summary>Take a compare-and-set of unknown outcome for a success.</summary>
     UnknownIsWon,
+
+    /// <summary>Change the voters without needing both sets meanwhile.</summary>
+    ChangeWithoutBarrier,
 }

@@ -37,7 +37,7 @@ internal sealed class Promises
     public bool TryGrant(Heartbeat heartbeat, bool standing)
     {
         var leaseUs = (long)heartbeat.LeaseUs;
-        if (leaseUs is <= 0 or > GrantUsMax || heartbeat.Round <= _releasedRound || _held is not null || standing || !_context.Counts)
+        if (leaseUs is <= 0 or > GrantUsMax || heartbeat.Round <= _releasedRound || _held is not null || standing || _context.Refilling)
             return false;
         var lengthUs = _context.Options.LengthenedByDrift(leaseUs);
         if (_context.Control.Synced.LeaseLongestUs < lengthUs)

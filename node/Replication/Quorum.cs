@@ -15,6 +15,9 @@ internal sealed class Quorum
         _sets = sets;
     }
 
+    /// <summary>A majority of each is needed.</summary>
+    public static Quorum Joint(Quorum one, Quorum other) => new([.. one._sets, .. other._sets]);
+
     /// <summary>All voters, of both sets; a replica in both comes once.</summary>
     public IEnumerable<ulong> Voters => _sets.SelectMany(set => set).Distinct();
 

@@ -42,7 +42,7 @@ internal sealed class ReplicaContext
 
     public List<Effect> Effects { get; } = [];
 
-    public ShardView View { get; set; }
+    public ShardView View { get; private set; }
 
     public long NowUs { get; set; }
 
@@ -60,6 +60,13 @@ internal sealed class ReplicaContext
 
     /// <summary>Votes, acknowledges, grants and stands: a voter whose directory exists and whose journal is whole.</summary>
     public bool Counts => !Refilling && View.MayVote(Self);
+
+    /// <summary>Takes over a newer record; an older one than is known changes nothing.</summary>
+    public void AdoptView(ShardRecord record, long revision)
+    {
+        if (revision > View.Revision)
+            View = new ShardView(record, revision);
+    }
 
     public void Emit(Effect effect) => Effects.Add(effect);
 

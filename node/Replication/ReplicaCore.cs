@@ -27,7 +27,7 @@ namespace KvCluster.Replication;
 //   ReadsConfirmed       answers reads of this id and below from a snapshot opened now     -
 //   ReadsRefused         answers them "not leader"                                         -
 //   LeaderKnown          publishes the route                                               -
-//   TransferEnded        tells who asked                                                   -
+//   OrderEnded        tells who asked                                                   -
 //   OpenSnapshot         pins the newest checkpoint and its journal position               SnapshotOpened
 //   SendSnapshotChunk    reads the bytes, sends                                            -
 //   CloseSnapshot        unpins                                                            -
@@ -166,6 +166,7 @@ internal sealed class ReplicaCore
                 break;
             case Event.CompareAndSetDone done:
                 _election.OnSetDone(done.SetId, done.Outcome);
+                _leadership?.OnSetDone(done.SetId, done.Outcome, done.Revision);
                 break;
             case Event.ReadArrived read when _leadership is { Serving: true }:
                 _leadership.OnRead(read.ReadId);
@@ -174,10 +175,16 @@ internal sealed class ReplicaCore
                 _context.Emit(new Effect.ReadsRefused(read.ReadId));
                 break;
             case Event.TransferAsked asked when _leadership is not null:
-                _leadership.Transfer(asked.TransferId, asked.Replica);
+                _leadership.Transfer(asked.OrderId, asked.Replica);
                 break;
             case Event.TransferAsked asked:
-                _context.Emit(new Effect.TransferEnded(asked.TransferId, false, "this replica does not lead"));
+                _context.Emit(new Effect.OrderEnded(asked.OrderId, false, "this replica does not lead"));
+                break;
+            case Event.ReplicasAsked asked when _leadership is not null:
+                _leadership.ChangeReplicas(asked.OrderId, asked.Change);
+                break;
+            case Event.ReplicasAsked asked:
+                _context.Emit(new Effect.OrderEnded(asked.OrderId, false, "this replica does not lead"));
                 break;
             case Event.SnapshotOpened opened when _leadership is not null:
                 _leadership.OnSnapshotOpened(opened.Replica, opened.Covers, opened.BytesTotal);
@@ -441,14 +448,20 @@ internal sealed class ReplicaCore
     {
         if (!_context.TryTrust(readId, record, revision))
         {
-            _election.OnRecordRead(readId, null, 0);
+            Answer(readId, null, 0);
             return;
         }
 
         if (record is not null && revision > _context.View.Revision)
             Adopt(record, revision, fresh: readId != 0);
         if (!_stopped)
-            _election.OnRecordRead(readId, record, revision);
+            Answer(readId, record, revision);
+    }
+
+    private void Answer(long readId, ShardRecord? record, long revision)
+    {
+        _election.OnRecordRead(readId, record, revision);
+        _leadership?.OnRecordRead(readId, record, revision);
     }
 
     private void Adopt(ShardRecord record, long revision, bool fresh)
@@ -463,7 +476,7 @@ internal sealed class ReplicaCore
             return;
         }
 
-        _context.View = new ShardView(record, revision);
+        _context.AdoptView(record, revision);
         if (record.Epoch > _context.EpochSeen)
         {
             _context.EpochSeen = record.Epoch;
@@ -479,7 +492,7 @@ internal sealed class ReplicaCore
         if (_leadership is not null)
             StopLeading("this replica was removed");
         _context.Control.Require(_context.Control.Wanted with { Removed = true });
-        _context.Emit(new Effect.Alarm("the shard's record no longer names this replica"));
+        _context.Log("the shard's record no longer names this replica: it stops for good");
         _stopped = true;
     }
 

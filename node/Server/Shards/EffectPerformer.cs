@@ -21,7 +21,7 @@ internal sealed class EffectPerformer(
     ShardReplicaContext context, ReplicaJournalView journal, WaitingReads reads, Action<Event> later, Action<Event> atOnce, SnapshotTransfers snapshots)
 {
     private readonly List<ReadOnlyMemory<byte>> _bodies = [];
-    private readonly Dictionary<long, TaskCompletionSource<TransferResult>> _transfers = [];
+    private readonly Dictionary<long, TaskCompletionSource<OrderResult>> _orders = [];
     private volatile bool _serving;
     private volatile ShardRoute _route = new();
     private ShardRecord _record = new();
@@ -47,7 +47,7 @@ internal sealed class EffectPerformer(
     private ReplicaStore Store => journal.Store;
 
     /// <summary>Somebody waits for the end of a transfer that is about to be asked for.</summary>
-    public void AwaitTransfer(long transferId, TaskCompletionSource<TransferResult> ended) => _transfers.Add(transferId, ended);
+    public void AwaitOrder(long orderId, TaskCompletionSource<OrderResult> ended) => _orders.Add(orderId, ended);
 
     /// <summary>Takes over what the coordinator's record says of range and replicas.</summary>
     public void Remember(ShardRecord record)
@@ -82,7 +82,7 @@ internal sealed class EffectPerformer(
             case Effect.CloseSnapshot close: snapshots.Close(close.Replica); break;
             case Effect.StoreSnapshotChunk store: StoreSnapshotChunk(store.Chunk); break;
             case Effect.InstallSnapshot install: InstallSnapshot(install); break;
-            case Effect.TransferEnded ended: EndTransfer(ended); break;
+            case Effect.OrderEnded ended: EndOrder(ended); break;
             case Effect.Alarm alarm: Alarm(alarm.Text); break;
             case Effect.Log line: Log(line.Text); break;
             case Effect.Halt halt: throw new ReplicaHaltedException(halt.Reason);
@@ -96,9 +96,9 @@ internal sealed class EffectPerformer(
         _serving = false;
         snapshots.CloseAll();
         reads.RefuseAll();
-        foreach (var ended in _transfers.Values)
-            ended.TrySetResult(new TransferResult(false, "the replica stopped"));
-        _transfers.Clear();
+        foreach (var ended in _orders.Values)
+            ended.TrySetResult(new OrderResult(false, "the replica stopped"));
+        _orders.Clear();
         if (Leading)
             StopLeading();
     }
@@ -211,10 +211,10 @@ internal sealed class EffectPerformer(
         context.RouteChanged(route);
     }
 
-    private void EndTransfer(Effect.TransferEnded ended)
+    private void EndOrder(Effect.OrderEnded ended)
     {
-        if (_transfers.Remove(ended.TransferId, out var waiting))
-            waiting.TrySetResult(new TransferResult(ended.Done, ended.Reason));
+        if (_orders.Remove(ended.OrderId, out var waiting))
+            waiting.TrySetResult(new OrderResult(ended.Done, ended.Reason));
     }
 
     private void OpenSnapshot(ulong replica)

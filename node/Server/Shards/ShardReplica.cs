@@ -43,7 +43,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private int _tickDue = 1;
     private int _scheduled;
     private int _framesWaiting;
-    private long _transferIdLast;
+    private long _orderIdLast;
 
     /// <summary>Takes over a recovered store. Nothing happens before <see cref="Start"/>.</summary>
     /// <param name="context">What it runs on.</param>
@@ -170,15 +170,15 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     /// <summary>Hands this replica's leadership to another one. Writers see a pause of some milliseconds, and their client repeats what it refused.</summary>
     /// <param name="replica">Who is to lead; 0: the voter that has most of the journal.</param>
-    public async Task<TransferResult> TransferAsync(ulong replica)
+    public async Task<OrderResult> TransferAsync(ulong replica)
     {
-        var ended = new TaskCompletionSource<TransferResult>(TaskCreationOptions.RunContinuationsAsynchronously);
+        var ended = new TaskCompletionSource<OrderResult>(TaskCreationOptions.RunContinuationsAsynchronously);
         var asked = await VisitAsync(() =>
         {
-            _performer.AwaitTransfer(++_transferIdLast, ended);
-            Enqueue(new Event.TransferAsked(_transferIdLast, replica));
+            _performer.AwaitOrder(++_orderIdLast, ended);
+            Enqueue(new Event.TransferAsked(_orderIdLast, replica));
         }).ConfigureAwait(false);
-        return asked ? await ended.Task.ConfigureAwait(false) : new TransferResult(false, _failure?.Message ?? "the replica is stopping");
+        return asked ? await ended.Task.ConfigureAwait(false) : new OrderResult(false, _failure?.Message ?? "the replica is stopping");
     }
 
     /// <summary>Stops taking part; callers that wait are answered. The store is closed when this ends.</summary>

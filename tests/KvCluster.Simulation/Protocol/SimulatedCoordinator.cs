@@ -59,6 +59,16 @@ internal sealed class SimulatedCoordinator(SimulationRun run, ShardRecord record
         });
     }
 
+    /// <summary>A node has made the directory of a replica that the record gives it: says so in the record as it is now.</summary>
+    public void MarkCreated(ulong id)
+    {
+        var marked = Record.Clone();
+        if (marked.Replicas.SingleOrDefault(replica => replica.Replica == id) is not { Created: false } created)
+            return;
+        created.Created = true;
+        TryPut(marked, Revision);
+    }
+
     private bool TryPut(ShardRecord put, long expectedRevision)
     {
         if (Revision != expectedRevision)
@@ -66,6 +76,7 @@ internal sealed class SimulatedCoordinator(SimulationRun run, ShardRecord record
         Record = put;
         Revision++;
         var (record, revision) = (Record, Revision);
+        run.After(Delay(), run.CreateReplicas);
         foreach (var replica in run.Replicas.Where(replica => !_cutOff.Contains(replica.Node) && !run.Chance(100)))
             run.After(Delay(), () => replica.Watched(record, revision));
         return true;

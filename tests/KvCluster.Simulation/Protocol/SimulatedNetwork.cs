@@ -27,7 +27,7 @@ internal sealed class SimulatedNetwork(SimulationRun run)
         run.After(delayUs, () =>
         {
             // A cut also loses what is under way, except what is late: that comes whatever happens.
-            if (late || !_cut.Contains((from, to)))
+            if ((late || !_cut.Contains((from, to))) && to <= run.Replicas.Count)
                 run.Replicas[to - 1].Receive(frame);
         });
     }

@@ -65,6 +65,9 @@ internal sealed class SimulatedReplica
 
     public void Start()
     {
+        // A node does not start a replica that the record no longer names.
+        if (_run.Coordinator.Record.Replicas.All(replica => replica.Replica != Id))
+            return;
         _run.Trace($"node {Node} starts, journal ends at {_journal.Last.Name}, control {_control.PromisedEpoch}");
         _process = new Process(this);
         _process.Begin();
@@ -107,6 +110,9 @@ internal sealed class SimulatedReplica
 
     /// <summary>An operator asks it to hand its leadership over.</summary>
     public void Transfer(ulong to) => InProcess(process => process.Step(new Event.TransferAsked(0, to)));
+
+    /// <summary>An operator asks it, as the leader, to change the shard's replicas.</summary>
+    public void Change(ReplicaChange change) => InProcess(process => process.Step(new Event.ReplicasAsked(1, change)));
 
     /// <summary>Writes a checkpoint and drops the journal that it covers.</summary>
     public void Checkpoint() => InProcess(process => process.Checkpoint());
@@ -343,10 +349,12 @@ internal sealed class SimulatedReplica
                     if (known.Replica != 0)
                         Run.LeaderHint = (int)known.Node;
                     break;
-                case Effect.TransferEnded ended:
-                    Run.Trace($"node {_replica.Node}: handed over {ended.Done} ({ended.Reason})");
-                    if (ended.Done)
+                case Effect.OrderEnded ended:
+                    Run.Trace($"node {_replica.Node}: {(ended.OrderId == 0 ? "hand-over" : "change of replicas")} done: {ended.Done} ({ended.Reason})");
+                    if (ended is { Done: true, OrderId: 0 })
                         Run.LeadershipsHandedOver++;
+                    else if (ended.Done)
+                        Run.ReplicasChanged++;
                     break;
                 case Effect.Alarm alarm:
                     Run.OnAlarm(_replica, alarm.Text);

@@ -13,12 +13,15 @@ internal sealed class SimulationRun
     private const int ClientCount = 3;
     private const int TraceLinesMax = 400;
     private const long HealWithinUs = 30_000_000;
+    private const int VotersMax = 5;
+    private const int NodesMax = 12;
 
     private readonly PriorityQueue<Action, (long DueUs, long Order)> _due = new();
     private readonly Queue<string> _trace = new();
     private readonly HashSet<string> _alarms = [];
     private long _order;
     private long _writeIdLast;
+    private readonly List<SimulatedReplica> _replicas;
 
     public SimulationRun(int seed, PlantedBug bug = PlantedBug.None)
     {
@@ -31,7 +34,7 @@ internal sealed class SimulationRun
         for (var node = 1; node <= Scenario.Replicas; node++)
             record.Replicas.Add(new ReplicaRecord { Replica = (ulong)node * 11, Node = (uint)node, Created = true });
         Coordinator = new SimulatedCoordinator(this, record);
-        Replicas = record.Replicas.Select(replica => new SimulatedReplica(this, (int)replica.Node, replica.Replica)).ToArray();
+        _replicas = record.Replicas.Select(replica => new SimulatedReplica(this, (int)replica.Node, replica.Replica)).ToList();
     }
 
     public int Seed { get; }
@@ -46,7 +49,8 @@ internal sealed class SimulationRun
 
     public SimulatedCoordinator Coordinator { get; }
 
-    public IReadOnlyList<SimulatedReplica> Replicas { get; }
+    /// <summary>All that ever were, each on a node of its own: those that were removed may still run and speak.</summary>
+    public IReadOnlyList<SimulatedReplica> Replicas => _replicas;
 
     public HistoryChecker Checker { get; } = new();
 
@@ -61,6 +65,8 @@ internal sealed class SimulationRun
     public int SnapshotsInstalled { get; set; }
 
     public int LeadershipsHandedOver { get; set; }
+
+    public int ReplicasChanged { get; set; }
 
     public long NextWriteId() => ++_writeIdLast;
 
@@ -116,6 +122,21 @@ internal sealed class SimulationRun
         }
     }
 
+    /// <summary>Nodes make the directories of the replicas that the record gives them.</summary>
+    public void CreateReplicas()
+    {
+        foreach (var added in Coordinator.Record.Replicas.Where(replica => !replica.Created && replica.Node > _replicas.Count).ToList())
+        {
+            var replica = new SimulatedReplica(this, (int)added.Node, added.Replica);
+            _replicas.Add(replica);
+            replica.Start();
+            After(Random.NextInt64(100_000), () => Coordinator.MarkCreated(added.Replica));
+        }
+    }
+
+    private IEnumerable<SimulatedReplica> Members =>
+        _replicas.Where(replica => Coordinator.Record.Replicas.Any(member => member.Replica == replica.Id));
+
     private void RunUntil(long endUs, Func<bool> done)
     {
         var checkUs = NowUs;
@@ -133,10 +154,10 @@ internal sealed class SimulationRun
 
     private bool Agree()
     {
-        var first = Replicas[0];
-        return Replicas.All(replica => replica.Up)
-            && Replicas.Count(replica => replica.Leads) == 1
-            && Replicas.All(replica => replica.Published == Checker.Last && replica.SameStateAs(first));
+        var first = Members.First();
+        return Members.All(replica => replica.Up)
+            && Members.Count(replica => replica.Leads) == 1
+            && Members.All(replica => replica.Published == Checker.Last && replica.SameStateAs(first));
     }
 
     private void NextFault()
@@ -150,6 +171,12 @@ internal sealed class SimulationRun
 
     private void Fault(SimulatedReplica replica)
     {
+        if (Chance(Scenario.ReplicaChangePermille))
+        {
+            ChangeReplicas(replica);
+            return;
+        }
+
         switch (Random.Next(100))
         {
             case < 35:
@@ -188,13 +215,46 @@ internal sealed class SimulationRun
                 replica.SyncUs = Scenario.SyncUs * 20;
                 After(Random.NextInt64(2_000_000), () => replica.SyncUs = Scenario.SyncUs);
                 break;
-            case < 95:
+            case < 94:
                 Trace($"node {replica.Node} is asked to hand over");
                 replica.Transfer(Random.Next(2) == 0 ? 0 : Replicas[Random.Next(Replicas.Count)].Id);
+                break;
+            case < 98:
+                ChangeReplicas(replica);
                 break;
             default:
                 replica.Checkpoint();
                 break;
+        }
+    }
+
+    private void ChangeReplicas(SimulatedReplica leader)
+    {
+        var members = Coordinator.Record.Replicas;
+        var learner = members.FirstOrDefault(replica => replica.Learner);
+        var other = members[Random.Next(members.Count)].Replica;
+        ReplicaChange change = learner is not null
+            ? Random.Next(8) switch
+            {
+                0 => new ReplicaChange.Remove(learner.Replica),
+                < 3 when members.Count <= VotersMax => new ReplicaChange.Promote(learner.Replica),
+                _ => new ReplicaChange.Swap(other, learner.Replica),
+            }
+            : members.Count > 3 && Random.Next(2) == 0
+                ? new ReplicaChange.Remove(other)
+                : new ReplicaChange.AddLearner((ulong)(_replicas.Count + 1) * 11, (uint)_replicas.Count + 1);
+        if (change is ReplicaChange.AddLearner && _replicas.Count == NodesMax)
+            return;
+        Trace($"node {leader.Node} is asked for {change}");
+        leader.Change(change);
+        // A learner that was added is soon made a voter.
+        if (change is ReplicaChange.AddLearner)
+        {
+            After(Random.NextInt64(100_000, 1_500_000), () =>
+            {
+                if (!Healed && Replicas.FirstOrDefault(replica => replica.Leads) is { } leading)
+                    ChangeReplicas(leading);
+            });
         }
     }
 

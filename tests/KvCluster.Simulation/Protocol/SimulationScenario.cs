@@ -38,6 +38,9 @@ internal sealed class SimulationScenario
     /// <summary>In thousandths of the protocol's decisions (a promise, a transaction, a cut, a first serving): something fails just then.</summary>
     public int NarrowPermille { get; private init; }
 
+    /// <summary>In thousandths of the generator's faults: a change of the replicas instead, so that changes follow each other.</summary>
+    public int ReplicaChangePermille { get; private init; }
+
     /// <summary>The greatest drift of a replica's clock, in thousandths.</summary>
     public int DriftPermille { get; private init; }
 
@@ -60,6 +63,7 @@ internal sealed class SimulationScenario
             AmbiguousPermille = random.Next(2) == 0 ? random.Next(600) : 0,
             FaultEveryUs = random.Next(2) == 0 ? random.Next(60_000, 400_000) : random.Next(400_000, 2_000_000),
             NarrowPermille = random.Next(2) == 0 ? random.Next(200) : 10,
+            ReplicaChangePermille = random.Next(10) == 0 ? 500 : 0,
             DriftPermille = random.Next(3) == 0 ? 50 : 1,
             Leases = random.Next(8) != 0,
         };

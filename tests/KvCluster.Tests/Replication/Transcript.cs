@@ -141,8 +141,8 @@ internal sealed class Transcript
             case Effect.ReadsRefused reads:
                 _lines.Add($"reads up to {reads.ReadIdLast} refused");
                 break;
-            case Effect.TransferEnded ended:
-                _lines.Add($"transfer {ended.TransferId} {(ended.Done ? "done" : "not done")}");
+            case Effect.OrderEnded ended:
+                _lines.Add($"transfer {ended.OrderId} {(ended.Done ? "done" : "not done")}");
                 break;
             case Effect.Alarm:
                 _lines.Add("alarm");
