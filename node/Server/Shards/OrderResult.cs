@@ -1,6 +1,6 @@
 namespace KvCluster.Node.Shards;
 
-/// <summary>How handing a leadership over ended.</summary>
-/// <param name="Done">The replica asked for leads, or is about to.</param>
-/// <param name="Reason">Why it ended; for people.</param>
+/// <summary>How an order to a leader ended: to hand over, or to change the shard's replicas.</summary>
+/// <param name="Done">It was carried out.</param>
+/// <param name="Reason">Why it ended so; for people.</param>
 internal readonly record struct OrderResult(bool Done, string Reason);

@@ -170,16 +170,10 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     /// <summary>Hands this replica's leadership to another one. Writers see a pause of some milliseconds, and their client repeats what it refused.</summary>
     /// <param name="replica">Who is to lead; 0: the voter that has most of the journal.</param>
-    public async Task<OrderResult> TransferAsync(ulong replica)
-    {
-        var ended = new TaskCompletionSource<OrderResult>(TaskCreationOptions.RunContinuationsAsynchronously);
-        var asked = await VisitAsync(() =>
-        {
-            _performer.AwaitOrder(++_orderIdLast, ended);
-            Enqueue(new Event.TransferAsked(_orderIdLast, replica));
-        }).ConfigureAwait(false);
-        return asked ? await ended.Task.ConfigureAwait(false) : new OrderResult(false, _failure?.Message ?? "the replica is stopping");
-    }
+    public Task<OrderResult> TransferAsync(ulong replica) => OrderAsync(id => new Event.TransferAsked(id, replica));
+
+    /// <summary>Changes the shard's replicas, as its leader. Ends when the outcome is definite, or this replica stops leading.</summary>
+    public Task<OrderResult> ChangeReplicasAsync(ReplicaChange change) => OrderAsync(id => new Event.ReplicasAsked(id, change));
 
     /// <summary>Stops taking part; callers that wait are answered. The store is closed when this ends.</summary>
     public async ValueTask DisposeAsync()
@@ -330,6 +324,17 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         if (Interlocked.Exchange(ref _scheduled, 1) == 0)
             _context.Storage.Writer.Post(this);
+    }
+
+    private async Task<OrderResult> OrderAsync(Func<long, Event> order)
+    {
+        var ended = new TaskCompletionSource<OrderResult>(TaskCreationOptions.RunContinuationsAsynchronously);
+        var asked = await VisitAsync(() =>
+        {
+            _performer.AwaitOrder(++_orderIdLast, ended);
+            Enqueue(order(_orderIdLast));
+        }).ConfigureAwait(false);
+        return asked ? await ended.Task.ConfigureAwait(false) : new OrderResult(false, _failure?.Message ?? "the replica is stopping");
     }
 
     /// <summary>Runs something between two events. False: the replica had failed or stopped before.</summary>
