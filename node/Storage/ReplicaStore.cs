@@ -33,6 +33,7 @@ internal sealed class ReplicaStore : IDisposable
     private readonly MergedTransaction _transaction;
     private readonly CheckpointSchedule _checkpoints;
     private readonly WorkAction _failureNotice;
+    private readonly WorkAction _lookForSpace;
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private IStoreEvents? _events;
     private volatile Exception? _failure;
@@ -44,7 +45,7 @@ internal sealed class ReplicaStore : IDisposable
     private bool _isLeading;
     private ulong _epoch;
     private long _shardTime;
-    private long _spaceLookedForAt;
+    private ITimer? _spaceTimer;
     private int _recordsInFlight;
     private long _recordBytesInFlight;
 
@@ -58,6 +59,7 @@ internal sealed class ReplicaStore : IDisposable
         Control = recovered.Control.State;
         Durable = _index.Last;
         _failureNotice = new WorkAction(() => _events?.Failed(_failure!));
+        _lookForSpace = new WorkAction(LookForSpace);
         _chain = new AnswerChain(context.Completions);
         _answers = new PendingAnswers(_chain);
         _queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Writer, new WorkAction(OnQueueNotice));
@@ -65,7 +67,7 @@ internal sealed class ReplicaStore : IDisposable
         var reserve = new SpaceReserve(context.Files, recovered.Layout.Reserve, context.Options.ReserveBytes);
         _journal = new JournalWriter(
             context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, reserve, new WorkAction(OnJournalCompleted));
-        _checkpoints = new CheckpointSchedule(context, _pages, _index, _reader, _journal, reserve, CheckpointBound, Fail);
+        _checkpoints = new CheckpointSchedule(context, _pages, _index, _reader, _journal, reserve, CheckpointBound, Fail, WatchSpace);
     }
 
     /// <summary>The newest control state that is on stable storage.</summary>
@@ -88,6 +90,17 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>Leading, and a journal slot is free.</summary>
     public bool CanAppendBatch => _isLeading && !HasEnded && _recordsInFlight < _context.Options.JournalWritesMax;
+
+    /// <summary>
+    /// Whether a follower may hand in more bodies. Not when as much as it may keep waits for the disk, which is slow or full: what is not
+    /// handed in is as a lost frame, and the leader sends it again.
+    /// </summary>
+    public bool CanAppendBodies => _recordBytesInFlight < _context.Options.WaitingBodyBytesMax;
+
+    /// <summary>
+    /// There is no room for a segment or a checkpoint: puts are refused, a follower's records wait. It is looked for once a second. Any thread.
+    /// </summary>
+    public bool IsDiskFull => _journal.IsDiskFull || _checkpoints.IsDiskFull;
 
     /// <summary>What ended the engine; null while it works. Any thread.</summary>
     public Exception? Failure => _failure;
@@ -420,6 +433,7 @@ internal sealed class ReplicaStore : IDisposable
         _isClosing = true;
         _isDisposed = true;
         _isLeading = false;
+        _spaceTimer?.Dispose();
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.Stopped);
         AnswerQueued(WriteOutcome.Stopped);
         _checkpoints.Dispose();
@@ -483,6 +497,8 @@ internal sealed class ReplicaStore : IDisposable
             AnswerQueued(WriteOutcome.Stopped);
         else if (!_isLeading)
             AnswerQueued(WriteOutcome.NotLeader);
+        else if (_journal.IsStalled)
+            AnswerQueued(WriteOutcome.DiskFull);
         else
             _events!.WorkQueued();
     }
@@ -522,6 +538,7 @@ internal sealed class ReplicaStore : IDisposable
         else if (!hadSlot && CanAppendBatch && !_queue.IsEmpty)
             _events!.WorkQueued();
         _checkpoints.StartIfDue();
+        WatchSpace();
     }
 
     private void TellDurable(JournalEntry? entry)
@@ -590,24 +607,36 @@ internal sealed class ReplicaStore : IDisposable
         _recordsInFlight++;
         _recordBytesInFlight += RecordEnvelope.RecordBytes(body.Length);
         _checkpoints.JournalGrewBy(RecordEnvelope.RecordBytes(body.Length));
-        _journal.Enqueue(new JournalJob(JournalJobKind.Record) { Entry = entry });
+        _journal.Enqueue(new JournalJob(JournalJobKind.Record) { Entry = entry, UsesReserve = _isLeading });
     }
 
     private byte[] BodyOf(JournalEntry entry) => entry.Body ?? _reader.ReadBody(entry);
 
-    /// <summary>Null while there is room. On a full disk, once a second, a checkpoint is to free journal, and the journal looks again.</summary>
-    private long? BytesLeftOnFullDisk()
+    /// <summary>Null while there is room.</summary>
+    private long? BytesLeftOnFullDisk() => IsDiskFull ? _journal.BytesLeft - _recordBytesInFlight : null;
+
+    /// <summary>While the disk is full, room is looked for at intervals.</summary>
+    private void WatchSpace()
     {
-        if (!_journal.IsDiskFull && !_checkpoints.IsDiskFull)
-            return null;
-        var now = _context.Time.GetTimestamp();
-        if (_spaceLookedForAt == 0 || _context.Time.GetElapsedTime(_spaceLookedForAt, now) >= SpaceInterval)
-        {
-            _spaceLookedForAt = now;
-            _checkpoints.StartForSpace();
-            _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
-        }
-        return _journal.BytesLeft - _recordBytesInFlight;
+        if (HasEnded || _spaceTimer is not null || !IsDiskFull)
+            return;
+        if (_journal.IsStalled)
+            AnswerQueued(WriteOutcome.DiskFull);
+        _spaceTimer = _context.Time.CreateTimer(_ => _context.Writer.Post(_lookForSpace), null, SpaceInterval, Timeout.InfiniteTimeSpan);
+    }
+
+    /// <summary>A checkpoint is to free journal, and the journal looks again.</summary>
+    private void LookForSpace()
+    {
+        if (HasEnded)
+            return;
+        _spaceTimer?.Dispose();
+        _spaceTimer = null;
+        if (!IsDiskFull)
+            return;
+        _checkpoints.StartForSpace();
+        _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
+        WatchSpace();
     }
 
     private void AnswerQueued(WriteOutcome outcome) => AnswerQueued(outcome, _chain);
@@ -639,6 +668,7 @@ internal sealed class ReplicaStore : IDisposable
             return;
         _failure = exception;
         _isLeading = false;
+        _spaceTimer?.Dispose();
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.OutcomeUnknown);
         AnswerQueued(WriteOutcome.Stopped);
         _checkpoints.Fail(exception);

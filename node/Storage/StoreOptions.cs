@@ -23,6 +23,9 @@ internal sealed record StoreOptions
     /// <summary>Bytes of bodies kept in memory for followers and for applying.</summary>
     public long RecentBodyBytesMax { get; init; } = 16 << 20;
 
+    /// <summary>Bytes of a follower's records that may wait for its disk; several of a leader's windows.</summary>
+    public long WaitingBodyBytesMax { get; init; } = 64 << 20;
+
     /// <summary>The journal's first segment, in bytes: an idle shard stays small.</summary>
     public int SegmentBytesMin { get; init; } = 1 << 20;
 

@@ -262,8 +262,13 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         if (happened is Event.ShardRecordRead { Record: { } record })
             _performer.Remember(record);
-        if (happened is Event.FrameReceived)
+        if (happened is Event.FrameReceived { Frame: var frame })
+        {
             Interlocked.Decrement(ref _framesWaiting);
+            if (frame.PayloadCase == Frame.PayloadOneofCase.Append && !_journal.Store.CanAppendBodies)
+                return;
+        }
+
         _atOnce.Enqueue(happened);
         while (_failure is null && _atOnce.TryDequeue(out var next))
         {

@@ -28,6 +28,11 @@ internal sealed class JournalJob(JournalJobKind kind)
     /// <summary>The record to write, or the last one that a cut keeps.</summary>
     public JournalEntry? Entry { get; init; }
 
+    /// <summary>
+    /// For a record: whether it may use the space kept for a full disk. Not a follower's, whose checkpoint needs that to free journal.
+    /// </summary>
+    public bool UsesReserve { get; init; }
+
     /// <summary>The control state to write.</summary>
     public ControlState? Control { get; init; }
 

@@ -9,7 +9,9 @@ namespace KvCluster.Storage.Journal;
 /// <summary>
 /// Writes a shard's journal and control file, on the journal executor, in the order asked: so a write that has completed means that
 /// all before it have, and the longest durable prefix ends at the last completed one. Records that wait together leave in one write.
-/// The first failure ends it: nothing is written or reported afterwards, and no sync is tried again.
+/// The first failure ends it: nothing is written or reported afterwards, and no sync is tried again. A full disk is none: records for which
+/// there is no segment wait, with the cuts behind them, until <see cref="JournalJobKind.LookForSpace"/> or a recycled segment makes room;
+/// control states, which need none, pass them.
 /// </summary>
 /// <remarks>
 /// Before a segment is used the next one's file exists (S8), so that a missing last segment shows. The next segment is allocated and
@@ -32,6 +34,7 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
     private readonly SegmentReader _reader;
     private readonly SortedDictionary<ulong, ulong> _incarnations = [];
     private readonly Stack<ulong> _spares = new();
+    private readonly LinkedList<JournalJob> _stalled = new();
     private int _stagedBytes;
     private IStorageFile? _current;
     private SegmentHeader _currentHeader;
@@ -45,6 +48,8 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
     private long _bytes;
     private long _bytesLeft;
     private volatile bool _isDiskFull;
+    private volatile bool _isStalled;
+    private bool _toldFull;
     private volatile bool _isStopped;
     private volatile Exception? _failure;
 
@@ -73,6 +78,9 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
 
     /// <summary>There was no room for the next segment: puts are to be refused. Any thread.</summary>
     public bool IsDiskFull => _isDiskFull;
+
+    /// <summary>Records wait for room. Any thread.</summary>
+    public bool IsStalled => _isStalled;
 
     /// <summary>How many bytes of records go in for certain while the disk is full. Any thread.</summary>
     public long BytesLeft => Interlocked.Read(ref _bytesLeft);
@@ -120,14 +128,17 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
     /// Starts a new segment behind a record: after an open, and for a cut. Its header is synced when this returns. At an open it is
     /// called by the opening thread, later on the journal executor.
     /// </summary>
+    /// <exception cref="StorageIoException">Also when the disk is full; it can be called again then.</exception>
     /// <param name="last">The record before the segment's first.</param>
     /// <param name="predecessor">The segment where that one ends; 0 when the line begins here.</param>
     /// <param name="predecessorEnd">Where in it.</param>
     public void StartSegment(RecordRef last, ulong predecessor, long predecessorEnd)
     {
         _nextBytes = _context.Options.SegmentBytesMin;
+        if (PrepareOrMakeRoom(SegmentHeader.BlockBytes, usesReserve: true) is not { } next)
+            throw new StorageIoException("Start a segment", _directory, "there is no room", isDiskFull: true);
         _last = last;
-        UseNext(predecessor, predecessorEnd, recordBytes: 0);
+        Use(next, predecessor, predecessorEnd);
     }
 
     /// <inheritdoc/>
@@ -142,7 +153,8 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
                 Process(job);
             FlushStaged();
             FillNext();
-            Interlocked.Exchange(ref _bytesLeft, CountBytesLeft());
+            _isStalled = _stalled.Count > 0;
+            Interlocked.Exchange(ref _bytesLeft, _isStalled ? 0 : CountBytesLeft());
         }
         catch (Exception exception)
         {
@@ -173,7 +185,9 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
 
     private void Report()
     {
-        if ((!_completed.IsEmpty || _failure is not null) && Interlocked.Exchange(ref _reported, 1) == 0)
+        var hasFilled = _isDiskFull && !_toldFull;
+        _toldFull = _isDiskFull;
+        if ((!_completed.IsEmpty || _failure is not null || hasFilled) && Interlocked.Exchange(ref _reported, 1) == 0)
             _context.Writer.Post(_completions);
     }
 
@@ -181,7 +195,8 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
     {
         if (job.Kind == JournalJobKind.Record)
         {
-            Stage(job);
+            if (_stalled.Count > 0 || !TryStage(job))
+                _stalled.AddLast(job);
             return;
         }
         FlushStaged();
@@ -191,10 +206,13 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
                 _control.Write(job.Control!);
                 break;
             case JournalJobKind.Cut:
-                Cut(job);
-                break;
+                DropStalledBehind(job.Last.Etag);
+                _stalled.AddLast(job);
+                GoOn();
+                return;
             case JournalJobKind.Recycle:
                 Recycle(job.Number);
+                GoOn();
                 break;
             default:
                 LookForSpace();
@@ -203,14 +221,40 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         _completed.Enqueue(job);
     }
 
-    private void Stage(JournalJob job)
+    /// <summary>Does what waits for room, in order, until there is none.</summary>
+    private void GoOn()
+    {
+        while (_stalled.First is { Value: var job } && (job.Kind == JournalJobKind.Cut ? TryCut(job) : TryStage(job)))
+            _stalled.RemoveFirst();
+        FlushStaged();
+    }
+
+    /// <summary>Records that a cut takes away need no room any more; earlier cuts stay, since their ends are told.</summary>
+    private void DropStalledBehind(UInt128 lastKept)
+    {
+        for (var node = _stalled.First; node is not null;)
+        {
+            var next = node.Next;
+            if (node.Value.Entry is { } entry && node.Value.Kind == JournalJobKind.Record && entry.Record.Etag > lastKept)
+            {
+                _completed.Enqueue(node.Value);
+                _stalled.Remove(node);
+            }
+            node = next;
+        }
+    }
+
+    /// <summary>False: there is no room for it; nothing of it is written then.</summary>
+    private bool TryStage(JournalJob job)
     {
         var entry = job.Entry!;
         var bytes = RecordEnvelope.RecordBytes(entry.Record.BodyBytes);
         if (_offset + _stagedBytes + bytes > _current!.Length)
         {
             FlushStaged();
-            UseNext(_currentHeader.Number, _offset, bytes);
+            if (PrepareOrMakeRoom(SegmentHeader.BlockBytes + bytes, job.UsesReserve) is not { } next)
+                return false;
+            Use(next, _currentHeader.Number, _offset);
         }
         if (_stagedBytes + bytes > StagingBytes)
             FlushStaged();
@@ -233,6 +277,7 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         _staging.Span[_stagedBytes..padded].Clear();
         _stagedBytes = padded;
         _staged.Add(job);
+        return true;
     }
 
     private void WriteStaging()
@@ -254,9 +299,8 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
     }
 
     /// <summary>Makes the next segment the current one: its successor's file first, then its header, then records.</summary>
-    private void UseNext(ulong predecessor, long predecessorEnd, int recordBytes)
+    private void Use(SegmentPreparation next, ulong predecessor, long predecessorEnd)
     {
-        var next = PrepareOrMakeRoom(SegmentHeader.BlockBytes + recordBytes);
         var header = new SegmentHeader(
             next.Number,
             NewIncarnation(next.Number),
@@ -289,16 +333,26 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         return mixed ^ (mixed >> 31);
     }
 
-    private SegmentPreparation PrepareOrMakeRoom(int bytesMin)
+    /// <summary>The next segment, on a full disk no larger than it must be; null when there is no room for that either.</summary>
+    private SegmentPreparation? PrepareOrMakeRoom(int bytesMin, bool usesReserve)
     {
         try
         {
             return Prepare(Math.Max(bytesMin, _nextBytes), bytesMin);
         }
-        catch (StorageIoException exception) when (exception.IsDiskFull && _reserve.Release())
+        catch (StorageIoException exception) when (exception.IsDiskFull)
         {
             _isDiskFull = true;
+        }
+        if (usesReserve)
+            _reserve.Release();
+        try
+        {
             return Prepare(bytesMin, bytesMin);
+        }
+        catch (StorageIoException exception) when (exception.IsDiskFull)
+        {
+            return null;
         }
     }
 
@@ -336,6 +390,9 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
 
     private void LookForSpace()
     {
+        GoOn();
+        if (_stalled.Count > 0)
+            return;
         try
         {
             _ = Prepare(_nextBytes, SegmentHeader.BlockBytes);
@@ -348,14 +405,26 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         }
     }
 
-    private void Cut(JournalJob job)
+    /// <summary>False: there is no room for it yet, and the line goes on as it was.</summary>
+    private bool TryCut(JournalJob job)
     {
-        KeepAside(job);
         var predecessor = job.Entry?.Segment ?? 0;
-        StartSegment(job.Last, predecessor, job.Entry?.End ?? 0);
+        FlushStaged();
+        try
+        {
+            KeepAside(job);
+            StartSegment(job.Last, predecessor, job.Entry?.End ?? 0);
+        }
+        catch (StorageIoException exception) when (exception.IsDiskFull)
+        {
+            _isDiskFull = true;
+            return false;
+        }
         // Behind the synced header, the segments between the cut's point and the new one are dead.
         foreach (var number in _incarnations.Keys.Where(number => number > predecessor && number < _currentHeader.Number).ToArray())
             Drop(number);
+        _completed.Enqueue(job);
+        return true;
     }
 
     /// <summary>The cut records stay for people to look at: their bodies, one after the other, in a file named by the first's etag.</summary>
@@ -369,12 +438,23 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         for (var index = 0; index <= names.Count - _context.Options.AsideFilesMax; index++)
             files.Delete(Path.Combine(_asideDirectory, names[index]));
         var name = string.Create(CultureInfo.InvariantCulture, $"{_nextNumber:x16}-{job.Tail[0].Record.Etag:x32}.bodies");
-        using var file = files.Open(Path.Combine(_asideDirectory, name), new StorageFileOptions(StorageFileMode.CreateNew));
+        var path = Path.Combine(_asideDirectory, name);
+        // Of an attempt that found no room.
+        files.Delete(path);
+        using var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
         var offset = 0L;
-        foreach (var entry in job.Tail)
+        try
         {
-            file.Write(entry.Body ?? _reader.ReadBody(entry), offset);
-            offset += entry.Record.BodyBytes;
+            foreach (var entry in job.Tail)
+            {
+                file.Write(entry.Body ?? _reader.ReadBody(entry), offset);
+                offset += entry.Record.BodyBytes;
+            }
+        }
+        catch (StorageIoException exception) when (exception.IsDiskFull)
+        {
+            files.Delete(path);
+            throw;
         }
         _reader.Close();
     }

@@ -137,9 +137,6 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Whether a snapshot is open. The writer, when no new ones can come.</summary>
     public bool HasReaders => _readers.Oldest() != ulong.MaxValue;
 
-    /// <summary>Whether the file was created with this identity.</summary>
-    public bool IsOf(ReadOnlySpan<byte> identity) => _newestMeta.Identity == BinaryPrimitives.ReadUInt128LittleEndian(identity);
-
     /// <summary>Opens a batch on the newest state. One at a time.</summary>
     public WriteBatch Begin()
     {
@@ -189,10 +186,11 @@ internal sealed unsafe class PageStore : IDisposable
     /// </summary>
     /// <param name="coverageOf">What the journal knows of a root's etag.</param>
     /// <param name="etagMax">The lesser of committed and durable here.</param>
-    public Checkpoint? BeginCheckpoint(Func<UInt128, Coverage> coverageOf, UInt128 etagMax)
+    /// <param name="repeats">Also without anything new, if the older meta page would then cover more: so that the journal behind it can go.</param>
+    public Checkpoint? BeginCheckpoint(Func<UInt128, Coverage> coverageOf, UInt128 etagMax, bool repeats = false)
     {
         Invariant.Check(_checkpoint is not { IsBegun: true }, $"A checkpoint begins before the last one is finished.");
-        if (_checkpoint is null && _published.Etag == Covered.Etag)
+        if (_checkpoint is null && _published.Etag == Covered.Etag && !(repeats && CoveredByOlderMeta.Etag < Covered.Etag))
             return null;
         if (_checkpoint is null)
         {

@@ -1,3 +1,4 @@
+using System.Buffers.Binary;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
@@ -150,7 +151,7 @@ internal sealed partial class RecoveredStore : IDisposable
         {
             return facts with { DataFault = exception };
         }
-        if (!pages.IsOf(StoreDirectory.IdentityOf(control)))
+        if (pages.Identity != BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)))
             return facts with { DataFault = new CorruptStoreException($"'{data}' is another replica's") };
         var covered = pages.Covered;
         return facts with

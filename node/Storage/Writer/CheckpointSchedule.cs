@@ -21,6 +21,7 @@ internal sealed class CheckpointSchedule : IDisposable
     private readonly SpaceReserve _reserve;
     private readonly Func<UInt128> _bound;
     private readonly Action<Exception> _fail;
+    private readonly Action _foundNoRoom;
     private readonly WorkAction _write;
     private readonly WorkAction _finish;
     private readonly WorkAction _request;
@@ -31,13 +32,15 @@ internal sealed class CheckpointSchedule : IDisposable
     private Exception? _writeFailure;
     private Exception? _failure;
     private bool _hasEnded;
+    private bool _isDiskFull;
+    private bool _isForSpace;
     private long _journalBytes;
     private long _startedAt;
 
     /// <summary>Starts nothing yet.</summary>
     public CheckpointSchedule(
         StoreContext context, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
-        Func<UInt128> bound, Action<Exception> fail)
+        Func<UInt128> bound, Action<Exception> fail, Action foundNoRoom)
     {
         _context = context;
         _pages = pages;
@@ -47,14 +50,19 @@ internal sealed class CheckpointSchedule : IDisposable
         _reserve = reserve;
         _bound = bound;
         _fail = fail;
+        _foundNoRoom = foundNoRoom;
         _write = new WorkAction(Write);
         _finish = new WorkAction(Finish);
         _request = new WorkAction(TakeRequests);
         _startedAt = context.Time.GetTimestamp();
     }
 
-    /// <summary>The last checkpoint found no room.</summary>
-    public bool IsDiskFull { get; private set; }
+    /// <summary>The last checkpoint found no room. Any thread.</summary>
+    public bool IsDiskFull
+    {
+        get => Volatile.Read(ref _isDiskFull);
+        private set => Volatile.Write(ref _isDiskFull, value);
+    }
 
     /// <summary>Counts journal bytes towards the trigger.</summary>
     public void JournalGrewBy(int bytes) => _journalBytes += bytes;
@@ -76,6 +84,7 @@ internal sealed class CheckpointSchedule : IDisposable
         if (_running is not null || _hasEnded)
             return;
         IsDiskFull = false;
+        _isForSpace = true;
         Start();
     }
 
@@ -126,7 +135,7 @@ internal sealed class CheckpointSchedule : IDisposable
         _startedAt = _context.Time.GetTimestamp();
         try
         {
-            _running = _pages.BeginCheckpoint(CoverageOf, _bound());
+            _running = _pages.BeginCheckpoint(CoverageOf, _bound(), repeats: _isForSpace);
         }
         catch (Exception exception)
         {
@@ -139,6 +148,9 @@ internal sealed class CheckpointSchedule : IDisposable
             _context.Checkpoints.Post(_write);
             return;
         }
+        if (_isForSpace)
+            RecycleJournal();
+        _isForSpace = false;
         foreach (var request in _waiting)
             request.SetResult(_pages.Covered);
         _waiting.Clear();
@@ -146,6 +158,8 @@ internal sealed class CheckpointSchedule : IDisposable
 
     private Coverage CoverageOf(UInt128 etag)
     {
+        if (etag == _pages.Covered.Etag)
+            return _pages.Covered;
         var entry = _index.Find(etag);
         Invariant.Check(entry is { IsDurable: true }, $"A checkpoint's last record {etag} is not in the journal, or not durable.");
         return new Coverage(etag, new JournalPosition(entry.Segment, entry.End), entry.Record.Checksum);
@@ -191,6 +205,7 @@ internal sealed class CheckpointSchedule : IDisposable
         _pages.FinishCheckpoint(checkpoint);
         IsDiskFull = false;
         RecycleJournal();
+        _isForSpace = false;
         // Requests of now may want more than this one covers; the next start answers them, at once if there is nothing new.
         if (_waiting.Count > 0)
             Start();
@@ -206,6 +221,7 @@ internal sealed class CheckpointSchedule : IDisposable
         }
         IsDiskFull = true;
         EndWaiting(failure);
+        _foundNoRoom();
     }
 
     private void EndWaiting(Exception exception)
@@ -227,7 +243,7 @@ internal sealed class CheckpointSchedule : IDisposable
         var coveredBytes = 0L;
         while (covered < _index.Count && _index[covered].Segment < needed)
             coveredBytes += RecordEnvelope.RecordBytes(_index[covered++].Record.BodyBytes);
-        var retainedBytes = _journal.IsDiskFull ? 0 : _context.Options.RetainedJournalBytes;
+        var retainedBytes = _journal.IsDiskFull || _isForSpace ? 0 : _context.Options.RetainedJournalBytes;
         var dropped = 0;
         while (dropped < covered && coveredBytes > retainedBytes)
         {

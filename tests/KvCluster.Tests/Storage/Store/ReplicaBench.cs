@@ -12,15 +12,20 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     private readonly StepExecutor _work = new();
     private readonly StepExecutor _completions = new();
 
-    public ReplicaBench(ulong replica, StoreOptions? options = null)
+    public ReplicaBench(ulong replica, StoreOptions? options = null, SimulatedDisk? disk = null)
     {
+        Disk = disk ?? new SimulatedDisk();
         Context = new StoreContext(
-            Disk, _work, _work, _work, TimeProvider.System, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions);
-        Store = ReplicaStore.Create(Context, DirectoryPath, new ControlState { ReplicaId = replica, Shard = 1 });
+            Disk, _work, _work, _work, Time, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions);
+        Store = Disk.DirectoryExists(DirectoryPath)
+            ? ReplicaStore.Open(Context, DirectoryPath)
+            : ReplicaStore.Create(Context, DirectoryPath, new ControlState { ReplicaId = replica, Shard = 1 });
         Store.Start(this);
     }
 
-    public SimulatedDisk Disk { get; } = new();
+    public SimulatedDisk Disk { get; }
+
+    public ManualTime Time { get; } = new();
 
     public StoreContext Context { get; }
 

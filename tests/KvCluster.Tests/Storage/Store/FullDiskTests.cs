@@ -1,0 +1,177 @@
+using KvCluster.Disk;
+using KvCluster.Storage;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>
+/// F18 at one replica: a full disk stops nothing but puts. A follower's records wait for room and are then written, its promises are
+/// written meanwhile, and it goes on by itself.
+/// </summary>
+public sealed class FullDiskTests : IDisposable
+{
+    private static readonly TimeSpan UntilLookedAgain = TimeSpan.FromSeconds(2);
+    private static readonly StoreOptions Options = StoreBench.SmallOptions with { ReserveBytes = 256 << 10, WaitingBodyBytesMax = 1 << 20 };
+    private readonly ReplicaBench _leader = new(1);
+    private readonly ReplicaBench _follower = new(2, Options);
+
+    public void Dispose()
+    {
+        _leader.Dispose();
+        _follower.Dispose();
+    }
+
+    [Fact]
+    public void Append_FollowersDiskFull_WaitsAndGoesOnByItselfWhenThereIsRoom()
+    {
+        FillFollowersDisk();
+        var durable = _follower.Store.Durable;
+        Assert.True(durable.Etag < _follower.Store.Last.Etag, "All went into a full disk.");
+        Assert.True(_follower.Store.IsDiskFull);
+        for (var look = 0; look < 5; look++)
+            LookAgain(_follower);
+        Assert.Equal(durable, _follower.Store.Durable);
+        Assert.Null(_follower.FailureTold);
+
+        _follower.Disk.CapacityBytes = long.MaxValue;
+        LookAgain(_follower);
+        Assert.Equal(_leader.Store.Last, _follower.Store.Durable);
+        LookAgain(_follower);
+        Assert.False(_follower.Store.IsDiskFull);
+        _follower.Store.Commit(_leader.Store.Last.Etag);
+        _leader.Store.Commit(_leader.Store.Last.Etag);
+        Assert.Equal(_leader.Digest(), _follower.Digest());
+        _follower.Reopen();
+        Assert.Equal(_leader.Store.Last, _follower.Store.Last);
+    }
+
+    [Fact]
+    public void WriteControl_RecordsWaitForRoom_PassesThem()
+    {
+        FillFollowersDisk();
+        _follower.Store.WriteControl(_follower.Store.Control with { PromisedEpoch = 7 });
+        _follower.Run();
+        Assert.Equal(7ul, _follower.ControlTold.Single().PromisedEpoch);
+    }
+
+    [Fact]
+    public void Cut_RecordsWaitForRoom_DropsThemAndIsToldWhenThereIsRoom()
+    {
+        FillFollowersDisk();
+        var kept = _follower.Store.Durable;
+        _follower.Store.Cut(kept.Etag);
+        _follower.Run();
+        _leader.Store.StopLeading();
+        _leader.Store.Cut(kept.Etag);
+        _leader.Run();
+        _leader.Lead(2);
+        _follower.Follow(_leader);
+        _follower.Disk.CapacityBytes = long.MaxValue;
+        LookAgain(_follower);
+        LookAgain(_follower);
+        Assert.Equal([kept], _follower.CutsTold);
+        Assert.Equal(_leader.Store.Last, _follower.Store.Durable);
+        _follower.Reopen();
+        Assert.Equal(_leader.Store.Last, _follower.Store.Last);
+    }
+
+    [Fact]
+    public void CanAppendBodies_AsMuchWaitsAsMay_IsFalseUntilThereIsRoom()
+    {
+        FillFollowersDisk(records: 600);
+        Assert.False(_follower.Store.CanAppendBodies);
+        _follower.Disk.CapacityBytes = long.MaxValue;
+        LookAgain(_follower);
+        Assert.True(_follower.Store.CanAppendBodies);
+    }
+
+    [Fact]
+    public void Commit_DiskFull_ACheckpointFreesJournalForWhatWaits()
+    {
+        FillFollowersDisk();
+        _follower.Store.Commit(_follower.Store.Durable.Etag);
+        var before = _follower.Store.Durable;
+        // Two, since the older meta page still needs the journal behind the first.
+        for (var look = 0; look < 4; look++)
+        {
+            LookAgain(_follower);
+            _follower.Store.Commit(_follower.Store.Durable.Etag);
+        }
+        Assert.True(_follower.Store.Durable.Etag > before.Etag, $"The journal still ends at {before}.");
+        Assert.Null(_follower.FailureTold);
+    }
+
+    [Fact]
+    public void Lead_OnAFullDisk_RefusesPutsAtOnceAndServesThemWhenThereIsRoom()
+    {
+        FillFollowersDisk();
+        _follower.Lead(2);
+        var refused = _follower.Submit(request => request.Put("key"u8, "1"u8));
+        _follower.Run();
+        while (_follower.Store.TryAppendBatch(ReplicaBench.WallTime, out _))
+            _follower.Run();
+        Assert.Equal(WriteOutcome.DiskFull, StoreBench.Answer(refused).Outcome);
+        _follower.Disk.CapacityBytes = long.MaxValue;
+        LookAgain(_follower);
+        LookAgain(_follower);
+        Assert.False(_follower.Store.IsDiskFull);
+        var answer = _follower.Put("key", "1");
+        _follower.Store.Commit(_follower.Store.Last.Etag);
+        _follower.Run();
+        Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
+    }
+
+    [Theory]
+    [InlineData(nameof(UnsyncedWrites.Dropped))]
+    [InlineData(nameof(UnsyncedWrites.Torn))]
+    public void Crash_AtEveryCallOfAFullDisk_KeepsAllThatWasDurable(string mode)
+    {
+        var unsynced = Enum.Parse<UnsyncedWrites>(mode);
+        for (var call = 1; ; call++)
+        {
+            using var disk = new SimulatedDisk();
+            using var leader = new ReplicaBench(1);
+            RecordRef durable;
+            bool isOff;
+            using (var follower = new ReplicaBench(2, Options, disk))
+            {
+                disk.CrashAtCall = disk.Calls + call;
+                leader.Lead(1);
+                for (var index = 0; index < 30; index++)
+                    _ = leader.Put($"key-{index}", new string('x', 2000));
+                disk.CapacityBytes = disk.UsedBytes + (16 << 10);
+                follower.Follow(leader);
+                LookAgain(follower);
+                disk.CapacityBytes = long.MaxValue;
+                LookAgain(follower);
+                LookAgain(follower);
+                (durable, isOff) = (follower.Store.Durable, disk.IsOff);
+            }
+            if (!isOff)
+            {
+                Assert.Equal(leader.Store.Last, durable);
+                break;
+            }
+            disk.Restart(unsynced, call);
+            using var reopened = new ReplicaBench(2, Options, disk);
+            Assert.True(reopened.Store.Last.Etag >= durable.Etag, $"Call {call}: {durable} was durable, the journal ends at {reopened.Store.Last}.");
+            Assert.True(leader.Store.TryFind(reopened.Store.Last.Etag, out var same) && same.Checksum == reopened.Store.Last.Checksum);
+            reopened.Follow(leader);
+            Assert.Equal(leader.Store.Last, reopened.Store.Durable);
+        }
+    }
+
+    private static void LookAgain(ReplicaBench replica)
+    {
+        replica.Time.Advance(UntilLookedAgain);
+        replica.Run();
+    }
+
+    private void FillFollowersDisk(int records = 60)
+    {
+        _leader.Lead(1);
+        for (var index = 0; index < records; index++)
+            _ = _leader.Put($"key-{index}", new string('x', 2000));
+        _follower.Disk.CapacityBytes = _follower.Disk.UsedBytes + (64 << 10);
+        _follower.Follow(_leader);
+    }
+}
