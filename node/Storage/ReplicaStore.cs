@@ -14,7 +14,8 @@ namespace KvCluster.Storage;
 /// </summary>
 /// <remarks>
 /// A failure inside does not leave by an exception: the first one is kept, all waiters are answered, <see cref="IStoreEvents.Failed"/>
-/// is called once, and from then on members do nothing. Only <see cref="Create"/>, <see cref="Open"/> and reads throw.
+/// is called once, and from then on members do nothing. Only <see cref="Create"/>, <see cref="Open"/> and reads throw. A failure that is a
+/// <see cref="CorruptStoreException"/> says that bytes on the disk are not what was written: the replica can be rebuilt from a peer.
 /// </remarks>
 internal sealed class ReplicaStore : IDisposable
 {
@@ -60,6 +61,8 @@ internal sealed class ReplicaStore : IDisposable
         Durable = _index.Last;
         _failureNotice = new WorkAction(() => _events?.Failed(_failure!));
         _lookForSpace = new WorkAction(LookForSpace);
+        // A reader may be the first to see it; it gets its exception, and the replica ends all the same.
+        _pages.Space.Damaged = found => _context.Writer.Post(new WorkAction(() => Fail(found)));
         _chain = new AnswerChain(context.Completions);
         _answers = new PendingAnswers(_chain);
         _queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Writer, new WorkAction(OnQueueNotice));

@@ -32,6 +32,9 @@ internal sealed unsafe class PageSpace
 
     ~PageSpace() => NativeMemory.Free(_checked);
 
+    /// <summary>Told of the first and every later bad page before the exception leaves; any thread. Null: nobody asks.</summary>
+    public Action<CorruptStoreException>? Damaged { get; set; }
+
     /// <summary>Pages that fit the range.</summary>
     public long PagesMax { get; }
 
@@ -76,16 +79,23 @@ internal sealed unsafe class PageSpace
     {
         var number = NumberOf(reference);
         if (number >= _file.Length / Page.Bytes || reference % Page.Bytes != 0)
-            throw new CorruptStoreException($"'{_file.Path}': a reference to page {number} lies beyond the file's {_file.Length} bytes.");
+            throw Bad($"'{_file.Path}': a reference to page {number} lies beyond the file's {_file.Length} bytes.");
         var page = Locate(reference);
         var runPages = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
         if (Page.Number(page) != (ulong)number || Page.Checksum(page) != checksum || runPages > (_file.Length / Page.Bytes) - number
             || Page.ComputeChecksum(page, (long)runPages * Page.Bytes) != checksum)
         {
-            throw new CorruptStoreException(
+            throw Bad(
                 $"'{_file.Path}': page {number} (offset {reference}) is not what its parent refers to: checksum {checksum:x8} expected.");
         }
         Interlocked.Or(ref _checked[number / 64], 1ul << (int)(number % 64));
         return runPages;
+    }
+
+    private CorruptStoreException Bad(string message)
+    {
+        var exception = new CorruptStoreException(message);
+        Damaged?.Invoke(exception);
+        return exception;
     }
 }

@@ -80,17 +80,27 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 
     private void Apply(WriteBatch batch, WriteRequest request)
     {
-        if (request.Session == 0)
+        try
         {
-            request.Result = Execute(batch, request);
-            request.ReleaseEtag = request.Result.Etag;
-            request.IsReadAnswer = request.OperationCount == 0 || request.Result.Outcome == WriteOutcome.ConditionFailed;
+            if (request.Session == 0)
+                ApplyPlain(batch, request);
+            else
+                ApplyIdentified(batch, request);
         }
-        else
+        catch
         {
-            ApplyIdentified(batch, request);
+            // It is in no queue any more, and the transaction that it was to be part of comes to nothing.
+            chain.Add(request, WriteResult.Of(WriteOutcome.Stopped));
+            throw;
         }
         answers.Add(request);
+    }
+
+    private void ApplyPlain(WriteBatch batch, WriteRequest request)
+    {
+        request.Result = Execute(batch, request);
+        request.ReleaseEtag = request.Result.Etag;
+        request.IsReadAnswer = request.OperationCount == 0 || request.Result.Outcome == WriteOutcome.ConditionFailed;
     }
 
     private void ApplyIdentified(WriteBatch batch, WriteRequest request)

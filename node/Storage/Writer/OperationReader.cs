@@ -2,7 +2,7 @@ namespace KvCluster.Storage.Writer;
 
 /// <summary>
 /// Walks the operations of a payload. Leader, follower and recovery read by it alone. An operation that it does not know, or that
-/// does not parse, is a <see cref="CorruptStoreException"/>: the replica stops (F24).
+/// does not parse, is a <see cref="UnreadableRecordException"/>: the replica stops (F24).
 /// </summary>
 internal ref struct OperationReader(ReadOnlySpan<byte> payload)
 {
@@ -54,11 +54,11 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
                 Results = ReadBytes();
                 return true;
             default:
-                throw new CorruptStoreException($"Operation code {(byte)Code} is not known to this version.");
+                throw new UnreadableRecordException($"Operation code {(byte)Code} is not known to this version.");
         }
     }
 
-    private static CorruptStoreException Malformed() => new("An operation of a record is cut off or malformed.");
+    private static UnreadableRecordException Malformed() => new("An operation of a record is cut off or malformed.");
 
     private void ReadValue()
     {
@@ -67,7 +67,7 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
         Flags = _rest[0];
         _rest = _rest[1..];
         if ((Flags & ~KvValue.ExpiryFlag) != 0)
-            throw new CorruptStoreException($"Value flags {Flags:X2} are not known to this version.");
+            throw new UnreadableRecordException($"Value flags {Flags:X2} are not known to this version.");
         ExpiryMilliseconds = (Flags & KvValue.ExpiryFlag) != 0 ? ReadNumber() : 0;
         Value = ReadBytes();
     }

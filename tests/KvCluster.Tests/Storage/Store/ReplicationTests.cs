@@ -243,7 +243,7 @@ public sealed class ReplicationTests : IDisposable
         _follower.Run();
         _follower.Store.Commit(record.Etag);
         _follower.Run();
-        Assert.IsType<CorruptStoreException>(_follower.FailureTold);
+        Assert.IsType<UnreadableRecordException>(_follower.FailureTold);
         Assert.Throws<StoreStoppedException>(() => _follower.Store.OpenSnapshot());
     }
 
