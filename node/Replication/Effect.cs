@@ -54,6 +54,12 @@ internal abstract record Effect
     /// <summary>Not the leader any more: answer all reads of this id and below with "not leader".</summary>
     internal sealed record ReadsRefused(long ReadIdLast) : Effect;
 
+    /// <summary>Follower reads of this id and below may be answered from any state that has applied <paramref name="Committed"/>.</summary>
+    internal sealed record ReadIndexKnown(long ReadIdLast, Etag Committed) : Effect;
+
+    /// <summary>No leader could be asked, or it answered not: refuse follower reads of this id and below.</summary>
+    internal sealed record ReadIndexRefused(long ReadIdLast) : Effect;
+
     /// <summary>The leader known to this replica changed (0: none known).</summary>
     internal sealed record LeaderKnown(ulong Epoch, ulong Replica, uint Node) : Effect;
 

@@ -66,6 +66,12 @@ internal abstract record Event
     /// <summary>The shard's replicas are to change. Answered by one <see cref="Effect.OrderEnded"/> with the same id.</summary>
     internal sealed record ReplicasAsked(long OrderId, ReplicaChange Change) : Event;
 
+    /// <summary>
+    /// A linearizable read arrived at a replica that does not lead. Answered once, by <see cref="Effect.ReadIndexKnown"/> or
+    /// <see cref="Effect.ReadIndexRefused"/> naming this id or a higher one. Ids rise by call, apart from those of <see cref="ReadArrived"/>.
+    /// </summary>
+    internal sealed record FollowerReadArrived(long ReadId) : Event;
+
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
     internal sealed record SnapshotOpened(ulong Replica, RecordName Covers, long BytesTotal) : Event;
 

@@ -49,6 +49,12 @@ internal sealed class FollowerProgress(ulong replica, RecordName probe, long now
     /// <summary>The greatest heartbeat round answered.</summary>
     public ulong Round { get; set; }
 
+    /// <summary>Its newest question up to where it must have applied; 0: none waits for an answer.</summary>
+    public ulong ReadIndexAsked { get; set; }
+
+    /// <summary>The round that confirms the leader for that question.</summary>
+    public ulong ReadIndexRound { get; set; }
+
     /// <summary>The snapshot under way; default: not opened yet.</summary>
     public RecordName Covers { get; set; }
 
@@ -115,6 +121,7 @@ internal sealed class FollowerProgress(ulong replica, RecordName probe, long now
         Remembered = Wire.Greater(Remembered, Acked);
         Acked = Etag.None;
         GrantEndUs = 0;
+        ReadIndexAsked = 0;
         ForgetBehind(Etag.None);
     }
 }

@@ -160,6 +160,9 @@ internal sealed class Leadership
             case Frame.PayloadOneofCase.SnapshotAck:
                 OnSnapshotAck(follower, frame.SnapshotAck);
                 break;
+            case Frame.PayloadOneofCase.ReadIndex:
+                OnReadIndex(follower, frame.ReadIndex.Number);
+                break;
             case Frame.PayloadOneofCase.TransferReady:
                 _transfer?.OnReady(follower.Replica);
                 break;
@@ -269,6 +272,7 @@ internal sealed class Leadership
             SendRound();
         if (Serving && _rounds.TryConfirm(_quorum.Agreed(_roundOf), out var readIdLast))
             _context.Emit(new Effect.ReadsConfirmed(readIdLast));
+        AnswerReadIndexes();
         foreach (var follower in _followers.Values)
             SendTo(follower);
         AdvanceTransfer();
@@ -287,6 +291,29 @@ internal sealed class Leadership
         foreach (var follower in _followers.Values.Where(follower => follower.State == FollowerState.Snapshot && follower.Covers != default))
             _context.Emit(new Effect.CloseSnapshot(follower.Replica));
         _context.Log($"stopped leading epoch {Epoch}: {reason}");
+    }
+
+    // The same check as for the own reads: the lease now, or a round that is sent from now on.
+    private void OnReadIndex(FollowerProgress follower, ulong number)
+    {
+        if (!Serving)
+            return;
+        if (number > follower.ReadIndexAsked)
+            follower.ReadIndexRound = _context.NowUs < LeaseEndUs ? 0 : _rounds.Next();
+        follower.ReadIndexAsked = Math.Max(follower.ReadIndexAsked, number);
+    }
+
+    private void AnswerReadIndexes()
+    {
+        foreach (var follower in _followers.Values)
+        {
+            if (!Serving || follower.ReadIndexAsked == 0 || _quorum.Agreed(_roundOf) < follower.ReadIndexRound)
+                continue;
+            var frame = FrameTo(follower);
+            frame.ReadIndexAnswer = new ReadIndexAnswer { Number = follower.ReadIndexAsked, Committed = _context.Committed.ToWire() };
+            _context.Send(frame);
+            follower.ReadIndexAsked = 0;
+        }
     }
 
     private void StopServing()

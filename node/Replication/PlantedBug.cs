@@ -23,6 +23,9 @@ internal enum PlantedBug
     /// <summary>Take a compare-and-set of unknown outcome for a success.</summary>
     UnknownIsWon,
 
+    /// <summary>Take the end of a cut for an older leader as a match with the present one.</summary>
+    MatchAfterForeignCut,
+
     /// <summary>Change the voters without needing both sets meanwhile.</summary>
     ChangeWithoutBarrier,
 }

@@ -33,10 +33,13 @@ internal sealed class ReadRounds(int roundsKept)
     }
 
     /// <summary>A read waits for the next round.</summary>
-    public void Add(long readId)
+    public void Add(long readId) => _waiting.Enqueue((readId, Next()));
+
+    /// <summary>Somebody waits for the next round; gives its number.</summary>
+    public ulong Next()
     {
-        _waiting.Enqueue((readId, Newest + 1));
         Wanted = true;
+        return Newest + 1;
     }
 
     /// <summary>A majority has answered this round: gives the last read that it confirms.</summary>

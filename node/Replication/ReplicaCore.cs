@@ -26,6 +26,8 @@ namespace KvCluster.Replication;
 //   StopLeading          store.StopLeading; the tail becomes prepared records again        -
 //   ReadsConfirmed       answers reads of this id and below from a snapshot opened now     -
 //   ReadsRefused         answers them "not leader"                                         -
+//   ReadIndexKnown       answers follower reads of this id and below once applied so far    -
+//   ReadIndexRefused     refuses them                                                      -
 //   LeaderKnown          publishes the route                                               -
 //   OrderEnded        tells who asked                                                   -
 //   OpenSnapshot         pins the newest checkpoint and its journal position               SnapshotOpened
@@ -55,6 +57,7 @@ internal sealed class ReplicaCore
     private readonly Promises _promises;
     private readonly Following _following;
     private readonly Election _election;
+    private readonly FollowerReads _followerReads;
     private Leadership? _leadership;
     private long _heardLeaderUs;
     private long _recordAskedUs = long.MinValue / 2;
@@ -80,6 +83,7 @@ internal sealed class ReplicaCore
         _promises = new Promises(_context);
         _following = new Following(_context, _cut);
         _election = new Election(_context, _cut, _promises, epoch => Obey(epoch, _context.Self, _context.Incarnation), StartLeading);
+        _followerReads = new FollowerReads(_context);
         _stopped = control.Removed;
         NextTickUs = startup.NowUs;
     }
@@ -174,6 +178,9 @@ internal sealed class ReplicaCore
             case Event.ReadArrived read:
                 _context.Emit(new Effect.ReadsRefused(read.ReadId));
                 break;
+            case Event.FollowerReadArrived read:
+                _followerReads.Add(read.ReadId, _leadership is null ? _following.Leader : 0);
+                break;
             case Event.TransferAsked asked when _leadership is not null:
                 _leadership.Transfer(asked.OrderId, asked.Replica);
                 break;
@@ -222,6 +229,7 @@ internal sealed class ReplicaCore
     private long NextDueUs()
     {
         var dueUs = Math.Min(_promises.DueUs, _context.Control.DueUs);
+        dueUs = Math.Min(dueUs, _followerReads.DueUs);
         dueUs = Math.Min(dueUs, _election.DueUs(leading: _leadership is not null));
         if (_leadership is null)
             return dueUs;
@@ -235,6 +243,7 @@ internal sealed class ReplicaCore
 
     private void OnTick()
     {
+        _followerReads.OnTick();
         if (_leadership?.OnTick() is { } reason)
             StopLeading(reason);
         if (_context.NowUs >= SupersededDueUs)
@@ -260,11 +269,11 @@ internal sealed class ReplicaCore
         switch (frame.PayloadCase)
         {
             case Frame.PayloadOneofCase.Append or Frame.PayloadOneofCase.Probe or Frame.PayloadOneofCase.Heartbeat or Frame.PayloadOneofCase.SnapshotChunk
-                or Frame.PayloadOneofCase.TransferAsk or Frame.PayloadOneofCase.Release:
+                or Frame.PayloadOneofCase.TransferAsk or Frame.PayloadOneofCase.Release or Frame.PayloadOneofCase.ReadIndexAnswer:
                 OnLeaderFrame(frame);
                 break;
             case Frame.PayloadOneofCase.Ack or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Match or Frame.PayloadOneofCase.SnapshotAck
-                or Frame.PayloadOneofCase.TransferReady:
+                or Frame.PayloadOneofCase.TransferReady or Frame.PayloadOneofCase.ReadIndex:
                 if (_leadership is not null && (_leadership.Epoch == frame.Epoch || _context.Options.PlantedBug == PlantedBug.NoEpochCheck))
                     _leadership.OnFrame(frame);
                 break;
@@ -308,6 +317,9 @@ internal sealed class ReplicaCore
             case Frame.PayloadOneofCase.TransferAsk:
                 _following.HearLeader(frame);
                 _election.ReadForTransfer();
+                return;
+            case Frame.PayloadOneofCase.ReadIndexAnswer:
+                _followerReads.OnAnswer(frame);
                 return;
             case Frame.PayloadOneofCase.Release:
                 _promises.Release(frame.Release.Round);
@@ -366,6 +378,7 @@ internal sealed class ReplicaCore
         _context.EpochSeen = Math.Max(_context.EpochSeen, epoch);
         _promises.PromiseRose();
         _following.StartEpoch();
+        _followerReads.RefuseAll();
         _election.PromiseRose();
     }
 
@@ -439,7 +452,10 @@ internal sealed class ReplicaCore
 
     private void OnCutDone()
     {
-        var kept = _cut.Done();
+        var (kept, epoch) = _cut.Done();
+        // Under a later leader nothing is known of the record kept: it may not have it.
+        if (epoch != _context.Promised && _context.Options.PlantedBug != PlantedBug.MatchAfterForeignCut)
+            return;
         _following.OnCutDone(kept);
         _election.OnCutDone(kept);
     }

@@ -54,6 +54,9 @@ internal sealed record ReplicationOptions
     /// <summary>For tests of the simulation itself.</summary>
     public PlantedBug PlantedBug { get; init; }
 
-    /// <summary>How long a follower keeps a grant of this length: neither clock's drift may end it before the leader's count does.</summary>
-    public long LengthenedByDrift(long leaseUs) => leaseUs + (2 * leaseUs * ClockDriftPermille / (1000 - ClockDriftPermille)) + 1;
+    /// <summary>
+    /// How long a follower keeps a grant of this length: neither clock's drift may end it before the leader's count does. In whole milliseconds, as the control
+    /// file keeps the longest one.
+    /// </summary>
+    public long LengthenedByDrift(long leaseUs) => ((leaseUs + (2 * leaseUs * ClockDriftPermille / (1000 - ClockDriftPermille))) / 1_000 + 1) * 1_000;
 }

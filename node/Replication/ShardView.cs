@@ -39,7 +39,10 @@ internal sealed class ShardView
         record.Replicas.Any(candidate => candidate.Replica == replica && candidate is { Learner: false, Created: true });
 
     /// <summary>Leaders of new shards are spread over the nodes: each shard has one replica that stands at once at epoch 0.</summary>
-    public bool IsFirstLeader(ulong replica) => Record.Epoch == 0 && Record.Replicas[(int)(Record.Shard % (uint)Record.Replicas.Count)].Replica == replica;
+    public bool IsFirstLeader(ulong replica) => Record.Epoch == 0 && PreferredLeader(Record).Replica == replica;
+
+    /// <summary>The replica that stands first while the shard is new; the placing of replicas spreads these over the nodes.</summary>
+    public static ReplicaRecord PreferredLeader(ShardRecord record) => record.Replicas[(int)(record.Shard % (uint)record.Replicas.Count)];
 
     /// <summary>The record says that this process leads this epoch.</summary>
     public bool Names(ulong epoch, ulong leader, ulong incarnation) =>

@@ -7,6 +7,7 @@ namespace KvCluster.Replication;
 internal sealed class TailCut(ReplicaContext context)
 {
     private RecordName _keep;
+    private ulong _epoch;
     private bool _wanted;
     private bool _issued;
 
@@ -35,8 +36,9 @@ internal sealed class TailCut(ReplicaContext context)
 
         context.Log($"cutting the tail {last.Name} back to {keep} in epoch {epoch}");
         _keep = keep;
+        _epoch = epoch;
         _wanted = true;
-        // A replica that is refilled keeps its mark of what it lost, so that a restart finds it too.
+        // It may stay lowered without a cut, if the epoch ends first: what lies behind was shown not to be committed. A replica that is refilled keeps its mark of what it lost, so that a restart finds it too.
         if (!context.Refilling && context.Control.Wanted.Acknowledged > keep.Etag)
             context.Control.Require(context.Control.Wanted with { Acknowledged = keep.Etag });
         return true;
@@ -56,11 +58,14 @@ internal sealed class TailCut(ReplicaContext context)
         context.Emit(new Effect.Cut(_keep));
     }
 
-    /// <summary>The new segment's header is synced; gives the record kept.</summary>
-    public RecordName Done()
+    /// <summary>
+    /// The new segment's header is synced. Gives the record kept, and the epoch for which it was cut: only with that epoch's leader is the record known to be
+    /// common.
+    /// </summary>
+    public (RecordName Kept, ulong Epoch) Done()
     {
         Invariant.Check(_issued, "A cut is done that was not asked for.");
         _issued = _wanted = false;
-        return _keep;
+        return (_keep, _epoch);
     }
 }

@@ -148,7 +148,7 @@ internal sealed class ShardHost : IAsyncDisposable
     }
 
     // The rule by which ClusterInit placed the replicas.
-    private bool IsPreferredHere(ShardRecord record) => record.Replicas[(int)(record.Shard % (uint)record.Replicas.Count)].Node == _identity.Node;
+    private bool IsPreferredHere(ShardRecord record) => ShardView.PreferredLeader(record).Node == _identity.Node;
 
     private ReplicaRecord? ReplicaHere(ShardRecord record) => record.Replicas.FirstOrDefault(replica => replica.Node == _identity.Node);
 

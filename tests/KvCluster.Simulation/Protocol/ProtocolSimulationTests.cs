@@ -24,7 +24,7 @@ public sealed class ProtocolSimulationTests(ITestOutputHelper output)
         }
 
         var seeds = Environment.GetEnvironmentVariable("KV_SEEDS") is { Length: > 0 } more ? int.Parse(more) : SeedsInCi;
-        var (writes, reads, epochs, snapshots, handOvers, changes) = (0L, 0L, 0L, 0L, 0L, 0L);
+        var (writes, reads, epochs, snapshots, handOvers, changes, followerReads) = (0L, 0L, 0L, 0L, 0L, 0L, 0L);
         var watch = Stopwatch.StartNew();
         Parallel.For(1, seeds + 1, new ParallelOptions { MaxDegreeOfParallelism = Environment.ProcessorCount }, seed =>
         {
@@ -36,13 +36,15 @@ public sealed class ProtocolSimulationTests(ITestOutputHelper output)
             Interlocked.Add(ref snapshots, run.SnapshotsInstalled);
             Interlocked.Add(ref handOvers, run.LeadershipsHandedOver);
             Interlocked.Add(ref changes, run.ReplicasChanged);
+            Interlocked.Add(ref followerReads, run.FollowerReadsAnswered);
         });
-        output.WriteLine($"{seeds} seeds: {writes} acknowledged writes, {reads} reads, {epochs} epochs served, {snapshots} snapshots installed, {handOvers} leaderships handed over, {changes} changes of replicas, {watch.Elapsed.TotalSeconds:F1} s");
+        output.WriteLine($"{seeds} seeds: {writes} acknowledged writes, {reads} reads, {epochs} epochs served, {snapshots} snapshots installed, {handOvers} leaderships handed over, {changes} changes of replicas, {followerReads} reads at followers, {watch.Elapsed.TotalSeconds:F1} s");
         // A suite in which nothing happens proves nothing.
         Assert.True(writes > seeds * 50L && reads > seeds * 50L && epochs > seeds * 2L, "the runs did too little");
         Assert.True(seeds < SeedsInCi || snapshots > seeds / 50, "too few runs installed a snapshot");
         Assert.True(seeds < SeedsInCi || handOvers > seeds / 50, "too few runs handed a leadership over");
         Assert.True(seeds < SeedsInCi || changes > seeds / 20, "too few runs changed the replicas");
+        Assert.True(followerReads > seeds, "too few reads were answered by followers");
     }
 
     [Fact]

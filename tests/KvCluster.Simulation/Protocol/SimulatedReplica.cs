@@ -142,6 +142,8 @@ internal sealed class SimulatedReplica
         private readonly List<(Etag Etag, SimulatedCall Call, long? Found)> _waiting = [];
         private readonly Queue<SimulatedCall> _queue = new();
         private readonly Dictionary<long, SimulatedCall> _reads = [];
+        private readonly Dictionary<long, SimulatedCall> _followerReads = [];
+        private readonly List<(Etag Committed, SimulatedCall Call)> _awaitingState = [];
         private readonly Dictionary<ulong, (RecordName Covers, byte[] Bytes)> _sources = [];
         private Dictionary<int, (long WriteId, Etag Etag)> _state;
         private Dictionary<int, (long WriteId, Etag Etag)> _unpublished = [];
@@ -152,6 +154,7 @@ internal sealed class SimulatedReplica
         private bool _ended;
         private long _tickDueUs = long.MaxValue;
         private long _readIdLast;
+        private long _followerReadIdLast;
 
         public Process(SimulatedReplica replica)
         {
@@ -184,7 +187,12 @@ internal sealed class SimulatedReplica
 
         public void Call(SimulatedCall call)
         {
-            if (!_serving)
+            if (!_serving && call.WriteId == 0 && Run.Chance(700))
+            {
+                _followerReads[++_followerReadIdLast] = call;
+                Step(new Event.FollowerReadArrived(_followerReadIdLast));
+            }
+            else if (!_serving)
             {
                 call.Answer(new SimulatedAnswer(SimulatedOutcome.NotLeader, Etag.None, 0));
             }
@@ -278,6 +286,24 @@ internal sealed class SimulatedReplica
                         Apply(record);
                     Violation.Unless(Published == commit.Committed, $"node {_replica.Node} is to commit {commit.Committed}, its journal gives {Published}");
                     AnswerWaiting();
+                    AnswerFollowerReads();
+                    break;
+                case Effect.ReadIndexKnown known:
+                    foreach (var id in _followerReads.Keys.Where(id => id <= known.ReadIdLast).ToList())
+                    {
+                        _followerReads.Remove(id, out var call);
+                        _awaitingState.Add((known.Committed, call!));
+                    }
+
+                    AnswerFollowerReads();
+                    break;
+                case Effect.ReadIndexRefused refused:
+                    foreach (var id in _followerReads.Keys.Where(id => id <= refused.ReadIdLast).ToList())
+                    {
+                        _followerReads.Remove(id, out var call);
+                        call!.Answer(new SimulatedAnswer(SimulatedOutcome.NotLeader, Etag.None, 0));
+                    }
+
                     break;
                 case Effect.ReadRecord read:
                     Run.Coordinator.Read(_replica.Node, (record, revision) => Later(() => Step(new Event.ShardRecordRead(read.ReadId, record, revision))));
@@ -467,6 +493,17 @@ internal sealed class SimulatedReplica
                 else
                     Read(call);
             }
+        }
+
+        private void AnswerFollowerReads()
+        {
+            foreach (var (_, call) in _awaitingState.Where(read => read.Committed <= Published))
+            {
+                Run.FollowerReadsAnswered++;
+                AnswerRead(call);
+            }
+
+            _awaitingState.RemoveAll(read => read.Committed <= Published);
         }
 
         // A failed condition that is published is a read like any other: of the published state, under the lease or a round.

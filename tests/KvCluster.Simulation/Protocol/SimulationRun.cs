@@ -68,6 +68,8 @@ internal sealed class SimulationRun
 
     public int ReplicasChanged { get; set; }
 
+    public int FollowerReadsAnswered { get; set; }
+
     public long NextWriteId() => ++_writeIdLast;
 
     public bool Chance(int permille) => Random.Next(1000) < permille;

@@ -48,7 +48,7 @@ public sealed class ReplicaCoreTranscriptTests
         // Its first grant is on disk as the longest one before it is given.
         var heartbeat = new Heartbeat { Round = 7, LeaseUs = 500_000, Committed = new V1.Etag { Epoch = 2, Change = 9 } };
         replica.From(2, 2, frame => frame.Heartbeat = heartbeat);
-        replica.Shows("to 2: epoch 2 heartbeat ack 7\ncommit 2.3\ncontrol: promised 2 to 2, acknowledged 2.3, lease 552632");
+        replica.Shows("to 2: epoch 2 heartbeat ack 7\ncommit 2.3\ncontrol: promised 2 to 2, acknowledged 2.3, lease 553000");
         replica.Synced().From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("to 2: epoch 2 heartbeat ack 7 granted");
     }
 
@@ -58,10 +58,10 @@ public sealed class ReplicaCoreTranscriptTests
         var replica = Following();
         var heartbeat = new Heartbeat { Round = 1, LeaseUs = 500_000 };
         replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Synced().From(2, 2, frame => frame.Heartbeat = heartbeat);
-        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncontrol: promised 2 to 2, acknowledged 1.2, lease 552632\nto 2: epoch 2 heartbeat ack 1 granted");
+        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncontrol: promised 2 to 2, acknowledged 1.2, lease 553000\nto 2: epoch 2 heartbeat ack 1 granted");
         replica.From(3, 3, frame => frame.Prepare = new Prepare()).Shows("");
         replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("to 2: epoch 2 heartbeat ack 1");
-        replica.Tick(552_632).Shows("control: promised 3 to 3, acknowledged 1.2, lease 552632");
+        replica.Tick(553_000).Shows("control: promised 3 to 3, acknowledged 1.2, lease 553000");
         replica.Synced().Shows("to 3: epoch 3 prepared 1.2");
         // What the older leader still says is refused with the higher epoch.
         replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("to 2: epoch 3 fenced");
@@ -77,6 +77,21 @@ public sealed class ReplicaCoreTranscriptTests
         replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Shows("control: promised 2 to 2, acknowledged 1.2, lease 0");
         replica.Synced().Shows("cut to 1.2");
         replica.Step(Event.CutDone.Instance).Shows("to 2: epoch 2 has 1.2\nappend up to 2.3");
+    }
+
+    [Fact]
+    public void Cut_ThatEndsUnderALaterLeader_IsNoMatchWithIt()
+    {
+        var control = new ControlRecord { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30, Acknowledged = new Etag(1, 2) };
+        var replica = new Transcript(journal => { journal.Append(1, 2); journal.Append(1, 4); }, control, epoch: 2, leader: 2);
+        replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Synced();
+        replica.Shows("control: promised 2 to 2, acknowledged 1.2, lease 0\ncut to 1.2");
+        // Replica 3 leads epoch 3, and may not have 1.2.
+        replica.From(3, 3, frame => frame.Heartbeat = new Heartbeat { Round = 1, Committed = new V1.Etag { Epoch = 3, Change = 9 } });
+        replica.Shows("control: promised 3 to 3, acknowledged 1.2, lease 0");
+        replica.Synced().Step(Event.CutDone.Instance).Shows("");
+        replica.From(3, 3, frame => frame.Heartbeat = new Heartbeat { Round = 2, Committed = new V1.Etag { Epoch = 3, Change = 9 } });
+        replica.Shows("to 3: epoch 3 heartbeat ack 2");
     }
 
     [Fact]
@@ -149,7 +164,7 @@ public sealed class ReplicaCoreTranscriptTests
         var replica = Following();
         var heartbeat = new Heartbeat { Round = 1, LeaseUs = 500_000 };
         replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Synced().From(2, 2, frame => frame.Heartbeat = heartbeat);
-        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncontrol: promised 2 to 2, acknowledged 1.2, lease 552632\nto 2: epoch 2 heartbeat ack 1 granted");
+        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncontrol: promised 2 to 2, acknowledged 1.2, lease 553000\nto 2: epoch 2 heartbeat ack 1 granted");
         replica.From(2, 2, frame => frame.TransferAsk = new TransferAsk()).Shows("read the record");
         replica.Record.Epoch = 2;
         replica.Record.Leader = 2;
@@ -158,7 +173,7 @@ public sealed class ReplicaCoreTranscriptTests
         replica.From(2, 2, frame => frame.Release = new Release { Round = 1, Stand = true }).Shows("set epoch 3 leader 1 if revision 5");
         // What the old leader sent before comes late.
         replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("");
-        replica.Set(SetOutcome.Won).Shows("to 2: epoch 3 prepare\nto 3: epoch 3 prepare\ncontrol: promised 3 to 1, acknowledged 1.2, lease 552632");
+        replica.Set(SetOutcome.Won).Shows("to 2: epoch 3 prepare\nto 3: epoch 3 prepare\ncontrol: promised 3 to 1, acknowledged 1.2, lease 553000");
     }
 
     [Fact]
@@ -168,9 +183,34 @@ public sealed class ReplicaCoreTranscriptTests
         var late = new Heartbeat { Round = 3, LeaseUs = 500_000 };
         replica.From(2, 2, frame => frame.Heartbeat = late).Synced();
         replica.From(2, 2, frame => frame.Release = new Release { Round = 3 });
-        replica.Shows("to 2: epoch 2 heartbeat ack 3\ncontrol: promised 2 to 2, acknowledged 1.2, lease 552632");
+        replica.Shows("to 2: epoch 2 heartbeat ack 3\ncontrol: promised 2 to 2, acknowledged 1.2, lease 553000");
         replica.From(2, 2, frame => frame.Heartbeat = late).Shows("to 2: epoch 2 heartbeat ack 3");
-        replica.From(3, 3, frame => frame.Prepare = new Prepare()).Shows("control: promised 3 to 3, acknowledged 1.2, lease 552632");
+        replica.From(3, 3, frame => frame.Prepare = new Prepare()).Shows("control: promised 3 to 3, acknowledged 1.2, lease 553000");
+    }
+
+    [Fact]
+    public void ReadIndex_IsAnsweredUnderTheLeaseOrByARoundSentAfterItArrived()
+    {
+        var replica = Leading();
+        replica.From(3, 1, frame => frame.ReadIndex = new ReadIndex { Number = 4 });
+        replica.Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true }).Shows("");
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 2, Granted = true }).Shows("to 3: epoch 1 read index 4 is 1.1");
+        replica.From(3, 1, frame => frame.ReadIndex = new ReadIndex { Number = 5 }).Shows("to 3: epoch 1 read index 5 is 1.1");
+    }
+
+    [Fact]
+    public void FollowerRead_SharesTheNextQuestionAndIsRefusedWhenTheLeaderChanges()
+    {
+        var replica = Following();
+        replica.Step(new Event.FollowerReadArrived(1)).Shows("to 2: epoch 2 read index 1?");
+        replica.Step(new Event.FollowerReadArrived(2)).Step(new Event.FollowerReadArrived(3)).Shows("");
+        replica.From(2, 2, frame => frame.ReadIndexAnswer = new ReadIndexAnswer { Number = 1, Committed = new V1.Etag { Epoch = 2, Change = 5 } });
+        replica.Shows("follower reads up to 1 once 2.5 is applied\nto 2: epoch 2 read index 2?");
+        // A late copy of the first answer is none to the second question.
+        replica.From(2, 2, frame => frame.ReadIndexAnswer = new ReadIndexAnswer { Number = 1, Committed = new V1.Etag { Epoch = 2, Change = 5 } }).Shows("");
+        replica.From(3, 3, frame => frame.Heartbeat = new Heartbeat { Round = 1 });
+        replica.Shows("follower reads up to 3 refused\ncontrol: promised 3 to 3, acknowledged 1.2, lease 0");
     }
 
     // Replica 1 leads epoch 1 with its epoch-open record 1.1 committed.

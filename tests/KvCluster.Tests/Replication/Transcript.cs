@@ -141,6 +141,12 @@ internal sealed class Transcript
             case Effect.ReadsRefused reads:
                 _lines.Add($"reads up to {reads.ReadIdLast} refused");
                 break;
+            case Effect.ReadIndexKnown known:
+                _lines.Add($"follower reads up to {known.ReadIdLast} once {Short(known.Committed)} is applied");
+                break;
+            case Effect.ReadIndexRefused refused:
+                _lines.Add($"follower reads up to {refused.ReadIdLast} refused");
+                break;
             case Effect.OrderEnded ended:
                 _lines.Add($"transfer {ended.OrderId} {(ended.Done ? "done" : "not done")}");
                 break;
@@ -162,6 +168,8 @@ internal sealed class Transcript
         Frame.PayloadOneofCase.Match => $"{(frame.Match.Found ? "has" : "lacks it, has")} {Short(frame.Match.Record.Etag)}",
         Frame.PayloadOneofCase.PreVoteAnswer => $"pre-vote {(frame.PreVoteAnswer.Granted ? "granted" : "refused")}",
         Frame.PayloadOneofCase.Prepared => $"prepared {Short(frame.Prepared.Last.Etag)}",
+        Frame.PayloadOneofCase.ReadIndex => $"read index {frame.ReadIndex.Number}?",
+        Frame.PayloadOneofCase.ReadIndexAnswer => $"read index {frame.ReadIndexAnswer.Number} is {Short(frame.ReadIndexAnswer.Committed)}",
         Frame.PayloadOneofCase.Release => $"release round {frame.Release.Round}{(frame.Release.Stand ? ", stand" : "")}",
         Frame.PayloadOneofCase.FetchTail => $"fetch after {Short(frame.FetchTail.After.Etag)}",
         _ => frame.PayloadCase.ToString().ToLowerInvariant(),
