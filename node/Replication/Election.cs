@@ -102,8 +102,12 @@ internal sealed class Election
     /// A leader was heard, a pre-vote granted, a Prepare received, or an epoch rose: someone else may be right. The first leader of a new shard waits
     /// one heartbeat only.
     /// </summary>
-    public void RestartTimer() =>
-        _timerUs = _context.NowUs + (StandsFirst ? Options.HeartbeatIntervalUs : _context.Random.Between(Options.TimeoutLeastUs, Options.TimeoutGreatestUs + 1));
+    public void RestartTimer()
+    {
+        var waitUs = StandsFirst ? Options.HeartbeatIntervalUs : _context.Random.Between(Options.TimeoutLeastUs, Options.TimeoutGreatestUs + 1);
+        // With a slow disk it stands only if the others have not within their own time.
+        _timerUs = _context.NowUs + waitUs + (_context.DiskSlow ? Options.TimeoutGreatestUs : 0);
+    }
 
     /// <summary>The promised leader was heard: whoever has not gone to the coordinator yet stays with it.</summary>
     public void HeardLeader()

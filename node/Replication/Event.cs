@@ -72,6 +72,12 @@ internal abstract record Event
     /// </summary>
     internal sealed record FollowerReadArrived(long ReadId) : Event;
 
+    /// <summary>
+    /// The driver judges its journal's syncs: slow ones, or no longer. While slow, a leader hands over to a voter that is not, and another replica stands later than
+    /// those would.
+    /// </summary>
+    internal sealed record DiskHealth(bool Slow) : Event;
+
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
     internal sealed record SnapshotOpened(ulong Replica, RecordName Covers, long BytesTotal) : Event;
 

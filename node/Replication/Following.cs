@@ -133,6 +133,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
             Granted = granted,
             Durable = Acknowledgeable.ToWire(),
             Refilling = context.Refilling,
+            DiskSlow = context.DiskSlow,
         };
         context.Send(frame);
     }

@@ -18,6 +18,7 @@ internal sealed class Leadership
     private readonly Func<ulong, ulong> _roundOf;
     private long _heartbeatDueUs;
     private long _checkDueUs;
+    private long _handOverDueUs;
     private bool _open;
     private LeaderTransfer? _transfer;
     private Membership? _membership;
@@ -243,6 +244,7 @@ internal sealed class Leadership
                 return "no majority has answered for one and a half of the greatest timeout";
             foreach (var follower in _followers.Values)
                 CheckStall(follower);
+            LeaveSlowDisk();
         }
 
         if (_transfer is not null && _context.NowUs >= _transfer.DeadlineUs)
@@ -348,15 +350,28 @@ internal sealed class Leadership
             _membership = null;
     }
 
+    // Nobody ordered it, so nobody waits for its end.
+    private void LeaveSlowDisk()
+    {
+        if (!_context.DiskSlow || !Serving || _transfer is not null || _membership is not null || _context.NowUs < _handOverDueUs)
+            return;
+        if (ChooseSuccessor(0) is not { } target)
+            return;
+        _handOverDueUs = _context.NowUs + _context.Options.TimeoutGreatestUs;
+        _context.Log($"its disk is slow: asks replica {target.Replica:x} to take over");
+        _transfer = new LeaderTransfer(_context, Epoch, 0, target);
+    }
+
     private bool FollowsClosely(ulong replica) => _followers.TryGetValue(replica, out var follower)
         && follower.State == FollowerState.Replicate
         && follower.OutstandingBytes <= _context.Options.FrameBytes;
 
-    // Heard of lately, replicating, and of these the one that has the most.
+    // Heard of lately, replicating, and of these the one that has the most; one with a slow disk only by name.
     private FollowerProgress? ChooseSuccessor(ulong replica) => _followers.Values
         .Where(follower => (replica == 0 || follower.Replica == replica)
             && _quorum.Contains(follower.Replica)
             && follower.State == FollowerState.Replicate
+            && (replica != 0 || !follower.DiskSlow)
             && _context.NowUs - follower.HeardUs < _context.Options.TimeoutLeastUs)
         .MaxBy(follower => follower.Acked);
 
@@ -417,6 +432,7 @@ internal sealed class Leadership
     private void OnHeartbeatAck(FollowerProgress follower, HeartbeatAck ack)
     {
         OnAck(follower, ack.Durable.FromWire(), ack.Refilling);
+        follower.DiskSlow = ack.DiskSlow;
         if (ack.Refilling || !_rounds.TryGetSentUs(ack.Round, out var sentUs))
             return;
         follower.Round = Math.Max(follower.Round, ack.Round);

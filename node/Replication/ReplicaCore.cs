@@ -181,6 +181,9 @@ internal sealed class ReplicaCore
             case Event.FollowerReadArrived read:
                 _followerReads.Add(read.ReadId, _leadership is null ? _following.Leader : 0);
                 break;
+            case Event.DiskHealth health:
+                _context.DiskSlow = health.Slow;
+                break;
             case Event.TransferAsked asked when _leadership is not null:
                 _leadership.Transfer(asked.OrderId, asked.Replica);
                 break;

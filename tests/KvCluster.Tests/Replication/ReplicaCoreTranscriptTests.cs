@@ -159,6 +159,20 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
+    public void SlowDisk_LetsALeaderHandOverToAVoterWhoseDiskIsNot()
+    {
+        var replica = Leading();
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, DiskSlow = true });
+        replica.Step(new Event.DiskHealth(true)).Shows("");
+        // Nobody better is there yet.
+        replica.Tick(100_000).Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 probe 0.0");
+        replica.From(3, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) }).Shows("to 3: epoch 1 bodies after 0.0");
+        replica.Step(new Event.BodiesSent(3, 1, new RecordName(new Etag(1, 1), 1), 4));
+        replica.From(3, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } });
+        replica.Tick(100_000).Shows("to 2: epoch 1 heartbeat 3 committed 1.1\nto 3: epoch 1 heartbeat 3 committed 1.1\nto 3: epoch 1 transferask");
+    }
+
+    [Fact]
     public void Target_ReadsTheRecordBeforeTheLeaderStopsAndStandsWithoutAsking()
     {
         var replica = Following();
