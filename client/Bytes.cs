@@ -1,5 +1,6 @@
 using System.Text;
 using Google.Protobuf;
+using KvCluster.Wire;
 
 namespace KvCluster.Client;
 
@@ -12,6 +13,40 @@ internal static class Bytes
     public static ReadOnlyMemory<byte> Utf8(string text) => Encoding.UTF8.GetBytes(text);
 
     public static Etag ToEtag(this V1.Etag? etag) => etag is null ? default : new Etag(etag.Epoch, etag.Change);
+
+    /// <summary>Reads a field that holds a <see cref="V1.Position"/>.</summary>
+    public static ShardPosition ReadPosition(this ref WireReader reader)
+    {
+        uint shard = 0;
+        Etag etag = default;
+        var position = new WireReader(reader.ReadBytes());
+        for (int field; (field = position.ReadField()) != 0;)
+        {
+            if (field == V1.Position.ShardFieldNumber)
+                shard = position.ReadUInt32();
+            else if (field == V1.Position.EtagFieldNumber)
+                etag = ReadEtag(position.ReadBytes());
+            else
+                position.Skip();
+        }
+        return new ShardPosition(shard, etag);
+    }
+
+    private static Etag ReadEtag(ReadOnlySpan<byte> message)
+    {
+        ulong epoch = 0, change = 0;
+        var reader = new WireReader(message);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == V1.Etag.EpochFieldNumber)
+                epoch = reader.ReadFixed64();
+            else if (field == V1.Etag.ChangeFieldNumber)
+                change = reader.ReadFixed64();
+            else
+                reader.Skip();
+        }
+        return new Etag(epoch, change);
+    }
 
     public static ShardPosition ToPosition(this V1.Position? position) =>
         position is null ? default : new ShardPosition(position.Shard, position.Etag.ToEtag());

@@ -1,15 +1,17 @@
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Client.Sessions;
 using KvCluster.Client.Transport;
 using KvCluster.V1;
+using KvCluster.Wire;
 
 namespace KvCluster.Client;
 
 /// <summary>
 /// A client of a KvCluster. Thread-safe; make one for the process and keep it. Finds the leader of each key's shard, goes on when leaders
-/// change, and repeats what was certainly not applied, until <see cref="KvClientOptions.Timeout"/>. Memory given to a call must not change
-/// until the call has ended.
+/// change, and repeats until <see cref="KvClientOptions.Timeout"/> what was not answered; a change is applied once all the same
+/// (<see cref="KvClientOptions.ExactlyOnce"/>). Memory given to a call must not change until the call has ended.
 /// </summary>
 /// <remarks>
 /// Errors are <see cref="KvException"/> and its kinds. <see cref="OperationCanceledException"/> means that the caller stopped waiting; a change
@@ -19,6 +21,7 @@ public sealed class KvClient : IAsyncDisposable
 {
     private readonly KvClientOptions _options;
     private readonly CallRouter _calls;
+    private readonly ClientSessions _sessions;
     private readonly NodeChannels _channels = new();
 
     /// <summary>A client that learns the cluster from this address, of a router or a node: "http://host:port".</summary>
@@ -40,6 +43,7 @@ public sealed class KvClient : IAsyncDisposable
         }
         _options = options;
         _calls = new CallRouter(options);
+        _sessions = new ClientSessions(_calls);
     }
 
     /// <summary>The newest value of a key. Linearizable: reflects every change acknowledged before the call.</summary>
@@ -65,15 +69,10 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     /// <summary>Sets a key. Ends when the change is durable on a majority of the shard's replicas.</summary>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<ShardPosition> PutAsync(
-        ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvCondition? condition = null, CancellationToken cancellationToken = default)
-    {
-        var request = new PutRequest { Key = key.ToByteString(), Value = value.ToByteString() };
-        if (condition is not null)
-            request.Conditions.Add(condition.Message);
-        var response = await CallAsync(Method.Put, key, request, PutResponse.Parser, cancellationToken).ConfigureAwait(false);
-        return response.Position.ToPosition();
-    }
+        ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
+        ReadPosition(await ChangeAsync(new Change(Method.Put, key, value, condition, null), cancellationToken).ConfigureAwait(false), out _);
 
     /// <inheritdoc cref="PutAsync(ReadOnlyMemory{byte}, ReadOnlyMemory{byte}, KvCondition?, CancellationToken)"/>
     public ValueTask<ShardPosition> PutAsync(string key, string value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
@@ -85,8 +84,9 @@ public sealed class KvClient : IAsyncDisposable
         var request = new DeleteRequest { Key = key.ToByteString() };
         if (condition is not null)
             request.Conditions.Add(condition.Message);
-        var response = await CallAsync(Method.Delete, key, request, DeleteResponse.Parser, cancellationToken).ConfigureAwait(false);
-        return new DeleteResult(response.Existed, response.Position.ToPosition());
+        var response = await ChangeAsync(new Change(Method.Delete, key, default, null, request), cancellationToken).ConfigureAwait(false);
+        var position = ReadPosition(response, out var existed);
+        return new DeleteResult(existed, position);
     }
 
     /// <inheritdoc cref="DeleteAsync(ReadOnlyMemory{byte}, KvCondition?, CancellationToken)"/>
@@ -94,11 +94,8 @@ public sealed class KvClient : IAsyncDisposable
         DeleteAsync(Bytes.Utf8(key), condition, cancellationToken);
 
     /// <summary>Applies conditions and operations on keys of one shard, all or nothing. The position is that of the last operation.</summary>
-    public async ValueTask<ShardPosition> WriteAsync(KvWrite write, CancellationToken cancellationToken = default)
-    {
-        var response = await CallAsync(Method.Write, write.FirstKey, write.Message, WriteResponse.Parser, cancellationToken).ConfigureAwait(false);
-        return response.Position.ToPosition();
-    }
+    public async ValueTask<ShardPosition> WriteAsync(KvWrite write, CancellationToken cancellationToken = default) =>
+        ReadPosition(await ChangeAsync(new Change(Method.Write, write.FirstKey, default, null, write.Message), cancellationToken).ConfigureAwait(false), out _);
 
     /// <summary>
     /// Entries in key order, at one snapshot for each shard. Goes on by itself when a leader changes in the middle; that shard's rest is then of
@@ -196,11 +193,80 @@ public sealed class KvClient : IAsyncDisposable
     private static GetResult ToResult(GetResponse response) =>
         new(response.Found, response.Value.Memory, response.Etag.ToEtag(), response.Position.ToPosition());
 
+    /// <summary>The fields of a PutResponse, DeleteResponse or WriteResponse, which differ only in <c>existed</c>.</summary>
+    private static ShardPosition ReadPosition(ByteString response, out bool existed)
+    {
+        var position = default(ShardPosition);
+        existed = false;
+        var reader = new WireReader(response.Span);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == DeleteResponse.PositionFieldNumber)
+                position = reader.ReadPosition();
+            else if (field == DeleteResponse.ExistedFieldNumber)
+                existed = reader.ReadBool();
+            else
+                reader.Skip();
+        }
+        return position;
+    }
+
+    /// <summary>Makes a change and gives the encoded response. A session that the shard has ended meanwhile is replaced.</summary>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private async ValueTask<ByteString> ChangeAsync(Change change, CancellationToken cancellationToken)
+    {
+        var deadlineMs = _calls.DeadlineFromNow();
+        if (!_options.ExactlyOnce)
+            return ResponseOf(await _calls.CallAsync(change.Method, change.Key, change.Encode(), deadlineMs, cancellationToken).ConfigureAwait(false));
+        while (true)
+        {
+            if (!_sessions.TryTake(change.Key.Span, out var ticket))
+            {
+                (ticket, var error) = await _sessions.TakeAsync(change.Key, deadlineMs, cancellationToken).ConfigureAwait(false);
+                if (error is not null)
+                    throw KvErrors.ToException(error);
+            }
+            RoutedReply reply;
+            try
+            {
+                reply = await _calls.CallAsync(change.Method, change.Key, change.Encode(ticket), deadlineMs, cancellationToken, isIdentified: true).ConfigureAwait(false);
+            }
+            finally
+            {
+                ticket.Settle();
+            }
+            if (reply.Error is null || !CallStatus.IsSessionExpired(reply.Error))
+                return ResponseOf(reply);
+            // No attempt was executed, so this is a change that has not been made yet.
+            ticket.Sessions.Drop(ticket.Session);
+        }
+    }
+
+    private static ByteString ResponseOf(in RoutedReply reply) => reply.Error is null ? reply.Response : throw KvErrors.ToException(reply.Error);
+
     private async ValueTask<TResponse> CallAsync<TResponse>(
         Method method, ReadOnlyMemory<byte> key, IMessage request, MessageParser<TResponse> parser, CancellationToken cancellationToken)
         where TResponse : IMessage<TResponse>
     {
         var reply = await _calls.CallAsync(method, key, request.ToByteString(), _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-        return reply.Error is null ? parser.ParseFrom(reply.Response) : throw KvErrors.ToException(reply.Error);
+        return parser.ParseFrom(ResponseOf(reply));
+    }
+
+    /// <summary>A change as its caller gave it: a put by its parts, which costs no message objects, others as the message.</summary>
+    private readonly record struct Change(Method Method, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, KvCondition? Condition, IMessage? Message)
+    {
+        public ByteString Encode()
+        {
+            if (Message is not null)
+                return Message.ToByteString();
+            var request = new PutRequest { Key = Key.ToByteString(), Value = Value.ToByteString() };
+            if (Condition is not null)
+                request.Conditions.Add(Condition.Message);
+            return request.ToByteString();
+        }
+
+        public ByteString Encode(in RequestTicket ticket) => Message is null
+            ? ticket.Encode(Key.Span, Value.Span, Condition)
+            : ticket.Encode(Message, Method == Method.Delete ? DeleteRequest.RequestIdFieldNumber : WriteRequest.RequestIdFieldNumber);
     }
 }

@@ -12,6 +12,13 @@ public sealed class KvClientOptions
     /// </summary>
     public bool Gateway { get; init; }
 
+    /// <summary>
+    /// Identify every change, so that one whose outcome became unknown is settled by repeating it, also across failover and by another
+    /// route: it is applied once, and the caller gets its first answer. Costs a round trip with the first change of each shard. Without it
+    /// such a change ends with <see cref="KvOutcomeUnknownException"/> at once.
+    /// </summary>
+    public bool ExactlyOnce { get; init; } = true;
+
     /// <summary>How long a call may take in all, with every retry. Long enough to sit out the failover of a leader.</summary>
     public TimeSpan Timeout { get; init; } = TimeSpan.FromSeconds(10);
 

@@ -1,4 +1,5 @@
 using System.Diagnostics.CodeAnalysis;
+using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using KvCluster.Client.Routing;
 using KvCluster.Serving;
@@ -11,7 +12,8 @@ namespace KvCluster.Client.Transport;
 
 /// <summary>
 /// Brings a call to the leader of its key's shard: finds the route, sends, mends the map from what a wrong node answers, and tries again
-/// what was certainly not applied, until the caller's deadline. Used by the client library and the router; thread-safe.
+/// what was certainly not applied, and identified changes whatever became of them, until the caller's deadline. Used by the client library and
+/// the router; thread-safe.
 /// </summary>
 internal sealed class CallRouter : IAsyncDisposable
 {
@@ -19,6 +21,7 @@ internal sealed class CallRouter : IAsyncDisposable
     private const int RequestBytesMax = 17 << 20;
     // A wait for as long as it takes looks around now and then; a timer cannot be set for longer than some weeks.
     private const int MapWaitMs = 1_000;
+    private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED"];
     private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING"];
     private readonly KvClientOptions _options;
     private readonly NodeConnections _connections;
@@ -60,13 +63,15 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <param name="request">The encoded request message.</param>
     /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
     /// <param name="cancellationToken">Stops waiting; a change may be applied all the same.</param>
+    /// <param name="isIdentified">The request is a change with a RequestId: repeating it does no harm.</param>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
-        Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken)
+        Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false)
     {
         ObjectDisposedException.ThrowIf(_closed, typeof(KvClient));
         if (request.Length > RequestBytesMax)
             return new RoutedReply(ByteString.Empty, CallStatus.TooLarge(method, request.Length));
-        var work = new Work(this, method, key, request, deadlineMs);
+        var work = new Work(this, method, key, request, deadlineMs, isIdentified);
         var attempt = await TryAsync(work, cancellationToken).ConfigureAwait(false);
         if (attempt.MayRetry)
         {
@@ -74,7 +79,7 @@ internal sealed class CallRouter : IAsyncDisposable
                 static (work, cancellation) => work.Router.TryAsync(work, cancellation), work, cancellationToken).ConfigureAwait(false);
         }
         cancellationToken.ThrowIfCancellationRequested();
-        return new RoutedReply(attempt.Response, attempt.Error);
+        return new RoutedReply(attempt.Response, work.WeakestOf(attempt.Error));
     }
 
     public async ValueTask DisposeAsync()
@@ -105,8 +110,7 @@ internal sealed class CallRouter : IAsyncDisposable
         ? _options.Endpoints[0]
         : route is not null && Table.Nodes.TryGetValue(route.Leader, out var address) ? address : null;
 
-    private static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write;
-
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private async ValueTask<Attempt> TryAsync(Work work, CancellationToken cancellationToken)
     {
         if (_closed)
@@ -154,16 +158,20 @@ internal sealed class CallRouter : IAsyncDisposable
         var status = Status.Parser.ParseFrom(reply.Status);
         if (status.GetDetail<RouteHint>() is { } hint)
             Table.Fold(hint);
-        var mayRetry = RetriedReasons.Contains(CallStatus.ReasonOf(status)) && !CallStatus.IsUnknown(status);
         work.LastFailure = status.Message;
-        return Attempt.Failed(status, mayRetry);
+        var reason = CallStatus.ReasonOf(status);
+        if (!CallStatus.IsUnknown(status))
+            return Attempt.Failed(status, RetriedReasons.Contains(reason));
+        if (NotExecutedReasons.Contains(reason))
+            return Attempt.Failed(status, mayRetry: false);
+        return work.Unknown(status);
     }
 
     private static Attempt JudgeSilence(Work work, in CallAnswer answer)
     {
         var failure = answer.Failure ?? "no answer";
-        if (answer.Sent && IsChange(work.Method))
-            return Attempt.Failed(CallStatus.OutcomeUnknown(failure, answer.DeadlinePassed), mayRetry: false);
+        if (answer.Sent && work.IsChange)
+            return work.Unknown(CallStatus.OutcomeUnknown(failure, answer.DeadlinePassed));
         return answer.DeadlinePassed ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : work.Again(failure);
     }
 
@@ -174,8 +182,12 @@ internal sealed class CallRouter : IAsyncDisposable
     }
 
     /// <summary>One logical call over its attempts.</summary>
-    private sealed class Work(CallRouter router, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs)
+    private sealed class Work(CallRouter router, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, bool isIdentified)
     {
+        private Status? _unknown;
+
+        public bool IsChange => Method is Method.Put or Method.Delete or Method.Write;
+
         public CallRouter Router { get; } = router;
 
         public Method Method { get; } = method;
@@ -195,5 +207,21 @@ internal sealed class CallRouter : IAsyncDisposable
             LastFailure = failure;
             return Attempt.Failed(CallStatus.Unavailable(failure), mayRetry: true);
         }
+
+        /// <summary>An attempt may have been applied. Repeating it settles that if it is identified, and does no harm if it changes no key.</summary>
+        public Attempt Unknown(Status status)
+        {
+            LastFailure = status.Message;
+            if (IsChange)
+                _unknown = status;
+            return Attempt.Failed(status, isIdentified || !IsChange);
+        }
+
+        /// <summary>
+        /// After an attempt of unknown outcome only a recorded result settles the change: success, or a failed condition. Anything else says of a
+        /// later attempt that it was not executed, and nothing of the earlier one.
+        /// </summary>
+        public Status? WeakestOf(Status? last) =>
+            last is null || _unknown is null || (isIdentified && CallStatus.ReasonOf(last) == "CONDITION_FAILED") ? last : _unknown;
     }
 }

@@ -49,6 +49,12 @@ internal static class CallStatus
     /// <summary>The stable reason; the status code's name where the status has none.</summary>
     public static string ReasonOf(Status status) => status.GetDetail<ErrorInfo>()?.Reason ?? ((StatusCode)status.Code).ToString();
 
+    /// <summary>
+    /// The shard does not know the session of an identified change and has not executed it. Where the status is what a whole call ended with, no
+    /// attempt has: a call with an attempt of unknown outcome ends as that.
+    /// </summary>
+    public static bool IsSessionExpired(Status status) => ReasonOf(status) == "SESSION_EXPIRED";
+
     /// <summary>Whether the status leaves open what became of a change.</summary>
     public static bool IsUnknown(Status status) =>
         status.GetDetail<ErrorInfo>()?.Metadata.TryGetValue(AppliedKey, out var applied) == true && applied == AppliedUnknown;

@@ -1,4 +1,5 @@
 using System.Net.Sockets;
+using System.Runtime.CompilerServices;
 using System.Threading.Channels;
 using Grpc.Core;
 using Grpc.Net.Client;
@@ -41,6 +42,7 @@ internal sealed class NodeConnection : IAsyncDisposable
     public bool IsPaused => Environment.TickCount64 < Volatile.Read(ref _pausedUntilMs);
 
     /// <summary>Sends one call; waits for a place first if too many are open. Its answer comes by its deadline at the latest.</summary>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<CallAnswer> CallAsync(PendingCall call, CancellationToken cancellationToken)
     {
         if (IsPaused)

@@ -23,7 +23,8 @@ internal sealed class Forwarding(CallRouter calls)
                 return await GetManyAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false);
             if (method == Method.Write && !await IsOfOneShardAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false))
                 return Refused("SHARDS_DIFFER", "The keys of one Write must be of one shard; nothing was applied.");
-            return await calls.CallAsync(method, KeyOf(method, request), request, deadlineMs, cancellationToken).ConfigureAwait(false);
+            return await calls.CallAsync(
+                method, KeyOf(method, request), request, deadlineMs, cancellationToken, RequestKeys.HasId(method, request.Span)).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {

@@ -4,7 +4,7 @@ using KvCluster.Wire;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>Finds the keys in encoded requests, without decoding or copying anything else.</summary>
+/// <summary>Finds the keys in encoded requests, and whether they have an id, without decoding or copying anything else.</summary>
 internal static class RequestKeys
 {
     /// <summary>The first key of a request to one shard; empty where it names none.</summary>
@@ -13,6 +13,27 @@ internal static class RequestKeys
     {
         var keys = new Walk(method, request);
         return keys.MoveNext() ? keys.Current : default;
+    }
+
+    /// <summary>Whether a change has a RequestId, so that repeating it does no harm.</summary>
+    /// <exception cref="InvalidProtocolBufferException">The bytes are no message.</exception>
+    public static bool HasId(Method method, ReadOnlySpan<byte> request)
+    {
+        var idField = method switch
+        {
+            Method.Put => PutRequest.RequestIdFieldNumber,
+            Method.Delete => DeleteRequest.RequestIdFieldNumber,
+            Method.Write => WriteRequest.RequestIdFieldNumber,
+            _ => 0,
+        };
+        var reader = new WireReader(request);
+        for (int field; idField != 0 && (field = reader.ReadField()) != 0;)
+        {
+            if (field == idField)
+                return true;
+            reader.Skip();
+        }
+        return false;
     }
 
     /// <summary>The keys of the operations of a Write, then of its conditions, in the order of the message.</summary>

@@ -23,6 +23,10 @@ internal ref struct WireWriter(Span<byte> destination)
     /// <summary>Bytes of a <see cref="V1.Position"/> without its tag.</summary>
     public static int PositionSize(uint shard) => VarintFieldSize(shard) + BytesFieldSize(EtagBytes);
 
+    /// <summary>Bytes of a <see cref="V1.RequestId"/> without its tag.</summary>
+    public static int RequestIdSize(uint shard, ulong sequence, ulong lowestOpen) =>
+        BytesFieldSize(EtagBytes) + VarintFieldSize(sequence) + VarintFieldSize(lowestOpen) + VarintFieldSize(shard);
+
     public void VarintField(int field, ulong value)
     {
         if (value == 0)
@@ -57,6 +61,15 @@ internal ref struct WireWriter(Span<byte> destination)
         BytesHeader(field, PositionSize(shard));
         VarintField(1, shard);
         EtagField(2, etag);
+    }
+
+    public void RequestIdField(int field, UInt128 session, uint shard, ulong sequence, ulong lowestOpen)
+    {
+        BytesHeader(field, RequestIdSize(shard, sequence, lowestOpen));
+        EtagField(1, session);
+        VarintField(2, sequence);
+        VarintField(3, lowestOpen);
+        VarintField(4, shard);
     }
 
     /// <summary>Room for content written by someone else.</summary>

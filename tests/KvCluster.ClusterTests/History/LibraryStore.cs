@@ -3,7 +3,7 @@ using KvCluster.Client;
 
 namespace KvCluster.ClusterTests.History;
 
-/// <summary>Through <see cref="KvClient"/>, which finds leaders and repeats what was certainly not applied.</summary>
+/// <summary>Through <see cref="KvClient"/>, which finds leaders and repeats changes by their request ids.</summary>
 internal sealed class LibraryStore(KvClient client) : IObservedStore
 {
     public Task<Observation> GetAsync(string key) => ObserveAsync(async () =>

@@ -34,6 +34,9 @@ internal sealed class FakeCluster : IAsyncDisposable
     /// <summary>Operations applied, by key: shows what was applied twice.</summary>
     public ConcurrentDictionary<string, int> Applied { get; } = new();
 
+    /// <summary>The sessions by shard and etag's change, with what their requests were answered with. Taking one away ends it.</summary>
+    public ConcurrentDictionary<(uint Shard, ulong Change), Dictionary<ulong, Reply>> Results { get; } = new();
+
     public string Endpoint => Nodes[0].Address;
 
     public static async Task<FakeCluster> StartAsync(int nodes, params string[] splits)
@@ -135,6 +138,31 @@ internal sealed class FakeCluster : IAsyncDisposable
                     _entries.Remove(key);
             }
             return new Position { Shard = shard, Etag = EtagLocked() };
+        }
+    }
+
+    /// <summary>Opens a session in a shard.</summary>
+    public Position OpenSession(uint shard)
+    {
+        lock (_lock)
+        {
+            _change++;
+            Results[(shard, _change)] = [];
+            return new Position { Shard = shard, Etag = EtagLocked() };
+        }
+    }
+
+    /// <summary>What an identified change was answered with; executes it if it comes for the first time. Null: its session is not known.</summary>
+    public Reply? Once(uint shard, RequestId id, Func<Reply> execute)
+    {
+        lock (_lock)
+        {
+            if (id.Shard != shard || !Results.TryGetValue((shard, id.Session.Change), out var results))
+                return null;
+            Assert.True(id.Sequence >= id.LowestOpen && id.Sequence - id.LowestOpen < 4_096, $"{id} is not within the window.");
+            if (!results.TryGetValue(id.Sequence, out var reply))
+                results.Add(id.Sequence, reply = execute());
+            return reply;
         }
     }
 

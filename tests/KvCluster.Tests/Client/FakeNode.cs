@@ -34,13 +34,13 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
     public string Address { get; private set; } = "";
 
-    /// <summary>Asked first for each call; null: serve it. A reply with id 0 is never sent: silence.</summary>
+    /// <summary>Asked first for each call but those that open sessions; null: serve it. A reply with id 0 is never sent: silence.</summary>
     public Func<Call, Task<Reply?>>? Script { get; set; }
 
     /// <summary>Asked before each page of a scan.</summary>
     public Action<ScanPage>? ScanScript { get; set; }
 
-    /// <summary>Calls that came over Exchange streams.</summary>
+    /// <summary>Calls that came over Exchange streams, but for those that open sessions.</summary>
     public ConcurrentQueue<Call> Calls { get; } = new();
 
     /// <summary>Messages that they came in.</summary>
@@ -115,8 +115,10 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
         async Task AnswerAsync(Call call)
         {
-            Calls.Enqueue(call);
-            var reply = (Script is { } script ? await script(call) : null) ?? Serve(call);
+            var opensSession = call.Method == Method.OpenSession;
+            if (!opensSession)
+                Calls.Enqueue(call);
+            var reply = (!opensSession && Script is { } script ? await script(call) : null) ?? Serve(call);
             if (reply.Id == 0)
                 return;
             await writing.WaitAsync(context.CancellationToken);
@@ -159,13 +161,16 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         return status;
     }
 
-    private Reply Serve(Call call)
+    /// <summary>Does what a call asks for and gives the reply.</summary>
+    public Reply Serve(Call call)
     {
         var message = call.Request;
         return call.Method switch
         {
             Method.Get => AtLeader(call, GetRequest.Parser.ParseFrom(message).Key, key => _cluster.Get(key.Span)),
             Method.GetMany => GetMany(call, GetManyRequest.Parser.ParseFrom(message)),
+            Method.OpenSession => AtLeader(
+                call, OpenSessionRequest.Parser.ParseFrom(message).Key, key => new OpenSessionResponse { Position = _cluster.OpenSession(_cluster.RouteOf(key.Span).Shard) }),
             Method.Put => Put(call, PutRequest.Parser.ParseFrom(message)),
             Method.Delete => Delete(call, DeleteRequest.Parser.ParseFrom(message)),
             Method.Write => Write(call, WriteRequest.Parser.ParseFrom(message)),
@@ -179,13 +184,13 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
             : AtLeader(call, request.Keys[0], _ => new GetManyResponse { Entries = { request.Keys.Select(key => _cluster.Get(key.Span)) } });
 
     private Reply Put(Call call, PutRequest request) => Change(
-        call, request.Key, request.Conditions, [new Operation { Put = new PutOperation { Key = request.Key, Value = request.Value } }], position => new PutResponse { Position = position });
+        call, request.RequestId, request.Key, request.Conditions, [new Operation { Put = new PutOperation { Key = request.Key, Value = request.Value } }], position => new PutResponse { Position = position });
 
     private Reply Delete(Call call, DeleteRequest request)
     {
         var existed = _cluster.Get(request.Key.Span).Found;
         return Change(
-            call, request.Key, request.Conditions, [new Operation { Delete = new DeleteOperation { Key = request.Key } }], position => new DeleteResponse { Position = position, Existed = existed });
+            call, request.RequestId, request.Key, request.Conditions, [new Operation { Delete = new DeleteOperation { Key = request.Key } }], position => new DeleteResponse { Position = position, Existed = existed });
     }
 
     private Reply Write(Call call, WriteRequest request)
@@ -193,15 +198,26 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         var keys = request.Operations.Select(operation => operation.Put?.Key ?? operation.Delete.Key).ToArray();
         return keys.Select(key => _cluster.RouteOf(key.Span).Shard).Distinct().Count() > 1
             ? Refuse(call, StatusCode.InvalidArgument, "SHARDS_DIFFER")
-            : Change(call, keys[0], request.Conditions, request.Operations, position => new WriteResponse { Position = position });
+            : Change(call, request.RequestId, keys[0], request.Conditions, request.Operations, position => new WriteResponse { Position = position });
     }
 
-    private Reply Change(Call call, ByteString key, IEnumerable<Condition> conditions, IEnumerable<Operation> operations, Func<Position, IMessage> toResponse)
+    private Reply Change(
+        Call call, RequestId? id, ByteString key, IEnumerable<Condition> conditions, IEnumerable<Operation> operations, Func<Position, IMessage> toResponse)
     {
         if (key.Length is 0 or > 2048)
             return Refuse(call, StatusCode.InvalidArgument, key.IsEmpty ? "KEY_EMPTY" : "KEY_TOO_LONG");
-        if (_cluster.RouteOf(key.Span).Leader != Id)
+        var route = _cluster.RouteOf(key.Span);
+        if (route.Leader != Id)
             return AtLeader(call, key, _ => new GetResponse());
+        if (id is null)
+            return Execute(call, key, conditions, operations, toResponse);
+        if (_cluster.Once(route.Shard, id, () => Execute(call, key, conditions, operations, toResponse)) is not { } first)
+            return Refuse(call, StatusCode.Aborted, "SESSION_EXPIRED", "unknown");
+        return new Reply(first) { Id = call.Id };
+    }
+
+    private Reply Execute(Call call, ByteString key, IEnumerable<Condition> conditions, IEnumerable<Operation> operations, Func<Position, IMessage> toResponse)
+    {
         foreach (var condition in conditions.Where(condition => condition.Key.IsEmpty))
             condition.Key = key;
         if (_cluster.Write(conditions, operations) is { } position)

@@ -1,0 +1,110 @@
+using Google.Protobuf;
+using KvCluster.Client.Transport;
+using KvCluster.V1;
+using Status = Google.Rpc.Status;
+
+namespace KvCluster.Client.Sessions;
+
+/// <summary>
+/// This client's sessions in one shard: one, until a request that stays open for long keeps it from going on; then another is opened, a few
+/// at most. Thread-safe.
+/// </summary>
+internal sealed class ShardSessions(ClientSessions all)
+{
+    /// <summary>Each costs the shard some memory. All of them full are 32,768 changes in one client that wait behind a few slow ones.</summary>
+    private const int SessionsMax = 8;
+
+    private readonly Lock _lock = new();
+    private readonly SemaphoreSlim _slowWay = new(1, 1);
+    private volatile ClientSession[] _sessions = [];
+    private TaskCompletionSource? _room;
+
+    /// <summary>Takes an identity from a session that has room, without waiting.</summary>
+    public bool TryTake(out RequestTicket ticket)
+    {
+        foreach (var session in _sessions)
+        {
+            if (session.TryTake(out var sequence, out var lowestOpen))
+            {
+                ticket = new RequestTicket(this, session, sequence, lowestOpen);
+                return true;
+            }
+        }
+        ticket = default;
+        return false;
+    }
+
+    /// <summary>Opens a session, or waits for room. One caller at a time does it, the others wait for what comes of it.</summary>
+    /// <returns>Null: worth another try. Otherwise why there is no room until the deadline.</returns>
+    public async Task<Status?> MakeRoomAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
+    {
+        if (!await _slowWay.WaitAsync(LeftOf(deadlineMs), cancellationToken).ConfigureAwait(false))
+            return CallStatus.DeadlinePassed("other callers wait for a session too");
+        try
+        {
+            // Whoever had the way before may have opened one.
+            if (HasRoom())
+                return null;
+            if (_sessions.Length < SessionsMax)
+                return await OpenAsync(key, deadlineMs, cancellationToken).ConfigureAwait(false);
+            return await WaitForRoomAsync(deadlineMs, cancellationToken).ConfigureAwait(false)
+                ? null
+                : CallStatus.DeadlinePassed("too many changes of this client wait for an answer");
+        }
+        finally
+        {
+            _slowWay.Release();
+        }
+    }
+
+    /// <summary>Takes over a session that was opened in this shard.</summary>
+    public void Add(ClientSession session)
+    {
+        lock (_lock)
+            _sessions = [session, .. _sessions];
+    }
+
+    /// <summary>The shard does not know a session any more.</summary>
+    public void Drop(ClientSession session)
+    {
+        lock (_lock)
+            _sessions = [.. _sessions.Where(other => other != session)];
+        TellRoom();
+    }
+
+    /// <summary>A session has room again that had none, or there may be another one.</summary>
+    public void TellRoom() => Interlocked.Exchange(ref _room, null)?.TrySetResult();
+
+    private static int LeftOf(long deadlineMs) => (int)Math.Clamp(deadlineMs - Environment.TickCount64, 0, int.MaxValue);
+
+    private bool HasRoom() => Array.Exists(_sessions, session => session.HasRoom);
+
+    private async Task<Status?> OpenAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
+    {
+        var request = new OpenSessionRequest { Key = key.ToByteString() };
+        var reply = await all.Calls.CallAsync(Method.OpenSession, key, request.ToByteString(), deadlineMs, cancellationToken).ConfigureAwait(false);
+        if (reply.Error is not null)
+            return reply.Error;
+        var position = OpenSessionResponse.Parser.ParseFrom(reply.Response).Position.ToPosition();
+        // The map may have changed meanwhile: the answer says which shard it is of.
+        all.Of(position.Shard).Add(new ClientSession(position.Etag.Value, position.Shard));
+        return null;
+    }
+
+    private async Task<bool> WaitForRoomAsync(long deadlineMs, CancellationToken cancellationToken)
+    {
+        var room = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        Volatile.Write(ref _room, room);
+        if (HasRoom() || _sessions.Length < SessionsMax)
+            return true;
+        try
+        {
+            await room.Task.WaitAsync(TimeSpan.FromMilliseconds(LeftOf(deadlineMs)), cancellationToken).ConfigureAwait(false);
+            return true;
+        }
+        catch (TimeoutException)
+        {
+            return false;
+        }
+    }
+}

@@ -1,0 +1,100 @@
+using System.Globalization;
+using System.Text;
+using Grpc.Net.Client;
+using KvCluster.Client;
+using KvCluster.Processes;
+using KvCluster.V1;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>
+/// F22 with real processes: leaders are killed while clients increment counters by conditional puts, each of which is repeated by its request id until it is
+/// known. A put applied twice, or one applied and reported as a failed condition, leaves a counter at another value than its callers counted.
+/// </summary>
+public sealed class ExactlyOnceTests
+{
+    private const int Kills = 4;
+    private const int CountersPerClient = 4;
+    private const int CallersPerCounter = 3;
+
+    [Fact]
+    public async Task Increments_WhileLeadersAreKilled_AreEachAppliedOnce()
+    {
+        using var folder = new TemporaryFolder();
+        await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
+        using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
+        var status = new V1.Cluster.ClusterClient(channel);
+        await using var direct = ClientOf(cluster, gateway: false);
+        await using var routed = ClientOf(cluster, gateway: true);
+        Counter[] counters =
+        [
+            .. Enumerable.Range(0, CountersPerClient).Select(number => new Counter(direct, $"direct-{number}")),
+            .. Enumerable.Range(0, CountersPerClient).Select(number => new Counter(routed, $"routed-{number}")),
+        ];
+        using var enough = new CancellationTokenSource();
+        var callers = counters.SelectMany(counter => Enumerable.Repeat(counter, CallersPerCounter))
+            .Select(counter => Task.Run(() => counter.IncrementUntilAsync(enough.Token))).ToArray();
+
+        for (var kill = 0; kill < Kills; kill++)
+        {
+            var before = counters.Select(counter => counter.Succeeded).ToArray();
+            await LauncherProcess.UntilAsync(
+                () => callers.Any(caller => caller.IsFaulted) || counters.Zip(before).All(pair => pair.First.Succeeded >= pair.Second + 50), $"increments before kill {kill}");
+            var leader = LeaderOf(status.GetStatus(new GetStatusRequest()));
+            if (leader is null)
+                continue;
+            var killed = cluster.PidOf($"node-{leader}");
+            System.Diagnostics.Process.GetProcessById(killed).Kill();
+            await LauncherProcess.UntilAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
+        }
+        await enough.CancelAsync();
+        await Task.WhenAll(callers);
+
+        foreach (var counter in counters)
+            Assert.Equal((counter.Key, counter.Succeeded), (counter.Key, await counter.ReadAsync()));
+        await LauncherProcess.UntilAsync(() => AllReplicasEqual(status.GetStatus(new GetStatusRequest { Digest = true })), "three equal replicas, sessions included");
+    }
+
+    // Long enough for a leader to be missed, another to be elected, and the change to be settled there.
+    private static KvClient ClientOf(LauncherProcess cluster, bool gateway) =>
+        new(new KvClientOptions { Endpoints = [cluster.RouterAddress], Gateway = gateway, Timeout = TimeSpan.FromSeconds(60) });
+
+    private static uint? LeaderOf(GetStatusResponse status) =>
+        status.Nodes.FirstOrDefault(node => node.Replicas.Any(replica => replica.Role == "leader"))?.Node;
+
+    private static bool AllReplicasEqual(GetStatusResponse status) =>
+        status.Nodes.All(node => node.Error.Length == 0 && node.Replicas.Count == 1)
+        && status.Nodes.Select(node => (node.Replicas[0].DigestEtag, node.Replicas[0].Digest)).Distinct().Count() == 1;
+
+    private sealed class Counter(KvClient client, string key)
+    {
+        private int _succeeded;
+
+        public string Key { get; } = key;
+
+        public int Succeeded => Volatile.Read(ref _succeeded);
+
+        public async Task<int> ReadAsync() => ValueOf(await client.GetAsync(Key));
+
+        /// <summary>Throws on an outcome that stays unknown: then nothing could be counted.</summary>
+        public async Task IncrementUntilAsync(CancellationToken enough)
+        {
+            while (!enough.IsCancellationRequested)
+            {
+                var read = await client.GetAsync(Key, CancellationToken.None);
+                var unchanged = read.Found ? KvCondition.EtagEquals(read.Etag) : KvCondition.Absent();
+                try
+                {
+                    await client.PutAsync(Key, (ValueOf(read) + 1).ToString(CultureInfo.InvariantCulture), unchanged, CancellationToken.None);
+                    Interlocked.Increment(ref _succeeded);
+                }
+                catch (KvConditionFailedException)
+                {
+                    // Another caller of the counter was first; the next read shows its value.
+                }
+            }
+        }
+
+        private static int ValueOf(GetResult read) => read.Found ? int.Parse(Encoding.UTF8.GetString(read.Value.Span), CultureInfo.InvariantCulture) : 0;
+    }
+}

@@ -1,0 +1,170 @@
+using Grpc.Core;
+using KvCluster.Client;
+using KvCluster.Client.Sessions;
+using KvCluster.Tests.Grpc;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Client;
+
+/// <summary>Changes whose outcome becomes unknown on the way: repeated by their id until it is known, applied once.</summary>
+public sealed class SessionTests
+{
+    [Fact]
+    public async Task Put_WhoseAnswerIsLost_IsAnsweredByItsFirstResult()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(cluster.Endpoint);
+        LoseAnswers(cluster.Nodes[0], count: 2);
+        var position = await client.PutAsync("a", "1");
+        Assert.Equal(3, cluster.Nodes[0].Calls.Count);
+        Assert.Equal(1, cluster.Applied["a"]);
+        Assert.Equal((await client.GetAsync("a")).Etag, position.Etag);
+    }
+
+    [Fact]
+    public async Task Put_IfAbsentWhoseAnswerIsLost_Succeeds()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(cluster.Endpoint);
+        LoseAnswers(cluster.Nodes[0], count: 1);
+        await client.PutAsync("a", "1", KvCondition.Absent());
+        LoseAnswers(cluster.Nodes[0], count: 1);
+        await Assert.ThrowsAsync<KvConditionFailedException>(() => client.PutAsync("a", "1", KvCondition.Absent()).AsTask());
+        LoseAnswers(cluster.Nodes[0], count: 1);
+        Assert.True((await client.DeleteAsync("a")).Existed);
+        LoseAnswers(cluster.Nodes[0], count: 1);
+        await client.WriteAsync(new KvWrite().Put("a"u8.ToArray(), "2"u8.ToArray()).Put("b"u8.ToArray(), "2"u8.ToArray()));
+        Assert.Equal((3, 1), (cluster.Applied["a"], cluster.Applied["b"]));
+    }
+
+    [Fact]
+    public async Task Put_WhoseLeaderTookItAndDied_IsSettledByTheNextLeader()
+    {
+        await using var cluster = await FakeCluster.StartAsync(3);
+        await using var client = new KvClient(cluster.Endpoint);
+        cluster.Nodes[0].Script = call =>
+        {
+            cluster.Nodes[0].Serve(call);
+            cluster.Lead(1, node: 3);
+            cluster.Nodes[0].Abort();
+            return Task.FromResult<Reply?>(FakeNode.Silence);
+        };
+        await client.PutAsync("a", "1");
+        Assert.Equal(1, cluster.Applied["a"]);
+        Assert.Single(cluster.Nodes[2].Calls);
+    }
+
+    [Fact]
+    public async Task Put_OfASessionThatEnded_IsMadeInANewOne()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(cluster.Endpoint);
+        await client.PutAsync("a", "1");
+        cluster.Results.Clear();
+        await Task.WhenAll(Enumerable.Range(0, 100).Select(number => client.PutAsync($"k{number}", "1").AsTask()));
+        Assert.All(Enumerable.Range(0, 100), number => Assert.Equal(1, cluster.Applied[$"k{number}"]));
+        Assert.Single(cluster.Results);
+    }
+
+    [Fact]
+    public async Task Put_OfASessionThatEndedAfterAnUnknownAttempt_IsUnknownAndNotMadeAgain()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(cluster.Endpoint);
+        cluster.Nodes[0].Script = call =>
+        {
+            if (cluster.Nodes[0].Calls.Count > 1)
+                return Task.FromResult<Reply?>(null);
+            cluster.Nodes[0].Serve(call);
+            cluster.Results.Clear();
+            cluster.Nodes[0].Abort();
+            return Task.FromResult<Reply?>(FakeNode.Silence);
+        };
+        await Assert.ThrowsAsync<KvOutcomeUnknownException>(() => client.PutAsync("a", "1").AsTask());
+        Assert.Equal((1, 2), (cluster.Applied["a"], cluster.Nodes[0].Calls.Count));
+        await client.PutAsync("a", "2");
+        Assert.Equal(2, cluster.Applied["a"]);
+    }
+
+    [Theory]
+    [InlineData("BUSY", 14, "no")]
+    [InlineData("DISK_FULL", 8, "no")]
+    [InlineData("OUTCOME_UNKNOWN", 14, "unknown")]
+    public async Task Put_RefusedAfterAnUnknownAttempt_StaysUnknown(string reason, int code, string applied)
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromMilliseconds(700) });
+        cluster.Nodes[0].Script = call =>
+        {
+            if (cluster.Nodes[0].Calls.Count > 1)
+                return Task.FromResult<Reply?>(FakeNode.Refuse(call, (StatusCode)code, reason, applied));
+            cluster.Nodes[0].Abort();
+            return Task.FromResult<Reply?>(FakeNode.Silence);
+        };
+        await Assert.ThrowsAsync<KvOutcomeUnknownException>(() => client.PutAsync("a", "1").AsTask());
+    }
+
+    [Fact]
+    public async Task Puts_OfManyCallers_ShareASessionAndCloseWhatIsSettled()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(cluster.Endpoint);
+        await Task.WhenAll(Enumerable.Range(0, 50).Select(async caller =>
+        {
+            for (var number = 0; number < 20; number++)
+                await client.PutAsync($"k{caller}", $"{number}");
+        }));
+        var ids = cluster.Nodes[0].Calls.Select(call => PutRequest.Parser.ParseFrom(call.Request).RequestId).ToArray();
+        Assert.Single(cluster.Results);
+        Assert.Equal(1_000, ids.Select(id => id.Sequence).Distinct().Count());
+        await client.PutAsync("last", "1");
+        var last = PutRequest.Parser.ParseFrom(cluster.Nodes[0].Calls.Last().Request).RequestId;
+        Assert.Equal((1_001ul, 1_001ul), (last.Sequence, last.LowestOpen));
+    }
+
+    [Fact]
+    public async Task Puts_BehindOneThatStaysOpen_GoOnInAnotherSession()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = new KvClient(cluster.Endpoint);
+        var slow = new TaskCompletionSource();
+        cluster.Nodes[0].Script = async call =>
+        {
+            if (PutRequest.Parser.ParseFrom(call.Request).Key.Equals(Google.Protobuf.ByteString.CopyFromUtf8("slow")))
+                await slow.Task;
+            return null;
+        };
+        var open = client.PutAsync("slow", "1").AsTask();
+        await Eventually.TrueAsync(() => cluster.Nodes[0].Calls.Count == 1, "the slow put arrives");
+        foreach (var numbers in Enumerable.Range(0, ClientSession.OpenMax + 100).Chunk(500))
+            await Task.WhenAll(numbers.Select(number => client.PutAsync($"k{number}", "1").AsTask()));
+        Assert.Equal(2, cluster.Results.Count);
+        Assert.False(open.IsCompleted);
+        slow.SetResult();
+        await open;
+    }
+
+    [Fact]
+    public void Session_SettledInAnyOrder_CountsTheLowestOpen()
+    {
+        var session = new ClientSession(1, 1);
+        for (var number = 0; number < ClientSession.OpenMax; number++)
+            Assert.True(session.TryTake(out _, out var lowest) && lowest == 1);
+        Assert.False(session.TryTake(out _, out _));
+        Assert.False(session.Settle(2));
+        Assert.False(session.HasRoom);
+        Assert.True(session.Settle(1));
+        Assert.True(session.TryTake(out var next, out var lowestOpen));
+        Assert.Equal((ClientSession.OpenMax + 1ul, 3ul), (next, lowestOpen));
+    }
+
+    /// <summary>Has a node do what it is asked and its stream break before the answer.</summary>
+    private static void LoseAnswers(FakeNode node, int count) => node.Script = call =>
+    {
+        if (Interlocked.Decrement(ref count) < 0)
+            return Task.FromResult<Reply?>(null);
+        node.Serve(call);
+        node.Abort();
+        return Task.FromResult<Reply?>(FakeNode.Silence);
+    };
+}
