@@ -8,8 +8,6 @@ internal sealed class EchoCaller(EchoPlan plan) : IDisposable
 {
     private readonly PeerProcess _peer = new("client", JsonSerializer.Serialize(plan));
 
-    public List<EchoResult> Results { get; } = [];
-
     /// <summary>Keeps its callers busy for so long.</summary>
     public async Task<EchoResult> RunWindowAsync(int milliseconds, CancellationToken cancellation)
     {

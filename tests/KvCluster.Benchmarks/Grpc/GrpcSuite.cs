@@ -1,6 +1,7 @@
-// Suite "grpc": what a call costs our stack, beside a client and a server that do no more than the frame. All processes live through all
-// windows, so that their code is compiled; ours and the bare one take turns, so that what else the machine does hits both; a ratio
-// compares windows that follow each other.
+// Suite "grpc": what a call costs our stack, beside a client and a server that do no more than the frame. A ratio compares two windows
+// that follow each other, ours and the bare one's, in an order that alternates, so that what else the machine does hits both. Processes
+// live through several windows, so that their code is compiled; then others take their place, because two processes of the same
+// program differ by some percent for as long as they live.
 
 namespace KvCluster.Benchmarks.Grpc;
 
@@ -11,6 +12,7 @@ internal static class GrpcSuite
 
     private const string Suite = "grpc";
     private const string Ours = "kvcluster";
+    private const int WindowMilliseconds = 300;
 
     private static readonly int[] Callers = [1, 64, 256];
 
@@ -28,36 +30,49 @@ internal static class GrpcSuite
     private static async Task<List<BenchmarkRow>> MeasureAsync(bool isDuplex, int callers, bool quick, Action<string> progress, CancellationToken cancellation)
     {
         var workload = $"{(isDuplex ? "duplex" : "unary")} echo, {callers} {(callers == 1 ? "caller" : "callers")}";
-        using var bareServer = await EchoServer.StartAsync(Bare, cancellation);
-        using var ourServer = await EchoServer.StartAsync(Ours, cancellation);
-        using var bare = new EchoCaller(new EchoPlan(Bare, isDuplex, callers, bareServer.Port, bareServer.Process));
-        using var server = new EchoCaller(new EchoPlan(Bare, isDuplex, callers, ourServer.Port, ourServer.Process));
-        using var client = new EchoCaller(new EchoPlan(Ours, isDuplex, callers, bareServer.Port, bareServer.Process));
-        using var both = new EchoCaller(new EchoPlan(Ours, isDuplex, callers, ourServer.Port, ourServer.Process));
-        EchoCaller[] turns = [bare, server, client, both];
-        progress($"{workload}: warming up");
-        foreach (var caller in turns)
-            await caller.RunWindowAsync(quick ? 1000 : 3000, cancellation);
-        for (var run = 1; run <= (quick ? 3 : 9); run++)
+        var servers = new List<(EchoResult Bare, EchoResult Ours)>();
+        var clients = new List<(EchoResult Bare, EchoResult Ours)>();
+        var ours = new List<EchoResult>();
+        for (var generation = 1; generation <= (quick ? 1 : 2); generation++)
         {
-            progress($"{workload}: run {run}");
-            foreach (var caller in turns)
-                caller.Results.Add(await caller.RunWindowAsync(quick ? 500 : 1000, cancellation));
+            progress($"{workload}: processes {generation}");
+            using var bareServer = await EchoServer.StartAsync(Bare, cancellation);
+            using var ourServer = await EchoServer.StartAsync(Ours, cancellation);
+            using var bare = new EchoCaller(new EchoPlan(Bare, isDuplex, callers, bareServer.Port, bareServer.Process));
+            using var server = new EchoCaller(new EchoPlan(Bare, isDuplex, callers, ourServer.Port, ourServer.Process));
+            using var client = new EchoCaller(new EchoPlan(Ours, isDuplex, callers, bareServer.Port, bareServer.Process));
+            using var both = new EchoCaller(new EchoPlan(Ours, isDuplex, callers, ourServer.Port, ourServer.Process));
+            foreach (var caller in (EchoCaller[])[bare, server, client, both])
+                await caller.RunWindowAsync(quick ? 1000 : 3000, cancellation);
+            for (var run = 0; run < 5; run++)
+            {
+                servers.Add(await RunPairAsync(bare, server, bareFirst: (generation + run) % 2 == 0, cancellation));
+                clients.Add(await RunPairAsync(bare, client, bareFirst: (generation + run) % 2 == 0, cancellation));
+            }
+            ours.Add(await both.RunWindowAsync(WindowMilliseconds, cancellation));
         }
         return
         [
-            Row(Bare, "op/s", bare.Results.Select(result => result.PerSecond)),
-            Row(Ours, "op/s", both.Results.Select(result => result.PerSecond)),
-            Row(Bare, "server us/op", bare.Results.Select(result => result.ServerCpuMicroseconds)),
-            Row(Ours, "server us/op", server.Results.Select(result => result.ServerCpuMicroseconds)),
-            Row(Ours, "server ratio", server.Results.Zip(bare.Results, (mine, its) => mine.ServerCpuMicroseconds / its.ServerCpuMicroseconds)),
-            Row(Bare, "client us/op", bare.Results.Select(result => result.ClientCpuMicroseconds)),
-            Row(Ours, "client us/op", client.Results.Select(result => result.ClientCpuMicroseconds)),
-            Row(Ours, "client ratio", client.Results.Zip(bare.Results, (mine, its) => mine.ClientCpuMicroseconds / its.ClientCpuMicroseconds)),
-            Row(Bare, "client bytes/op", bare.Results.Select(result => result.ClientBytes)),
-            Row(Ours, "client bytes/op", client.Results.Select(result => result.ClientBytes)),
+            Row(Bare, "op/s", clients.Select(pair => pair.Bare.PerSecond)),
+            Row(Ours, "op/s", ours.Select(result => result.PerSecond)),
+            Row(Bare, "server us/op", servers.Select(pair => pair.Bare.ServerCpuMicroseconds)),
+            Row(Ours, "server us/op", servers.Select(pair => pair.Ours.ServerCpuMicroseconds)),
+            Row(Ours, "server ratio", servers.Select(pair => pair.Ours.ServerCpuMicroseconds / pair.Bare.ServerCpuMicroseconds)),
+            Row(Bare, "client us/op", clients.Select(pair => pair.Bare.ClientCpuMicroseconds)),
+            Row(Ours, "client us/op", clients.Select(pair => pair.Ours.ClientCpuMicroseconds)),
+            Row(Ours, "client ratio", clients.Select(pair => pair.Ours.ClientCpuMicroseconds / pair.Bare.ClientCpuMicroseconds)),
+            Row(Bare, "client bytes/op", clients.Select(pair => pair.Bare.ClientBytes)),
+            Row(Ours, "client bytes/op", clients.Select(pair => pair.Ours.ClientBytes)),
         ];
 
         BenchmarkRow Row(string system, string unit, IEnumerable<double> values) => BenchmarkRow.Of(Suite, workload, system, unit, [.. values]);
+    }
+
+    private static async Task<(EchoResult Bare, EchoResult Ours)> RunPairAsync(EchoCaller bare, EchoCaller ours, bool bareFirst, CancellationToken cancellation)
+    {
+        if (bareFirst)
+            return (await bare.RunWindowAsync(WindowMilliseconds, cancellation), await ours.RunWindowAsync(WindowMilliseconds, cancellation));
+        var second = await ours.RunWindowAsync(WindowMilliseconds, cancellation);
+        return (await bare.RunWindowAsync(WindowMilliseconds, cancellation), second);
     }
 }
