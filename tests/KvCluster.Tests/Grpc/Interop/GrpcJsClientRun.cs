@@ -1,36 +1,12 @@
-using System.Text.Json;
+using System.Diagnostics;
+using System.Globalization;
 
 namespace KvCluster.Tests.Grpc.Interop;
 
-/// <summary>One run of all cases of client.js against our server; each test looks at its own case.</summary>
-public sealed class GrpcJsClientRun : IAsyncLifetime
+/// <summary>All cases of client.js.</summary>
+public sealed class GrpcJsClientRun : InteropClientRun
 {
-    private readonly Dictionary<string, string?> _failures = [];
-    private string _errors = "";
+    protected override string? SkipReason => NodeScripts.SkipReason;
 
-
-    public async Task InitializeAsync()
-    {
-        if (NodeScripts.SkipReason is not null)
-            return;
-        await using var server = await EchoServer.StartAsync();
-        using var client = NodeScripts.Start("client.js", server.Port.ToString(System.Globalization.CultureInfo.InvariantCulture));
-        var errors = client.StandardError.ReadToEndAsync();
-        while (await client.StandardOutput.ReadLineAsync() is { } line)
-        {
-            using var result = JsonDocument.Parse(line);
-            _failures.Add(result.RootElement.GetProperty("name").GetString()!, result.RootElement.GetProperty("failure").GetString());
-        }
-        await client.WaitForExitAsync();
-        _errors = await errors;
-        await Eventually.TrueAsync(() => server.Service.Open == 0, "every handler returns when its client is gone");
-    }
-
-    public Task DisposeAsync() => Task.CompletedTask;
-
-    public void AssertPassed(string name)
-    {
-        Assert.True(_failures.TryGetValue(name, out var failure), $"The client did not run '{name}': {_errors}");
-        Assert.True(failure is null, failure);
-    }
+    protected override Process Start(int port) => NodeScripts.Start("client.js", port.ToString(CultureInfo.InvariantCulture));
 }

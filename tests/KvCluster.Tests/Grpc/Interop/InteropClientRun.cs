@@ -1,0 +1,42 @@
+using System.Diagnostics;
+using System.Text.Json;
+
+namespace KvCluster.Tests.Grpc.Interop;
+
+/// <summary>One run of all cases of a foreign client against our server; each test looks at its own case.</summary>
+public abstract class InteropClientRun : IAsyncLifetime
+{
+    private readonly Dictionary<string, string?> _failures = [];
+    private string _errors = "";
+
+    /// <summary>Why the client cannot run here; null: it can.</summary>
+    protected abstract string? SkipReason { get; }
+
+    public async Task InitializeAsync()
+    {
+        if (SkipReason is not null)
+            return;
+        await using var server = await EchoServer.StartAsync();
+        using var client = Start(server.Port);
+        var errors = client.StandardError.ReadToEndAsync();
+        while (await client.StandardOutput.ReadLineAsync() is { } line)
+        {
+            using var result = JsonDocument.Parse(line);
+            _failures.Add(result.RootElement.GetProperty("name").GetString()!, result.RootElement.GetProperty("failure").GetString());
+        }
+        await client.WaitForExitAsync();
+        _errors = await errors;
+        await Eventually.TrueAsync(() => server.Service.Open == 0, "every handler returns when its client is gone");
+    }
+
+    public Task DisposeAsync() => Task.CompletedTask;
+
+    public void AssertPassed(string name)
+    {
+        Assert.True(_failures.TryGetValue(name, out var failure), $"The client did not run '{name}': {_errors}");
+        Assert.True(failure is null, failure);
+    }
+
+    /// <summary>Starts the client with its output and errors redirected; it prints a line of JSON for each case and ends.</summary>
+    protected abstract Process Start(int port);
+}
