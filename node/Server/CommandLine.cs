@@ -3,6 +3,7 @@ using System.Globalization;
 using System.Text;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Storage;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node;
@@ -23,6 +24,11 @@ internal static class CommandLine
     private static readonly Option<string?> CoordinatorUser = new("--coordinator-user") { Description = "User of the coordinator.", HelpName = "NAME" };
     private static readonly Option<string?> CoordinatorPasswordFile = new("--coordinator-password-file") { Description = "File with that user's password, a line.", HelpName = "FILE" };
     private static readonly Option<string> Cluster = new("--cluster") { Description = "The cluster's name.", DefaultValueFactory = _ => "local", HelpName = "NAME" };
+    private static readonly Option<int?> JournalRetention = new("--journal-retention-mib")
+    {
+        Description = "Journal that each shard keeps, beyond what a checkpoint covers, so that a follower that was away needs no snapshot (default 256).",
+        HelpName = "MIB",
+    };
     private static readonly Option<bool> UntilStdinEnds = new("--until-stdin-ends") { Description = "Stop when standard input ends, as on SIGTERM." };
     private static readonly Option<string> Nodes = new("--nodes") { Description = "The ids of the cluster's nodes, separated by commas: 1,2,3", Required = true, HelpName = "IDS" };
     private static readonly Option<int?> Replicas = new("--replicas") { Description = "Replicas of each shard (default 3, at most the nodes).", HelpName = "N" };
@@ -66,7 +72,7 @@ internal static class CommandLine
 
     private static RootCommand Create()
     {
-        var run = new Command("run", "Runs a node until SIGTERM or Ctrl-C.") { Node, Data, Listen, Advertise, Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster, UntilStdinEnds };
+        var run = new Command("run", "Runs a node until SIGTERM or Ctrl-C.") { Node, Data, Listen, Advertise, Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster, JournalRetention, UntilStdinEnds };
         run.SetAction(RunAsync);
         var init = new Command("init", "Creates a cluster: its shards and where their replicas lie.") { Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster, Nodes, Replicas, SplitAt };
         init.SetAction(InitAsync);
@@ -84,6 +90,7 @@ internal static class CommandLine
             Listen = UrlIn(Listen.Name, arguments.GetRequiredValue(Listen)),
             Advertise = arguments.GetValue(Advertise) is { } advertise ? UrlIn(Advertise.Name, advertise) : null,
             Cluster = ClusterIn(arguments),
+            Storage = StorageIn(arguments),
         };
         var etcd = EtcdOptionsIn(arguments);
         using var logs = CreateLogs();
@@ -200,6 +207,13 @@ internal static class CommandLine
             throw new EtcdSecurityException(file, failure.Message);
         }
     }
+
+    private static StoreOptions StorageIn(ParseResult arguments) => arguments.GetValue(JournalRetention) switch
+    {
+        null => new StoreOptions(),
+        >= 0 and <= 1 << 20 and var retained => new StoreOptions { RetainedJournalBytes = (long)retained << 20 },
+        _ => throw new UsageException("--journal-retention-mib takes 0 to 1048576."),
+    };
 
     private static string ClusterIn(ParseResult arguments)
     {

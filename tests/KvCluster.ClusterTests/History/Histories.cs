@@ -33,10 +33,13 @@ internal sealed class Histories : IAsyncDisposable
     /// <summary>Acknowledged changes so far.</summary>
     public int Changes => _counts.Sum(count => count.Changes);
 
-    /// <summary>Waits until so many further changes are acknowledged.</summary>
-    public Task MoreChangesAsync(int changes)
+    /// <summary>Waits until so many further changes, times the length of the run, are acknowledged.</summary>
+    public Task MoreChangesAsync(int changes) => MoreChangesNowAsync(changes * Length);
+
+    /// <summary>The same, whatever the length of the run: where a test repeats itself instead.</summary>
+    public Task MoreChangesNowAsync(int changes)
     {
-        var goal = Changes + (changes * Length);
+        var goal = Changes + changes;
         return Until.TrueAsync(() => Changes >= goal, $"{goal} acknowledged changes", Limit * Length);
     }
 

@@ -90,6 +90,16 @@ internal sealed class FaultCluster : IAsyncDisposable
         return leader;
     }
 
+    /// <summary>Has another node than this lead shard 0.</summary>
+    public async Task UntilLeadsNotAsync(int node)
+    {
+        if (await LeaderAsync() != node)
+            return;
+        Node(node).Pause();
+        await LeaderAsync(except: node);
+        Node(node).Resume();
+    }
+
     /// <summary>A node that has a replica of the shard and does not lead it.</summary>
     public async Task<int> FollowerAsync(uint shard = 0)
     {
@@ -116,6 +126,29 @@ internal sealed class FaultCluster : IAsyncDisposable
                     && shard.Select(replica => (replica.DigestEtag, replica.Digest)).Distinct().Count() == 1)
                 && replicas.Count == _nodes.Count * replicas.Select(replica => replica.Route.Shard).Distinct().Count() && replicas.Count > 0;
         }, $"equal replicas{Explain()}");
+    }
+
+    /// <summary>Waits until every node answers and no replica is without a role, as after a restart.</summary>
+    public Task UntilEveryReplicaWorksAsync() => Until.TrueAsync(async () =>
+    {
+        var statuses = await Task.WhenAll(_nodes.Select(node => StatusOfAsync(node.Node)));
+        var shards = statuses.SelectMany(status => status?.Replicas ?? []).GroupBy(replica => replica.Route.Shard).ToList();
+        return shards.Count > 0 && shards.All(shard => shard.Count() == _nodes.Count && shard.Count(replica => replica.Role == "leader") == 1
+            && shard.Count(replica => replica.Role == "follower") == _nodes.Count - 1);
+    }, $"every replica works{Explain()}");
+
+    /// <summary>Waits until a node's replica of shard 0 has applied what was committed when it was asked for.</summary>
+    public async Task UntilFollowsAsync(int node)
+    {
+        var committed = EtagOf((await StatusOfAsync(await LeaderAsync()))!.Replicas[0].Committed);
+        await Until.TrueAsync(async () => await StatusOfAsync(node) is { Replicas: [var replica] } && EtagOf(replica.Applied) >= committed, $"node {node} has caught up{Explain()}");
+    }
+
+    /// <summary>Has every node that runs write a checkpoint.</summary>
+    public async Task CheckpointAsync()
+    {
+        foreach (var node in _nodes.Where(node => node.IsRunning))
+            await new Admin.AdminClient(_channels[node.Node - 1]).CheckpointAsync(new CheckpointRequest());
     }
 
     /// <summary>Waits until a node has printed a text.</summary>
@@ -164,6 +197,8 @@ internal sealed class FaultCluster : IAsyncDisposable
             Endpoints = [.. Endpoints, $"http://127.0.0.1:{Text(front.Port)}"];
         }
     }
+
+    private static KvCluster.Etag EtagOf(V1.Etag? etag) => etag is null ? default : new KvCluster.Etag(etag.Epoch, etag.Change);
 
     private Relay Own(Relay relay)
     {

@@ -1,0 +1,111 @@
+using KvCluster.Client;
+using KvCluster.ClusterTests.History;
+
+namespace KvCluster.ClusterTests.Faults;
+
+/// <summary>Disks that are full or fail, under five client processes whose histories must be linearizable.</summary>
+public sealed class DiskFaultTests
+{
+    private const int Some = 150;
+    private const int DiskMebibytes = 64;
+
+    [SmallDiskFact]
+    public async Task F18_FollowersDiskFull_HoldsNobodyUpAndCatchesUpWhenThereIsRoom()
+    {
+        await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
+        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == 1 ? disk.Data : null);
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        await cluster.UntilLeadsNotAsync(1);
+        disk.Fill();
+        await FillJournalsAsync(cluster);
+        await histories.MoreChangesAsync(Some);
+        disk.Empty();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>All three: nothing can be put, each refusal says why, reads and deletes work; and puts again once there is room.</summary>
+    [SmallDiskFact]
+    public async Task F18_AllDisksFull_RefusesPutsReadsAndDeletesAndRecovers()
+    {
+        var disks = new List<SmallDisk>();
+        try
+        {
+            for (var node = 0; node < 3; node++)
+                disks.Add(await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes));
+            await using var cluster = await FaultCluster.StartAsync(dataOf: node => disks[node - 1].Data);
+            await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints });
+            await client.PutAsync("kept", "before");
+            await client.PutAsync("deleted", "before");
+            foreach (var disk in disks)
+                disk.Fill();
+            var refused = await PutUntilRefusedAsync(client);
+            Assert.Equal(("DISK_FULL", ChangeOutcome.NotApplied), (refused.Reason, refused.Outcome));
+            Assert.True((await client.GetAsync("kept")).Found);
+            Assert.True((await client.DeleteAsync("deleted")).Existed);
+            foreach (var disk in disks)
+                disk.Empty();
+            await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+            await histories.MoreChangesAsync(Some);
+            await histories.CheckAsync();
+            Assert.False((await client.GetAsync("deleted")).Found);
+            await cluster.UntilEqualAsync();
+        }
+        finally
+        {
+            foreach (var disk in disks)
+                await disk.DisposeAsync();
+        }
+    }
+
+    /// <summary>The leader's device fails under its journal: what it could not sync it does not acknowledge, and the others lead.</summary>
+    [SmallDiskFact]
+    public async Task F17_LeadersDeviceFails_StopsItAndARestartRecovers()
+    {
+        await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, DiskMebibytes / 2);
+        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == 1 ? disk.Data : null);
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        disk.BreakDevice();
+        await FillJournalsAsync(cluster);
+        await cluster.LeaderAsync(except: 1);
+        await histories.MoreChangesAsync(Some);
+        disk.MendDevice();
+        await cluster.Node(1).KillAsync();
+        cluster.Node(1).Start();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    // So much that journals need new blocks.
+    private static async Task FillJournalsAsync(FaultCluster cluster)
+    {
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints });
+        var value = new byte[64 << 10];
+        Random.Shared.NextBytes(value);
+        for (var number = 0; number < 64; number++)
+            await client.PutAsync(System.Text.Encoding.UTF8.GetBytes($"large/{number % 8}"), value);
+    }
+
+    private static async Task<KvException> PutUntilRefusedAsync(KvClient client)
+    {
+        var value = new byte[64 << 10];
+        Random.Shared.NextBytes(value);
+        for (var number = 0; number < 16 * DiskMebibytes; number++)
+        {
+            try
+            {
+                await client.PutAsync(System.Text.Encoding.UTF8.GetBytes($"large/{number}"), value);
+            }
+            catch (KvException refused)
+            {
+                return refused;
+            }
+        }
+
+        throw new InvalidOperationException("More was put than there is room for.");
+    }
+}

@@ -1,0 +1,198 @@
+using System.Diagnostics;
+using System.Net;
+using System.Net.Sockets;
+using Google.Protobuf;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Client;
+using KvCluster.ClusterTests.History;
+using KvCluster.Processes;
+using KvCluster.V1;
+
+namespace KvCluster.ClusterTests.Faults;
+
+/// <summary>Peers that are none, directories that are copies, and more waiting calls than usual, beside five client processes whose histories must be linearizable.</summary>
+public sealed class HostileTests
+{
+    private const int Some = 150;
+
+    // Far above what a node of an empty cluster takes, far below what unbounded reading of the garbage would.
+    private const long NodeBytesMax = 700L << 20;
+
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F27_GarbageOnTheReplicationPort_DisturbsNothing()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var epoch = await cluster.EpochAsync();
+        foreach (var endpoint in cluster.Endpoints)
+        {
+            var port = new Uri(endpoint).Port;
+            await SendRawAsync(port, RandomBytes(1 << 20));
+            await SendRawAsync(port, [.. "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"u8, .. RandomBytes(1 << 20)]);
+            using var channel = GrpcChannel.ForAddress(endpoint);
+            var replication = new V1.Replication.ReplicationClient(channel);
+            Assert.Equal(StatusCode.InvalidArgument, await RefusalAsync(replication, new PeerMessage { Frames = { new Frame { Shard = 0, Epoch = ulong.MaxValue } } }));
+            Assert.Equal(StatusCode.FailedPrecondition, await RefusalAsync(replication, new PeerMessage { Hello = new PeerHello { ClusterId = "another", Node = 9, FormatLevel = 1, Incarnation = 1 } }));
+            Assert.Equal(StatusCode.ResourceExhausted, await RefusalAsync(replication, new PeerMessage { Hello = new PeerHello { ClusterId = new string('x', 40 << 20) } }));
+        }
+
+        await histories.MoreChangesAsync(Some);
+        Assert.All(cluster.Nodes, node => Assert.InRange(Process.GetProcessById(node.Id).WorkingSet64, 1, NodeBytesMax));
+        Assert.Equal(epoch, await cluster.EpochAsync());
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>It knows the cluster's id and says what no replica says: frames of epochs that were never given out, to every replica, under every sender.</summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F27_PeerOfTheClusterThatLies_IsNotBelieved()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var record = JsonParser.Default.Parse<ClusterRecord>(await cluster.Etcd.ControlAsync("get", "--print-value-only", "/kvcluster/local/cluster"));
+        using var channel = GrpcChannel.ForAddress(cluster.Endpoints[0]);
+        using var call = new V1.Replication.ReplicationClient(channel).Connect();
+        await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = record.ClusterId, Node = 9, FormatLevel = record.FormatLevel, Incarnation = 1 } });
+        Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
+        for (var number = 0; number < 1000; number++)
+            await call.RequestStream.WriteAsync(new PeerMessage { Frames = { StrangeFrame(number) } });
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F29_NodeStartedWithAnOldCopyOfItsDirectory_IsRefusedInOneLine()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var node = cluster.Node(await cluster.FollowerAsync());
+        await node.KillAsync();
+        var copy = Path.Combine(cluster.Folder, "copy");
+        EtcdMembers.CopyFolder(node.Data, copy);
+        node.Start();
+        await cluster.UntilFollowsAsync(node.Node);
+        await histories.MoreChangesAsync(Some);
+        await node.KillAsync();
+        var newer = node.Data + ".newer";
+        Directory.Move(node.Data, newer);
+        EtcdMembers.CopyFolder(copy, node.Data);
+        node.Start();
+        Assert.NotEqual(0, await node.ExitAsync());
+        await cluster.UntilSaidAsync(node.Node, "is not the node's newest");
+        await histories.MoreChangesAsync(Some);
+        Directory.Delete(node.Data, recursive: true);
+        Directory.Move(newer, node.Data);
+        node.Start();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>The leader dies while etcd is away, so that nobody can follow it: ten thousand calls wait, and each ends by its deadline or with its answer.</summary>
+    [ToolFact("etcd", "etcdctl")]
+    public async Task F23_TenThousandCallsWaitingForADeadLeader_AllEnd()
+    {
+        const int calls = 10_000;
+        await using var cluster = await FaultCluster.StartAsync();
+        var timeout = TimeSpan.FromSeconds(20);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = timeout });
+        await client.PutAsync("k", "1");
+        await cluster.Etcd.KillAsync(0);
+        var leader = cluster.Node(await cluster.LeaderAsync());
+        await leader.KillAsync();
+        var waiting = Enumerable.Range(0, calls).Select(_ => EndedAsync(client)).ToArray();
+        await Until.TrueAsync(() => !waiting.Any(call => call.IsCompleted), "all wait");
+        cluster.Etcd.Start(0);
+        await cluster.LeaderAsync(except: leader.Node);
+        var ended = await Task.WhenAll(waiting).WaitAsync(2 * timeout);
+        // They were told when there was a leader again, long before their deadline.
+        Assert.InRange(ended.Count(found => found), calls * 99 / 100, calls);
+    }
+
+    private static async Task<bool> EndedAsync(KvClient client)
+    {
+        try
+        {
+            return (await client.GetAsync("k")).Found;
+        }
+        catch (KvUnavailableException)
+        {
+            return false;
+        }
+    }
+
+    private static Frame StrangeFrame(int number)
+    {
+        var random = new Random(number);
+        var frame = new Frame
+        {
+            Shard = (uint)random.Next(2),
+            Generation = (ulong)random.Next(3),
+            Epoch = random.Next(2) == 0 ? ulong.MaxValue : (ulong)random.Next(5),
+            Sender = (ulong)random.NextInt64(),
+            SenderIncarnation = (ulong)random.NextInt64(),
+            Receiver = (ulong)random.NextInt64(),
+            ReceiverIncarnation = (ulong)random.NextInt64(),
+        };
+        switch (number % 4)
+        {
+            case 0:
+                frame.Prepare = new Prepare();
+                break;
+            case 1:
+                frame.Heartbeat = new Heartbeat();
+                break;
+            case 2:
+                frame.Append = new Append();
+                break;
+            default:
+                frame.SnapshotChunk = new SnapshotChunk();
+                break;
+        }
+
+        return frame;
+    }
+
+    private static byte[] RandomBytes(int count)
+    {
+        var bytes = new byte[count];
+        new Random(count).NextBytes(bytes);
+        return bytes;
+    }
+
+    // Sends what it can before the other side closes.
+    private static async Task SendRawAsync(int port, byte[] bytes)
+    {
+        using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        await socket.ConnectAsync(IPAddress.Loopback, port);
+        try
+        {
+            await socket.SendAsync(bytes);
+            socket.Shutdown(SocketShutdown.Send);
+            var answer = new byte[4096];
+            while (await socket.ReceiveAsync(answer).WaitAsync(TimeSpan.FromSeconds(30)) > 0)
+                continue;
+        }
+        catch (SocketException)
+        {
+            // Refused in the middle, which is as good.
+        }
+    }
+
+    private static async Task<StatusCode> RefusalAsync(V1.Replication.ReplicationClient replication, PeerMessage message)
+    {
+        using var call = replication.Connect(deadline: DateTime.UtcNow.AddSeconds(30));
+        var refused = await Assert.ThrowsAsync<RpcException>(async () =>
+        {
+            await call.RequestStream.WriteAsync(message);
+            while (await call.ResponseStream.MoveNext(CancellationToken.None))
+                continue;
+        });
+        return refused.StatusCode;
+    }
+}

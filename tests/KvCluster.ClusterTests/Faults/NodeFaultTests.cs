@@ -1,0 +1,227 @@
+using KvCluster.Client;
+using KvCluster.ClusterTests.History;
+using KvCluster.Processes;
+
+namespace KvCluster.ClusterTests.Faults;
+
+/// <summary>Nodes that die, stop, restart or are cut off, under five client processes whose histories must be linearizable.</summary>
+public sealed class NodeFaultTests
+{
+    private const int Some = 150;
+
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F1_KillOfTheLeader_AgainAndAgain_LosesNothing()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        for (var round = 0; round < 2 * Histories.Length; round++)
+        {
+            await histories.MoreChangesNowAsync(Some);
+            var leader = await cluster.LeaderAsync();
+            await cluster.Node(leader).KillAsync();
+            await histories.MoreChangesNowAsync(Some);
+            cluster.Node(leader).Start();
+            await cluster.UntilFollowsAsync(leader);
+        }
+
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>It believes that it leads when it runs again; whoever still asks it must not hear what is no longer true.</summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F2_LeaderStoppedBeyondItsLease_ResumesAsAFollower()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        for (var round = 0; round < 2; round++)
+        {
+            await histories.MoreChangesAsync(Some);
+            var leader = await cluster.LeaderAsync();
+            cluster.Node(leader).Pause();
+            var next = await cluster.LeaderAsync(except: leader);
+            await histories.MoreChangesAsync(Some);
+            cluster.Node(leader).Resume();
+            await Until.TrueAsync(async () => (await cluster.StatusOfAsync(leader))?.Replicas[0].Role == "follower", "the old leader follows");
+            Assert.NotEqual(leader, next);
+        }
+
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>Clients reach the old leader all the time, and it etcd.</summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F3_LeaderCutOffFromItsFollowers_IsReplacedAndRejoins()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var leader = await cluster.LeaderAsync();
+        foreach (var follower in cluster.Nodes.Where(node => node.Node != leader))
+            cluster.Network.Cut(leader, follower.Node);
+        await cluster.LeaderAsync(except: leader);
+        await histories.MoreChangesAsync(Some);
+        cluster.Network.Heal();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>Its heartbeats arrive, and nothing comes back: it must not hold the shard for ever.</summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F3_LeaderThatSendsAndDoesNotHear_GivesUp()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var leader = await cluster.LeaderAsync();
+        foreach (var follower in cluster.Nodes.Where(node => node.Node != leader))
+            cluster.Network.CutOneWay(follower.Node, leader);
+        await cluster.LeaderAsync(except: leader);
+        await histories.MoreChangesAsync(Some);
+        cluster.Network.Heal();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F4_FollowerSlowThenCutOffThenDead_HoldsNobodyUp()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var (leader, epoch, follower) = (await cluster.LeaderAsync(), await cluster.EpochAsync(), await cluster.FollowerAsync());
+        cluster.Network.Delay(leader, follower, TimeSpan.FromMilliseconds(100));
+        await histories.MoreChangesAsync(Some);
+        cluster.Network.Cut(leader, follower);
+        await histories.MoreChangesAsync(Some);
+        Assert.Equal((leader, epoch), (await cluster.LeaderAsync(), await cluster.EpochAsync()));
+        cluster.Network.Heal();
+        await cluster.Node(follower).KillAsync();
+        await histories.MoreChangesAsync(Some);
+        cluster.Node(follower).Start();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F12_NodeWithManyLeadershipsDies_AllItsShardsAreLedAgain()
+    {
+        var splits = string.Join(',', Enumerable.Range(0, 15).Select(shard => $"{(char)('b' + shard)}"));
+        await using var cluster = await FaultCluster.StartAsync(splitAt: splits);
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        for (var node = 1; node <= cluster.Nodes.Count; node++)
+        {
+            await cluster.Node(node).KillAsync();
+            for (var shard = 0u; shard < 16; shard++)
+                await cluster.LeaderAsync(shard, except: node);
+            await histories.MoreChangesAsync(Some);
+            cluster.Node(node).Start();
+            await cluster.UntilEveryReplicaWorksAsync();
+        }
+
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F15_AllNodesDieAtOnce_NothingAcknowledgedIsLost()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        for (var round = 0; round < 2; round++)
+        {
+            await histories.MoreChangesAsync(Some);
+            await Task.WhenAll(cluster.Nodes.Select(node => node.KillAsync()));
+            foreach (var node in cluster.Nodes)
+                node.Start();
+        }
+
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F26_RollingRestart_StopsEveryNodeCleanlyAndLosesNothing()
+    {
+        await using var cluster = await FaultCluster.StartAsync(splitAt: "h,p,w");
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        foreach (var node in cluster.Nodes)
+        {
+            await histories.MoreChangesAsync(Some);
+            Assert.Equal(0, await node.StopAsync());
+            await histories.MoreChangesAsync(Some);
+            node.Start();
+            await cluster.UntilEveryReplicaWorksAsync();
+        }
+
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>The follower's journal ends where no leader's begins any more: it needs a snapshot, and the way to it breaks in the middle.</summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F20_FollowerBeyondTheJournal_TakesASnapshotThroughACut()
+    {
+        await using var cluster = await FaultCluster.StartAsync(prepare: static node => node.Options = ["--journal-retention-mib", "1"]);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints });
+        var follower = await cluster.FollowerAsync();
+        await cluster.Node(follower).KillAsync();
+        var value = new byte[256 << 10];
+        Random.Shared.NextBytes(value);
+        for (var number = 0; number < 64; number++)
+            await client.PutAsync(System.Text.Encoding.UTF8.GetBytes($"large/{number}"), value);
+        // Twice: the older of the two meta pages still needs the journal.
+        await cluster.CheckpointAsync();
+        await client.PutAsync("between", "two checkpoints");
+        await cluster.CheckpointAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var leader = await cluster.LeaderAsync();
+        cluster.Network.Delay(leader, follower, TimeSpan.FromMilliseconds(10));
+        cluster.Node(follower).Start();
+        await cluster.UntilSaidAsync(leader, "Snapshot");
+        cluster.Network.Cut(leader, follower);
+        await histories.MoreChangesAsync(Some);
+        cluster.Network.Heal();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>One node's boot clock is eleven days ahead of the others', one's is a day behind: only differences count.</summary>
+    [BootClockFact]
+    public async Task F21_BootClocksThatDisagree_ChangeNothing()
+    {
+        await using var cluster = await FaultCluster.StartAsync(prepare: node =>
+        {
+            if (node.Node < 3)
+                node.Wrapper = ["unshare", "-T", "--boottime", node.Node == 1 ? "1000000" : "100000"];
+        });
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        for (var round = 0; round < 2; round++)
+        {
+            var leader = await cluster.LeaderAsync();
+            cluster.Node(leader).Pause();
+            await cluster.LeaderAsync(except: leader);
+            await histories.MoreChangesAsync(Some);
+            cluster.Node(leader).Resume();
+        }
+
+        // With another clock, what a node had promised before its restart must hold all the same.
+        var last = cluster.Node(await cluster.LeaderAsync());
+        await last.KillAsync();
+        last.Wrapper = ["unshare", "-T", "--boottime", "5000000"];
+        last.Start();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+}

@@ -1,0 +1,101 @@
+using System.Globalization;
+using KvCluster.Processes;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>
+/// A file system of a few MiB for one node's data: an ext4 image, mounted. The image lies on a small tmpfs without room for all of it, so that a test can have
+/// the device itself fail: writes that find no room there are I/O errors to the file system above. Needs root.
+/// </summary>
+internal sealed class SmallDisk : IAsyncDisposable
+{
+    private readonly TemporaryFolder _folder = new();
+
+    private SmallDisk()
+    {
+    }
+
+    /// <summary>Where a node's data can lie.</summary>
+    public string Data => Path.Combine(Mount, "node");
+
+    private string Device => Path.Combine(_folder.Path, "device");
+
+    private string Mount => Path.Combine(_folder.Path, "mount");
+
+    /// <param name="mebibytes">Size that the file system believes to have.</param>
+    /// <param name="deviceMebibytes">What there really is beneath it; more: it never fails.</param>
+    public static async Task<SmallDisk> CreateAsync(int mebibytes, int deviceMebibytes)
+    {
+        var disk = new SmallDisk();
+        try
+        {
+            Directory.CreateDirectory(disk.Device);
+            Directory.CreateDirectory(disk.Mount);
+            await RunAsync("mount", "-t", "tmpfs", "-o", $"size={deviceMebibytes.ToString(CultureInfo.InvariantCulture)}m", "tmpfs", disk.Device);
+            var image = Path.Combine(disk.Device, "image");
+            await using (var file = File.Create(image))
+                file.SetLength((long)mebibytes << 20);
+            await RunAsync("mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", image);
+            await RunAsync("mount", "-o", "loop", image, disk.Mount);
+            return disk;
+        }
+        catch
+        {
+            await disk.DisposeAsync();
+            throw;
+        }
+    }
+
+    /// <summary>Takes the room that is left, on the file system itself.</summary>
+    public void Fill()
+    {
+        using var file = File.Create(Path.Combine(Mount, "filler"));
+        var zeros = new byte[64 << 10];
+        try
+        {
+            while (true)
+            {
+                file.Write(zeros);
+                file.Flush(flushToDisk: true);
+            }
+        }
+        catch (IOException)
+        {
+            // Full, as asked for.
+        }
+    }
+
+    public void Empty() => File.Delete(Path.Combine(Mount, "filler"));
+
+    /// <summary>Takes the room that is left on the device beneath: blocks that were never written fail from now on.</summary>
+    public void BreakDevice()
+    {
+        using var file = File.Create(Path.Combine(Device, "filler"));
+        var zeros = new byte[64 << 10];
+        try
+        {
+            while (true)
+                file.Write(zeros);
+        }
+        catch (IOException)
+        {
+            // Full, as asked for.
+        }
+    }
+
+    public void MendDevice() => File.Delete(Path.Combine(Device, "filler"));
+
+    public async ValueTask DisposeAsync()
+    {
+        foreach (var mount in new[] { Mount, Device })
+            await Tools.RunAsync("umount", mount);
+        _folder.Dispose();
+    }
+
+    private static async Task RunAsync(string program, params string[] arguments)
+    {
+        var (exitCode, _, error) = await Tools.RunAsync(program, arguments);
+        if (exitCode != 0)
+            throw new InvalidOperationException($"{program} {string.Join(' ', arguments)}: {error}");
+    }
+}
