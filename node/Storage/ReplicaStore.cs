@@ -302,8 +302,12 @@ internal sealed class ReplicaStore : IDisposable
         _checkpoints.StartIfDue();
     });
 
+    /// <summary>How many answers that are reads were held so far, whether they have left or not. Writer executor.</summary>
+    public long HeldReadAnswers => _answers.HeldCount;
+
     /// <summary>The owner's leadership is confirmed: answers that are reads and were held may leave.</summary>
-    public void ReleaseReadAnswers() => _answers.ReleaseReads();
+    /// <param name="heldReadAnswers">What <see cref="HeldReadAnswers"/> was when the confirmation was asked for; what was held later waits for another one.</param>
+    public void ReleaseReadAnswers(long heldReadAnswers) => _answers.ReleaseReads(heldReadAnswers);
 
     /// <summary>
     /// Queues a request; false, at once, when the queue is full (the request is still the caller's then). A store that does not lead or has

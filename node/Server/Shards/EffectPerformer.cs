@@ -74,7 +74,7 @@ internal sealed class EffectPerformer(
             case Effect.StartLeading start: StartLeading(start.Epoch); break;
             case Effect.Serving serving: _serving = serving.On; break;
             case Effect.StopLeading: StopLeading(); break;
-            case Effect.ReadsConfirmed confirmed: reads.AnswerUpTo(confirmed.ReadIdLast, confirmed: true); break;
+            case Effect.ReadsConfirmed confirmed: ConfirmReads(confirmed.ReadIdLast); break;
             case Effect.ReadsRefused refused: reads.AnswerUpTo(refused.ReadIdLast, confirmed: false); break;
             case Effect.LeaderKnown known: PublishRoute(known.Epoch, known.Node); break;
             case Effect.OpenSnapshot open: OpenSnapshot(open.Replica); break;
@@ -216,6 +216,10 @@ internal sealed class EffectPerformer(
         if (_orders.Remove(ended.OrderId, out var waiting))
             waiting.TrySetResult(new OrderResult(ended.Done, ended.Reason));
     }
+
+    // Only those failed conditions that were held before the round was sent: it says nothing for later ones. Refused ones need nothing: the
+    // replica stops leading, and that answers them.
+    private void ConfirmReads(long readIdLast) => Store.ReleaseReadAnswers(reads.AnswerUpTo(readIdLast, confirmed: true));
 
     private void OpenSnapshot(ulong replica)
     {

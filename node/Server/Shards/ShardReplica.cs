@@ -283,17 +283,10 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         if (_failedConditionsWait)
         {
             _failedConditionsWait = false;
-            _waitingReads.Join().ContinueWith(ReleaseFailedConditions, CancellationToken.None, TaskContinuationOptions.None, TaskScheduler.Default);
+            _waitingReads.JoinConditions(_journal.Store.HeldReadAnswers);
         }
         if (_waitingReads.TryClose(out var readId))
             Step(new Event.ReadArrived(readId));
-    }
-
-    private void ReleaseFailedConditions(Task<bool> confirmed)
-    {
-        // Refused: the replica stops leading, and that answers them.
-        if (confirmed.Result)
-            LeaveVisit(new Visit(() => _journal.Store.ReleaseReadAnswers(), null));
     }
 
     /// <summary>A batch for each free journal slot; followers get it while the own write is under way.</summary>

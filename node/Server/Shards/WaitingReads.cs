@@ -24,6 +24,17 @@ internal sealed class WaitingReads
         }
     }
 
+    /// <summary>The failed conditions that the store holds by now wait for the round that reads which arrive now wait for.</summary>
+    /// <param name="heldReadAnswers">How many the store has ever held.</param>
+    public void JoinConditions(long heldReadAnswers)
+    {
+        lock (_lock)
+        {
+            _gathering ??= new Round();
+            _gathering.HeldReadAnswers = heldReadAnswers;
+        }
+    }
+
     /// <summary>Ends gathering and gives the id under which the round is asked for.</summary>
     public bool TryClose(out long id)
     {
@@ -40,10 +51,17 @@ internal sealed class WaitingReads
     }
 
     /// <summary>Answers every round asked for with this id or a lower one.</summary>
-    public void AnswerUpTo(long id, bool confirmed)
+    /// <returns>The last of the store's held answers that waited for one of them; 0: none did.</returns>
+    public long AnswerUpTo(long id, bool confirmed)
     {
+        var heldReadAnswers = 0L;
         while (TryDequeue(id, out var round))
+        {
+            heldReadAnswers = Math.Max(heldReadAnswers, round.HeldReadAnswers);
             round.Answer.SetResult(confirmed);
+        }
+
+        return heldReadAnswers;
     }
 
     /// <summary>Refuses all, also those not asked for yet: the replica stops.</summary>
@@ -65,6 +83,8 @@ internal sealed class WaitingReads
     private sealed class Round
     {
         public long Id { get; set; }
+
+        public long HeldReadAnswers { get; set; }
 
         // Asynchronously: a reader's code never runs on the writer.
         public TaskCompletionSource<bool> Answer { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);

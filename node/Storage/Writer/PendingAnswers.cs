@@ -11,6 +11,9 @@ internal sealed class PendingAnswers(AnswerChain chain)
     private readonly Queue<WriteRequest> _waiting = new();
     private readonly Queue<WriteRequest> _heldReads = new();
 
+    /// <summary>How many reads were held since the store was opened: names the last one held by now.</summary>
+    public long HeldCount { get; private set; }
+
     /// <summary>Adds a request whose <see cref="WriteRequest.Result"/> is set, and with it what its answer waits for.</summary>
     public void Add(WriteRequest request) => _waiting.Enqueue(request);
 
@@ -22,17 +25,20 @@ internal sealed class PendingAnswers(AnswerChain chain)
         {
             _waiting.Dequeue();
             if (request.IsReadAnswer && !(mayAnswerReads ??= owner.MayAnswerReads()))
+            {
                 _heldReads.Enqueue(request);
+                HeldCount++;
+            }
             else
                 chain.Add(request);
         }
         chain.Flush();
     }
 
-    /// <summary>Lets the held reads go.</summary>
-    public void ReleaseReads()
+    /// <summary>Lets held reads go, the first <paramref name="heldCount"/> of all that were ever held: later ones were not covered by what confirmed these.</summary>
+    public void ReleaseReads(long heldCount)
     {
-        while (_heldReads.TryDequeue(out var request))
+        while (HeldCount - _heldReads.Count < heldCount && _heldReads.TryDequeue(out var request))
             chain.Add(request);
         chain.Flush();
     }

@@ -88,7 +88,7 @@ public sealed class ExactlyOnceTests : IDisposable
         var answer = Submit(new UInt128(3, 77), 1, 1, Put("k", "v"));
         Assert.False(_bench.AppendBatch());
         Assert.False(answer.IsCompleted);
-        _bench.Store.ReleaseReadAnswers();
+        _bench.Store.ReleaseReadAnswers(_bench.Store.HeldReadAnswers);
         _bench.Run();
         Assert.Equal((WriteOutcome.SessionExpired, null), (StoreBench.Answer(answer).Outcome, _bench.Read("k")));
     }

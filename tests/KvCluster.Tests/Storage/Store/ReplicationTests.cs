@@ -48,9 +48,29 @@ public sealed class ReplicationTests : IDisposable
         _leader.Store.Commit(_leader.Store.Last.Etag);
         _leader.Run();
         Assert.Equal((true, false), (second.IsCompleted, read.IsCompleted));
-        _leader.Store.ReleaseReadAnswers();
+        _leader.Store.ReleaseReadAnswers(_leader.Store.HeldReadAnswers);
         _leader.Run();
         Assert.Equal(new WriteResult(WriteOutcome.ConditionFailed, StoreBench.Answer(second).Etag, 0, false), StoreBench.Answer(read));
+    }
+
+    // A failed condition that came after a heartbeat round was sent left with that round's confirmation: a deposed leader could answer it from old state.
+    [Fact]
+    public void ReleaseReadAnswers_HeldAfterTheConfirmationWasAskedFor_StaysHeld()
+    {
+        _leader.Lead(1);
+        _leader.AnswersReads = false;
+        _leader.Put("a", "1");
+        var early = _leader.Submit(request => request.AddCondition("a"u8, ConditionKind.Absent));
+        Assert.False(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        _leader.Run();
+        _leader.Store.Commit(_leader.Store.Last.Etag);
+        var asked = _leader.Store.HeldReadAnswers;
+        var late = _leader.Submit(request => request.AddCondition("a"u8, ConditionKind.Absent));
+        Assert.False(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        _leader.Run();
+        _leader.Store.ReleaseReadAnswers(asked);
+        _leader.Run();
+        Assert.Equal((true, false), (early.IsCompleted, late.IsCompleted));
     }
 
     [Fact]
