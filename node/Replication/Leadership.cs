@@ -202,7 +202,7 @@ internal sealed class Leadership
     }
 
     /// <summary>A read that the lease does not cover waits for a round.</summary>
-    public void OnRead(long readId) => _rounds.Add(readId);
+    public void OnRead(long readId) => _rounds.Add(readId, next: _context.Options.PlantedBug != PlantedBug.RoundFromBefore);
 
     /// <summary>Begins to hand over. Answered by one <see cref="Effect.OrderEnded"/>, at once if it cannot begin.</summary>
     /// <param name="orderId">Names the request.</param>
@@ -334,7 +334,8 @@ internal sealed class Leadership
         if (_transfer.MayStopServing)
         {
             _transfer.Drain();
-            StopServing();
+            if (_context.Options.PlantedBug != PlantedBug.ReadOnAfterRelease)
+                StopServing();
         }
 
         _transfer.Advance(_rounds.Newest, _followers.Values);
@@ -377,10 +378,16 @@ internal sealed class Leadership
 
     private void Commit()
     {
-        var agreed = _quorum.Agreed(_durableOf);
+        var quorum = _context.Options.PlantedBug == PlantedBug.LearnerCounts ? _context.View.AllReplicas : _quorum;
+        var agreed = quorum.Agreed(_durableOf);
         // A majority that has an older epoch's record proves nothing by count: a later leader may still replace it.
         if (agreed.Epoch != Epoch)
+        {
+            if (_context.Options.PlantedBug == PlantedBug.CommitOlderEpoch)
+                _context.CommitTo(agreed);
             return;
+        }
+
         _context.CommitTo(agreed);
         if (!Serving && !HandsOver)
             Serve();

@@ -28,4 +28,49 @@ internal enum PlantedBug
 
     /// <summary>Change the voters without needing both sets meanwhile.</summary>
     ChangeWithoutBarrier,
+
+    /// <summary>Commit a record of an older epoch by counting who has it.</summary>
+    CommitOlderEpoch,
+
+    /// <summary>Answer a Prepare before the promise is on disk.</summary>
+    PromiseNotSynced,
+
+    /// <summary>Read the durable etag when a Prepare comes, while it is held and acknowledgements go on.</summary>
+    PrepareReadsEarly,
+
+    /// <summary>Answer a Prepare while a grant runs.</summary>
+    PrepareDuringGrant,
+
+    /// <summary>After a restart do not wait for what the process before may have granted.</summary>
+    NoWaitAfterRestart,
+
+    /// <summary>Keep a grant no longer than its length, whatever the clocks' drift.</summary>
+    DriftIgnored,
+
+    /// <summary>Release the grants and go on serving.</summary>
+    ReadOnAfterRelease,
+
+    /// <summary>Take the lease check of a while before the read arrived.</summary>
+    LeaseFromBefore,
+
+    /// <summary>Confirm a read by a round that was sent before it arrived.</summary>
+    RoundFromBefore,
+
+    /// <summary>Publish and answer what is appended, not what is committed.</summary>
+    AnswerUnpublished,
+
+    /// <summary>Answer a failed condition without asking for the lease.</summary>
+    ConditionWithoutLease,
+
+    /// <summary>Leave the acknowledged etag of the control file standing across a cut.</summary>
+    AcknowledgedStands,
+
+    /// <summary>Write a committed etag above the own journal into the control file.</summary>
+    CommittedAboveJournal,
+
+    /// <summary>Count learners in the leader's majority.</summary>
+    LearnerCounts,
+
+    /// <summary>Vote and acknowledge with a gap in the journal.</summary>
+    RefillingCounts,
 }

@@ -217,7 +217,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     bool IStoreEvents.MayAnswerReads()
     {
-        if (LeaseHolds())
+        if (LeaseHolds() || _context.Replication.PlantedBug == PlantedBug.ConditionWithoutLease)
             return true;
         _failedConditionsWait = true;
         Schedule();
@@ -232,7 +232,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return ValueTask.FromResult(WriteResult.Of(outcome));
     }
 
-    private bool LeaseHolds() => IsServing && NowUs() < _core.LeaseEndUs;
+    private bool LeaseHolds() => IsServing && NowUs() - (_context.Replication.PlantedBug == PlantedBug.LeaseFromBefore ? 300_000 : 0) < _core.LeaseEndUs;
 
     private long NowUs() => _context.Clock.GetTimestamp() / _clockTicksPerMicrosecond;
 
@@ -294,7 +294,11 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         while (IsServing && _journal.Store.CanAppendBatch && !_journal.Store.QueueIsEmpty
             && _journal.Store.TryAppendBatch(_context.Clock.GetUtcNow(), out var record))
+        {
             Step(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(record)));
+            if (_context.Replication.PlantedBug == PlantedBug.AnswerUnpublished && IsServing)
+                _journal.Store.Commit(record.Etag);
+        }
     }
 
     private void ArmTimer()

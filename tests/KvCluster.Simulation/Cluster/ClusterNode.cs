@@ -17,7 +17,10 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
 
     private readonly List<Func<bool>> _pending = [];
     private VirtualExecutor[] _executors = [];
+    private readonly NodeClock _clock = new(run.Time);
+    private List<Action> _whilePaused = [];
     private ReplicaStore? _store;
+    private int _paused;
 
     public uint Id { get; } = id;
 
@@ -27,22 +30,40 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
 
     public ulong ReplicaId => Id * 11;
 
+    /// <summary>Its disk was damaged: it may refuse to start, or stop, and is then gone for this run.</summary>
+    public bool Damaged { get; private set; }
+
+    /// <summary>Gone for good.</summary>
+    public bool Lost { get; private set; }
+
     public void Start()
     {
+        if (Lost)
+            return;
+        run.Trace($"node {Id} starts");
         var writer = new VirtualExecutor(run.Time, run.Random, () => 20, Guarded);
         var journal = new VirtualExecutor(run.Time, run.Random, () => run.SyncUs, Guarded);
         var checkpoints = new VirtualExecutor(run.Time, run.Random, () => 5 * run.SyncUs, Guarded);
         var completions = new VirtualExecutor(run.Time, run.Random, () => 20, Guarded);
         _executors = [writer, journal, checkpoints, completions];
         var options = new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 256 << 10, RetainedJournalBytes = 64 << 10, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
-        var storage = new StoreContext(Disk, writer, journal, checkpoints, run.Time, NullLogger.Instance, options, completions);
+        var storage = new StoreContext(Disk, writer, journal, checkpoints, _clock, NullLogger.Instance, options, completions);
         Disk.CreateDirectory("/data");
         Disk.SyncDirectory("/");
-        _store = Disk.DirectoryExists(Directory)
-            ? ReplicaStore.Open(storage, Directory, mayRefill: true)
-            : ReplicaStore.Create(storage, Directory, new ControlState { ReplicaId = ReplicaId, Shard = 0 });
+        try
+        {
+            _store = Disk.DirectoryExists(Directory)
+                ? ReplicaStore.Open(storage, Directory)
+                : ReplicaStore.Create(storage, Directory, new ControlState { ReplicaId = ReplicaId, Shard = 0 });
+        }
+        catch (Exception refused) when (Damaged && refused is RecoveryRefusedException or CorruptStoreException)
+        {
+            Lose(refused);
+            return;
+        }
+
         var context = new ShardReplicaContext(
-            Id, (ulong)run.Random.NextInt64(1, long.MaxValue), storage, run.Time, new Transport(run, this), new Coordination(run, this), run.Options,
+            Id, (ulong)run.Random.NextInt64(1, long.MaxValue), storage, _clock, new Transport(run, this), new Coordination(run, this), run.Options,
             (ulong)run.Random.NextInt64(), route => run.LeaderHint = route.Leader == 0 ? run.LeaderHint : route.Leader, NullLogger.Instance);
         Replica = new ShardReplica(context, _store, run.Record, run.Revision);
         Replica.Start();
@@ -52,102 +73,231 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
     {
         if (Replica is null)
             return;
-        foreach (var executor in _executors)
-            executor.Kill();
-        Replica = null;
-        _pending.Clear();
-        _store!.Dispose();
+        run.Trace($"node {Id} crashes");
+        End();
         Disk.Restart((UnsyncedWrites)run.Random.Next(4), run.Random.Next());
     }
 
-    public void Put(int key, long writeId, Action<WriteResult> done)
+    /// <summary>While it is down, one bit of one file of its replica changes.</summary>
+    public void Damage()
+    {
+        var files = FilesIn(Directory).Where(file => Disk.ReadAll(file).Length > 0).ToArray();
+        var path = files[run.Random.Next(files.Length)];
+        // Where something is written more often than not: behind what is used nothing is read.
+        var length = Disk.ReadAll(path).Length;
+        var offset = run.Random.Next(run.Random.Next(2) == 0 ? length : Math.Min(length, 64 << 10));
+        run.Trace($"a bit of {path} of node {Id} flips at {offset}");
+        Disk.FlipBit(path, offset);
+        Damaged = true;
+    }
+
+    /// <summary>Stops the process as SIGSTOP does: everything that reaches it waits.</summary>
+    public void Pause(long forUs)
+    {
+        run.Trace($"node {Id} is stopped for {forUs / 1000} ms");
+        _paused++;
+        run.Time.After(forUs, () =>
+        {
+            _paused--;
+            var waiting = _whilePaused;
+            _whilePaused = [];
+            foreach (var action in waiting)
+                Deliver(action);
+        });
+    }
+
+    /// <summary>Its wall clock jumps; its boot clock does not.</summary>
+    public void JumpWallClock(TimeSpan by) => _clock.WallOffset += by;
+
+    public void Receive(Frame frame) => Deliver(() => Replica?.Receive(frame));
+
+    public void RecordChanged(ShardRecord record, long revision) => Deliver(() => Replica?.RecordChanged(record, revision));
+
+    /// <summary>Puts the keys and a key of its own for the write, if the first key has the value expected.</summary>
+    public void Put(int[] keys, long writeId, long? expected, Action<WriteResult> done) => Deliver(() =>
     {
         if (Replica is null)
             return;
         var request = WriteRequest.Rent();
-        var value = new byte[8];
-        BinaryPrimitives.WriteInt64LittleEndian(value, writeId);
-        request.Put(Encoding.UTF8.GetBytes($"key{key}"), value);
-        request.Put(Encoding.UTF8.GetBytes($"write{writeId:D8}"), value);
-        var answer = Replica.WriteAsync(request).AsTask();
-        Poll(() => Completed(answer, done));
-    }
+        if (expected == 0)
+            request.AddCondition(Key(keys[0]), ConditionKind.Absent);
+        else if (expected is { } value)
+            request.AddCondition(Key(keys[0]), ConditionKind.ValueEquals, value: Value(value));
+        foreach (var key in keys)
+            request.Put(Key(key), Value(writeId));
+        request.Put(Marker(writeId), Value(writeId));
+        Poll(Replica.WriteAsync(request).AsTask(), done);
+    });
 
-    public void Get(int key, bool quorum, Action<Etag, long> done)
+    /// <summary>Reads keys at one snapshot, linearizably.</summary>
+    public void Get(int[] keys, bool quorum, Action<Etag, long[]> done) => Deliver(() =>
     {
         if (Replica is null)
             return;
         if (!quorum && Replica.TryOpenLinearizable(out var snapshot))
         {
-            Read(snapshot, key, done);
+            Read(snapshot, keys, done);
             return;
         }
 
         var replica = Replica;
-        var confirmed = replica.ConfirmReadAsync(CancellationToken.None);
-        Poll(() => Completed(confirmed, leads =>
+        Poll(replica.ConfirmReadAsync(CancellationToken.None), leads =>
         {
             if (leads)
-                Read(replica.OpenSnapshot(), key, done);
-        }));
-    }
+                Read(replica.OpenSnapshot(), keys, done);
+        });
+    });
 
-    public void Checkpoint()
+    public void Checkpoint() => Deliver(() =>
+    {
+        if (Replica is not null)
+            Poll(Replica.CheckpointAsync(), _ => { });
+    });
+
+    /// <summary>An operator asks it to hand its leadership over.</summary>
+    public void HandOver(ulong replica) => Deliver(() =>
     {
         if (Replica is null)
             return;
-        var checkpoint = Replica.CheckpointAsync();
-        Poll(() => Completed(checkpoint, _ => { }));
-    }
-
-    /// <summary>Etag and digest of the published state, and whether a write is in it.</summary>
-    public (UInt128 Etag, string Digest) State()
-    {
-        using var snapshot = Replica!.OpenSnapshot();
-        return (snapshot.Etag, Convert.ToHexString(ReplicaStore.Digest(snapshot)));
-    }
-
-    public bool Has(long writeId)
-    {
-        using var snapshot = Replica!.OpenSnapshot();
-        return snapshot.TryGet(TreeId.Kv, Encoding.UTF8.GetBytes($"write{writeId:D8}"), out _);
-    }
-
-    private static void Read(ReadSnapshot snapshot, int key, Action<Etag, long> done)
-    {
-        using (snapshot)
+        run.Trace($"node {Id} is asked to hand over");
+        Poll(Replica.TransferAsync(replica), result =>
         {
-            var found = snapshot.TryGet(TreeId.Kv, Encoding.UTF8.GetBytes($"key{key}"), out var stored);
-            done(Etag.FromValue(snapshot.Etag), found ? BinaryPrimitives.ReadInt64LittleEndian(KvValue.Read(stored, out _)) : 0);
+            run.Trace($"node {Id}: handed over {result.Done} ({result.Reason})");
+            run.HandOvers += result.Done ? 1 : 0;
+        });
+    });
+
+    public Etag Published()
+    {
+        using var snapshot = Replica!.OpenSnapshot();
+        return Etag.FromValue(snapshot.Etag);
+    }
+
+    /// <summary>Digest of the published state; null if damage was found, which ends this node.</summary>
+    public string? Digest()
+    {
+        try
+        {
+            using var snapshot = Replica!.OpenSnapshot();
+            return Convert.ToHexString(ReplicaStore.Digest(snapshot));
+        }
+        catch (CorruptStoreException found) when (Damaged)
+        {
+            Lose(found);
+            return null;
         }
     }
 
-    private static bool Completed<T>(Task<T> task, Action<T> done)
+    /// <summary>Where a write is in the published state; none: not there.</summary>
+    public Etag EtagOf(long writeId)
     {
-        if (!task.IsCompleted)
-            return false;
-        done(task.GetAwaiter().GetResult());
-        return true;
+        using var snapshot = Replica!.OpenSnapshot();
+        if (!snapshot.TryGet(TreeId.Kv, Marker(writeId), out var stored))
+            return Etag.None;
+        KvValue.Read(stored, out var etag);
+        return Etag.FromValue(etag);
     }
 
-    private void Poll(Func<bool> completed)
+    private IEnumerable<string> FilesIn(string directory) => Disk.List(directory)
+        .Order(StringComparer.Ordinal)
+        .Select(name => $"{directory}/{name}")
+        .SelectMany(path => Disk.DirectoryExists(path) ? FilesIn(path) : [path]);
+
+    private static byte[] Key(int key) => Encoding.UTF8.GetBytes($"key{key}");
+
+    private static byte[] Marker(long writeId) => Encoding.UTF8.GetBytes($"write{writeId:D8}");
+
+    private static byte[] Value(long writeId)
     {
-        if (!completed())
-            _pending.Add(completed);
+        var value = new byte[8];
+        BinaryPrimitives.WriteInt64LittleEndian(value, writeId);
+        return value;
+    }
+
+    private void Read(ReadSnapshot snapshot, int[] keys, Action<Etag, long[]> done)
+    {
+        using (snapshot)
+        {
+            var values = new long[keys.Length];
+            try
+            {
+                for (var i = 0; i < keys.Length; i++)
+                {
+                    if (snapshot.TryGet(TreeId.Kv, Key(keys[i]), out var stored))
+                        values[i] = BinaryPrimitives.ReadInt64LittleEndian(KvValue.Read(stored, out _));
+                }
+            }
+            catch (CorruptStoreException found) when (Damaged)
+            {
+                Lose(found);
+                return;
+            }
+
+            done(Etag.FromValue(snapshot.Etag), values);
+        }
+    }
+
+    private void Lose(Exception found)
+    {
+        run.Trace($"node {Id} is lost: {found.Message}");
+        Lost = true;
+        if (Replica is not null)
+            End();
+    }
+
+    private void End()
+    {
+        foreach (var executor in _executors)
+            executor.Kill();
+        Replica = null;
+        _pending.Clear();
+        _whilePaused.Clear();
+        _store!.Dispose();
+    }
+
+    private void Poll<T>(Task<T> task, Action<T> done)
+    {
+        bool Completed()
+        {
+            if (!task.IsCompleted)
+                return false;
+            // An answer that is an error: the process stops, or is asked to and had stopped before. What it means, the replica's own failure says.
+            if (task.IsCompletedSuccessfully)
+                done(task.Result);
+            return true;
+        }
+
+        if (!Completed())
+            _pending.Add(Completed);
+    }
+
+    private void Deliver(Action action)
+    {
+        if (_paused > 0)
+            _whilePaused.Add(action);
+        else
+            action();
     }
 
     // After each item: what failed fails the run, and answers are seen at once.
-    private void Guarded(Action item)
+    private void Guarded(Action item) => Deliver(() =>
     {
+        if (Replica is null && _store is null)
+            return;
         item();
         if (Replica?.Failure is { } failure)
-            throw new InvalidOperationException($"the replica on node {Id} stopped: {failure.Message}", failure);
+        {
+            Violation.Unless(Damaged, failure is Replication.InvariantException ? Rule.Invariant : Rule.GoesOn, $"the replica on node {Id} stops: {failure.Message}");
+            Lose(failure);
+            return;
+        }
+
         foreach (var completed in _pending.ToArray())
         {
             if (completed())
                 _pending.Remove(completed);
         }
-    }
+    });
 
     private sealed class Transport(ClusterRun run, ClusterNode node) : IPeerTransport
     {

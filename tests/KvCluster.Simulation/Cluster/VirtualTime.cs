@@ -1,7 +1,7 @@
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>One queue of what happens when, and a clock that jumps from one to the next. One thread.</summary>
-internal sealed class VirtualTime : TimeProvider
+internal sealed class VirtualTime(Action<long> stepped) : TimeProvider
 {
     private readonly PriorityQueue<Action, (long DueUs, long Order)> _due = new();
     private long _order;
@@ -17,6 +17,7 @@ internal sealed class VirtualTime : TimeProvider
         while (!done() && _due.TryPeek(out _, out var next) && next.DueUs <= endUs)
         {
             NowUs = next.DueUs;
+            stepped(NowUs);
             _due.Dequeue()();
         }
     }

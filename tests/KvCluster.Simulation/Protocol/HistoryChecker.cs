@@ -22,11 +22,15 @@ internal sealed class HistoryChecker
 
     public int AnsweredReads { get; private set; }
 
+    public int AnsweredScans { get; private set; }
+
+    public int FailedConditions { get; private set; }
+
     public int Epochs => _servedBy.Count;
 
     public void OnServing(ulong epoch, ulong replica, ulong incarnation)
     {
-        Violation.Unless(!_servedBy.TryGetValue(epoch, out var other) || other == (replica, incarnation), $"two leaders serve epoch {epoch}: {other} and {(replica, incarnation)}");
+        Violation.Unless(!_servedBy.TryGetValue(epoch, out var other) || other == (replica, incarnation), Rule.OneLeaderAnEpoch, $"two leaders serve epoch {epoch}: {other} and {(replica, incarnation)}");
         _servedBy[epoch] = (replica, incarnation);
     }
 
@@ -38,17 +42,22 @@ internal sealed class HistoryChecker
         {
             Violation.Unless(
                 _indexOf.TryGetValue(header.Etag, out var index) && _committed[index].Header.Checksum == header.Checksum,
+                Rule.CommittedStays,
                 $"replica {replica} commits {header.Name}, which is not in the committed sequence up to {Last}");
             return;
         }
 
-        Violation.Unless(header.Previous == Last, $"replica {replica} commits {header.Name} behind {header.PreviousName}, but {Last} is the last one committed");
+        Violation.Unless(header.Previous == Last, Rule.CommittedStays, $"replica {replica} commits {header.Name} behind {header.PreviousName}, but {Last} is the last one committed");
         _indexOf[header.Etag] = _committed.Count;
         _committed.Add(record);
+        foreach (var writeId in record.Writes.Select(write => write.WriteId).Distinct())
+        {
+            Violation.Unless(_appliedAt.TryAdd(writeId, header.Etag), Rule.AppliedOnce, $"write {writeId} is applied twice");
+            Violation.Unless(!_notApplied.Contains(writeId), Rule.AppliedOnce, $"write {writeId} was answered \"not applied\" and is committed at {header.Name}");
+        }
+
         foreach (var write in record.Writes)
         {
-            Violation.Unless(_appliedAt.TryAdd(write.WriteId, header.Etag), $"write {write.WriteId} is applied twice");
-            Violation.Unless(!_notApplied.Contains(write.WriteId), $"write {write.WriteId} was answered \"not applied\" and is committed at {header.Name}");
             if (!_valuesOf.TryGetValue(write.Key, out var values))
                 _valuesOf[write.Key] = values = [];
             values.Add((header.Etag, write.WriteId));
@@ -58,26 +67,36 @@ internal sealed class HistoryChecker
     /// <summary>A write was acknowledged at this etag.</summary>
     public void OnWritten(long writeId, Etag etag, Etag floor)
     {
-        Violation.Unless(_appliedAt.TryGetValue(writeId, out var applied) && applied == etag, $"write {writeId} is acknowledged at {etag}, but is not committed there");
-        Violation.Unless(etag > floor, $"write {writeId} has etag {etag}, but {floor} was answered before it was sent");
+        Violation.Unless(_appliedAt.TryGetValue(writeId, out var applied) && applied == etag, Rule.CommittedStays, $"write {writeId} is acknowledged at {etag}, but is not committed there");
+        Violation.Unless(etag > floor, Rule.EtagsRise, $"write {writeId} has etag {etag}, but {floor} was answered before it was sent");
         Floor = etag > Floor ? etag : Floor;
         AnsweredWrites++;
     }
 
-    /// <summary>A read, or a failed condition, was answered from the state at this etag.</summary>
-    public void OnRead(int key, long writeId, Etag etag, Etag floor)
+    /// <summary>A read, a scan or a failed condition was answered from the state at this etag.</summary>
+    public void OnRead(int[] keys, long[] values, Etag etag, Etag floor, bool failedCondition)
     {
-        Violation.Unless(etag >= floor, $"a read of key {key} saw {etag}, but {floor} was answered before it was sent");
-        Violation.Unless(etag == Etag.None || _indexOf.ContainsKey(etag), $"a read saw {etag}, which is not committed");
-        Violation.Unless(ValueAt(key, etag) == writeId, $"a read of key {key} at {etag} gave {writeId}, the committed value is {ValueAt(key, etag)}");
+        Violation.Unless(etag >= floor, Rule.Linearizable, $"a read of keys {string.Join(' ', keys)} saw {etag}, but {floor} was answered before it was sent");
+        Violation.Unless(etag == Etag.None || _indexOf.ContainsKey(etag), Rule.Linearizable, $"a read saw {etag}, which is not committed");
+        for (var i = 0; i < keys.Length; i++)
+        {
+            var committed = ValueAt(keys[i], etag);
+            Violation.Unless(committed == values[i], Rule.Linearizable, $"a read of key {keys[i]} at {etag} gave {values[i]}, the committed value is {committed}");
+        }
+
         Floor = etag > Floor ? etag : Floor;
-        AnsweredReads++;
+        if (failedCondition)
+            FailedConditions++;
+        else if (keys.Length > 1)
+            AnsweredScans++;
+        else
+            AnsweredReads++;
     }
 
     /// <summary>A write was answered "certainly not applied".</summary>
     public void OnNotApplied(long writeId)
     {
-        Violation.Unless(!_appliedAt.ContainsKey(writeId), $"write {writeId} is answered \"not applied\", but is committed");
+        Violation.Unless(!_appliedAt.ContainsKey(writeId), Rule.AppliedOnce, $"write {writeId} is answered \"not applied\", but is committed");
         _notApplied.Add(writeId);
     }
 

@@ -53,8 +53,8 @@ internal sealed class MemoryJournal(Random random) : IJournalView
     /// <summary>Appends; gives what completes the write.</summary>
     public Action Append(SimulatedRecord record)
     {
-        Violation.Unless(!_cutting, $"{record.Header.Name} is appended while a cut is under way");
-        Violation.Unless(record.Header.PreviousName == Last.Name, $"{record.Header.Name} does not chain onto {Last.Name}");
+        Violation.Unless(!_cutting, Rule.Contract, $"{record.Header.Name} is appended while a cut is under way");
+        Violation.Unless(record.Header.PreviousName == Last.Name, Rule.Contract, $"{record.Header.Name} does not chain onto {Last.Name}");
         var entry = new Entry(record);
         _entries.Add(entry);
         return () => entry.Completed = true;
@@ -62,7 +62,7 @@ internal sealed class MemoryJournal(Random random) : IJournalView
 
     public void Cut(RecordName keep)
     {
-        Violation.Unless(TryFind(keep.Etag, out var kept) && kept.Name == keep, $"a cut keeps {keep}, which the journal does not have");
+        Violation.Unless(TryFind(keep.Etag, out var kept) && kept.Name == keep, Rule.Contract, $"a cut keeps {keep}, which the journal does not have");
         var count = CountUpTo(keep.Etag);
         _cutTail = _entries.Skip(count).ToList();
         _entries.RemoveRange(count, _entries.Count - count);
@@ -88,6 +88,17 @@ internal sealed class MemoryJournal(Random random) : IJournalView
         _entries.Clear();
         FinishCut();
         _base = covers;
+    }
+
+    /// <summary>Records go that the disk had kept, so many that the end is before <paramref name="shown"/>. False: there are none such.</summary>
+    public bool TryLoseTail(Etag shown)
+    {
+        var before = _entries.TakeWhile(entry => entry.Record.Header.Etag < shown).Count();
+        if (before == _entries.Count || _base.Etag >= shown)
+            return false;
+        var kept = before - random.Next(Math.Min(before, 5) + 1);
+        _entries.RemoveRange(kept, _entries.Count - kept);
+        return true;
     }
 
     /// <summary>What recovery finds after a loss of power.</summary>

@@ -1,6 +1,6 @@
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>One caller with one operation at a time: puts, conditional puts, reads, from few keys so that callers meet.</summary>
+/// <summary>One caller with one operation at a time: puts of one key or several, some conditional, reads and scans, over few keys so that callers meet.</summary>
 internal sealed class SimulatedClient(SimulationRun run)
 {
     private const long TimeoutUs = 700_000;
@@ -15,20 +15,20 @@ internal sealed class SimulatedClient(SimulationRun run)
     private void Next()
     {
         var operation = ++_operation;
-        var key = run.Random.Next(Keys);
         var writes = run.Random.Next(100) < 55;
+        var keys = DrawKeys(several: run.Random.Next(4) == 0);
         var floor = run.Checker.Floor;
         var writeId = writes ? run.NextWriteId() : 0;
-        long? expected = writes && run.Random.Next(3) == 0 ? _seen.GetValueOrDefault(key) : null;
-        var call = new SimulatedCall(key, writeId, expected, !writes && run.Random.Next(6) == 0, answer =>
-            run.After(20 + run.Random.NextInt64(run.Scenario.DelayUs), () =>
+        long? expected = writes && run.Random.Next(3) == 0 ? _seen.GetValueOrDefault(keys[0]) : null;
+        var call = new SimulatedCall(keys, writeId, expected, !writes && run.Random.Next(6) == 0, answer =>
+            run.After(20 + run.Random.NextInt64(run.Conditions.DelayUs), () =>
             {
-                Judge(key, writeId, answer, floor);
+                Judge(keys, writeId, answer, floor);
                 if (operation == _operation)
-                    Continue(key, answer);
+                    Continue(keys, writeId, answer);
             }));
         var node = _node;
-        run.After(20 + run.Random.NextInt64(run.Scenario.DelayUs), () => run.Replicas[node - 1].Call(call));
+        run.After(20 + run.Random.NextInt64(run.Conditions.DelayUs), () => run.Replicas[node - 1].Call(call));
         run.After(TimeoutUs, () =>
         {
             if (operation == _operation)
@@ -36,16 +36,23 @@ internal sealed class SimulatedClient(SimulationRun run)
         });
     }
 
-    // Late answers are judged as well: they are answers.
-    private void Judge(int key, long writeId, SimulatedAnswer answer, Etag floor)
+    private int[] DrawKeys(bool several)
     {
+        var first = run.Random.Next(Keys);
+        return several ? [.. Enumerable.Range(0, run.Random.Next(2, Keys + 1)).Select(next => (first + next) % Keys)] : [first];
+    }
+
+    // Late answers are judged as well: they are answers.
+    private void Judge(int[] keys, long writeId, SimulatedAnswer answer, Etag floor)
+    {
+        run.Transcript.Answer(run.NowUs, answer.Outcome.ToString(), answer.Etag);
         switch (answer.Outcome)
         {
             case SimulatedOutcome.Applied:
                 run.Checker.OnWritten(writeId, answer.Etag, floor);
                 break;
             case SimulatedOutcome.Read:
-                run.Checker.OnRead(key, answer.Value, answer.Etag, floor);
+                run.Checker.OnRead(keys, answer.Values, answer.Etag, floor, failedCondition: writeId != 0);
                 if (writeId != 0)
                     run.Checker.OnNotApplied(writeId);
                 break;
@@ -55,17 +62,17 @@ internal sealed class SimulatedClient(SimulationRun run)
         }
     }
 
-    private void Continue(int key, SimulatedAnswer answer)
+    private void Continue(int[] keys, long writeId, SimulatedAnswer answer)
     {
-        if (answer.Outcome is SimulatedOutcome.Applied or SimulatedOutcome.Read)
-        {
-            _seen[key] = answer.Value;
-            run.After(run.Random.NextInt64(500, 30_000), Next);
-        }
-        else
+        if (answer.Outcome is not (SimulatedOutcome.Applied or SimulatedOutcome.Read))
         {
             Elsewhere();
+            return;
         }
+
+        for (var i = 0; i < keys.Length; i++)
+            _seen[keys[i]] = answer.Outcome == SimulatedOutcome.Applied ? writeId : answer.Values[i];
+        run.After(run.Random.NextInt64(500, 30_000), Next);
     }
 
     private void Elsewhere()

@@ -42,7 +42,7 @@ internal sealed class SimulatedCoordinator(SimulationRun run, ShardRecord record
             return;
         }
 
-        if (!run.Healed && run.Chance(run.Scenario.AmbiguousPermille))
+        if (!run.Healed && run.Chance(run.Conditions.AmbiguousPermille))
         {
             var fate = run.Random.Next(3);
             if (fate != 0)

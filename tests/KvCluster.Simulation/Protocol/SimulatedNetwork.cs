@@ -11,24 +11,33 @@ internal sealed class SimulatedNetwork(SimulationRun run)
 
     public void Heal() => _cut.Clear();
 
+    /// <summary>Two nodes hear of each other again, and of nobody else.</summary>
+    public void HealLink(int one, int other)
+    {
+        _cut.Remove((one, other));
+        _cut.Remove((other, one));
+    }
+
     public void Send(int from, int to, Frame frame)
     {
-        if (_cut.Contains((from, to)) || (!run.Healed && run.Chance(run.Scenario.LossPermille)))
+        if (_cut.Contains((from, to)) || (!run.Healed && run.Chance(run.Conditions.LossPermille)))
             return;
         Deliver(from, to, frame);
-        if (!run.Healed && run.Chance(run.Scenario.DuplicationPermille))
+        if (!run.Healed && run.Chance(run.Conditions.DuplicationPermille))
             Deliver(from, to, frame);
     }
 
     private void Deliver(int from, int to, Frame frame)
     {
-        var late = !run.Healed && run.Chance(run.Scenario.LatePermille);
-        var delayUs = 20 + run.Random.NextInt64(late ? run.Scenario.LateUs : run.Scenario.DelayUs);
+        var late = !run.Healed && run.Chance(run.Conditions.LatePermille);
+        var delayUs = 20 + run.Random.NextInt64(late ? run.Conditions.LateUs : run.Conditions.DelayUs);
         run.After(delayUs, () =>
         {
             // A cut also loses what is under way, except what is late: that comes whatever happens.
-            if ((late || !_cut.Contains((from, to))) && to <= run.Replicas.Count)
-                run.Replicas[to - 1].Receive(frame);
+            if ((!late && _cut.Contains((from, to))) || to > run.Replicas.Count)
+                return;
+            run.Transcript.Frame(run.NowUs, (uint)from, (uint)to, frame);
+            run.Replicas[to - 1].Receive(frame);
         });
     }
 }

@@ -5,7 +5,12 @@ using KvCluster.V1;
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>What a client asks of a replica. The answer comes once, or never if the replica dies.</summary>
-internal sealed record SimulatedCall(int Key, long WriteId, long? Expected, bool Quorum, Action<SimulatedAnswer> Answer);
+/// <param name="Keys">Written together, or read at one snapshot.</param>
+/// <param name="WriteId">The value to put; 0: a read.</param>
+/// <param name="Expected">A write's condition: the value of the first key.</param>
+/// <param name="Quorum">A read that asks for a round, whatever the lease.</param>
+/// <param name="Answer">Told once.</param>
+internal sealed record SimulatedCall(int[] Keys, long WriteId, long? Expected, bool Quorum, Action<SimulatedAnswer> Answer);
 
 /// <summary>How a call ended.</summary>
 internal enum SimulatedOutcome
@@ -16,8 +21,11 @@ internal enum SimulatedOutcome
     Unknown,
 }
 
-/// <summary>An answer. A failed condition is a read: <paramref name="Value"/> is what was found at <paramref name="Etag"/>.</summary>
-internal readonly record struct SimulatedAnswer(SimulatedOutcome Outcome, Etag Etag, long Value);
+/// <summary>An answer. A failed condition is a read: <paramref name="Values"/> is what was found under the call's keys at <paramref name="Etag"/>.</summary>
+internal readonly record struct SimulatedAnswer(SimulatedOutcome Outcome, Etag Etag, long[] Values)
+{
+    public static SimulatedAnswer Of(SimulatedOutcome outcome) => new(outcome, Etag.None, []);
+}
 
 /// <summary>
 /// One replica on one node: the real <see cref="ReplicaCore"/>, driven as the node drives it, over a journal and a control file in memory. What a crash
@@ -41,8 +49,8 @@ internal sealed class SimulatedReplica
         Id = id;
         _journal = new MemoryJournal(run.Random);
         _control = new ControlRecord { ReplicaId = id };
-        DriftPermille = run.Random.Next(-run.Scenario.DriftPermille, run.Scenario.DriftPermille + 1);
-        SyncUs = run.Scenario.SyncUs;
+        DriftPermille = run.Random.Next(-run.Conditions.DriftPermille, run.Conditions.DriftPermille + 1);
+        SyncUs = run.Conditions.SyncUs;
     }
 
     public int Node { get; }
@@ -56,6 +64,14 @@ internal sealed class SimulatedReplica
     public bool Up => _process is not null;
 
     public bool Leads => _process is { Core.Role: ReplicaRole.Leader };
+
+    public bool Stands => _process is { Core.Role: ReplicaRole.Candidate };
+
+    /// <summary>Its journal lacks nothing that it once acknowledged.</summary>
+    public bool IsWhole => _process is not null && _process.Core.Role != ReplicaRole.Refilling;
+
+    /// <summary>Its journal was damaged at some time.</summary>
+    public bool LostTail { get; private set; }
 
     public Etag Published => _process?.Published ?? Etag.None;
 
@@ -85,6 +101,16 @@ internal sealed class SimulatedReplica
         if (_controlWriting is not null && _run.Random.Next(2) == 0)
             _control = _controlWriting;
         _controlWriting = null;
+    }
+
+    /// <summary>While it is down, the end of its journal goes: so much that the control file shows it.</summary>
+    public void LoseTail()
+    {
+        var shown = _control.Acknowledged > _control.Committed ? _control.Acknowledged : _control.Committed;
+        if (!_journal.TryLoseTail(shown))
+            return;
+        LostTail = true;
+        _run.Trace($"node {Node} has lost its journal behind {_journal.Last.Name}");
     }
 
     /// <summary>Stops the process as SIGSTOP does: everything that reaches it waits.</summary>
@@ -139,7 +165,7 @@ internal sealed class SimulatedReplica
         private readonly ulong _incarnation;
         private readonly Queue<Event> _events = new();
         private readonly Queue<Event> _atOnce = new();
-        private readonly List<(Etag Etag, SimulatedCall Call, long? Found)> _waiting = [];
+        private readonly List<(Etag Etag, SimulatedCall Call, bool Failed)> _waiting = [];
         private readonly Queue<SimulatedCall> _queue = new();
         private readonly Dictionary<long, SimulatedCall> _reads = [];
         private readonly Dictionary<long, SimulatedCall> _followerReads = [];
@@ -194,7 +220,7 @@ internal sealed class SimulatedReplica
             }
             else if (!_serving)
             {
-                call.Answer(new SimulatedAnswer(SimulatedOutcome.NotLeader, Etag.None, 0));
+                call.Answer(SimulatedAnswer.Of(SimulatedOutcome.NotLeader));
             }
             else if (call.WriteId != 0)
             {
@@ -247,44 +273,38 @@ internal sealed class SimulatedReplica
             {
                 case Effect.Send send:
                     Run.Network.Send(_replica.Node, (int)send.Node, send.Frame);
-                    Run.Narrow(_replica, send.Frame.PayloadCase is Frame.PayloadOneofCase.Prepared or Frame.PayloadOneofCase.Release or Frame.PayloadOneofCase.Prepare or Frame.PayloadOneofCase.FetchTail);
+                    if (MomentOf(send.Frame) is { } moment)
+                        Run.Reached(_replica, moment);
                     break;
                 case Effect.SendBodies send:
                     SendBodies(send);
                     break;
                 case Effect.WriteControl write:
-                    _replica._controlWriting = write.Control;
-                    After(SyncUs(), () =>
-                    {
-                        _replica._control = write.Control;
-                        _replica._controlWriting = null;
-                        Step(new Event.ControlWritten(write.Control));
-                    });
-                    Run.Narrow(_replica, true);
+                    WriteControl(write.Control);
                     break;
                 case Effect.AppendBodies append:
                     foreach (var body in append.Bodies.Skip(append.First))
                     {
-                        Violation.Unless(SimulatedRecord.TryParse(body.Span, out var record), "a damaged body is appended");
+                        Violation.Unless(SimulatedRecord.TryParse(body.Span, out var record), Rule.Contract, "a damaged body is appended");
                         Append(record);
                     }
 
                     break;
                 case Effect.Cut cut:
-                    Violation.Unless(cut.LastKept.Etag >= Published, $"node {_replica.Node} cuts to {cut.LastKept}, below what it has applied, {Published}");
-                    Violation.Unless(_replica._control.Acknowledged <= cut.LastKept.Etag || Core.Role == ReplicaRole.Refilling, "a cut below the acknowledged etag of the control file");
+                    Violation.Unless(cut.LastKept.Etag >= Published, Rule.Contract, $"node {_replica.Node} cuts to {cut.LastKept}, below what it has applied, {Published}");
+                    Violation.Unless(_replica._control.Acknowledged <= cut.LastKept.Etag || Core.Role == ReplicaRole.Refilling, Rule.Contract, "a cut below the acknowledged etag of the control file");
                     Journal.Cut(cut.LastKept);
                     After(SyncUs(), () =>
                     {
                         Journal.FinishCut();
                         Step(Event.CutDone.Instance);
                     });
-                    Run.Narrow(_replica, true);
+                    Run.Reached(_replica, Moment.CutBegun);
                     break;
                 case Effect.Commit commit:
                     foreach (var record in Journal.Behind(Published).TakeWhile(record => record.Header.Etag <= commit.Committed).ToList())
                         Apply(record);
-                    Violation.Unless(Published == commit.Committed, $"node {_replica.Node} is to commit {commit.Committed}, its journal gives {Published}");
+                    Violation.Unless(Published == commit.Committed, Rule.Contract, $"node {_replica.Node} is to commit {commit.Committed}, its journal gives {Published}");
                     AnswerWaiting();
                     AnswerFollowerReads();
                     break;
@@ -301,7 +321,7 @@ internal sealed class SimulatedReplica
                     foreach (var id in _followerReads.Keys.Where(id => id <= refused.ReadIdLast).ToList())
                     {
                         _followerReads.Remove(id, out var call);
-                        call!.Answer(new SimulatedAnswer(SimulatedOutcome.NotLeader, Etag.None, 0));
+                        call!.Answer(SimulatedAnswer.Of(SimulatedOutcome.NotLeader));
                     }
 
                     break;
@@ -311,7 +331,7 @@ internal sealed class SimulatedReplica
                 case Effect.CompareAndSet set:
                     Run.Coordinator.CompareAndSet(_replica.Node, set.Record, set.Revision, (outcome, revision) =>
                         Later(() => Step(new Event.CompareAndSetDone(set.SetId, outcome, revision))));
-                    Run.Narrow(_replica, true);
+                    Run.Reached(_replica, Moment.TransactionSent);
                     break;
                 case Effect.StartLeading start:
                     _leading = start.Epoch;
@@ -319,6 +339,7 @@ internal sealed class SimulatedReplica
                     foreach (var record in Journal.Behind(Published))
                         Apply(_unpublished, record);
                     AppendOwn([]);
+                    Run.Reached(_replica, Moment.LeadingStarted);
                     break;
                 case Effect.Serving serving:
                     _serving = serving.On;
@@ -326,7 +347,7 @@ internal sealed class SimulatedReplica
                     if (serving.On)
                     {
                         Run.Checker.OnServing(_leading, _replica.Id, _incarnation);
-                        Run.Narrow(_replica, true);
+                        Run.Reached(_replica, Moment.ServingStarted);
                     }
 
                     break;
@@ -345,7 +366,7 @@ internal sealed class SimulatedReplica
                     foreach (var id in _reads.Keys.Where(id => id <= refused.ReadIdLast).ToList())
                     {
                         _reads.Remove(id, out var call);
-                        call!.Answer(new SimulatedAnswer(SimulatedOutcome.NotLeader, Etag.None, 0));
+                        call!.Answer(SimulatedAnswer.Of(SimulatedOutcome.NotLeader));
                     }
 
                     break;
@@ -369,7 +390,7 @@ internal sealed class SimulatedReplica
                     break;
                 case Effect.InstallSnapshot install:
                     After(SyncUs() * 2, () => Install(install));
-                    Run.Narrow(_replica, true);
+                    Run.Reached(_replica, Moment.Installing);
                     break;
                 case Effect.LeaderKnown known:
                     if (known.Replica != 0)
@@ -386,11 +407,37 @@ internal sealed class SimulatedReplica
                     Run.OnAlarm(_replica, alarm.Text);
                     break;
                 case Effect.Halt halt:
-                    throw new Violation($"node {_replica.Node} halts: {halt.Reason}");
+                    throw new Violation(Rule.GoesOn, $"node {_replica.Node} halts: {halt.Reason}");
                 case Effect.Log log:
                     Run.Trace($"node {_replica.Node}: {log.Text}");
                     break;
             }
+        }
+
+        private static Moment? MomentOf(Frame frame) => frame.PayloadCase switch
+        {
+            Frame.PayloadOneofCase.Prepare => Moment.PrepareSent,
+            Frame.PayloadOneofCase.Prepared => Moment.PreparedSent,
+            Frame.PayloadOneofCase.FetchTail => Moment.TailAsked,
+            Frame.PayloadOneofCase.Release => Moment.ReleaseSent,
+            _ => null,
+        };
+
+        private void WriteControl(ControlRecord control)
+        {
+            Violation.Unless(
+                control.Committed <= Journal.Durable.Etag || control.Committed == _replica._control.Committed,
+                Rule.Contract,
+                $"node {_replica.Node} writes a committed etag, {control.Committed}, that its journal, durable up to {Journal.Durable.Name}, does not reach");
+            var rises = control.PromisedEpoch > _replica._control.PromisedEpoch;
+            _replica._controlWriting = control;
+            After(SyncUs(), () =>
+            {
+                _replica._control = control;
+                _replica._controlWriting = null;
+                Step(new Event.ControlWritten(control));
+            });
+            Run.Reached(_replica, rises ? Moment.PromiseWriting : Moment.ControlWriting);
         }
 
         private void SendBodies(Effect.SendBodies send)
@@ -446,35 +493,32 @@ internal sealed class SimulatedReplica
             {
                 var writes = new List<SimulatedWrite>();
                 var calls = new List<SimulatedCall>();
-                var failed = new List<(SimulatedCall Call, long Found)>();
-                while (writes.Count < 8 && _queue.TryDequeue(out var call))
+                var failed = new List<SimulatedCall>();
+                while (writes.Count < 8 && _queue.TryPeek(out var call))
                 {
-                    var found = writes.Exists(write => write.Key == call.Key)
-                        ? writes.Last(write => write.Key == call.Key).WriteId
-                        : _unpublished.GetValueOrDefault(call.Key).WriteId;
-                    if (call.Expected is { } expected && expected != found)
+                    if (call.Expected is { } expected)
                     {
-                        // Evaluated on the records before this batch; on what this batch changes it is tried again.
-                        if (writes.Exists(write => write.Key == call.Key))
-                            _queue.Enqueue(call);
-                        else
-                            failed.Add((call, found));
-                        if (writes.Exists(write => write.Key == call.Key))
+                        // Evaluated on the records before this batch: what this batch changes itself waits for the next one.
+                        if (writes.Exists(write => write.Key == call.Keys[0]))
                             break;
-                        continue;
+                        if (expected != _unpublished.GetValueOrDefault(call.Keys[0]).WriteId)
+                        {
+                            failed.Add(_queue.Dequeue());
+                            continue;
+                        }
                     }
 
-                    writes.Add(new SimulatedWrite(call.Key, call.WriteId));
-                    calls.Add(call);
+                    calls.Add(_queue.Dequeue());
+                    writes.AddRange(call.Keys.Select(key => new SimulatedWrite(key, call.WriteId)));
                 }
 
-                foreach (var (call, found) in failed)
-                    _waiting.Add((Journal.Last.Etag, call, found));
+                foreach (var call in failed)
+                    _waiting.Add((Journal.Last.Etag, call, true));
                 if (writes.Count > 0)
                 {
                     var header = AppendOwn([.. writes]);
                     foreach (var call in calls)
-                        _waiting.Add((header.Etag, call, null));
+                        _waiting.Add((header.Etag, call, false));
                     Step(_atOnce.Dequeue());
                 }
 
@@ -486,12 +530,12 @@ internal sealed class SimulatedReplica
         {
             while (_waiting.Count > 0 && _waiting[0].Etag <= Published)
             {
-                var (etag, call, found) = _waiting[0];
+                var (etag, call, failed) = _waiting[0];
                 _waiting.RemoveAt(0);
-                if (found is null)
-                    call.Answer(new SimulatedAnswer(SimulatedOutcome.Applied, etag, call.WriteId));
-                else
+                if (failed)
                     Read(call);
+                else
+                    call.Answer(new SimulatedAnswer(SimulatedOutcome.Applied, etag, []));
             }
         }
 
@@ -522,20 +566,20 @@ internal sealed class SimulatedReplica
 
         private void AnswerRead(SimulatedCall call)
         {
-            var found = _state.GetValueOrDefault(call.Key).WriteId;
+            var found = call.Keys.Select(key => _state.GetValueOrDefault(key).WriteId).ToArray();
             // A condition that failed before may hold by now: then it is only known not to have been applied.
-            var outcome = call.Expected == found && call.WriteId != 0 ? SimulatedOutcome.NotLeader : SimulatedOutcome.Read;
+            var outcome = call.Expected == found[0] && call.WriteId != 0 ? SimulatedOutcome.NotLeader : SimulatedOutcome.Read;
             call.Answer(new SimulatedAnswer(outcome, Published, found));
         }
 
         private void StopLeading()
         {
             _leading = 0;
-            foreach (var (_, call, found) in _waiting)
-                call.Answer(new SimulatedAnswer(found is null ? SimulatedOutcome.Unknown : SimulatedOutcome.NotLeader, Etag.None, 0));
+            foreach (var (_, call, failed) in _waiting)
+                call.Answer(SimulatedAnswer.Of(failed ? SimulatedOutcome.NotLeader : SimulatedOutcome.Unknown));
             _waiting.Clear();
             while (_queue.TryDequeue(out var call))
-                call.Answer(new SimulatedAnswer(SimulatedOutcome.NotLeader, Etag.None, 0));
+                call.Answer(SimulatedAnswer.Of(SimulatedOutcome.NotLeader));
         }
 
         private void Apply(SimulatedRecord record)
@@ -571,7 +615,7 @@ internal sealed class SimulatedReplica
         private void StoreChunk(SnapshotChunk chunk)
         {
             var offset = (int)chunk.Offset;
-            Violation.Unless(offset == 0 || offset == _incoming.Length, "a snapshot is stored with a gap");
+            Violation.Unless(offset == 0 || offset == _incoming.Length, Rule.Contract, "a snapshot is stored with a gap");
             _incoming = offset == 0 ? chunk.Data.ToByteArray() : [.. _incoming, .. chunk.Data.Span];
             var covers = new RecordName(new Etag(chunk.Covers.Etag.Epoch, chunk.Covers.Etag.Change), chunk.Covers.Checksum);
             var stored = _incoming.Length;

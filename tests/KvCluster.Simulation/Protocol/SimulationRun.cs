@@ -8,40 +8,50 @@ namespace KvCluster.Simulation.Protocol;
 /// One run of one shard's replicas from one seed, on one thread: virtual time, faults, clients, and the checks. The same seed gives the same run, event
 /// by event.
 /// </summary>
-internal sealed class SimulationRun
+internal sealed class SimulationRun : ISimulation
 {
     private const int ClientCount = 3;
-    private const int TraceLinesMax = 400;
     private const long HealWithinUs = 30_000_000;
     private const int VotersMax = 5;
     private const int NodesMax = 12;
 
     private readonly PriorityQueue<Action, (long DueUs, long Order)> _due = new();
-    private readonly Queue<string> _trace = new();
     private readonly HashSet<string> _alarms = [];
+    private readonly Adversary _adversary;
+    private readonly (Fault Fault, int Weight)[] _mix;
+    private readonly List<SimulatedReplica> _replicas;
     private long _order;
     private long _writeIdLast;
-    private readonly List<SimulatedReplica> _replicas;
 
-    public SimulationRun(int seed, PlantedBug bug = PlantedBug.None)
+    public SimulationRun(int seed, ProtocolScenario scenario, PlantedBug bug, bool detailed)
     {
-        Seed = seed;
         Random = new Random(seed);
-        Scenario = SimulationScenario.Of(Random);
-        Options = new ReplicationOptions { LeaseUs = Scenario.Leases ? 500_000 : 0, PlantedBug = bug, SnapshotChunkBytes = 64, SnapshotWindowBytes = 256, FrameBytes = 400, WindowBytes = 2_000 };
+        Transcript = new Transcript(detailed);
+        Conditions = scenario.Draw(Random);
+        _adversary = scenario.Adversary();
+        _mix = scenario.Mix;
+        Options = new ReplicationOptions
+        {
+            LeaseUs = Conditions.LeaseUs,
+            PlantedBug = bug,
+            SnapshotChunkBytes = 64,
+            SnapshotWindowBytes = 256,
+            FrameBytes = 400,
+            WindowBytes = 2_000,
+        };
         Network = new SimulatedNetwork(this);
         var record = new ShardRecord { Shard = 0, Generation = 1 };
-        for (var node = 1; node <= Scenario.Replicas; node++)
-            record.Replicas.Add(new ReplicaRecord { Replica = (ulong)node * 11, Node = (uint)node, Created = true });
+        for (var node = 1; node <= Conditions.Voters + Conditions.Learners; node++)
+            record.Replicas.Add(new ReplicaRecord { Replica = (ulong)node * 11, Node = (uint)node, Created = true, Learner = node > Conditions.Voters });
         Coordinator = new SimulatedCoordinator(this, record);
         _replicas = record.Replicas.Select(replica => new SimulatedReplica(this, (int)replica.Node, replica.Replica)).ToList();
     }
 
-    public int Seed { get; }
-
     public Random Random { get; }
 
-    public SimulationScenario Scenario { get; }
+    public Transcript Transcript { get; }
+
+    public Conditions Conditions { get; }
 
     public ReplicationOptions Options { get; }
 
@@ -70,59 +80,105 @@ internal sealed class SimulationRun
 
     public int FollowerReadsAnswered { get; set; }
 
+    public Activity Activity => new(
+        Checker.AnsweredWrites, Checker.AnsweredReads, Checker.AnsweredScans, Checker.FailedConditions, Checker.Epochs, SnapshotsInstalled, LeadershipsHandedOver, ReplicasChanged, FollowerReadsAnswered);
+
     public long NextWriteId() => ++_writeIdLast;
 
     public bool Chance(int permille) => Random.Next(1000) < permille;
 
     public void After(long delayUs, Action action) => _due.Enqueue(action, (NowUs + delayUs, _order++));
 
-    public void Trace(string text)
-    {
-        _trace.Enqueue($"{NowUs / 1000.0,10:F3} {text}");
-        if (_trace.Count > TraceLinesMax)
-            _trace.Dequeue();
-    }
+    public void Trace(string text) => Transcript.Line(NowUs, text);
 
     public void OnAlarm(SimulatedReplica replica, string text)
     {
         Trace($"node {replica.Node} ALARM {text}");
-        _alarms.Add(text);
+        // A tail that was lost is the one thing that may be told of.
+        if (!replica.LostTail)
+            _alarms.Add(text);
     }
 
-    /// <summary>Something fails with the scenario's chance right at a decision of the protocol: within the next three milliseconds.</summary>
-    public void Narrow(SimulatedReplica replica, bool decisive)
+    /// <summary>The protocol has decided something.</summary>
+    public void Reached(SimulatedReplica replica, Moment moment)
     {
-        if (!decisive || Healed || !Chance(Scenario.NarrowPermille))
-            return;
-        After(Random.NextInt64(3_000), () =>
-        {
-            if (!Healed)
-                Fault(replica);
-        });
+        if (!Healed)
+            _adversary.On(this, replica, moment);
     }
 
-    /// <summary>Runs the whole scenario.</summary>
-    /// <exception cref="SimulationFailedException">A violation, a broken invariant, or no agreement after healing; the message replays it.</exception>
     public void Run()
     {
-        try
-        {
-            foreach (var replica in Replicas)
-                After(Random.NextInt64(200_000), replica.Start);
-            for (var i = 0; i < ClientCount; i++)
-                new SimulatedClient(this).Start();
-            After(Random.NextInt64(Scenario.FaultEveryUs), NextFault);
-            RunUntil(Scenario.DurationUs, () => false);
-            Heal();
-            RunUntil(NowUs + HealWithinUs, Agree);
-            Violation.Unless(Agree(), $"no agreement {HealWithinUs / 1_000_000} s after healing: {string.Join("; ", Replicas.Select(replica => replica.State))}");
-            Violation.Unless(_alarms.Count == 0, $"alarms: {string.Join("; ", _alarms)}");
-        }
-        catch (Exception first) when (first is Violation or InvariantException)
-        {
-            throw new SimulationFailedException($"KV_SEED={Seed} replays this: {first.Message}\n{Describe()}", first);
-        }
+        foreach (var replica in Replicas)
+            After(Random.NextInt64(200_000), replica.Start);
+        for (var i = 0; i < ClientCount; i++)
+            new SimulatedClient(this).Start();
+        if (_mix.Length > 0)
+            After(Random.NextInt64(Conditions.FaultEveryUs), NextFault);
+        RunUntil(Conditions.DurationUs, () => false);
+        Heal();
+        RunUntil(NowUs + HealWithinUs, Agree);
+        Violation.Unless(Agree(), Rule.Converges, $"no agreement {HealWithinUs / 1_000_000} s after healing: {string.Join("; ", Replicas.Select(replica => replica.State))}");
+        Violation.Unless(_alarms.Count == 0, Rule.GoesOn, $"alarms: {string.Join("; ", _alarms)}");
     }
+
+    public string Describe()
+    {
+        var text = new StringBuilder();
+        foreach (var replica in Replicas)
+            text.AppendLine($"node {replica.Node}: {replica.State}");
+        return text.ToString();
+    }
+
+    /// <summary>Any of the scenario's faults, at this replica.</summary>
+    public void FailSomething(SimulatedReplica replica)
+    {
+        if (!Healed && _mix.Length > 0)
+            Do(DrawFault(), replica);
+    }
+
+    /// <summary>Crashes a replica's node and starts it again.</summary>
+    public void Restart(SimulatedReplica replica, long afterUs)
+    {
+        if (Healed || !replica.Up)
+            return;
+        replica.Crash();
+        After(afterUs, () => Up(replica));
+    }
+
+    /// <summary>Crashes a replica's node, which stays down until somebody starts it.</summary>
+    public void Down(SimulatedReplica replica)
+    {
+        if (!Healed)
+            replica.Crash();
+    }
+
+    /// <summary>Starts a replica's node if it is down.</summary>
+    /// <param name="except">Unless it is this one.</param>
+    public void Up(SimulatedReplica replica, SimulatedReplica? except = null)
+    {
+        if (!replica.Up && replica != except)
+            replica.Start();
+    }
+
+    /// <summary>Starts all nodes that are down.</summary>
+    public void UpAll()
+    {
+        foreach (var replica in Replicas)
+            Up(replica);
+    }
+
+    /// <summary>Nothing that this replica sends arrives until the network is healed.</summary>
+    public void CutOutwards(SimulatedReplica replica)
+    {
+        if (Healed)
+            return;
+        Trace($"nothing from node {replica.Node} arrives any more");
+        foreach (var other in Replicas.Where(other => other != replica))
+            Network.Cut(replica.Node, other.Node);
+    }
+
+    private IEnumerable<SimulatedReplica> Members =>
+        _replicas.Where(replica => Coordinator.Record.Replicas.Any(member => member.Replica == replica.Id));
 
     /// <summary>Nodes make the directories of the replicas that the record gives them.</summary>
     public void CreateReplicas()
@@ -136,15 +192,13 @@ internal sealed class SimulationRun
         }
     }
 
-    private IEnumerable<SimulatedReplica> Members =>
-        _replicas.Where(replica => Coordinator.Record.Replicas.Any(member => member.Replica == replica.Id));
-
     private void RunUntil(long endUs, Func<bool> done)
     {
         var checkUs = NowUs;
         while (_due.TryPeek(out _, out var next) && next.DueUs <= endUs)
         {
             NowUs = next.DueUs;
+            Transcript.Step(NowUs);
             _due.Dequeue()();
             if (NowUs < checkUs)
                 continue;
@@ -166,66 +220,98 @@ internal sealed class SimulationRun
     {
         if (Healed)
             return;
-        var leader = Replicas.FirstOrDefault(replica => replica.Leads);
-        Fault(leader is not null && Random.Next(2) == 0 ? leader : Replicas[Random.Next(Replicas.Count)]);
-        After(Random.NextInt64(Scenario.FaultEveryUs / 4, Scenario.FaultEveryUs * 2), NextFault);
+        var leader = Leader();
+        Do(DrawFault(), leader is not null && Random.Next(2) == 0 ? leader : Any());
+        After(Random.NextInt64(Conditions.FaultEveryUs / 4, Conditions.FaultEveryUs * 2), NextFault);
     }
 
-    private void Fault(SimulatedReplica replica)
+    private Fault DrawFault()
     {
-        if (Chance(Scenario.ReplicaChangePermille))
-        {
-            ChangeReplicas(replica);
-            return;
-        }
+        var left = Random.Next(_mix.Sum(entry => entry.Weight));
+        return _mix.First(entry => (left -= entry.Weight) < 0).Fault;
+    }
 
-        switch (Random.Next(100))
+    private SimulatedReplica? Leader() => Replicas.FirstOrDefault(replica => replica.Leads);
+
+    private SimulatedReplica Any() => Replicas[Random.Next(Replicas.Count)];
+
+    private SimulatedReplica Follower()
+    {
+        var replica = Any();
+        return replica.Leads ? Replicas[replica.Node % Replicas.Count] : replica;
+    }
+
+    private void Do(Fault fault, SimulatedReplica replica)
+    {
+        switch (fault)
         {
-            case < 35:
-                Restart(replica, Random.Next(3) == 0 ? Random.NextInt64(4_000_000) : Random.NextInt64(300_000));
+            case Fault.Restart:
+                Restart(replica, DownUs());
                 break;
-            case < 45:
+            case Fault.RestartLeader:
+                Restart(Leader() ?? replica, DownUs());
+                break;
+            case Fault.RestartFollower:
+                Restart(Follower(), DownUs());
+                break;
+            case Fault.Pause:
                 replica.Pause(Random.NextInt64(2_500_000));
                 break;
-            case < 60:
+            case Fault.PauseLeader:
+                (Leader() ?? replica).Pause(Random.NextInt64(500_000, 3_000_000));
+                break;
+            case Fault.Isolate:
                 Isolate(replica, Random.NextInt64(3_000_000));
                 break;
-            case < 70:
-                // One direction of one link.
+            case Fault.IsolateLeader:
+                Isolate(Leader() ?? replica, Random.NextInt64(1_000_000, 3_000_000));
+                break;
+            case Fault.IsolateFollower:
+                Isolate(Follower(), Random.NextInt64(3_000_000));
+                break;
+            case Fault.CutLink:
                 Trace($"a link from node {replica.Node} is cut");
-                Network.Cut(replica.Node, Random.Next(Replicas.Count) + 1);
+                Network.Cut(replica.Node, Any().Node);
                 After(Random.NextInt64(3_000_000), Network.Heal);
                 break;
-            case < 77:
+            case Fault.Partition:
+                Partition();
+                break;
+            case Fault.CutOffCoordinator:
                 Trace($"node {replica.Node} is cut off from the coordinator");
                 Coordinator.CutOff(replica.Node);
                 After(Random.NextInt64(3_000_000), Coordinator.Heal);
                 break;
-            case < 80:
+            case Fault.CoordinatorAway:
                 Trace("the coordinator is away");
                 foreach (var other in Replicas)
                     Coordinator.CutOff(other.Node);
                 After(Random.NextInt64(4_000_000), Coordinator.Heal);
                 break;
-            case < 85:
+            case Fault.LosePower:
                 Trace("power is lost");
                 foreach (var other in Replicas)
                     Restart(other, Random.NextInt64(1_000_000));
                 break;
-            case < 90:
-                Trace($"node {replica.Node} has a slow disk");
-                replica.SyncUs = Scenario.SyncUs * 20;
-                After(Random.NextInt64(2_000_000), () => replica.SyncUs = Scenario.SyncUs);
+            case Fault.SlowDisk:
+                SlowDisk(replica);
                 break;
-            case < 94:
-                Trace($"node {replica.Node} is asked to hand over");
-                replica.Transfer(Random.Next(2) == 0 ? 0 : Replicas[Random.Next(Replicas.Count)].Id);
+            case Fault.SlowFollower:
+                SlowDisk(Follower());
                 break;
-            case < 98:
-                ChangeReplicas(replica);
+            case Fault.HandOver:
+                var leader = Leader() ?? replica;
+                Trace($"node {leader.Node} is asked to hand over");
+                leader.Transfer(Random.Next(2) == 0 ? 0 : Any().Id);
                 break;
-            default:
+            case Fault.Checkpoint:
                 replica.Checkpoint();
+                break;
+            case Fault.LoseTail:
+                LoseTail(replica);
+                break;
+            case Fault.ChangeReplicas:
+                ChangeReplicas(Leader() ?? replica);
                 break;
         }
     }
@@ -254,22 +340,29 @@ internal sealed class SimulationRun
         {
             After(Random.NextInt64(100_000, 1_500_000), () =>
             {
-                if (!Healed && Replicas.FirstOrDefault(replica => replica.Leads) is { } leading)
+                if (!Healed && Leader() is { } leading)
                     ChangeReplicas(leading);
             });
         }
     }
 
-    private void Restart(SimulatedReplica replica, long afterUs)
+    private long DownUs() => Random.Next(3) == 0 ? Random.NextInt64(4_000_000) : Random.NextInt64(300_000);
+
+    private void SlowDisk(SimulatedReplica replica)
     {
-        if (!replica.Up)
+        Trace($"node {replica.Node} has a slow disk");
+        replica.SyncUs = Conditions.SyncUs * 20;
+        After(Random.NextInt64(2_000_000), () => replica.SyncUs = Conditions.SyncUs);
+    }
+
+    // One disk at a time: what a majority has lost, nobody can give back.
+    private void LoseTail(SimulatedReplica replica)
+    {
+        if (!replica.Up || Members.Any(other => other.Up ? !other.IsWhole : other.LostTail))
             return;
         replica.Crash();
-        After(afterUs, () =>
-        {
-            if (!replica.Up)
-                replica.Start();
-        });
+        replica.LoseTail();
+        After(DownUs(), () => Up(replica));
     }
 
     private void Isolate(SimulatedReplica replica, long forUs)
@@ -288,6 +381,20 @@ internal sealed class SimulationRun
         After(forUs, Network.Heal);
     }
 
+    private void Partition()
+    {
+        var group = Replicas.Where(_ => Random.Next(2) == 0).ToArray();
+        var rest = Replicas.Except(group).ToArray();
+        Trace($"nodes {string.Join(' ', group.Select(replica => replica.Node))} and {string.Join(' ', rest.Select(replica => replica.Node))} do not hear of each other");
+        foreach (var (left, right) in group.SelectMany(left => rest.Select(right => (left, right))))
+        {
+            Network.Cut(left.Node, right.Node);
+            Network.Cut(right.Node, left.Node);
+        }
+
+        After(Random.NextInt64(500_000, 3_000_000), Network.Heal);
+    }
+
     private void Heal()
     {
         Trace("all is healed");
@@ -295,20 +402,7 @@ internal sealed class SimulationRun
         Network.Heal();
         Coordinator.Heal();
         foreach (var replica in Replicas)
-        {
-            replica.SyncUs = Scenario.SyncUs;
-            if (!replica.Up)
-                replica.Start();
-        }
-    }
-
-    private string Describe()
-    {
-        var text = new StringBuilder();
-        foreach (var line in _trace)
-            text.AppendLine(line);
-        foreach (var replica in Replicas)
-            text.AppendLine($"node {replica.Node}: {replica.State}");
-        return text.ToString();
+            replica.SyncUs = Conditions.SyncUs;
+        UpAll();
     }
 }

@@ -1,0 +1,19 @@
+namespace KvCluster.Simulation;
+
+/// <summary>How much happened, of one run or of many.</summary>
+internal readonly record struct Activity(long Writes, long Reads, long Scans, long FailedConditions, long Epochs, long Snapshots, long HandOvers, long ReplicaChanges, long FollowerReads)
+{
+    public static Activity operator +(Activity left, Activity right) => new(
+        left.Writes + right.Writes,
+        left.Reads + right.Reads,
+        left.Scans + right.Scans,
+        left.FailedConditions + right.FailedConditions,
+        left.Epochs + right.Epochs,
+        left.Snapshots + right.Snapshots,
+        left.HandOvers + right.HandOvers,
+        left.ReplicaChanges + right.ReplicaChanges,
+        left.FollowerReads + right.FollowerReads);
+
+    public override string ToString() =>
+        $"{Writes} acknowledged writes, {Reads} reads, {Scans} scans, {FailedConditions} failed conditions, {Epochs} epochs, {Snapshots} snapshots installed, {HandOvers} leaderships handed over, {ReplicaChanges} changes of replicas, {FollowerReads} reads at followers";
+}

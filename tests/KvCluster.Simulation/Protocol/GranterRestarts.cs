@@ -1,0 +1,31 @@
+namespace KvCluster.Simulation.Protocol;
+
+/// <summary>
+/// Those who gave grants and promises restart in the middle of an election, quickly, and the old leader reaches them again for a moment: what they
+/// promised must be on disk, and what they granted must still bind them.
+/// </summary>
+internal sealed class GranterRestarts : Adversary
+{
+    private long _quietUntilUs;
+
+    public override void On(SimulationRun run, SimulatedReplica replica, Moment moment)
+    {
+        if (run.NowUs < _quietUntilUs)
+            return;
+        switch (moment)
+        {
+            case Moment.PrepareSent when run.Chance(700):
+                _quietUntilUs = run.NowUs + 100_000;
+                foreach (var other in run.Replicas.Where(other => other != replica && !other.Leads))
+                    run.After(run.Random.NextInt64(3_000), () => run.Restart(other, run.Random.NextInt64(2_000)));
+                break;
+            case Moment.PromiseWriting when !replica.Stands && run.Chance(700):
+                _quietUntilUs = run.NowUs + 100_000;
+                // The one that still leads an older epoch hears of it again, the candidate does not hear of that one.
+                foreach (var leader in run.Replicas.Where(other => other.Leads))
+                    run.Network.HealLink(leader.Node, replica.Node);
+                run.After(run.Random.NextInt64(run.Conditions.SyncUs), () => run.Restart(replica, run.Random.NextInt64(2_000)));
+                break;
+        }
+    }
+}

@@ -1,0 +1,20 @@
+namespace KvCluster.Simulation.Protocol;
+
+/// <summary>Decisions of the protocol at which something can be made to fail.</summary>
+internal enum Moment
+{
+    /// <summary>A control file is being written.</summary>
+    ControlWriting,
+
+    /// <summary>A control file that holds a higher promise than before is being written.</summary>
+    PromiseWriting,
+    TransactionSent,
+    PrepareSent,
+    PreparedSent,
+    TailAsked,
+    CutBegun,
+    LeadingStarted,
+    ServingStarted,
+    ReleaseSent,
+    Installing,
+}

@@ -1,0 +1,32 @@
+namespace KvCluster.Simulation;
+
+/// <summary>What every run must keep, whatever fails. A violation names one of these.</summary>
+internal enum Rule
+{
+    /// <summary>At most one process serves an epoch.</summary>
+    OneLeaderAnEpoch,
+
+    /// <summary>The committed records of all replicas are one sequence, and what was acknowledged is in it.</summary>
+    CommittedStays,
+
+    /// <summary>Reads, scans and failed conditions show the committed state at their etag, which is not older than anything answered before they were sent.</summary>
+    Linearizable,
+
+    /// <summary>A later change has a greater etag.</summary>
+    EtagsRise,
+
+    /// <summary>No write is applied twice, and none that was answered "not applied".</summary>
+    AppliedOnce,
+
+    /// <summary>After healing one leader serves, and all replicas hold the same tree at the same etag.</summary>
+    Converges,
+
+    /// <summary>A replica goes on: nothing halts it, alarms, or makes recovery refuse, unless its own disk was damaged.</summary>
+    GoesOn,
+
+    /// <summary>Core and driver keep their contract: journals chain, cuts and the control file keep what they promise.</summary>
+    Contract,
+
+    /// <summary>An invariant of the code itself.</summary>
+    Invariant,
+}

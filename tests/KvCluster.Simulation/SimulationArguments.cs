@@ -1,0 +1,38 @@
+using KvCluster.Replication;
+
+namespace KvCluster.Simulation;
+
+/// <summary>What the program is asked to run.</summary>
+internal sealed record SimulationArguments(int Seeds, int First, Scenario? Scenario, PlantedBug Bug)
+{
+    public static string Usage =>
+        "usage: --seeds N --first SEED [--scenario NAME] [--bug NAME]\n"
+        + $"scenarios: {string.Join(", ", Scenarios.All.Select(scenario => scenario.Name))}\n"
+        + $"bugs: {string.Join(", ", Enum.GetNames<PlantedBug>())}";
+
+    /// <exception cref="ArgumentException">An argument is unknown or has no good value.</exception>
+    public static SimulationArguments Parse(string[] arguments)
+    {
+        var parsed = new SimulationArguments(100, 1, null, PlantedBug.None);
+        for (var i = 0; i < arguments.Length; i += 2)
+        {
+            var value = i + 1 < arguments.Length ? arguments[i + 1] : throw new ArgumentException($"{arguments[i]} has no value");
+            parsed = arguments[i] switch
+            {
+                "--seeds" => parsed with { Seeds = Number(value, least: 1) },
+                "--first" => parsed with { First = Number(value, least: 0) },
+                "--scenario" => parsed with { Scenario = Scenarios.Named(value) },
+                "--bug" => parsed with
+                {
+                    Bug = Enum.TryParse<PlantedBug>(value, out var bug) && Enum.IsDefined(bug) ? bug : throw new ArgumentException($"no bug \"{value}\""),
+                },
+                _ => throw new ArgumentException($"unknown argument {arguments[i]}"),
+            };
+        }
+
+        return parsed.First <= int.MaxValue - parsed.Seeds ? parsed : throw new ArgumentException("the last seed is too great");
+    }
+
+    private static int Number(string text, int least) =>
+        int.TryParse(text, out var number) && number >= least ? number : throw new ArgumentException($"\"{text}\" is not a number from {least}");
+}

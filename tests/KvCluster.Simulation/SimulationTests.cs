@@ -1,0 +1,71 @@
+using System.Diagnostics;
+using KvCluster.Replication;
+using Xunit.Abstractions;
+
+namespace KvCluster.Simulation;
+
+/// <summary>
+/// All scenarios from many seeds. KV_SEED=N runs one seed again, KV_SEEDS=N runs more of them, KV_LONG=1 ten times as many. A run checks while it goes on: one leader
+/// serves an epoch, committed prefixes agree, answers are those of one copy, etags rise; and at the end that all replicas hold the same.
+/// </summary>
+public sealed class SimulationTests(ITestOutputHelper output)
+{
+    private const int SeedsInCi = 2_000;
+
+    [Fact]
+    public void EverySeed_UnderFaults_KeepsAllRules()
+    {
+        var (first, seeds) = Environment.GetEnvironmentVariable("KV_SEED") is { Length: > 0 } one
+            ? (int.Parse(one), 1)
+            : (1, Environment.GetEnvironmentVariable("KV_SEEDS") is { Length: > 0 } more ? int.Parse(more) : Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 10 * SeedsInCi : SeedsInCi);
+        var watch = Stopwatch.StartNew();
+        var results = Suite.Run(first, seeds, scenario: null, PlantedBug.None, stopAtFailure: true);
+        var did = results.Aggregate(default(Activity), (sum, result) => sum + result.Activity);
+        var simulatedHours = results.Sum(result => result.SimulatedUs) / 3.6e9;
+        output.WriteLine($"{results.Count} seeds in {watch.Elapsed.TotalSeconds:F1} s, {simulatedHours / watch.Elapsed.TotalHours:F0} simulated hours an hour: {did}");
+        Assert.True(results.All(result => result.Broken is null), results.FirstOrDefault(result => result.Broken is not null)?.Report());
+        // A suite in which nothing happens proves nothing.
+        if (seeds < SeedsInCi)
+            return;
+        Assert.True(did.Writes > seeds * 50L && did.Reads > seeds * 30L && did.Scans > seeds * 5L && did.FailedConditions > seeds * 5L, $"the runs did too little: {did}");
+        Assert.True(did.Epochs > seeds * 2L && did.Snapshots > seeds / 50 && did.HandOvers > seeds / 10 && did.ReplicaChanges > seeds / 20 && did.FollowerReads > seeds, $"the runs did too little: {did}");
+    }
+
+    [Theory]
+    [InlineData("everything", 7)]
+    [InlineData("failover-in-failover", 7)]
+    [InlineData("nodes-everything", 7)]
+    [InlineData("nodes-damaged", 7)]
+    public void OneSeed_RunTwice_TakesTheSameCourse(string scenario, int seed)
+    {
+        var first = Suite.RunSeed(seed, Scenarios.Named(scenario), PlantedBug.None);
+        var second = Suite.RunSeed(seed, Scenarios.Named(scenario), PlantedBug.None);
+        var other = Suite.RunSeed(seed + 1, Scenarios.Named(scenario), PlantedBug.None);
+        Assert.Equal((first.Hash, first.Steps), (second.Hash, second.Steps));
+        Assert.NotEqual(first.Hash, other.Hash);
+    }
+
+    [Fact]
+    public void FailingSeed_IsRunAgainInDetail_AndTellsItsLastStepsAndHowToRepeatThem()
+    {
+        var failing = Suite.Run(1, 200, scenario: null, PlantedBug.ServeBeforeOpen, stopAtFailure: true).First(result => result.Broken is not null);
+        Assert.DoesNotContain("another course", failing.What, StringComparison.Ordinal);
+        Assert.Contains("    answer: ", failing.Text, StringComparison.Ordinal);
+        Assert.Contains($"--first {failing.Seed} --scenario {failing.Scenario.Name}", failing.Report(), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("--seeds", "0")]
+    [InlineData("--scenario", "none")]
+    [InlineData("--bug", "none")]
+    [InlineData("--first")]
+    [InlineData("--speed", "1")]
+    public void Program_BadArguments_ExitsWith2(params string[] arguments) => Assert.Equal(2, Program.Main(arguments));
+
+    [Fact]
+    public void Program_SeedsThatHoldAndSeedsThatDoNot_ExitsWith0And1()
+    {
+        Assert.Equal(0, Program.Main(["--seeds", "2", "--first", "1"]));
+        Assert.Equal(1, Program.Main(["--seeds", "20", "--first", "1", "--scenario", "everything", "--bug", "ServeBeforeOpen"]));
+    }
+}

@@ -1,0 +1,69 @@
+using System.Collections.Concurrent;
+using KvCluster.Replication;
+
+namespace KvCluster.Simulation;
+
+/// <summary>Runs seeds, each by itself on one thread, several at a time. The program and the tests are both only about this.</summary>
+internal static class Suite
+{
+    /// <summary>Runs one seed. A seed that fails is run a second time in detail, which must take the same course.</summary>
+    public static SeedResult RunSeed(int seed, Scenario scenario, PlantedBug bug)
+    {
+        var result = RunOnce(seed, scenario, bug, detailed: false);
+        if (result.Broken is null)
+            return result;
+        var again = RunOnce(seed, scenario, bug, detailed: true);
+        return again.Hash == result.Hash
+            ? again
+            : again with { What = $"{result.What} (and the second run took another course: something is not deterministic)" };
+    }
+
+    /// <summary>Runs seeds in order.</summary>
+    /// <param name="first">The first seed.</param>
+    /// <param name="count">How many.</param>
+    /// <param name="scenario">One for all; null: each seed's own.</param>
+    /// <param name="bug">Planted in all of them.</param>
+    /// <param name="stopAtFailure">Run nothing behind the first seed that fails.</param>
+    public static IReadOnlyList<SeedResult> Run(int first, int count, Scenario? scenario, PlantedBug bug, bool stopAtFailure)
+    {
+        var results = new ConcurrentBag<SeedResult>();
+        // One by one, so that all seeds below a failing one have run, and "the first" means the least.
+        var seeds = Partitioner.Create(Enumerable.Range(first, count), EnumerablePartitionerOptions.NoBuffering);
+        Parallel.ForEach(seeds, new ParallelOptions { MaxDegreeOfParallelism = Environment.ProcessorCount }, (seed, state) =>
+        {
+            var result = RunSeed(seed, scenario ?? Scenarios.Of(seed), bug);
+            results.Add(result);
+            if (stopAtFailure && result.Broken is not null)
+                state.Stop();
+        });
+        return [.. results.OrderBy(result => result.Seed)];
+    }
+
+    private static SeedResult RunOnce(int seed, Scenario scenario, PlantedBug bug, bool detailed)
+    {
+        var simulation = scenario.Create(seed, bug, detailed);
+        Rule? broken = null;
+        var what = "";
+        try
+        {
+            simulation.Run();
+        }
+        catch (Violation violation)
+        {
+            (broken, what) = (violation.Rule, violation.Message);
+        }
+        catch (InvariantException violation)
+        {
+            (broken, what) = (Rule.Invariant, violation.Message);
+        }
+        catch (Exception unexpected)
+        {
+            // Thrown by the code under test, or by the simulation itself: either way this seed has failed and must say where.
+            (broken, what) = (Rule.GoesOn, unexpected.ToString());
+        }
+
+        var transcript = simulation.Transcript;
+        var text = detailed ? $"{transcript}\n{simulation.Describe()}" : "";
+        return new SeedResult(seed, scenario, transcript.Steps, simulation.NowUs, transcript.Hash, simulation.Activity, broken, what, text);
+    }
+}
