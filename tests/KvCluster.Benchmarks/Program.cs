@@ -20,6 +20,7 @@ var suites = new Dictionary<string, BenchmarkSuite>
 {
     ["cluster"] = ClusterSuite.Run,
     ["engine"] = EngineSuite.RunAsync,
+    ["faults"] = FaultSuite.RunAsync,
     ["grpc"] = GrpcSuite.RunAsync,
     ["routing"] = RoutingSuite.Run,
 };

@@ -90,11 +90,12 @@ internal sealed class EtcdMembers : IAsyncDisposable
         await process.WaitForExitAsync();
     }
 
-    /// <summary>Ends all members, lets something be done to their folders, and starts them again.</summary>
+    /// <summary>Ends all members that run, lets something be done to their folders, and starts them again.</summary>
     public async Task RestartAsync(Action meanwhile)
     {
         for (var member = 0; member < Count; member++)
-            await KillAsync(member);
+            if (_processes[member] is not null)
+                await KillAsync(member);
         meanwhile();
         for (var member = 0; member < Count; member++)
             Start(member);

@@ -1,0 +1,132 @@
+using System.Diagnostics;
+using System.Globalization;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Processes;
+using KvCluster.V1;
+
+namespace KvCluster.Benchmarks.Cluster;
+
+/// <summary>Node processes over an etcd of one member, without router and launcher: nothing restarts what a measurement kills. Nodes are counted from 1.</summary>
+internal sealed class NodeServers : IAsyncDisposable
+{
+    private static readonly TimeSpan StartLimit = TimeSpan.FromSeconds(120);
+
+    private readonly RunFolder _folder = new();
+    private readonly Process?[] _processes;
+    private readonly GrpcChannel[] _channels;
+    private readonly int _port = FreePorts.Ten();
+    private readonly int _shards;
+
+    private NodeServers(EtcdMembers etcd, int nodes, int shards)
+    {
+        Etcd = etcd;
+        _shards = shards;
+        _processes = new Process?[nodes];
+        _channels = [.. Endpoints.Select(GrpcChannel.ForAddress)];
+    }
+
+    public EtcdMembers Etcd { get; }
+
+    public IReadOnlyList<string> Endpoints => [.. Enumerable.Range(1, _processes.Length).Select(AddressOf)];
+
+    public IReadOnlyList<int> Processes => [.. _processes.OfType<Process>().Select(process => process.Id)];
+
+    /// <summary>Starts etcd and nodes, and waits until every shard is led.</summary>
+    /// <param name="shards">Cut at keys of four digits: "0001", "0002".</param>
+    public static async Task<NodeServers> StartAsync(int nodes, int shards, CancellationToken cancellation)
+    {
+        var servers = new NodeServers(await EtcdMembers.StartAsync(), nodes, shards);
+        try
+        {
+            string[] split = shards == 1 ? [] : ["--split-at", string.Join(',', Enumerable.Range(1, shards - 1).Select(shard => shard.ToString("D4", CultureInfo.InvariantCulture)))];
+            var (exitCode, _, error) = await Tools.RunAsync(Program(), ["init", "--coordinator", servers.Coordinator, "--nodes", string.Join(',', Enumerable.Range(1, nodes)), .. split]);
+            if (exitCode != 0)
+                throw new InvalidOperationException(error);
+            for (var node = 1; node <= nodes; node++)
+                servers.Start(node);
+            await servers.AllLedAsync(except: 0, cancellation);
+            return servers;
+        }
+        catch
+        {
+            await servers.DisposeAsync();
+            throw;
+        }
+    }
+
+    public void Start(int node)
+    {
+        string[] arguments =
+        [
+            "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", Path.Combine(_folder.Path, $"node-{node}"),
+            "--listen", AddressOf(node), "--coordinator", Coordinator, "--until-stdin-ends",
+        ];
+        var process = Process.Start(new ProcessStartInfo(Program(), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
+        process.OutputDataReceived += static (_, _) => { };
+        process.ErrorDataReceived += static (_, _) => { };
+        process.BeginOutputReadLine();
+        process.BeginErrorReadLine();
+        _processes[node - 1] = process;
+    }
+
+    public async Task KillAsync(int node)
+    {
+        using var process = _processes[node - 1]!;
+        _processes[node - 1] = null;
+        process.Kill();
+        await process.WaitForExitAsync();
+    }
+
+    /// <summary>Waits until every shard has a leader among the nodes that answer; how many each node leads.</summary>
+    /// <param name="except">A node that is not asked.</param>
+    public async Task<IReadOnlyDictionary<int, int>> AllLedAsync(int except, CancellationToken cancellation)
+    {
+        for (var started = Stopwatch.GetTimestamp(); Stopwatch.GetElapsedTime(started) < StartLimit; await Task.Delay(20, cancellation))
+        {
+            var led = new Dictionary<int, int>();
+            foreach (var node in Enumerable.Range(1, _processes.Length).Where(node => node != except && _processes[node - 1] is not null))
+                led[node] = await CountLedAsync(node, cancellation);
+            if (led.Values.Sum() == _shards)
+                return led;
+        }
+
+        throw new TimeoutException($"Not all of {_shards} shards are led after {StartLimit.TotalSeconds} s.");
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        foreach (var channel in _channels)
+            channel.Dispose();
+        for (var node = 1; node <= _processes.Length; node++)
+            if (_processes[node - 1] is not null)
+                await KillAsync(node);
+        await Etcd.DisposeAsync();
+        _folder.Dispose();
+    }
+
+    private string Coordinator => "etcd=" + string.Join(',', Etcd.Endpoints);
+
+    private async Task<int> CountLedAsync(int node, CancellationToken cancellation)
+    {
+        try
+        {
+            var client = new V1.Cluster.ClusterClient(_channels[node - 1]);
+            var status = await client.GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow.AddSeconds(5), cancellationToken: cancellation);
+            return status.Nodes[0].Replicas.Count(replica => replica.Role == "leader");
+        }
+        catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
+        {
+            // Not up yet.
+            return 0;
+        }
+    }
+
+    private string AddressOf(int node) => string.Create(CultureInfo.InvariantCulture, $"http://127.0.0.1:{_port + node}");
+
+    private static string Program()
+    {
+        var own = new DirectoryInfo(AppContext.BaseDirectory);
+        return Path.Combine(own.Parent!.Parent!.FullName, "KvCluster.Local", own.Name, "kv-node");
+    }
+}
