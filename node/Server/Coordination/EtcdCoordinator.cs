@@ -58,7 +58,9 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             cancellationToken.ThrowIfCancellationRequested();
             return new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
         }
-        _check.Check(response.Header, before);
+        // It was sent, and whatever store answered, it is not the one that was asked: what became of it is not known.
+        if (!_check.Accepts(response.Header, before))
+            return new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
         return new CompareAndSetResult(response.Succeeded ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, response.Header.Revision);
     }
 

@@ -26,6 +26,13 @@ internal sealed partial class EtcdHeaderCheck(ILogger log)
     /// <exception cref="CoordinatorAlarmException">This answer, or an earlier one, cannot be from the same store.</exception>
     public void Check(ResponseHeader header, long notBelow)
     {
+        if (!Accepts(header, notBelow))
+            ThrowIfAlarmed();
+    }
+
+    /// <summary>The same as a value. False: the alarm is raised.</summary>
+    public bool Accepts(ResponseHeader header, long notBelow)
+    {
         lock (_gate)
         {
             if (_clusterId == 0)
@@ -36,8 +43,8 @@ internal sealed partial class EtcdHeaderCheck(ILogger log)
                 RaiseLocked($"the coordinator's revision was {notBelow} and is {header.Revision}");
             else
                 _revisionSeen = Math.Max(_revisionSeen, header.Revision);
+            return _alarm is null;
         }
-        ThrowIfAlarmed();
     }
 
     private void RaiseLocked(string reason)

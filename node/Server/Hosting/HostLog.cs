@@ -28,4 +28,7 @@ internal static partial class HostLog
 
     [LoggerMessage(8, LogLevel.Warning, "Node {Node} did not stop everything in time: {What}")]
     public static partial void StopTookTooLong(ILogger log, uint node, string what);
+
+    [LoggerMessage(9, LogLevel.Warning, "Shard {Shard}: its record could not be read: {Reason}")]
+    public static partial void RecordNotRead(ILogger log, uint shard, string reason);
 }

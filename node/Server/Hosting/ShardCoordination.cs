@@ -1,12 +1,16 @@
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.V1;
+using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;
 
 /// <summary>The shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool.</summary>
-internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKeys keys) : IShardCoordination
+internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKeys keys, ILogger log) : IShardCoordination
 {
+    // The reason that was logged last, so that shards that fail to read for the same one say it once.
+    private string _said = "";
+
     public void Read(uint shard, Action<ShardRecordRead> done) => ThreadPool.UnsafeQueueUserWorkItem(_ => ReadAsync(shard, done), null);
 
     public void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done)
@@ -22,10 +26,13 @@ internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKey
         {
             var read = await coordinator.GetAsync(keys.Shard(shard), CancellationToken.None).ConfigureAwait(false);
             answer = new ShardRecordRead(read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value), read.ModRevision, null);
+            Volatile.Write(ref _said, "");
         }
         catch (Exception failure)
         {
             answer = new ShardRecordRead(null, 0, failure);
+            if (Interlocked.Exchange(ref _said, failure.Message) != failure.Message)
+                HostLog.RecordNotRead(log, shard, failure.Message);
         }
         done(answer);
     }

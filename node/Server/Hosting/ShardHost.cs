@@ -33,6 +33,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly NodeDirectory _directory;
     private readonly ShardDirectory _map;
     private readonly ICoordinator _coordinator;
+    private readonly ShardCoordination _coordination;
     private readonly CoordinatorKeys _keys;
     private readonly IPeerTransport _peers;
     private readonly ReplicationOptions _replication;
@@ -67,6 +68,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _storage = storage;
         _logs = logs;
         _log = logs.CreateLogger<ShardHost>();
+        _coordination = new ShardCoordination(coordinator, _keys, _log);
         _clusterHash = BitConverter.ToUInt64(SHA256.HashData(Encoding.UTF8.GetBytes($"{identity.Cluster}/{identity.ClusterId}")));
     }
 
@@ -251,7 +253,7 @@ internal sealed class ShardHost : IAsyncDisposable
         StorageOf(shard),
         BootClock.Instance,
         _peers,
-        new ShardCoordination(_coordinator, _keys),
+        _coordination,
         _replication,
         BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))),
         _map.Fold,

@@ -93,6 +93,20 @@ public sealed class EtcdCoordinatorTests
         Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 8, Revision = 11 }, 10));
     }
 
+    /// <summary>The other server's answer says that it was done; it was sent, but not to the store that was asked.</summary>
+    [Fact]
+    public async Task CompareAndSet_AnsweredByAReplacedServer_IsUnknown()
+    {
+        await using var server = await EmbeddedServer.StartAsync();
+        await using var coordinator = Connect(server.Address);
+        await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
+        await server.RestartAsync(withAnotherFolder: true);
+        Assert.Equal(CompareAndSetOutcome.Unknown, (await coordinator.CompareAndSetAsync("/other", 0, "1", 0, Never)).Outcome);
+        // At the latest now it is found out, and from then on nothing is sent.
+        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.GetUntilAnsweredAsync("/k", Never));
+        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/other", 0, "2", 0, Never));
+    }
+
     [Fact]
     public async Task CompareAndSet_AfterTheServerWasReplaced_ChangesNothing()
     {
