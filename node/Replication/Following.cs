@@ -134,6 +134,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
             Durable = Acknowledgeable.ToWire(),
             Refilling = context.Refilling,
             DiskSlow = context.DiskSlow,
+            Awaited = heartbeat.Heartbeat.Awaited,
         };
         context.Send(frame);
     }

@@ -19,6 +19,7 @@ internal sealed class Leadership
     private long _heartbeatDueUs;
     private long _checkDueUs;
     private long _handOverDueUs;
+    private bool _roundAwaited;
     private bool _open;
     private LeaderTransfer? _transfer;
     private Membership? _membership;
@@ -49,6 +50,9 @@ internal sealed class Leadership
 
     /// <summary>All other replicas of the shard's record.</summary>
     public IReadOnlyCollection<FollowerProgress> Followers => _followers.Values;
+
+    // All leaders of a node beat at the same moments, so that their heartbeats travel together.
+    private long NextBeatUs => ((_context.NowUs / _context.Options.HeartbeatIntervalUs) + 1) * _context.Options.HeartbeatIntervalUs;
 
     /// <summary>When something is to be done by the clock.</summary>
     public long DueUs
@@ -238,7 +242,7 @@ internal sealed class Leadership
         if (_context.NowUs >= _checkDueUs)
         {
             // Apart from the heartbeats, which rounds of reads may stand in for without end.
-            _checkDueUs = _context.NowUs + _context.Options.HeartbeatIntervalUs;
+            _checkDueUs = NextBeatUs;
             var silentUs = _context.NowUs - _quorum.Agreed(_heardOf);
             if (silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
                 return "no majority has answered for one and a half of the greatest timeout";
@@ -270,7 +274,8 @@ internal sealed class Leadership
             return;
         _membership?.Advance(_durableOf);
         Commit();
-        if (_rounds.Wanted && _quorum.Agreed(_roundOf) == _rounds.Newest)
+        // Nobody hurries to answer a round that was not awaited.
+        if (_rounds.Wanted && (!_roundAwaited || _quorum.Agreed(_roundOf) == _rounds.Newest))
             SendRound();
         if (Serving && _rounds.TryConfirm(_quorum.Agreed(_roundOf), out var readIdLast))
             _context.Emit(new Effect.ReadsConfirmed(readIdLast));
@@ -403,12 +408,13 @@ internal sealed class Leadership
 
     private void SendRound()
     {
-        _heartbeatDueUs = _context.NowUs + _context.Options.HeartbeatIntervalUs;
+        _heartbeatDueUs = NextBeatUs;
+        _roundAwaited = _rounds.Wanted || LeaseEndUs <= _context.NowUs;
         var round = _rounds.Start(_context.NowUs);
         foreach (var follower in _followers.Values)
         {
             var frame = FrameTo(follower);
-            frame.Heartbeat = new Heartbeat { Round = round, Committed = _context.Committed.ToWire(), LeaseUs = (ulong)_context.Options.LeaseUs };
+            frame.Heartbeat = new Heartbeat { Round = round, Committed = _context.Committed.ToWire(), LeaseUs = (ulong)_context.Options.LeaseUs, Awaited = _roundAwaited };
             _context.Send(frame);
         }
     }

@@ -23,6 +23,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     // Several windows of every follower; beyond it frames are dropped, as a network may do, and sent again.
     private const int FramesWaitingMax = 16_384;
 
+    // Divides the heartbeat's interval, and is little beside any timeout.
+    private const long TickGridUs = 20_000;
+
     private readonly ShardReplicaContext _context;
     private readonly ReplicaJournalView _journal;
     private readonly ReplicaCore _core;
@@ -301,14 +304,18 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         }
     }
 
+    // Due times are rounded up, so that the replicas of an idle node wake it seldom and together.
     private void ArmTimer()
     {
-        if (_core.NextTickUs >= _timerDueUs)
+        var dueUs = _core.NextTickUs <= NowUs() ? _core.NextTickUs : RoundedUp(_core.NextTickUs);
+        if (dueUs >= _timerDueUs)
             return;
-        _timerDueUs = _core.NextTickUs;
+        _timerDueUs = dueUs;
         var waitUs = Math.Max(0, _timerDueUs - NowUs());
         _timer.Change(TimeSpan.FromMicroseconds(waitUs), Timeout.InfiniteTimeSpan);
     }
+
+    private static long RoundedUp(long dueUs) => dueUs > long.MaxValue - TickGridUs ? long.MaxValue : (dueUs + TickGridUs - 1) / TickGridUs * TickGridUs;
 
     private void OnTimer(object? state)
     {

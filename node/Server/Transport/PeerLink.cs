@@ -18,11 +18,20 @@ internal sealed class PeerLink
     /// <summary>Bytes after which a message is sent, so that a long queue does not become one message.</summary>
     private const int MessageBytes = 1 << 20;
 
+    /// <summary>Answers to the regular beat wait for this side's own beat; longer than the default interval between beats, and little beside a lease.</summary>
+    private static readonly TimeSpan AnswerPatience = TimeSpan.FromMilliseconds(110);
+
+    /// <summary>In which the replicas of a node finish one beat.</summary>
+    private static readonly TimeSpan BeatPatience = TimeSpan.FromMilliseconds(5);
+
     // What a frame takes besides its bodies.
     private const int FrameOverheadBytes = 128;
 
     private readonly Lock _gate = new();
     private readonly Channel<Frame> _frames = Channel.CreateBounded<Frame>(new BoundedChannelOptions(FramesMax) { FullMode = BoundedChannelFullMode.Wait });
+    private readonly SemaphoreSlim _urgencyRose = new(0);
+    private int _urgency;
+    private long _sessions;
     private CancellationTokenSource? _session;
     private string _reason = "";
     private long _waitingBytes;
@@ -30,6 +39,9 @@ internal sealed class PeerLink
 
     /// <summary>Whether a session runs.</summary>
     public bool IsUp => _isUp;
+
+    /// <summary>Sessions begun so far.</summary>
+    public long Sessions => Volatile.Read(ref _sessions);
 
     /// <summary>Queues a frame, or drops it. Any thread; never waits.</summary>
     public void Send(Frame frame)
@@ -39,6 +51,8 @@ internal sealed class PeerLink
         var bytes = BytesOf(frame);
         if (Interlocked.Add(ref _waitingBytes, bytes) > BytesMax || !_frames.Writer.TryWrite(frame))
             Interlocked.Add(ref _waitingBytes, -bytes);
+        else
+            Raise(FrameUrgency.Of(frame));
     }
 
     /// <summary>Sends and receives until either fails or the token fires. A session that runs already is ended: its stream is older.</summary>
@@ -52,6 +66,7 @@ internal sealed class PeerLink
             _ = _session?.CancelAsync();
             _session = session;
         }
+        Interlocked.Increment(ref _sessions);
         _isUp = true;
         var sending = SendAllAsync(outgoing, session.Token);
         try
@@ -106,21 +121,61 @@ internal sealed class PeerLink
         return sum;
     }
 
+    private void Raise(Urgency urgency)
+    {
+        for (var known = Volatile.Read(ref _urgency); known < (int)urgency; known = Volatile.Read(ref _urgency))
+        {
+            if (Interlocked.CompareExchange(ref _urgency, (int)urgency, known) != known)
+                continue;
+            _urgencyRose.Release();
+            return;
+        }
+    }
+
     // A failed write ends the session's stream, which the receiving side sees too.
     private async Task SendAllAsync(IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
     {
-        while (await _frames.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
+        while (true)
         {
-            var message = new PeerMessage();
-            var bytes = 0L;
-            while (bytes < MessageBytes && _frames.Reader.TryRead(out var frame))
+            await WaitUntilDueAsync(cancellationToken).ConfigureAwait(false);
+            // Before the queue is emptied: who adds from here on raises it again.
+            Interlocked.Exchange(ref _urgency, (int)Urgency.None);
+            // Signals of what was seen without waiting for them.
+            while (_urgencyRose.Wait(0))
             {
-                bytes += BytesOf(frame);
-                message.Frames.Add(frame);
             }
-            Interlocked.Add(ref _waitingBytes, -bytes);
-            await outgoing.WriteAsync(message).ConfigureAwait(false);
+            while (TryTakeMessage(out var message))
+                await outgoing.WriteAsync(message).ConfigureAwait(false);
         }
+    }
+
+    // Ends when something urgent waits, or what waits has waited as long as it may.
+    private async Task WaitUntilDueAsync(CancellationToken cancellationToken)
+    {
+        for (var urgency = Volatile.Read(ref _urgency); urgency < (int)Urgency.Now; urgency = Volatile.Read(ref _urgency))
+        {
+            var patience = (Urgency)urgency switch
+            {
+                Urgency.Answer => AnswerPatience,
+                Urgency.Beat => BeatPatience,
+                _ => Timeout.InfiniteTimeSpan,
+            };
+            if (!await _urgencyRose.WaitAsync(patience, cancellationToken).ConfigureAwait(false))
+                return;
+        }
+    }
+
+    private bool TryTakeMessage(out PeerMessage message)
+    {
+        message = new PeerMessage();
+        var bytes = 0L;
+        while (bytes < MessageBytes && _frames.Reader.TryRead(out var frame))
+        {
+            bytes += BytesOf(frame);
+            message.Frames.Add(frame);
+        }
+        Interlocked.Add(ref _waitingBytes, -bytes);
+        return message.Frames.Count > 0;
     }
 
     private void DropAll()

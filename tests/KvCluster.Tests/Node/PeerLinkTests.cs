@@ -46,6 +46,25 @@ public sealed class PeerLinkTests
     }
 
     [Fact]
+    public async Task Answers_ThatNobodyAwaits_TravelWithWhatIsSentNext()
+    {
+        var pipe = new FakeStream();
+        var session = RunAsync(pipe);
+        for (var turn = 0ul; turn < 20; turn++)
+        {
+            for (var shard = 0u; shard < 50; shard++)
+                _link.Send(new Frame { Shard = shard, Epoch = turn, HeartbeatAck = new HeartbeatAck() });
+            _link.Send(new Frame { Epoch = turn, HeartbeatAck = new HeartbeatAck { Awaited = true } });
+            var messages = await pipe.ReadFramesAsync(51);
+            Assert.Equal(51, Assert.Single(messages).Frames.Count);
+        }
+        _link.Send(new Frame { Epoch = 99, HeartbeatAck = new HeartbeatAck() });
+        Assert.Equal(99ul, (await pipe.ReadFramesAsync(1))[0].Frames[0].Epoch);
+        pipe.End();
+        await session;
+    }
+
+    [Fact]
     public async Task Send_WithoutASession_IsDropped()
     {
         _link.Send(new Frame { Epoch = 1 });
