@@ -1,4 +1,3 @@
-using System.Security.Cryptography;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;
@@ -20,6 +19,11 @@ namespace KvCluster.Storage;
 internal sealed class ReplicaStore : IDisposable
 {
     private const int ApplyBytesMax = 1 << 20;
+
+    /// <summary>A few milliseconds' work.</summary>
+    private const long DigestStepBytes = 1 << 20;
+    private const int DigestRest = 3;
+    private static readonly TimeSpan DigestRestMin = TimeSpan.FromMilliseconds(1);
     private static readonly TimeSpan SpaceInterval = TimeSpan.FromSeconds(1);
     private static readonly TimeSpan SnapshotGrace = TimeSpan.FromSeconds(10);
     private static readonly TimeSpan ClosePoll = TimeSpan.FromMilliseconds(20);
@@ -388,25 +392,27 @@ internal sealed class ReplicaStore : IDisposable
     /// <exception cref="StoreStoppedException">The engine has ended.</exception>
     public SnapshotSource OpenSnapshotSource() => HasEnded ? throw new StoreStoppedException(_failure) : _checkpoints.OpenSource();
 
-    /// <summary>SHA-256 over all entries of all trees in order, the same on replicas with the same state. Any thread.</summary>
+    /// <summary>The <see cref="TreeDigest"/> of a snapshot, at once. Any thread.</summary>
     public static byte[] Digest(ReadSnapshot snapshot)
     {
-        using var hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
-        Span<byte> frame = stackalloc byte[9];
-        foreach (var tree in Enum.GetValues<TreeId>())
+        using var digest = new TreeDigest(snapshot);
+        return digest.Step(long.MaxValue)!;
+    }
+
+    /// <summary>
+    /// The same in the background: it rests three times as long as it works, so that a tree of any size takes no more than a quarter of a core.
+    /// Any thread; the snapshot stays open until it ends.
+    /// </summary>
+    public static async Task<byte[]> DigestAsync(ReadSnapshot snapshot, TimeProvider time, CancellationToken cancellationToken)
+    {
+        using var digest = new TreeDigest(snapshot);
+        while (true)
         {
-            using var cursor = snapshot.Cursor(tree);
-            while (cursor.MoveNext())
-            {
-                frame[0] = (byte)tree;
-                System.Buffers.Binary.BinaryPrimitives.WriteInt32LittleEndian(frame[1..], cursor.Key.Length);
-                System.Buffers.Binary.BinaryPrimitives.WriteInt32LittleEndian(frame[5..], cursor.Value.Length);
-                hash.AppendData(frame);
-                hash.AppendData(cursor.Key);
-                hash.AppendData(cursor.Value);
-            }
+            var began = time.GetTimestamp();
+            if (digest.Step(DigestStepBytes) is { } whole)
+                return whole;
+            await Task.Delay(DigestRest * time.GetElapsedTime(began) + DigestRestMin, time, cancellationToken).ConfigureAwait(false);
         }
-        return hash.GetHashAndReset();
     }
 
     /// <summary>Walks the whole data file and throws what does not hold; for tests.</summary>

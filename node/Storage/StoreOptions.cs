@@ -38,6 +38,9 @@ internal sealed record StoreOptions
     /// <summary>Scratch memory that starts a checkpoint, in bytes.</summary>
     public long CheckpointScratchBytes { get; init; } = 256 << 20;
 
+    /// <summary>A checkpoint's rate while there is time, in bytes a second: a fraction of a disk's, so that journal writes hardly notice.</summary>
+    public long CheckpointBytesPerSecond { get; init; } = 64 << 20;
+
     /// <summary>Time since the last checkpoint after which the next commit starts one.</summary>
     public TimeSpan CheckpointInterval { get; init; } = TimeSpan.FromMinutes(5);
 

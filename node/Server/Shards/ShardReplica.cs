@@ -156,7 +156,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             return status;
         }
         if (digest)
-            await Task.Run(() => AddDigest(status)).ConfigureAwait(false);
+            await AddDigestAsync(status).ConfigureAwait(false);
         return status;
     }
 
@@ -410,10 +410,11 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         }
     }
 
-    private void AddDigest(ReplicaStatus status)
+    private async Task AddDigestAsync(ReplicaStatus status)
     {
         using var snapshot = OpenSnapshot();
-        status.Digest = Google.Protobuf.ByteString.CopyFrom(ReplicaStore.Digest(snapshot));
+        var digest = await ReplicaStore.DigestAsync(snapshot, _context.Clock, CancellationToken.None).ConfigureAwait(false);
+        status.Digest = Google.Protobuf.ByteString.CopyFrom(digest);
         status.DigestEtag = ToMessage(snapshot.Etag);
     }
 

@@ -14,7 +14,9 @@ internal sealed unsafe class Checkpoint
 {
     private readonly PageStore _store;
     private readonly List<nint> _scratch = [];
+    private RunWriter? _writer;
     private bool _metaStarted;
+    private int _scratchWritten;
 
     internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left)
     {
@@ -58,21 +60,60 @@ internal sealed unsafe class Checkpoint
 
     internal void Begin(Coverage coverage) => (Coverage, IsBegun) = (coverage, true);
 
-    /// <summary>
-    /// Writes pages, syncs, writes the older meta page, syncs. On the checkpoint executor, once.
-    /// </summary>
-    /// <exception cref="StorageIoException">The disk is full (before anything refers to the new pages), or failed.</exception>
+    /// <summary>How much of its pages is written, from 0 to 1. On the checkpoint executor.</summary>
+    public double Progress => _scratch.Count == 0 ? 1 : (double)_scratchWritten / _scratch.Count;
+
+    /// <summary>All steps at once.</summary>
+    /// <inheritdoc cref="WriteStep"/>
     public void Write()
     {
-        var trees = Root.Trees;
+        while (!WriteStep())
+        {
+        }
+    }
+
+    /// <summary>
+    /// Writes about one write's bytes of pages; with the last of them it syncs, writes the older meta page, syncs, and gives true. On the
+    /// checkpoint executor, until it gives true or throws.
+    /// </summary>
+    /// <exception cref="StorageIoException">The disk is full (before anything refers to the new pages), or failed.</exception>
+    public bool WriteStep()
+    {
+        try
+        {
+            _writer ??= Prepare();
+            for (var bytes = 0L; _scratchWritten < _scratch.Count; _scratchWritten++)
+            {
+                if (bytes >= _store.Options.WriteBytes)
+                {
+                    _writer.Flush();
+                    return false;
+                }
+                bytes += WritePage(_writer, (byte*)_scratch[_scratchWritten]);
+            }
+            Complete(_writer);
+            _writer.Dispose();
+            return true;
+        }
+        catch
+        {
+            _writer?.Dispose();
+            throw;
+        }
+    }
+
+    private RunWriter Prepare()
+    {
         long pages = 0;
-        foreach (var tree in trees)
+        foreach (var tree in Root.Trees)
             Collect(tree.Reference, ref pages);
+        _store.Free.BeginNext(Left, pages + 2);
+        return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
+    }
+
+    private void Complete(RunWriter writer)
+    {
         var map = _store.Free;
-        map.BeginNext(Left, pages + 2);
-        using var writer = new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
-        foreach (var page in _scratch)
-            WritePage(writer, (byte*)page);
         map.WriteNext(writer, _store, Root.Etag, out var directory, out var directoryChecksum);
         writer.Flush();
         _store.File.Sync();
@@ -84,7 +125,7 @@ internal sealed unsafe class Checkpoint
             FreeDirectory = directory,
             FreeDirectoryChecksum = directoryChecksum,
             Coverage = Coverage,
-            Trees = [.. trees.Select(Placed)],
+            Trees = [.. Root.Trees.Select(Placed)],
         };
         (UsedRuns, PendingRuns) = (map.UsedRuns(), map.PendingRuns());
         _metaStarted = true;
@@ -124,13 +165,11 @@ internal sealed unsafe class Checkpoint
         _scratch.Add((nint)page);
     }
 
-    private void WritePage(RunWriter writer, byte* page)
+    /// <summary>Gives its bytes in the file.</summary>
+    private long WritePage(RunWriter writer, byte* page)
     {
         if (Page.Type(page) == PageType.Overflow)
-        {
-            WriteRun(writer, page);
-            return;
-        }
+            return WriteRun(writer, page);
         var number = _store.Free.Take(1, _store);
         var image = writer.Next(number);
         Buffer.MemoryCopy(page, image, Page.Bytes, Page.Bytes);
@@ -138,6 +177,7 @@ internal sealed unsafe class Checkpoint
         Complete(image, number);
         Page.Checksum(image) = Page.ComputeChecksum(image, Page.Bytes);
         (Page.Checksum(page), Page.Placed(page)) = (Page.Checksum(image), PageSpace.FileReference(number));
+        return Page.Bytes;
     }
 
     private void PlaceChildren(byte* image)
@@ -165,7 +205,7 @@ internal sealed unsafe class Checkpoint
         (Page.ScratchIndex(image), Page.Batch(image), Page.Placed(image)) = (0, 0, 0);
     }
 
-    private void WriteRun(RunWriter writer, byte* run)
+    private long WriteRun(RunWriter writer, byte* run)
     {
         var pages = Page.RunPages(Page.ValueLength(run));
         var number = _store.Free.Take(pages, _store);
@@ -182,5 +222,6 @@ internal sealed unsafe class Checkpoint
                 Buffer.MemoryCopy(header, image, Page.HeaderBytes, Page.HeaderBytes);
         }
         (Page.Checksum(run), Page.Placed(run)) = (Page.Checksum(header), PageSpace.FileReference(number));
+        return (long)pages * Page.Bytes;
     }
 }

@@ -9,7 +9,8 @@ namespace KvCluster.Storage.Writer;
 
 /// <summary>
 /// Decides when a checkpoint is written, has the checkpoint executor write it, and recycles the journal that it made superfluous. Writer
-/// executor, but for the write itself. A failure ends the engine, a full disk only puts the checkpoint off.
+/// executor, but for the write itself, which goes in steps: slowly while there is time, and without a rest when the journal grows faster than the
+/// checkpoint, somebody waits for it, or the disk is full. A failure ends the engine, a full disk only puts the checkpoint off.
 /// </summary>
 internal sealed class CheckpointSchedule : IDisposable
 {
@@ -31,7 +32,9 @@ internal sealed class CheckpointSchedule : IDisposable
     private Checkpoint? _running;
     private Exception? _writeFailure;
     private Exception? _failure;
-    private bool _hasEnded;
+    private volatile bool _hasEnded;
+    private volatile bool _isUrgent;
+    private volatile ITimer? _rest;
     private bool _isDiskFull;
     private bool _isForSpace;
     private long _journalBytes;
@@ -65,7 +68,7 @@ internal sealed class CheckpointSchedule : IDisposable
     }
 
     /// <summary>Counts journal bytes towards the trigger.</summary>
-    public void JournalGrewBy(int bytes) => _journalBytes += bytes;
+    public void JournalGrewBy(int bytes) => Volatile.Write(ref _journalBytes, _journalBytes + bytes);
 
     /// <summary>Starts a checkpoint if a trigger is reached and none runs.</summary>
     public void StartIfDue()
@@ -108,15 +111,17 @@ internal sealed class CheckpointSchedule : IDisposable
     /// <summary>The engine has ended: waiters get the reason.</summary>
     public void Fail(Exception first)
     {
-        _hasEnded = true;
         _failure = first;
-        TakeRequests();
+        End();
     }
 
     /// <summary>The store is closed.</summary>
-    public void Dispose()
+    public void Dispose() => End();
+
+    private void End()
     {
         _hasEnded = true;
+        _rest?.Dispose();
         TakeRequests();
     }
 
@@ -128,6 +133,7 @@ internal sealed class CheckpointSchedule : IDisposable
             EndWaiting(new StoreStoppedException(_failure));
         else if (_running is null && _waiting.Count > 0)
             Start();
+        _isUrgent |= _waiting.Count > 0;
     }
 
     private void Start()
@@ -144,7 +150,8 @@ internal sealed class CheckpointSchedule : IDisposable
         }
         if (_running is not null)
         {
-            _journalBytes = 0;
+            _isUrgent = _isForSpace || _waiting.Count > 0;
+            Volatile.Write(ref _journalBytes, 0);
             _context.Checkpoints.Post(_write);
             return;
         }
@@ -165,17 +172,38 @@ internal sealed class CheckpointSchedule : IDisposable
         return new Coverage(etag, new JournalPosition(entry.Segment, entry.End), entry.Record.Checksum);
     }
 
+    /// <summary>One step. On the checkpoint executor, where the end of the store passes too: no step follows it.</summary>
     private void Write()
     {
+        if (_hasEnded)
+            return;
         try
         {
-            _running!.Write();
+            if (!_running!.WriteStep())
+            {
+                GoOnAfterARest();
+                return;
+            }
         }
         catch (Exception exception)
         {
             _writeFailure = exception;
         }
         _context.Writer.Post(_finish);
+    }
+
+    private void GoOnAfterARest()
+    {
+        var need = (double)Volatile.Read(ref _journalBytes) / _context.Options.CheckpointJournalBytes;
+        // Done when half of the bytes have come that start the next one.
+        if (_isUrgent || 2 * need >= _running!.Progress)
+        {
+            _context.Checkpoints.Post(_write);
+            return;
+        }
+        var rest = TimeSpan.FromSeconds((double)_context.Options.Pages.WriteBytes / _context.Options.CheckpointBytesPerSecond);
+        _rest?.Dispose();
+        _rest = _context.Time.CreateTimer(_ => _context.Checkpoints.Post(_write), null, rest, Timeout.InfiniteTimeSpan);
     }
 
     private void Finish()

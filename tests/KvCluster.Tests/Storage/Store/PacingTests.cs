@@ -1,0 +1,122 @@
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>What runs in the background takes its time while there is some, and no longer than others can wait.</summary>
+public sealed class PacingTests
+{
+    private const string Data = StoreBench.DirectoryPath + "/state-00000001/data";
+    private static readonly TimeSpan Rest = TimeSpan.FromSeconds(1);
+
+    private static readonly StoreOptions Options = StoreBench.SmallOptions with
+    {
+        CheckpointJournalBytes = 1 << 20,
+        CheckpointBytesPerSecond = 64 << 10,
+        Pages = new PageStoreOptions { WriteBytes = 64 << 10 },
+    };
+
+    private int _writes;
+    private int _syncs;
+
+    [Fact]
+    public void Checkpoint_NobodyWaits_RestsAfterEachWrite()
+    {
+        using var bench = Filled();
+        var steps = 0;
+        for (; _syncs == 0; steps++)
+        {
+            var before = _writes;
+            bench.Time.Advance(Rest);
+            bench.RunUntilIdle();
+            Assert.InRange(_writes - before, 0, 4);
+        }
+        Assert.InRange(steps, 5, 100);
+        Assert.Equal(400ul, bench.Store.Keys);
+    }
+
+    [Fact]
+    public void Checkpoint_SomebodyWaits_GoesOnWithoutARest()
+    {
+        using var bench = Filled();
+        Assert.Equal(0, _syncs);
+        var done = bench.Store.CheckpointAsync();
+        bench.RunUntilIdle();
+        bench.Time.Advance(Rest);
+        bench.RunUntilIdle();
+        Assert.True(done.IsCompletedSuccessfully);
+    }
+
+    [Fact]
+    public void Checkpoint_TheJournalGrowsFast_GoesOnWithoutARest()
+    {
+        using var bench = Filled();
+        for (var index = 0; index < 300 && _syncs == 0; index++)
+            Put(bench, index);
+        bench.Time.Advance(Rest);
+        bench.RunUntilIdle();
+        Assert.True(_syncs > 0, "The journal grew by half of what starts the next checkpoint, and this one still rests.");
+    }
+
+    [Fact]
+    public void Close_CheckpointRests_LeavesWhatIsDurable()
+    {
+        using var bench = Filled();
+        var closing = bench.Store.CloseAsync();
+        for (var step = 0; step < 20; step++)
+        {
+            bench.RunUntilIdle();
+            bench.Time.Advance(Rest);
+        }
+        Assert.True(closing.IsCompletedSuccessfully);
+        Assert.Equal(0, _syncs);
+        bench.Close();
+        bench.Open();
+        Assert.Equal(400ul, bench.Store.Keys);
+    }
+
+    [Fact]
+    public async Task Digest_InSteps_IsThatOfTheWhole()
+    {
+        using var bench = Filled();
+        using var snapshot = bench.Standalone.OpenSnapshot();
+        var whole = ReplicaStore.Digest(snapshot);
+        using var digest = new TreeDigest(snapshot);
+        byte[]? found;
+        var steps = 0;
+        for (found = null; found is null; steps++)
+            found = digest.Step(3000);
+        Assert.Equal(whole, found);
+        Assert.True(steps > 100, $"{steps} steps for 400 values of 3,000 bytes.");
+        Assert.Equal(whole, await ReplicaStore.DigestAsync(snapshot, TimeProvider.System, CancellationToken.None));
+    }
+
+    /// <summary>So full that a checkpoint of many writes has started by itself, and rests.</summary>
+    private StoreBench Filled()
+    {
+        var bench = new StoreBench(options: Options);
+        bench.Open();
+        bench.Disk.Refuse = (operation, path) =>
+        {
+            if (path == Data)
+            {
+                _writes += operation == "Write" ? 1 : 0;
+                _syncs += operation == "Sync" ? 1 : 0;
+            }
+            return null;
+        };
+        for (var index = 0; index < 400; index++)
+            Put(bench, index, together: true);
+        bench.RunUntilIdle();
+        Assert.True(_writes > 0, "No checkpoint has started.");
+        return bench;
+    }
+
+    private static void Put(StoreBench bench, int index, bool together = false)
+    {
+        var answer = bench.Submit(request => request.Put(StoreBench.Text($"key-{index:000}"), new byte[3000]));
+        if (!together)
+            bench.RunUntilIdle();
+        Assert.True(together || answer.IsCompletedSuccessfully);
+    }
+}
