@@ -15,6 +15,7 @@ internal static class ClusterSuite
     private const string Name = "cluster";
     private const string Ours = "kvcluster, unary";
     private const string OursByLibrary = "kvcluster, KvClient";
+    private const string OursWithoutIds = "kvcluster, KvClient without request ids";
     private const string Peer = "etcd, unary";
     private const int AttemptsMax = 5;
     private static readonly int[] CallerCounts = [64, 256];
@@ -29,17 +30,20 @@ internal static class ClusterSuite
         using var ours = new LeaderChannels(servers);
         using var etcdChannels = etcd is null ? null : new Channels(etcd.LeaderAddress);
         await using var library = new KvClient(servers.RouterAddress);
+        await using var withoutIds = new KvClient(new KvClientOptions { Endpoints = [servers.RouterAddress], ExactlyOnce = false });
 
-        List<ClusterTarget> targets = [Unary(ours, servers, keys), ByLibrary(library, servers, keys)];
+        List<ClusterTarget> targets = [Unary(ours, servers, keys), ByLibrary(OursByLibrary, library, servers, keys)];
         if (etcd is not null)
             targets.Insert(1, Etcd(etcdChannels!, etcd, keys));
         foreach (var target in targets.Where(target => target.Name != Ours))
             await FillAsync(target, keys);
 
+        // What exactly-once costs: the same puts without their ids, in turn with the others.
+        List<ClusterTarget> putTargets = [.. targets, ByLibrary(OursWithoutIds, withoutIds, servers, keys)];
         var rows = new List<BenchmarkRow>();
         foreach (var callers in CallerCounts)
         {
-            rows.AddRange(await MeasureAsync($"put, {callers} callers", callers, targets, static target => target.Put, quick, progress, cancellation));
+            rows.AddRange(await MeasureAsync($"put, {callers} callers", callers, putTargets, static target => target.Put, quick, progress, cancellation));
             rows.AddRange(await MeasureAsync($"get, {callers} callers", callers, targets, static target => target.Get, quick, progress, cancellation));
         }
 
@@ -108,7 +112,7 @@ internal static class ClusterSuite
             _ => Task.CompletedTask);
     }
 
-    private static ClusterTarget ByLibrary(KvClient client, KvServers servers, KeySpace keys) => new(OursByLibrary, servers.Processes,
+    private static ClusterTarget ByLibrary(string name, KvClient client, KvServers servers, KeySpace keys) => new(name, servers.Processes,
         async (_, number) => await client.PutAsync(keys.Key(number).Memory, keys.Value(number).Memory),
         async (_, number) => Found((await client.GetAsync(keys.Key(number).Memory)).Found),
         _ => Task.CompletedTask);
