@@ -1,7 +1,7 @@
 // Suite "grpc": what a call costs our stack, beside a client and a server that do no more than the frame. A ratio compares two windows
 // that follow each other, ours and the bare one's, in an order that alternates, so that what else the machine does hits both. Processes
-// live through several windows, so that their code is compiled; then others take their place, because two processes of the same
-// program differ by some percent for as long as they live.
+// live through several windows, so that their code is compiled; then others take their place, so that what one process had by
+// chance is not taken for the program's.
 
 namespace KvCluster.Benchmarks.Grpc;
 
