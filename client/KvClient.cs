@@ -167,6 +167,48 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
+    /// <summary>Hands a shard's leadership to another of its voters.</summary>
+    /// <param name="shard">The shard's id.</param>
+    /// <param name="toNode">The node that is to lead; 0: the one that has most of the journal.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>The node that was asked to lead.</returns>
+    /// <exception cref="KvException">Reason NOT_TRANSFERRED: the message says why.</exception>
+    public async Task<uint> TransferAsync(uint shard, uint toNode = 0, CancellationToken cancellationToken = default)
+    {
+        try
+        {
+            var request = new TransferRequest { Shard = shard, ToNode = toNode };
+            var answer = _options.Gateway
+                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).TransferAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
+                : await new NodeFanOut(_calls, _channels).TransferAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+            return answer.Leader;
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure);
+        }
+    }
+
+    /// <summary>Has a node give every leadership away and take none until told otherwise or restarted.</summary>
+    /// <param name="node">The node's id.</param>
+    /// <param name="draining">false: it may lead again.</param>
+    /// <param name="cancellationToken">Stops waiting; the node drains on.</param>
+    public async Task<DrainOutcome> DrainAsync(uint node, bool draining = true, CancellationToken cancellationToken = default)
+    {
+        try
+        {
+            var request = new DrainRequest { Node = node, Draining = draining };
+            var answer = _options.Gateway
+                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).DrainAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
+                : await new NodeFanOut(_calls, _channels).DrainAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+            return new DrainOutcome((int)answer.GivenAway, answer.Kept.ToDictionary(kept => kept.Shard, kept => kept.Reason));
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure);
+        }
+    }
+
     /// <summary>Which shard owns a key, as this client knows it now; null while no shard map is known.</summary>
     public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
         await _calls.WaitForMapAsync(_calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _calls.Table.Find(key.Span)?.Shard : null;

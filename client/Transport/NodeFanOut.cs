@@ -7,6 +7,8 @@ namespace KvCluster.Client.Transport;
 /// <summary>Calls that every node answers for itself, made of all nodes of the map at once. Used by the client library and the router.</summary>
 internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
 {
+    private const int RetryPauseMs = 100;
+
     /// <summary>The status of every node; one that does not answer is listed with its error.</summary>
     public async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
@@ -48,6 +50,43 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
         foreach (var replicas in answers)
             all.Replicas.AddRange(replicas);
         return all;
+    }
+
+    /// <summary>Asks the leader of a shard to hand over; goes on asking while the leader is not known or has just changed.</summary>
+    public async Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        while (true)
+        {
+            var changed = calls.Table.NextChange();
+            var route = calls.Table.Map.Routes.FirstOrDefault(route => route.Shard == request.Shard)
+                ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {request.Shard}.", "no").ToRpcException();
+            try
+            {
+                if (calls.Table.Nodes.TryGetValue(route.Leader, out var address))
+                    return await new Admin.AdminClient(channels.To(address))
+                        .TransferAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+            }
+            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < deadlineMs)
+            {
+                if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
+                    calls.Table.Fold(hint);
+            }
+            if (Environment.TickCount64 >= deadlineMs)
+                throw CallStatus.Unavailable($"shard {request.Shard} has no leader").ToRpcException();
+            await Task.WhenAny(changed, Task.Delay(RetryPauseMs, cancellationToken)).ConfigureAwait(false);
+            cancellationToken.ThrowIfCancellationRequested();
+        }
+    }
+
+    /// <summary>Asks a node to give its leaderships away, or to take some again.</summary>
+    public async Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        if (!calls.Table.Nodes.TryGetValue(request.Node, out var address))
+            throw CallStatus.Create(StatusCode.NotFound, "NO_NODE", $"There is no node {request.Node}.", "no").ToRpcException();
+        return await new Admin.AdminClient(channels.To(address))
+            .DrainAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
     }
 
     private static DateTime ToDeadline(long deadlineMs) => DateTime.UtcNow.AddMilliseconds(Math.Max(0, deadlineMs - Environment.TickCount64));

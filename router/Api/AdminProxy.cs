@@ -4,9 +4,15 @@ using KvCluster.V1;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>The service Admin of a router: has every node do it. A singleton.</summary>
+/// <summary>The service Admin of a router: has the node do it that can, or every node. A singleton.</summary>
 internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admin.AdminBase
 {
     public override Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context) =>
         nodes.CheckpointAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    public override Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context) =>
+        nodes.TransferAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    public override Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context) =>
+        nodes.DrainAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
 }

@@ -5,7 +5,42 @@ namespace KvCluster.Cli.Commands;
 /// <summary>`kv admin`: what operators ask for.</summary>
 internal static class AdminCommand
 {
-    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint() };
+    private static readonly Argument<uint> Shard = new("shard") { Description = "The shard's id." };
+    private static readonly Argument<uint> Node = new("node") { Description = "The node's id." };
+    private static readonly Option<uint> ToNode = new("--to") { Description = "The node that is to lead (default: the one that has most of the journal).", HelpName = "NODE" };
+    private static readonly Option<bool> Off = new("--off") { Description = "The node may lead again." };
+
+    /// <summary>A drain waits for followers that are behind.</summary>
+    private static readonly TimeSpan DrainLimit = TimeSpan.FromMinutes(1);
+
+    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain() };
+
+    private static Command Transfer() => CliCommand.Create("transfer", "Hand a shard's leadership to another node.", [Shard, ToNode], async (arguments, output, stop) =>
+    {
+        await using var client = Globals.ClientOf(arguments);
+        var shard = arguments.GetValue(Shard);
+        var leader = await client.TransferAsync(shard, arguments.GetValue(ToNode), stop);
+        if (output.IsJson)
+            output.Document(new { Shard = shard, Leader = leader });
+        else
+            output.Line($"node {leader} leads shard {shard}");
+        return ExitCodes.Done;
+    });
+
+    private static Command Drain() => CliCommand.Create("drain", "Have a node give its leaderships away and take none.", [Node, Off], async (arguments, output, stop) =>
+    {
+        await using var client = Globals.ClientOf(arguments, DrainLimit);
+        var node = arguments.GetValue(Node);
+        var off = arguments.GetValue(Off);
+        var drained = await client.DrainAsync(node, !off, stop);
+        if (output.IsJson)
+            output.Document(new { Node = node, Draining = !off, drained.GivenAway, Kept = drained.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) });
+        else
+            output.Line(off ? $"node {node} may lead again" : $"node {node} gave {drained.GivenAway} leaderships away");
+        return drained.Kept.Count == 0
+            ? ExitCodes.Done
+            : throw new CliException(ExitCodes.Unavailable, $"Node {node} still leads {string.Join(", ", drained.Kept.Select(kept => $"shard {kept.Key}: {kept.Value}"))}.");
+    });
 
     private static Command Checkpoint() => CliCommand.Create("checkpoint", "Have every replica write a checkpoint.", [], async (arguments, output, stop) =>
     {

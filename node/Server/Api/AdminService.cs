@@ -1,16 +1,52 @@
 using Grpc.Core;
 using KvCluster.Node.Hosting;
+using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Admin of a node, for its own replicas.</summary>
-internal sealed class AdminService(NodeIdentity identity, ShardHost shards) : Admin.AdminBase
+internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement) : Admin.AdminBase
 {
+    private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
+
     public override async Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context)
     {
         var checkpoints = await Task.WhenAll(shards.All.Select(CheckpointAsync)).ConfigureAwait(false);
         return new CheckpointResponse { Replicas = { checkpoints } };
+    }
+
+    public override async Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context)
+    {
+        if (shards.Find(request.Shard) is not { } shard)
+            throw Refusals.WrongShard(null).ToStatus().ToRpcException();
+        if (shard.Replica is null)
+            throw Refusals.ReplicaFailed(shard.Route, shard.Failure).ToStatus().ToRpcException();
+        if (!shard.Replica.IsServing)
+            throw Refusals.NotLeader(shard.Route, identity.Node).ToStatus().ToRpcException();
+        var (leader, result) = await placement.TransferAsync(shard, request.ToNode).ConfigureAwait(false);
+        return result.Done
+            ? new TransferResponse { Leader = leader }
+            : throw Refusals.NotTransferred(request.Shard, result.Reason).ToStatus().ToRpcException();
+    }
+
+    public override async Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context)
+    {
+        if (request.Node != identity.Node)
+            throw Refusals.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
+        if (!request.Draining)
+        {
+            placement.EndDrain();
+            return new DrainResponse();
+        }
+        var asked = context.Deadline == DateTime.MaxValue ? DrainTimeMax : context.Deadline - DateTime.UtcNow;
+        // Some of the caller's time is left for the answer.
+        var drained = await placement.DrainAsync((asked < DrainTimeMax ? asked : DrainTimeMax) * 0.8, persistent: true, context.CancellationToken).ConfigureAwait(false);
+        return new DrainResponse
+        {
+            GivenAway = (uint)drained.GivenAway,
+            Kept = { drained.Kept.OrderBy(kept => kept.Key).Select(kept => new KeptLeadership { Shard = kept.Key, Reason = kept.Value }) },
+        };
     }
 
     private async Task<ReplicaCheckpoint> CheckpointAsync(HostedShard shard)

@@ -66,6 +66,13 @@ internal static class Refusals
         ? new(StatusCode.Unavailable, "NO_LEADER", $"Shard {Text((int)route.Shard)} has no leader at the moment.") { Routes = [route], RetryAfter = LeaderPause }
         : new(StatusCode.Unavailable, "NOT_LEADER", $"Node {Text((int)route.Leader)} leads shard {Text((int)route.Shard)}.") { Routes = [route] };
 
+    /// <summary>A hand-over that was asked for did not happen.</summary>
+    public static Refusal NotTransferred(uint shard, string reason) =>
+        new(StatusCode.FailedPrecondition, "NOT_TRANSFERRED", $"The leadership of shard {shard} was not handed over: {reason}.");
+
+    /// <summary>A call for another node came here.</summary>
+    public static Refusal WrongNode(uint asked, uint node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
+
     /// <summary>The replica that this node should have of the shard does not work.</summary>
     public static Refusal ReplicaFailed(ShardRoute route, string failure) => route.Leader == 0
         ? new(StatusCode.Unavailable, "NO_LEADER", $"The replica here failed: {failure}") { Routes = [route], RetryAfter = LeaderPause }

@@ -31,4 +31,10 @@ internal static partial class HostLog
 
     [LoggerMessage(9, LogLevel.Warning, "Shard {Shard}: its record could not be read: {Reason}")]
     public static partial void RecordNotRead(ILogger log, uint shard, string reason);
+
+    [LoggerMessage(10, LogLevel.Information, "Node {Node} drains: it gives its leaderships away")]
+    public static partial void Drains(ILogger log, uint node);
+
+    [LoggerMessage(11, LogLevel.Information, "Node {Node} gave {GivenAway} leaderships away, {Kept} could not be")]
+    public static partial void Drained(ILogger log, uint node, int givenAway, int kept);
 }

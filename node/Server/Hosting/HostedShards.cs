@@ -22,6 +22,7 @@ internal sealed class HostedShards
 
     public HostedShards With(HostedShard shard) => new([.. _byStart, shard]);
 
+    /// <summary>A shard by its id; null: this node has none of it.</summary>
     public HostedShard? Find(uint shard) => _byId.GetValueOrDefault(shard);
 
     /// <summary>The shard that owns a key; null: none here does.</summary>

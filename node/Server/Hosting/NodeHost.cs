@@ -25,6 +25,7 @@ internal sealed class NodeHost : IAsyncDisposable
     private readonly ILogger _log;
     private readonly NodeOptions _options;
     private readonly Stack<(string Name, IAsyncDisposable Part)> _parts = [];
+    private LeaderPlacement? _placement;
     private bool _isStopped;
 
     private NodeHost(NodeOptions options, ILogger log)
@@ -60,13 +61,13 @@ internal sealed class NodeHost : IAsyncDisposable
         }
     }
 
-    /// <summary>Stops taking calls, ends those under way, and closes the replicas. Within five seconds.</summary>
+    /// <summary>Hands its leaderships over, stops taking calls, ends those under way, and closes the replicas. Within five seconds.</summary>
     public async Task StopAsync()
     {
         if (_isStopped)
             return;
         _isStopped = true;
-        var stopping = StopPartsAsync();
+        var stopping = DrainAndStopAsync();
         if (await Task.WhenAny(stopping, Task.Delay(_options.StopTimeMax)).ConfigureAwait(false) == stopping)
         {
             await stopping.ConfigureAwait(false);
@@ -79,6 +80,18 @@ internal sealed class NodeHost : IAsyncDisposable
     }
 
     public async ValueTask DisposeAsync() => await StopAsync().ConfigureAwait(false);
+
+    // So that callers see the pause of a hand-over and not that of an election.
+    private async Task DrainAndStopAsync()
+    {
+        if (_placement is not null)
+        {
+            using var limit = new CancellationTokenSource(_options.DrainTimeMax);
+            await ((Task)_placement.DrainAsync(_options.DrainTimeMax, persistent: false, limit.Token)).WaitAsync(limit.Token)
+                .ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        }
+        await StopPartsAsync().ConfigureAwait(false);
+    }
 
     private async Task StopPartsAsync()
     {
@@ -116,11 +129,14 @@ internal sealed class NodeHost : IAsyncDisposable
         var peers = Own("the streams to other nodes", new PeerTransport(identity, logs.CreateLogger<PeerTransport>()));
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, logs));
+        var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var health = new HealthService();
-        Own("the server", await ServeAsync(identity, map, shards, peers, health, logs, listen.Uri, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, placement, peers, health, logs, listen.Uri, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive);
         shards.Start();
-        Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
+        var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
+        placement.DrainingChanged = registration.SetDraining;
+        _placement = placement;
         health.SetStatus("", ServingStatus.Serving);
         HostLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts);
     }
@@ -172,6 +188,7 @@ internal sealed class NodeHost : IAsyncDisposable
         NodeIdentity identity,
         ShardDirectory map,
         ShardHost shards,
+        LeaderPlacement placement,
         PeerTransport peers,
         HealthService health,
         ILoggerFactory logs,
@@ -184,7 +201,7 @@ internal sealed class NodeHost : IAsyncDisposable
         builder.WebHost.ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen));
         builder.Services.AddSingleton<IHostLifetime, NoLifetime>();
         var services = builder.Services;
-        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(peers).AddSingleton(health);
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(peers).AddSingleton(health);
         services.AddSingleton<TimeProvider>(BootClock.Instance);
         services.AddSingleton(new KvCalls(identity.Node, shards));
         services.AddSingleton(new KvScans(identity.Node, shards));

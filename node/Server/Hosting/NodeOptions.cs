@@ -27,6 +27,9 @@ internal sealed record NodeOptions
     /// <summary>The engine's bounds.</summary>
     public StoreOptions Storage { get; init; } = new();
 
+    /// <summary>Of a stop's time, how much may go into handing leaderships over; what is left then is found out by the others.</summary>
+    public TimeSpan DrainTimeMax { get; init; } = TimeSpan.FromSeconds(1);
+
     /// <summary>Of the five seconds that a stop may take; what is not done then is abandoned, which is safe at any time.</summary>
     public TimeSpan StopTimeMax { get; init; } = TimeSpan.FromSeconds(3.5);
 }

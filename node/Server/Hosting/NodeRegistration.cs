@@ -21,25 +21,35 @@ internal sealed class NodeRegistration : IAsyncDisposable
 
     private readonly ICoordinator _coordinator;
     private readonly string _key;
-    private readonly string _value;
+    private readonly NodeRecord _record;
+    private readonly SemaphoreSlim _changed = new(0);
     private readonly ILogger _log;
     private readonly CancellationTokenSource _stopping = new();
     private readonly Task _running;
+    private volatile bool _draining;
+    private bool _saysDraining;
     private long _lease;
 
     public NodeRegistration(ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, ILogger log)
     {
         _coordinator = coordinator;
         _key = keys.Node(identity.Node);
-        _value = RecordText.Format(new NodeRecord
+        _record = new NodeRecord
         {
             Node = identity.Node,
             Incarnation = identity.Incarnation,
             Address = identity.Address,
             Version = NodeIdentity.Version,
-        });
+        };
         _log = log;
         _running = Task.Run(RunAsync);
+    }
+
+    /// <summary>Has the record say soon whether the node drains. Any thread; never waits.</summary>
+    public void SetDraining(bool draining)
+    {
+        _draining = draining;
+        _changed.Release();
     }
 
     /// <summary>Takes the record away, if the coordinator answers soon.</summary>
@@ -69,7 +79,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
             var pause = Interval;
             try
             {
-                if (_lease == 0 || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
+                if (_lease == 0 || _saysDraining != _draining || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
                     await RegisterAsync().ConfigureAwait(false);
                 said = "";
             }
@@ -84,22 +94,24 @@ internal sealed class NodeRegistration : IAsyncDisposable
             {
                 return;
             }
-            await Task.Delay(pause, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await ((Task)_changed.WaitAsync(pause, _stopping.Token)).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }
     }
 
     private async Task RegisterAsync()
     {
         _lease = 0;
+        var draining = _draining;
+        _record.Draining = draining;
         var lease = await _coordinator.GrantLeaseAsync(LeaseTime, _stopping.Token).ConfigureAwait(false);
         CompareAndSetResult set;
         do
         {
             // The record of an earlier process, whose lease may still run, is replaced.
             var read = await _coordinator.GetAsync(_key, _stopping.Token).ConfigureAwait(false);
-            set = await _coordinator.CompareAndSetAsync(_key, read.ModRevision, _value, lease, _stopping.Token).ConfigureAwait(false);
+            set = await _coordinator.CompareAndSetAsync(_key, read.ModRevision, RecordText.Format(_record), lease, _stopping.Token).ConfigureAwait(false);
         }
         while (set.Outcome != CompareAndSetOutcome.Won);
-        _lease = lease;
+        (_lease, _saysDraining) = (lease, draining);
     }
 }

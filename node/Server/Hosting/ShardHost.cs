@@ -78,6 +78,9 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>Begins to follow the records.</summary>
     public void Start() => _running = Task.Run(RunAsync);
 
+    /// <inheritdoc cref="HostedShards.Find(uint)"/>
+    public HostedShard? Find(uint shard) => _hosted.Find(shard);
+
     /// <inheritdoc cref="HostedShards.Find(ReadOnlySpan{byte})"/>
     public HostedShard? Find(ReadOnlySpan<byte> key) => _hosted.Find(key);
 
@@ -149,7 +152,6 @@ internal sealed class ShardHost : IAsyncDisposable
         }
     }
 
-    // The rule by which ClusterInit placed the replicas.
     private bool IsPreferredHere(ShardRecord record) => ShardView.PreferredLeader(record).Node == _identity.Node;
 
     private ReplicaRecord? ReplicaHere(ShardRecord record) => record.Replicas.FirstOrDefault(replica => replica.Node == _identity.Node);

@@ -41,8 +41,8 @@ internal sealed class PeerTransport(NodeIdentity identity, ILogger log) : IPeerT
             link.Send(frame);
     }
 
-    /// <summary>Whether the stream of a pair is up.</summary>
-    public bool IsConnected(uint node) => _links.TryGetValue(node, out var link) && link.IsUp;
+    /// <summary>Names the running stream to a node, of all this process has had with it; 0: there is none.</summary>
+    public long SessionOf(uint node) => _links.TryGetValue(node, out var link) && link.IsUp ? link.Sessions : 0;
 
     /// <summary>Runs a stream that another node opened, until it ends.</summary>
     /// <exception cref="RpcException">The hello does not fit, or the stream broke.</exception>

@@ -1,0 +1,90 @@
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Node.Coordination;
+using KvCluster.Serving;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Leaderships handed over: asked for, on a drain, on a stop, and back to a node that came back.</summary>
+public sealed class LeaderPlacementTests
+{
+    [Fact]
+    public async Task Transfer_ToANode_MakesItLeadAndKeepsWhatWasWritten()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await PutAsync(cluster, "a", "1");
+        for (var turn = 0; turn < 3; turn++)
+        {
+            var leader = await cluster.LeaderOfAsync(0);
+            var next = (leader % 3) + 1;
+            await FollowedAsync(cluster, leader);
+            Assert.Equal(next, (await AdminOf(cluster, leader).TransferAsync(new TransferRequest { ToNode = next })).Leader);
+            await PutAsync(cluster, $"b{turn}", "2");
+            Assert.Equal(next, await cluster.LeaderOfAsync(0));
+        }
+        Assert.Equal("1", (await cluster.KvOf(await cluster.LeaderOfAsync(0)).GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8("a") })).Value.ToStringUtf8());
+    }
+
+    [Fact]
+    public async Task Transfer_AtAFollowerOrToANodeThatIsDown_IsRefused()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await PutAsync(cluster, "a", "1");
+        var leader = await cluster.LeaderOfAsync(0);
+        var (other, down) = ((leader % 3) + 1, ((leader + 1) % 3) + 1);
+        Assert.Equal("NOT_LEADER", await ReasonAsync(() => AdminOf(cluster, other).TransferAsync(new TransferRequest()).ResponseAsync));
+        await cluster.StopNodeAsync(down);
+        Assert.Equal("NOT_TRANSFERRED", await ReasonAsync(() => AdminOf(cluster, leader).TransferAsync(new TransferRequest { ToNode = down }).ResponseAsync));
+        Assert.Equal(leader, await cluster.LeaderOfAsync(0));
+        await PutAsync(cluster, "b", "2");
+    }
+
+    [Fact]
+    public async Task Drain_GivesEveryLeadershipAway_AndTheNodeTakesNoneUntilToldOtherwise()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3, "h"u8.ToArray(), "p"u8.ToArray());
+        for (var shard = 0u; shard < 3; shard++)
+            await FollowedAsync(cluster, await cluster.LeaderOfAsync(shard), shard);
+        Assert.Equal("WRONG_NODE", await ReasonAsync(() => AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 2, Draining = true }).ResponseAsync));
+
+        var led = await LedByAsync(cluster, 1);
+        var drained = await AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 1, Draining = true }, deadline: DateTime.UtcNow.AddSeconds(60));
+        Assert.Empty(drained.Kept);
+        Assert.Equal(led, (int)drained.GivenAway);
+        for (var shard = 0u; shard < 3; shard++)
+            Assert.NotEqual(1u, await cluster.LeaderOfAsync(shard));
+
+        await AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 1 });
+        await Grpc.Eventually.TrueAsync(() => LedByAsync(cluster, 1).Result == 1, "the shard placed on node 1 is given back");
+    }
+
+    [Fact]
+    public async Task Stop_HandsLeadershipsOverBeforeTheNodeGoes()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await PutAsync(cluster, "a", "1");
+        var leader = await cluster.LeaderOfAsync(0);
+        await FollowedAsync(cluster, leader);
+        await cluster.StopNodeAsync(leader);
+        // An election would not have begun yet: its least timeout is longer than what is left of a stop.
+        var record = RecordText.Parse<ShardRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None)).Value!);
+        Assert.Equal(2ul, record.Epoch);
+        Assert.NotEqual(leader, await cluster.LeaderOfAsync(0));
+    }
+
+    private static Admin.AdminClient AdminOf(NodeCluster cluster, uint node) => new(cluster.ChannelOf(node));
+
+    private static async Task<int> LedByAsync(NodeCluster cluster, uint node) => (await cluster.StatusOfAsync(node)).Replicas.Count(replica => replica.Role == "leader");
+
+    private static Task<PutResponse> PutAsync(NodeCluster cluster, string key, string value) =>
+        cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8(value) });
+
+    private static Task FollowedAsync(NodeCluster cluster, uint leader, uint shard = 0) => Grpc.Eventually.TrueAsync(
+        () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader)).GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.Single()
+            .Detail.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
+        "both followers replicate");
+
+    private static async Task<string> ReasonAsync(Func<Task> call) =>
+        (await Assert.ThrowsAsync<RpcException>(call)).GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason;
+}
