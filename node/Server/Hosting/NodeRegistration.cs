@@ -83,16 +83,17 @@ internal sealed class NodeRegistration : IAsyncDisposable
                     await RegisterAsync().ConfigureAwait(false);
                 said = "";
             }
-            catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+            catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
             {
+                return;
+            }
+            catch (Exception failure)
+            {
+                // Whatever it is, the node is not registered while nobody tries again.
                 if (failure.Message != said)
                     HostLog.RegistrationFailed(_log, failure.Message);
                 said = failure.Message;
                 pause = RetryPause;
-            }
-            catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
-            {
-                return;
             }
             await ((Task)_changed.WaitAsync(pause, _stopping.Token)).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }

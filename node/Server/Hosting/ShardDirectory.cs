@@ -83,8 +83,9 @@ internal sealed class ShardDirectory : IAsyncDisposable
             {
                 HostLog.DirectoryListsAgain(_log, failure.Message);
             }
-            catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+            catch (Exception failure)
             {
+                // Also a record that cannot be read: the map must not stand still for good.
                 if (failure.Message != said)
                     HostLog.DirectoryListsAgain(_log, failure.Message);
                 said = failure.Message;

@@ -160,8 +160,9 @@ internal sealed class EffectPerformer(
     {
         for (var index = append.First; index < append.Bodies.Count; index++)
         {
+            // A store that has ended takes nothing either; then its own first failure is what happened.
             if (!Store.Append(append.Bodies[index].Span, out _))
-                throw new ReplicaHaltedException($"A body from the leader does not chain onto the journal's last record {Etag.FromValue(Store.Last.Etag)}.");
+                throw Store.Failure ?? new ReplicaHaltedException($"A body from the leader does not chain onto the journal's last record {Etag.FromValue(Store.Last.Etag)}.");
         }
     }
 

@@ -1,4 +1,5 @@
 using System.Collections.Concurrent;
+using KvCluster.Node.Transport;
 using KvCluster.Replication;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
@@ -20,8 +21,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     // So that one busy shard does not hold up the others bound to the same executor.
     private const int EventsPerTurn = 256;
 
-    // Several windows of every follower; beyond it frames are dropped, as a network may do, and sent again.
-    private const int FramesWaitingMax = 16_384;
+    // Several windows of a leader's bodies and snapshot; beyond it frames are dropped, as a network may do, and sent again.
+    private const long FrameBytesWaitingMax = 32 << 20;
 
     // Divides the heartbeat's interval, and is little beside any timeout.
     private const long TickGridUs = 20_000;
@@ -34,6 +35,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private readonly ConcurrentQueue<Event> _mailbox = new();
     private readonly ConcurrentQueue<Visit> _visits = new();
     private readonly Queue<Event> _atOnce = new();
+    private readonly DiskPace _diskPace = new();
     private readonly List<Task> _retired = [];
     private readonly ITimer _timer;
     private readonly TaskCompletionSource _stopped = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -45,7 +47,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private long _timerDueUs;
     private int _tickDue = 1;
     private int _scheduled;
-    private int _framesWaiting;
+    private long _frameBytesWaiting;
     private long _orderIdLast;
 
     /// <summary>Takes over a recovered store. Nothing happens before <see cref="Start"/>.</summary>
@@ -92,10 +94,11 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// <summary>A frame of this shard arrived. Any thread.</summary>
     public void Receive(Frame frame)
     {
-        if (Interlocked.Increment(ref _framesWaiting) <= FramesWaitingMax)
+        var bytes = FrameBytes.Of(frame);
+        if (Interlocked.Add(ref _frameBytesWaiting, bytes) <= FrameBytesWaitingMax)
             Enqueue(new Event.FrameReceived(frame));
         else
-            Interlocked.Decrement(ref _framesWaiting);
+            Interlocked.Add(ref _frameBytesWaiting, -bytes);
     }
 
     /// <summary>The coordinator's watch showed the shard's record. Any thread.</summary>
@@ -178,6 +181,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// <summary>Changes the shard's replicas, as its leader. Ends when the outcome is definite, or this replica stops leading.</summary>
     public Task<OrderResult> ChangeReplicasAsync(ReplicaChange change) => OrderAsync(id => new Event.ReplicasAsked(id, change));
 
+    /// <summary>Ends this replica for good, as a failure of its own does: it votes, acknowledges and answers no more.</summary>
+    public Task QuarantineAsync(string why) => VisitAsync(() => Fail(new QuarantinedException(why)));
+
     /// <summary>Stops taking part; callers that wait are answered. The store is closed when this ends.</summary>
     public async ValueTask DisposeAsync()
     {
@@ -247,7 +253,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             if (NowUs() >= _core.NextTickUs)
                 Step(Event.Tick.Instance);
         }
-        if (_durableRose)
+        var durableRose = _durableRose;
+        if (durableRose)
         {
             _durableRose = false;
             Step(Event.Durable.Instance);
@@ -256,6 +263,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             Step(happened);
         AskForReads();
         AppendBatches();
+        JudgeDisk(durableRose);
         ArmTimer();
         if (!_mailbox.IsEmpty)
             Schedule();
@@ -267,7 +275,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             _performer.Remember(record);
         if (happened is Event.FrameReceived { Frame: var frame })
         {
-            Interlocked.Decrement(ref _framesWaiting);
+            Interlocked.Add(ref _frameBytesWaiting, -FrameBytes.Of(frame));
             if (frame.PayloadCase == Frame.PayloadOneofCase.Append && !_journal.Store.CanAppendBodies)
                 return;
         }
@@ -290,6 +298,16 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         }
         if (_waitingReads.TryClose(out var readId))
             Step(new Event.ReadArrived(readId));
+    }
+
+    private void JudgeDisk(bool durableRose)
+    {
+        var store = _journal.Store;
+        // Records that wait for room on a full disk say nothing of its pace.
+        if (!_diskPace.Observe(NowUs(), durableRose, waits: store.Durable.Etag < store.Last.Etag && !store.IsDiskFull))
+            return;
+        ShardLog.DiskPace(_context.Log, Shard, _diskPace.IsSlow ? "slow" : "healthy again");
+        Step(new Event.DiskHealth(_diskPace.IsSlow));
     }
 
     /// <summary>A batch for each free journal slot; followers get it while the own write is under way.</summary>

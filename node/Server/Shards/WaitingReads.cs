@@ -10,6 +10,7 @@ internal sealed class WaitingReads
     private readonly Queue<Round> _asked = new();
     private Round? _gathering;
     private long _idLast;
+    private bool _closed;
 
     /// <summary>Whether a round waits to be asked for.</summary>
     public bool IsGathering => Volatile.Read(ref _gathering) is not null;
@@ -19,6 +20,8 @@ internal sealed class WaitingReads
     {
         lock (_lock)
         {
+            if (_closed)
+                return Task.FromResult(false);
             _gathering ??= new Round();
             return _gathering.Answer.Task;
         }
@@ -64,9 +67,11 @@ internal sealed class WaitingReads
         return heldReadAnswers;
     }
 
-    /// <summary>Refuses all, also those not asked for yet: the replica stops.</summary>
+    /// <summary>Refuses all, also those not asked for yet and those that come later: the replica stops.</summary>
     public void RefuseAll()
     {
+        lock (_lock)
+            _closed = true;
         TryClose(out var idLast);
         AnswerUpTo(idLast, confirmed: false);
     }

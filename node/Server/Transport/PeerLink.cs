@@ -24,9 +24,6 @@ internal sealed class PeerLink
     /// <summary>In which the replicas of a node finish one beat.</summary>
     private static readonly TimeSpan BeatPatience = TimeSpan.FromMilliseconds(5);
 
-    // What a frame takes besides its bodies.
-    private const int FrameOverheadBytes = 128;
-
     private readonly Lock _gate = new();
     private readonly Channel<Frame> _frames = Channel.CreateBounded<Frame>(new BoundedChannelOptions(FramesMax) { FullMode = BoundedChannelFullMode.Wait });
     private readonly SemaphoreSlim _urgencyRose = new(0);
@@ -48,7 +45,7 @@ internal sealed class PeerLink
     {
         if (!_isUp)
             return;
-        var bytes = BytesOf(frame);
+        var bytes = FrameBytes.Of(frame);
         if (Interlocked.Add(ref _waitingBytes, bytes) > BytesMax || !_frames.Writer.TryWrite(frame))
             Interlocked.Add(ref _waitingBytes, -bytes);
         else
@@ -105,22 +102,6 @@ internal sealed class PeerLink
         }
     }
 
-    private static long BytesOf(Frame frame) => FrameOverheadBytes + frame.PayloadCase switch
-    {
-        Frame.PayloadOneofCase.Append => BytesOf(frame.Append.Bodies),
-        Frame.PayloadOneofCase.Tail => BytesOf(frame.Tail.Bodies),
-        Frame.PayloadOneofCase.SnapshotChunk => frame.SnapshotChunk.Data.Length,
-        _ => 0,
-    };
-
-    private static long BytesOf(IEnumerable<Google.Protobuf.ByteString> bodies)
-    {
-        var sum = 0L;
-        foreach (var body in bodies)
-            sum += body.Length;
-        return sum;
-    }
-
     private void Raise(Urgency urgency)
     {
         for (var known = Volatile.Read(ref _urgency); known < (int)urgency; known = Volatile.Read(ref _urgency))
@@ -171,7 +152,7 @@ internal sealed class PeerLink
         var bytes = 0L;
         while (bytes < MessageBytes && _frames.Reader.TryRead(out var frame))
         {
-            bytes += BytesOf(frame);
+            bytes += FrameBytes.Of(frame);
             message.Frames.Add(frame);
         }
         Interlocked.Add(ref _waitingBytes, -bytes);
@@ -181,6 +162,6 @@ internal sealed class PeerLink
     private void DropAll()
     {
         while (_frames.Reader.TryRead(out var frame))
-            Interlocked.Add(ref _waitingBytes, -BytesOf(frame));
+            Interlocked.Add(ref _waitingBytes, -FrameBytes.Of(frame));
     }
 }

@@ -61,6 +61,9 @@ public sealed class NodeHostTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await cluster.PutAsync(Request("a", "1"));
+        // A majority is enough for the put; the third may still be reading its record.
+        foreach (var node in (uint[])[1, 2, 3])
+            await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(node).Result.Replicas is [{ Role: "leader" or "follower" }], $"the replica of node {node} takes part");
         await cluster.Coordinator.DisposeAsync();
         await cluster.PutAsync(Request("b", "2"));
         await cluster.StopNodeAsync(new[] { 1u, 2u, 3u }.First(node => node != cluster.LeaderOfAsync(0).Result));
