@@ -209,6 +209,47 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
+    /// <summary>Puts a new replica of a shard, under a new id, in the place of another one; ends when it has caught up and votes.</summary>
+    /// <param name="shard">The shard's id.</param>
+    /// <param name="fromNode">The node whose replica leaves for good.</param>
+    /// <param name="toNode">The node that gets the new one; the same node: it is rebuilt there.</param>
+    /// <param name="cancellationToken">Stops waiting; asking again goes on from where it stands.</param>
+    /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
+    public async Task ReplaceAsync(uint shard, uint fromNode, uint toNode, CancellationToken cancellationToken = default)
+    {
+        try
+        {
+            var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, ToNode = toNode };
+            _ = _options.Gateway
+                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).ReplaceAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
+                : await new NodeFanOut(_calls, _channels).ReplaceAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure);
+        }
+    }
+
+    /// <summary>Takes a node's replica of a shard out of service at once; its node then has a new one made from its peers.</summary>
+    /// <param name="shard">The shard's id.</param>
+    /// <param name="node">The node's id.</param>
+    /// <param name="reason">For logs and status.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async Task QuarantineAsync(uint shard, uint node, string reason, CancellationToken cancellationToken = default)
+    {
+        try
+        {
+            var request = new QuarantineRequest { Shard = shard, Node = node, Reason = reason };
+            _ = _options.Gateway
+                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).QuarantineAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
+                : await new NodeFanOut(_calls, _channels).QuarantineAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure);
+        }
+    }
+
     /// <summary>Which shard owns a key, as this client knows it now; null while no shard map is known.</summary>
     public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
         await _calls.WaitForMapAsync(_calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _calls.Table.Find(key.Span)?.Shard : null;

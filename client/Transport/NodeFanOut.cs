@@ -53,19 +53,44 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
     }
 
     /// <summary>Asks the leader of a shard to hand over; goes on asking while the leader is not known or has just changed.</summary>
-    public async Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken)
+    public Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskLeaderAsync(request.Shard, (leader, deadline) => leader.TransferAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+
+    /// <summary>The same for a new replica in the place of another.</summary>
+    public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskLeaderAsync(request.Shard, (leader, deadline) => leader.ReplaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+
+    /// <summary>Has a node take its replica of a shard out of service.</summary>
+    public async Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        await new Admin.AdminClient(channels.To(await AddressOfAsync(request.Node, deadlineMs, cancellationToken).ConfigureAwait(false)))
+            .QuarantineAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+
+    /// <summary>Asks a node to give its leaderships away, or to take some again.</summary>
+    public async Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        await new Admin.AdminClient(channels.To(await AddressOfAsync(request.Node, deadlineMs, cancellationToken).ConfigureAwait(false)))
+            .DrainAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+
+    private async Task<string> AddressOfAsync(uint node, long deadlineMs, CancellationToken cancellationToken)
+    {
+        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        return calls.Table.Nodes.TryGetValue(node, out var address)
+            ? address
+            : throw CallStatus.Create(StatusCode.NotFound, "NO_NODE", $"There is no node {node}.", "no").ToRpcException();
+    }
+
+    private async Task<TResponse> AskLeaderAsync<TResponse>(
+        uint shard, Func<Admin.AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         while (true)
         {
             var changed = calls.Table.NextChange();
-            var route = calls.Table.Map.Routes.FirstOrDefault(route => route.Shard == request.Shard)
-                ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {request.Shard}.", "no").ToRpcException();
+            var route = calls.Table.Map.Routes.FirstOrDefault(route => route.Shard == shard)
+                ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}.", "no").ToRpcException();
             try
             {
                 if (calls.Table.Nodes.TryGetValue(route.Leader, out var address))
-                    return await new Admin.AdminClient(channels.To(address))
-                        .TransferAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+                    return await ask(new Admin.AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
             }
             catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < deadlineMs)
             {
@@ -73,20 +98,10 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
                     calls.Table.Fold(hint);
             }
             if (Environment.TickCount64 >= deadlineMs)
-                throw CallStatus.Unavailable($"shard {request.Shard} has no leader").ToRpcException();
+                throw CallStatus.Unavailable($"shard {shard} has no leader").ToRpcException();
             await Task.WhenAny(changed, Task.Delay(RetryPauseMs, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
-    }
-
-    /// <summary>Asks a node to give its leaderships away, or to take some again.</summary>
-    public async Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken)
-    {
-        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-        if (!calls.Table.Nodes.TryGetValue(request.Node, out var address))
-            throw CallStatus.Create(StatusCode.NotFound, "NO_NODE", $"There is no node {request.Node}.", "no").ToRpcException();
-        return await new Admin.AdminClient(channels.To(address))
-            .DrainAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
     }
 
     private static DateTime ToDeadline(long deadlineMs) => DateTime.UtcNow.AddMilliseconds(Math.Max(0, deadlineMs - Environment.TickCount64));

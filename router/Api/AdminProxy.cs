@@ -15,4 +15,10 @@ internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admi
 
     public override Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context) =>
         nodes.DrainAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    public override Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context) =>
+        nodes.ReplaceAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    public override Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context) =>
+        nodes.QuarantineAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
 }

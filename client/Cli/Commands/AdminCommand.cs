@@ -10,10 +10,39 @@ internal static class AdminCommand
     private static readonly Option<uint> ToNode = new("--to") { Description = "The node that is to lead (default: the one that has most of the journal).", HelpName = "NODE" };
     private static readonly Option<bool> Off = new("--off") { Description = "The node may lead again." };
 
+    private static readonly Option<uint> FromNode = new("--from") { Description = "The node whose replica leaves for good.", Required = true, HelpName = "NODE" };
+    private static readonly Option<uint?> ToNodeOfReplica = new("--to") { Description = "The node that gets the new one (default: the same, where it is rebuilt).", HelpName = "NODE" };
+    private static readonly Option<string> Reason = new("--reason") { Description = "For logs and status.", DefaultValueFactory = _ => "an operator asked for it", HelpName = "TEXT" };
+
     /// <summary>A drain waits for followers that are behind.</summary>
     private static readonly TimeSpan DrainLimit = TimeSpan.FromMinutes(1);
 
-    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain() };
+    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), Replace(), Quarantine() };
+
+    private static Command Replace() => CliCommand.Create("replace", "Put a new replica of a shard in the place of another.", [Shard, FromNode, ToNodeOfReplica], async (arguments, output, stop) =>
+    {
+        await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
+        var (shard, from) = (arguments.GetValue(Shard), arguments.GetValue(FromNode));
+        var to = arguments.GetValue(ToNodeOfReplica) ?? from;
+        await client.ReplaceAsync(shard, from, to, stop);
+        if (output.IsJson)
+            output.Document(new { Shard = shard, From = from, To = to });
+        else
+            output.Line($"shard {shard} has a new replica on node {to}");
+        return ExitCodes.Done;
+    });
+
+    private static Command Quarantine() => CliCommand.Create("quarantine", "Take a node's replica of a shard out of service; it is rebuilt from its peers.", [Shard, Node, Reason], async (arguments, output, stop) =>
+    {
+        await using var client = Globals.ClientOf(arguments);
+        var (shard, node) = (arguments.GetValue(Shard), arguments.GetValue(Node));
+        await client.QuarantineAsync(shard, node, arguments.GetRequiredValue(Reason), stop);
+        if (output.IsJson)
+            output.Document(new { Shard = shard, Node = node });
+        else
+            output.Line($"node {node} has taken its replica of shard {shard} out of service");
+        return ExitCodes.Done;
+    });
 
     private static Command Transfer() => CliCommand.Create("transfer", "Hand a shard's leadership to another node.", [Shard, ToNode], async (arguments, output, stop) =>
     {

@@ -6,7 +6,7 @@ using KvCluster.V1;
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Admin of a node, for its own replicas.</summary>
-internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement) : Admin.AdminBase
+internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement) : Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
@@ -18,12 +18,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
 
     public override async Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context)
     {
-        if (shards.Find(request.Shard) is not { } shard)
-            throw Refusals.WrongShard(null).ToStatus().ToRpcException();
-        if (shard.Replica is null)
-            throw Refusals.ReplicaFailed(shard.Route, shard.Failure).ToStatus().ToRpcException();
-        if (!shard.Replica.IsServing)
-            throw Refusals.NotLeader(shard.Route, identity.Node).ToStatus().ToRpcException();
+        var shard = LedHere(request.Shard);
         var (leader, result) = await placement.TransferAsync(shard, request.ToNode).ConfigureAwait(false);
         return result.Done
             ? new TransferResponse { Leader = leader }
@@ -47,6 +42,41 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             GivenAway = (uint)drained.GivenAway,
             Kept = { drained.Kept.OrderBy(kept => kept.Key).Select(kept => new KeptLeadership { Shard = kept.Key, Reason = kept.Value }) },
         };
+    }
+
+    public override async Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context)
+    {
+        var shard = LedHere(request.Shard);
+        if (request.FromNode == identity.Node)
+        {
+            // The next leader does it: a leader does not remove itself.
+            var (_, handedOver) = await placement.TransferAsync(shard, 0).ConfigureAwait(false);
+            throw (handedOver.Done ? Refusals.NotLeader(shard.Route, identity.Node) : Refusals.NotReplaced(request.Shard, handedOver.Reason)).ToStatus().ToRpcException();
+        }
+        var result = await replacement.ReplaceAsync(shard, request.FromNode, request.ToNode, context.CancellationToken).ConfigureAwait(false);
+        return result.Done ? new ReplaceResponse() : throw Refusals.NotReplaced(request.Shard, result.Reason).ToStatus().ToRpcException();
+    }
+
+    public override async Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context)
+    {
+        if (request.Node != identity.Node)
+            throw Refusals.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
+        var shard = Here(request.Shard);
+        await shard.Replica!.QuarantineAsync(request.Reason).ConfigureAwait(false);
+        return new QuarantineResponse();
+    }
+
+    private HostedShard Here(uint id)
+    {
+        if (shards.Find(id) is not { } shard)
+            throw Refusals.WrongShard(null).ToStatus().ToRpcException();
+        return shard.Replica is null ? throw Refusals.ReplicaFailed(shard.Route, shard.Failure).ToStatus().ToRpcException() : shard;
+    }
+
+    private HostedShard LedHere(uint id)
+    {
+        var shard = Here(id);
+        return shard.Replica!.IsServing ? shard : throw Refusals.NotLeader(shard.Route, identity.Node).ToStatus().ToRpcException();
     }
 
     private async Task<ReplicaCheckpoint> CheckpointAsync(HostedShard shard)

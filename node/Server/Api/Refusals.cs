@@ -70,6 +70,10 @@ internal static class Refusals
     public static Refusal NotTransferred(uint shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_TRANSFERRED", $"The leadership of shard {shard} was not handed over: {reason}.");
 
+    /// <summary>A replica that was to be replaced was not, or not yet.</summary>
+    public static Refusal NotReplaced(uint shard, string reason) =>
+        new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replica of shard {shard} was not replaced: {reason}.");
+
     /// <summary>A call for another node came here.</summary>
     public static Refusal WrongNode(uint asked, uint node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
 

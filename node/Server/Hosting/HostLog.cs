@@ -37,4 +37,16 @@ internal static partial class HostLog
 
     [LoggerMessage(11, LogLevel.Information, "Node {Node} gave {GivenAway} leaderships away, {Kept} could not be")]
     public static partial void Drained(ILogger log, uint node, int givenAway, int kept);
+
+    [LoggerMessage(12, LogLevel.Information, "Shard {Shard}: replica {Replica:x16} was removed, its folder {Action}")]
+    public static partial void ReplicaRetired(ILogger log, uint shard, ulong replica, string action);
+
+    [LoggerMessage(13, LogLevel.Information, "Shard {Shard}: replica on node {Node} is replaced: {Step}")]
+    public static partial void Replaces(ILogger log, uint shard, uint node, string step);
+
+    [LoggerMessage(14, LogLevel.Warning, "Shard {Shard}: the replica here is lost and not replaced yet: {Reason}")]
+    public static partial void NotReplaced(ILogger log, uint shard, string reason);
+
+    [LoggerMessage(15, LogLevel.Error, "A change of the shards' records could not be followed; trying again")]
+    public static partial void FollowingFailed(ILogger log, Exception failure);
 }

@@ -1,4 +1,5 @@
 using KvCluster.Node.Shards;
+using KvCluster.Storage;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Hosting;
@@ -6,7 +7,8 @@ namespace KvCluster.Node.Hosting;
 /// <summary>A shard of which this node has, or should have, a replica. Immutable but for the replica's own state.</summary>
 /// <param name="record">The shard's record when the replica was opened.</param>
 /// <param name="replica">Null: it does not work, for the reason in <paramref name="failure"/>.</param>
-internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardReplica? replica, string failure)
+/// <param name="isLost">Without a replica: what it held is gone or damaged, and only a new one, from its peers, can take its place.</param>
+internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardReplica? replica, string failure, bool isLost)
 {
     private readonly ShardRoute _routeOfRecord = ShardDirectorySnapshot.RouteOf(record);
 
@@ -19,6 +21,9 @@ internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardRepl
 
     /// <summary>Why there is no replica.</summary>
     public string Failure => failure;
+
+    /// <summary>It cannot serve again, and its peers have what it held: it is to be replaced by a new replica.</summary>
+    public bool IsLost => isLost || Replica?.Failure is CorruptStoreException or QuarantinedException;
 
     /// <summary>The newest route that the replica knows.</summary>
     public ShardRoute Route => Replica?.Route ?? _routeOfRecord;

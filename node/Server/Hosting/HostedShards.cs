@@ -22,6 +22,8 @@ internal sealed class HostedShards
 
     public HostedShards With(HostedShard shard) => new([.. _byStart, shard]);
 
+    public HostedShards Without(HostedShard shard) => new(_byStart.Where(other => other != shard));
+
     /// <summary>A shard by its id; null: this node has none of it.</summary>
     public HostedShard? Find(uint shard) => _byId.GetValueOrDefault(shard);
 

@@ -32,6 +32,8 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     private string StartsPath => Path.Combine(_path, "starts");
 
+    private string AsidePath => Path.Combine(_path, "aside");
+
     private string ShardsPath => Path.Combine(_path, "shards");
 
     /// <summary>Opens or creates it.</summary>
@@ -56,6 +58,28 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     /// <summary>Where a shard's replica is.</summary>
     public string ShardPath(uint shard) => Path.Combine(ShardsPath, shard.ToString(CultureInfo.InvariantCulture));
+
+    /// <summary>
+    /// Takes a replica's folder out of the way, and the one set aside before it: one of each shard is kept for whoever wants to look at it. Only
+    /// for a replica that the shard's record, read afresh, does not name any more.
+    /// </summary>
+    public void SetAside(uint shard)
+    {
+        _files.CreateDirectory(AsidePath);
+        var aside = Path.Combine(AsidePath, shard.ToString(CultureInfo.InvariantCulture));
+        if (Directory.Exists(aside))
+            Directory.Delete(aside, recursive: true);
+        Directory.Move(ShardPath(shard), aside);
+        _files.SyncDirectory(ShardsPath);
+        _files.SyncDirectory(AsidePath);
+    }
+
+    /// <summary>Deletes a replica's folder, under the same condition.</summary>
+    public void Delete(uint shard)
+    {
+        Directory.Delete(ShardPath(shard), recursive: true);
+        _files.SyncDirectory(ShardsPath);
+    }
 
     /// <summary>Raises the count of starts; durable when it returns. Not below a count that the coordinator has for a new directory.</summary>
     public void CountStart(ulong atLeast)

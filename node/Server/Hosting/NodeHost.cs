@@ -130,8 +130,9 @@ internal sealed class NodeHost : IAsyncDisposable
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, logs));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
+        var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, _log));
         var health = new HealthService();
-        Own("the server", await ServeAsync(identity, map, shards, placement, peers, health, logs, listen.Uri, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, health, logs, listen.Uri, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -189,6 +190,7 @@ internal sealed class NodeHost : IAsyncDisposable
         ShardDirectory map,
         ShardHost shards,
         LeaderPlacement placement,
+        ReplicaReplacement replacement,
         PeerTransport peers,
         HealthService health,
         ILoggerFactory logs,
@@ -201,7 +203,7 @@ internal sealed class NodeHost : IAsyncDisposable
         builder.WebHost.ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen));
         builder.Services.AddSingleton<IHostLifetime, NoLifetime>();
         var services = builder.Services;
-        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(peers).AddSingleton(health);
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(peers).AddSingleton(health);
         services.AddSingleton<TimeProvider>(BootClock.Instance);
         services.AddSingleton(new KvCalls(identity.Node, shards));
         services.AddSingleton(new KvScans(identity.Node, shards));

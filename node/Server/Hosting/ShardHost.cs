@@ -28,6 +28,8 @@ internal sealed class ShardHost : IAsyncDisposable
     /// </summary>
     private static readonly TimeSpan PreferredLead = TimeSpan.FromMilliseconds(400);
 
+    private static readonly TimeSpan RetryPause = TimeSpan.FromSeconds(1);
+
     private readonly Lock _gate = new();
     private readonly NodeIdentity _identity;
     private readonly NodeDirectory _directory;
@@ -44,6 +46,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly WorkThread[] _writers = Threads("writer");
     private readonly WorkThread[] _journals = Threads("journal");
     private readonly WorkThread[] _checkpoints = Threads("checkpoint");
+    private readonly SharedTimers _timers = new();
     private readonly CancellationTokenSource _stopping = new();
     private volatile HostedShards _hosted = HostedShards.None;
     private Task _running = Task.CompletedTask;
@@ -104,6 +107,7 @@ internal sealed class ShardHost : IAsyncDisposable
         await Task.WhenAll(All.Where(shard => shard.Replica is not null).Select(shard => shard.Replica!.DisposeAsync().AsTask())).ConfigureAwait(false);
         foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _checkpoints])
             thread.Dispose();
+        _timers.Dispose();
         _stopping.Dispose();
     }
 
@@ -120,9 +124,19 @@ internal sealed class ShardHost : IAsyncDisposable
                 await snapshot.Replaced.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
                 continue;
             }
-            Tell(seen, snapshot);
-            await OpenMissingAsync(snapshot).ConfigureAwait(false);
-            seen = snapshot;
+            try
+            {
+                await RetireAsync(snapshot).ConfigureAwait(false);
+                Tell(seen, snapshot);
+                await OpenMissingAsync(snapshot).ConfigureAwait(false);
+                seen = snapshot;
+            }
+            catch (Exception failure)
+            {
+                // A bug; the replicas that run must go on hearing of changes.
+                HostLog.FollowingFailed(_log, failure);
+                await Task.Delay(RetryPause, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            }
         }
     }
 
@@ -137,6 +151,49 @@ internal sealed class ShardHost : IAsyncDisposable
             if (!seen.Records.TryGetValue(shard.Shard, out var before) || before.Revision != entry.Revision)
                 shard.Replica.RecordChanged(entry.Record, entry.Revision);
         }
+    }
+
+    // Closes what the records do not name any more. Only the record, read afresh, justifies taking a folder away.
+    private async Task RetireAsync(ShardDirectorySnapshot snapshot)
+    {
+        foreach (var shard in All)
+        {
+            if (!snapshot.Records.TryGetValue(shard.Shard, out var entry) || ReplicaHere(entry.Record)?.Replica == shard.ReplicaId)
+                continue;
+            try
+            {
+                var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard.Shard), _stopping.Token).ConfigureAwait(false);
+                if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is var record && record.Replicas.Any(replica => replica.Replica == shard.ReplicaId))
+                    continue;
+                await RetireAsync(shard).ConfigureAwait(false);
+            }
+            catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
+            {
+                return;
+            }
+            catch (IOException failure)
+            {
+                // The folder stays; a new replica of the shard here fails with a line of its own.
+                HostLog.ReplicaFailed(_log, shard.Shard, shard.ReplicaId, failure.Message, failure);
+            }
+        }
+    }
+
+    private async Task RetireAsync(HostedShard shard)
+    {
+        var wasLost = shard.Replica is null || shard.Replica.Failure is not null;
+        if (shard.Replica is not null)
+            await shard.Replica.DisposeAsync().ConfigureAwait(false);
+        lock (_gate)
+            _hosted = _hosted.Without(shard);
+        _map.Forget(shard.Shard);
+        if (!Directory.Exists(_directory.ShardPath(shard.Shard)))
+            return;
+        if (wasLost)
+            _directory.SetAside(shard.Shard);
+        else
+            _directory.Delete(shard.Shard);
+        HostLog.ReplicaRetired(_log, shard.Shard, shard.ReplicaId, wasLost ? "set aside" : "deleted");
     }
 
     private async Task OpenMissingAsync(ShardDirectorySnapshot snapshot)
@@ -178,7 +235,7 @@ internal sealed class ShardHost : IAsyncDisposable
             var replica = new ShardReplica(ContextOf(record.Shard), store, record, revision);
             replica.Start();
             HostLog.ReplicaOpened(_log, record.Shard, replicaId, action);
-            return new HostedShard(record, replicaId, replica, failure: "");
+            return new HostedShard(record, replicaId, replica, failure: "", isLost: false);
         }
         catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
         {
@@ -190,7 +247,7 @@ internal sealed class ShardHost : IAsyncDisposable
             // Kept as the replica's state: status shows it, and the node serves its other shards.
             store?.Dispose();
             HostLog.ReplicaFailed(_log, seen.Shard, replicaId, failure.Message, failure is ReplicaNotUsableException ? null : failure);
-            return new HostedShard(seen, replicaId, replica: null, failure.Message);
+            return new HostedShard(seen, replicaId, replica: null, failure.Message, failure is CorruptStoreException or ReplicaNotUsableException { IsLost: true });
         }
     }
 
@@ -208,10 +265,12 @@ internal sealed class ShardHost : IAsyncDisposable
         var here = ReplicaHere(record)!;
         var path = _directory.ShardPath(record.Shard);
         var context = StorageOf(record.Shard);
+        if (Directory.Exists(path) && !here.Created && IsOfAReplicaThatLeft(record, path))
+            _directory.SetAside(record.Shard);
         if (!Directory.Exists(path))
         {
             if (here.Created)
-                throw new ReplicaNotUsableException("lost: its folder is gone. It may have promised and acknowledged, so it is not made anew under its id.");
+                throw new ReplicaNotUsableException("lost: its folder is gone. It may have promised and acknowledged, so it is not made anew under its id.", isLost: true);
             var initial = new ControlState { ReplicaId = here.Replica, Shard = record.Shard, Generation = record.Generation, ClusterHash = _clusterHash };
             return (ReplicaStore.Create(context, path, initial), "created");
         }
@@ -222,6 +281,21 @@ internal sealed class ShardHost : IAsyncDisposable
         store.Dispose();
         throw new ReplicaNotUsableException(
             $"Its folder holds replica {control.ReplicaId:x16} of shard {control.Shard}{(control.ClusterHash == _clusterHash ? "" : " of another cluster")}, the record names {here.Replica:x16}.");
+    }
+
+    // What a removed replica left here when the node was stopped, or did not see the removal before it was to have a new one.
+    private bool IsOfAReplicaThatLeft(ShardRecord record, string path)
+    {
+        try
+        {
+            using var store = ReplicaStore.Open(StorageOf(record.Shard), path, mayRefill: true);
+            return store.Control.ClusterHash == _clusterHash && store.Control.Shard == record.Shard && record.Removed.Contains(store.Control.ReplicaId);
+        }
+        catch (CorruptStoreException)
+        {
+            // The new replica has none yet: nothing under its id was ever acknowledged.
+            return true;
+        }
     }
 
     private async Task<(ShardRecord Record, long Revision)> MarkCreatedAsync(ShardRecord record, long revision)
@@ -253,7 +327,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _identity.Node,
         _identity.Incarnation,
         StorageOf(shard),
-        BootClock.Instance,
+        _timers,
         _peers,
         _coordination,
         _replication,

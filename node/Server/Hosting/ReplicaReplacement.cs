@@ -1,0 +1,172 @@
+// Replaces replicas: as the shard's leader for whoever asks, and for this node's own lost ones by asking the leader. A change under way that is
+// interrupted is taken up where it stands by asking again: the shard's record says how far it got. Thread pool only.
+using System.Security.Cryptography;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Node.Shards;
+using KvCluster.Replication;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>Brings new replicas up in the place of others.</summary>
+internal sealed class ReplicaReplacement : IAsyncDisposable
+{
+    /// <summary>A learner that lacks no more changes than this has caught up: the rest takes milliseconds.</summary>
+    private const ulong LagChangesMax = 1_000;
+
+    private static readonly TimeSpan PollInterval = TimeSpan.FromMilliseconds(100);
+
+    private static readonly TimeSpan RepairInterval = TimeSpan.FromSeconds(1);
+
+    /// <summary>A new replica has this long to get all of the shard before the leader is asked again.</summary>
+    private static readonly TimeSpan CatchUpTimeMax = TimeSpan.FromHours(1);
+
+    private readonly NodeIdentity _identity;
+    private readonly int _replicationFactor;
+    private readonly ShardDirectory _map;
+    private readonly ShardHost _shards;
+    private readonly ILogger _log;
+    private readonly Dictionary<uint, string> _said = [];
+    private readonly CancellationTokenSource _stopping = new();
+    private readonly Task _running;
+
+    /// <param name="identity">This node.</param>
+    /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
+    /// <param name="map">Where the leaders are.</param>
+    /// <param name="shards">The replicas here.</param>
+    /// <param name="log">One line a step.</param>
+    public ReplicaReplacement(NodeIdentity identity, int replicationFactor, ShardDirectory map, ShardHost shards, ILogger log)
+    {
+        _replicationFactor = replicationFactor;
+        _identity = identity;
+        _map = map;
+        _shards = shards;
+        _log = log;
+        _running = Task.Run(RunAsync);
+    }
+
+    /// <summary>As the leader of a shard: puts a new replica on a node, has it catch up, and lets it vote in the place of another.</summary>
+    /// <param name="shard">A shard that this node leads.</param>
+    /// <param name="fromNode">The node whose replica leaves for good.</param>
+    /// <param name="toNode">Where the new one comes to lie; the same node: its replica is lost, and leaves first.</param>
+    /// <param name="cancellationToken">Stops waiting; the shard's record keeps what was done.</param>
+    public async Task<OrderResult> ReplaceAsync(HostedShard shard, uint fromNode, uint toNode, CancellationToken cancellationToken)
+    {
+        if (!_map.Snapshot.Nodes.ContainsKey(toNode))
+            return new OrderResult(false, $"there is no node {toNode}");
+        if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
+            return new OrderResult(false, "this replica stopped");
+        var old = record.Replicas.FirstOrDefault(replica => replica.Node == fromNode && !replica.Learner);
+        var learner = record.Replicas.FirstOrDefault(replica => replica.Node == toNode && replica.Learner)?.Replica ?? 0;
+        if (learner == 0)
+        {
+            if (old is null)
+                return new OrderResult(false, $"node {fromNode} has no voter of it");
+            if (fromNode == toNode)
+                return await RebuildAsync(shard, old.Replica, toNode, cancellationToken).ConfigureAwait(false);
+            learner = NewId();
+            var added = await ChangeAsync(shard, toNode, new ReplicaChange.AddLearner(learner, toNode)).ConfigureAwait(false);
+            if (!added.Done)
+                return added;
+        }
+        await CatchUpAsync(shard, learner, cancellationToken).ConfigureAwait(false);
+        return await ChangeAsync(shard, toNode, old is null ? new ReplicaChange.Promote(learner) : new ReplicaChange.Swap(old.Replica, learner)).ConfigureAwait(false);
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _stopping.CancelAsync().ConfigureAwait(false);
+        await _running.ConfigureAwait(false);
+        _stopping.Dispose();
+    }
+
+    // A lost replica counts for nothing, so its leaving first costs no safety; and a node has one replica of a shard at a time.
+    private async Task<OrderResult> RebuildAsync(HostedShard shard, ulong lost, uint node, CancellationToken cancellationToken)
+    {
+        var removed = await ChangeAsync(shard, node, new ReplicaChange.Remove(lost)).ConfigureAwait(false);
+        if (!removed.Done)
+            return removed;
+        var learner = NewId();
+        var added = await ChangeAsync(shard, node, new ReplicaChange.AddLearner(learner, node)).ConfigureAwait(false);
+        if (!added.Done)
+            return added;
+        await CatchUpAsync(shard, learner, cancellationToken).ConfigureAwait(false);
+        return await ChangeAsync(shard, node, new ReplicaChange.Promote(learner)).ConfigureAwait(false);
+    }
+
+    private async Task<OrderResult> ChangeAsync(HostedShard shard, uint node, ReplicaChange change)
+    {
+        HostLog.Replaces(_log, shard.Shard, node, change.ToString());
+        return await shard.Replica!.ChangeReplicasAsync(change).ConfigureAwait(false);
+    }
+
+    private static async Task CatchUpAsync(HostedShard shard, ulong learner, CancellationToken cancellationToken)
+    {
+        while (true)
+        {
+            var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
+            var follower = status.Detail.Followers.FirstOrDefault(follower => follower.Replica == learner);
+            if (!shard.Replica!.IsServing || (follower is { State: "replicate" } && follower.Acknowledged.Change + LagChangesMax >= status.Committed.Change))
+                return;
+            await Task.Delay(PollInterval, cancellationToken).ConfigureAwait(false);
+        }
+    }
+
+    private static async Task<ShardRecord?> RecordOfAsync(HostedShard shard) =>
+        (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail?.Record;
+
+    private static ulong NewId() => BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
+
+    private async Task RunAsync()
+    {
+        while (!_stopping.IsCancellationRequested)
+        {
+            await Task.Delay(RepairInterval, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            foreach (var shard in _shards.All)
+            {
+                if (!_stopping.IsCancellationRequested && NeedsLeader(shard))
+                    await AskLeaderAsync(shard.Shard).ConfigureAwait(false);
+            }
+        }
+    }
+
+    // Lost, or a learner in the place of a lost one, in case the leader went away before it let it vote. A learner beside all voters is for its
+    // leader to put in the place of one of them.
+    private bool NeedsLeader(HostedShard shard)
+    {
+        if (!_map.Snapshot.Records.TryGetValue(shard.Shard, out var entry))
+            return false;
+        var here = entry.Record.Replicas.FirstOrDefault(replica => replica.Node == _identity.Node);
+        if (here is null || entry.Record.Replicas.Count == 1 || here.Replica != shard.ReplicaId)
+            return false;
+        return here.Learner ? entry.Record.Replicas.Count(replica => !replica.Learner) < _replicationFactor : shard.IsLost;
+    }
+
+    private async Task AskLeaderAsync(uint shard)
+    {
+        var snapshot = _map.Snapshot;
+        var leader = snapshot.Routes.FirstOrDefault(route => route.Shard == shard)?.Leader ?? 0;
+        if (leader == 0 || leader == _identity.Node || !snapshot.Nodes.TryGetValue(leader, out var node))
+            return;
+        try
+        {
+            using var channel = GrpcChannel.ForAddress(node.Address);
+            var request = new ReplaceRequest { Shard = shard, FromNode = _identity.Node, ToNode = _identity.Node };
+            await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: _stopping.Token).ConfigureAwait(false);
+            _said.Remove(shard);
+        }
+        catch (RpcException failure) when (!_stopping.IsCancellationRequested)
+        {
+            // Asked again in the next turn; told when the reason changes.
+            if (_said.GetValueOrDefault(shard) != failure.Status.Detail)
+                HostLog.NotReplaced(_log, shard, failure.Status.Detail);
+            _said[shard] = failure.Status.Detail;
+        }
+        catch (RpcException)
+        {
+            // The node stops.
+        }
+    }
+}

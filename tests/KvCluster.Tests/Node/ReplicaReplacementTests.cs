@@ -1,0 +1,78 @@
+using Google.Protobuf;
+using KvCluster.Node.Coordination;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Replicas that are replaced: asked for, lost, quarantined. Each new one has a new id and the same content.</summary>
+public sealed class ReplicaReplacementTests
+{
+    [Fact]
+    public async Task Quarantine_OfAReplica_IsRebuiltUnderANewIdWithTheSameContent()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await FillAsync(cluster);
+        var bad = OtherThan(await cluster.LeaderOfAsync(0));
+        var before = await RecordAsync(cluster);
+        await new Admin.AdminClient(cluster.ChannelOf(bad)).QuarantineAsync(new QuarantineRequest { Node = bad, Reason = "a test does not believe it" });
+        await RebuiltAsync(cluster, bad, before);
+        Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(bad), "aside", "0")), "the quarantined replica is set aside");
+    }
+
+    [Fact]
+    public async Task Start_WithAReplicasFolderGone_HasItRebuilt()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await FillAsync(cluster);
+        var lost = OtherThan(await cluster.LeaderOfAsync(0));
+        var before = await RecordAsync(cluster);
+        await cluster.StopNodeAsync(lost);
+        Directory.Delete(Path.Combine(cluster.DirectoryOf(lost), "shards", "0"), recursive: true);
+        await cluster.StartNodeAsync(lost);
+        await RebuiltAsync(cluster, lost, before);
+    }
+
+    [Fact]
+    public async Task Replace_ByAnotherNode_MovesTheReplicaAndDeletesTheOldFolder()
+    {
+        await using var cluster = await NodeCluster.StartAsync(4);
+        await FillAsync(cluster);
+        var before = await RecordAsync(cluster);
+        var leader = await cluster.LeaderOfAsync(0);
+        var from = before.Replicas.First(replica => replica.Node != leader).Node;
+        var to = new[] { 1u, 2u, 3u, 4u }.Single(node => before.Replicas.All(replica => replica.Node != node));
+        await new Admin.AdminClient(cluster.ChannelOf(leader)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }, deadline: DateTime.UtcNow.AddSeconds(60));
+        var after = await RecordAsync(cluster);
+        Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from).Order(), after.Replicas.Select(replica => replica.Node).Order());
+        Assert.DoesNotContain(after.Replicas, replica => replica.Learner);
+        await Grpc.Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old folder is deleted");
+        await SameContentAsync(cluster, to, leader);
+    }
+
+    private static uint OtherThan(uint node) => node == 1 ? 2u : 1u;
+
+    private static async Task FillAsync(NodeCluster cluster)
+    {
+        for (var key = 0; key < 20; key++)
+            await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8($"k{key}"), Value = ByteString.CopyFromUtf8($"v{key}") });
+    }
+
+    private static async Task<ShardRecord> RecordAsync(NodeCluster cluster) =>
+        RecordText.Parse<ShardRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None)).Value!);
+
+    private static async Task RebuiltAsync(NodeCluster cluster, uint node, ShardRecord before)
+    {
+        var old = before.Replicas.Single(replica => replica.Node == node).Replica;
+        await Grpc.Eventually.TrueAsync(
+            () => RecordAsync(cluster).Result.Replicas.Any(replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }),
+            $"node {node} has a new voter");
+        Assert.Contains(old, (await RecordAsync(cluster)).Removed);
+        await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("1") });
+        await SameContentAsync(cluster, node, await cluster.LeaderOfAsync(0));
+    }
+
+    private static Task SameContentAsync(NodeCluster cluster, uint node, uint leader) => Grpc.Eventually.TrueAsync(
+        () => DigestOf(cluster, node) is { IsEmpty: false } digest && digest == DigestOf(cluster, leader), $"nodes {node} and {leader} hold the same");
+
+    private static ByteString? DigestOf(NodeCluster cluster, uint node) => cluster.StatusOfAsync(node, digest: true).Result.Replicas.SingleOrDefault()?.Digest;
+}
