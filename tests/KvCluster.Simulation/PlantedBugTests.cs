@@ -13,8 +13,8 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
     private static readonly PlantedBug[] _open =
     [
         PlantedBug.NoEpochCheck, PlantedBug.CommitOlderEpoch, PlantedBug.PromiseNotSynced, PlantedBug.PrepareReadsEarly, PlantedBug.PrepareDuringGrant,
-        PlantedBug.NoWaitAfterRestart, PlantedBug.DriftIgnored, PlantedBug.LeaseFromBefore, PlantedBug.RoundFromBefore, PlantedBug.ConditionWithoutLease,
-        PlantedBug.RefillingCounts, PlantedBug.ChangeWithoutBarrier,
+        PlantedBug.NoWaitAfterRestart, PlantedBug.DriftIgnored, PlantedBug.ConditionWithoutLease, PlantedBug.RefillingCounts,
+        PlantedBug.ChangeWithoutBarrier, PlantedBug.MatchAfterForeignCut,
     ];
 
     [Fact]

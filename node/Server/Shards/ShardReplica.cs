@@ -241,7 +241,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return ValueTask.FromResult(WriteResult.Of(outcome));
     }
 
-    private bool LeaseHolds() => IsServing && NowUs() - (_context.Replication.PlantedBug == PlantedBug.LeaseFromBefore ? 300_000 : 0) < _core.LeaseEndUs;
+    private bool LeaseHolds() => IsServing && NowUs() - (_context.Replication.PlantedBug == PlantedBug.LeaseFromBefore ? 1_000_000 : 0) < _core.LeaseEndUs;
 
     private long NowUs() => _context.Clock.GetTimestamp() / _clockTicksPerMicrosecond;
 

@@ -12,6 +12,9 @@ internal enum Fault
     IsolateLeader,
     IsolateFollower,
 
+    /// <summary>First from one follower, then from all: that one's timer has run out when the others have just granted.</summary>
+    IsolateLeaderInSteps,
+
     /// <summary>One direction of one link.</summary>
     CutLink,
 

@@ -269,6 +269,9 @@ internal sealed class SimulationRun : ISimulation
             case Fault.IsolateFollower:
                 Isolate(Follower(), Random.NextInt64(3_000_000));
                 break;
+            case Fault.IsolateLeaderInSteps:
+                IsolateInSteps(Leader() ?? replica);
+                break;
             case Fault.CutLink:
                 Trace($"a link from node {replica.Node} is cut");
                 Network.Cut(replica.Node, Any().Node);
@@ -379,6 +382,26 @@ internal sealed class SimulationRun : ISimulation
         }
 
         After(forUs, Network.Heal);
+    }
+
+    private void IsolateInSteps(SimulatedReplica leader)
+    {
+        var first = Replicas[leader.Node % Replicas.Count];
+        Trace($"node {leader.Node} does not hear of node {first.Node} any more, and soon of nobody");
+        Network.Cut(leader.Node, first.Node);
+        Network.Cut(first.Node, leader.Node);
+        After(Random.NextInt64(1_200_000, 2_500_000), () =>
+        {
+            if (Healed)
+                return;
+            foreach (var other in Replicas.Where(other => other != leader))
+            {
+                Network.Cut(leader.Node, other.Node);
+                Network.Cut(other.Node, leader.Node);
+            }
+
+            After(Random.NextInt64(1_000_000, 2_000_000), Network.Heal);
+        });
     }
 
     private void Partition()
