@@ -6,11 +6,12 @@ namespace KvCluster.Tests.Replication;
 internal sealed class ListJournal : IJournalView
 {
     private readonly List<JournalRecord> _records = [];
+    private JournalRecord _base;
     private int _durable;
 
-    public JournalRecord Last => _records.Count == 0 ? default : _records[^1];
+    public JournalRecord Last => _records.Count == 0 ? _base : _records[^1];
 
-    public JournalRecord Durable => _durable == 0 ? default : _records[_durable - 1];
+    public JournalRecord Durable => _durable == 0 ? _base : _records[_durable - 1];
 
     public static byte[] Body(JournalRecord record) =>
         [(byte)record.Etag.Epoch, (byte)record.Etag.Change, (byte)record.Previous.Epoch, (byte)record.Previous.Change];
@@ -32,14 +33,34 @@ internal sealed class ListJournal : IJournalView
 
     public bool TryFind(Etag etag, out JournalRecord record)
     {
-        record = _records.Find(candidate => candidate.Etag == etag);
+        record = etag == _base.Etag ? _base : _records.Find(candidate => candidate.Etag == etag);
         return record.Etag == etag;
     }
 
     public bool TryFindAtOrBefore(Etag etag, out JournalRecord record)
     {
-        record = _records.FindLast(candidate => candidate.Etag <= etag);
-        return true;
+        var index = _records.FindLastIndex(candidate => candidate.Etag <= etag);
+        record = index < 0 ? _base : _records[index];
+        return index >= 0 || etag >= _base.Etag;
+    }
+
+    /// <summary>The records behind <paramref name="after"/>, in order.</summary>
+    public IEnumerable<JournalRecord> Behind(Etag after) => _records.Where(record => record.Etag > after);
+
+    /// <summary>Begins behind this record, as after a checkpoint that lets go of what it covers.</summary>
+    public void Trim(JournalRecord covers)
+    {
+        var dropped = _records.RemoveAll(record => record.Etag <= covers.Etag);
+        _durable = Math.Max(0, _durable - dropped);
+        _base = covers;
+    }
+
+    /// <summary>A snapshot takes the place of everything.</summary>
+    public void Replace(RecordName covers)
+    {
+        _records.Clear();
+        _durable = 0;
+        _base = new JournalRecord(covers.Etag, covers.Checksum, Etag.None, 0, 4);
     }
 
     public bool TryVerify(ReadOnlySpan<byte> body, out JournalRecord record)
