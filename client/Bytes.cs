@@ -25,27 +25,11 @@ internal static class Bytes
             if (field == V1.Position.ShardFieldNumber)
                 shard = position.ReadUInt32();
             else if (field == V1.Position.EtagFieldNumber)
-                etag = ReadEtag(position.ReadBytes());
+                etag = Etag.FromValue(position.ReadEtag());
             else
                 position.Skip();
         }
         return new ShardPosition(shard, etag);
-    }
-
-    private static Etag ReadEtag(ReadOnlySpan<byte> message)
-    {
-        ulong epoch = 0, change = 0;
-        var reader = new WireReader(message);
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            if (field == V1.Etag.EpochFieldNumber)
-                epoch = reader.ReadFixed64();
-            else if (field == V1.Etag.ChangeFieldNumber)
-                change = reader.ReadFixed64();
-            else
-                reader.Skip();
-        }
-        return new Etag(epoch, change);
     }
 
     public static ShardPosition ToPosition(this V1.Position? position) =>

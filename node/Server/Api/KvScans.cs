@@ -2,7 +2,6 @@ using System.Diagnostics.CodeAnalysis;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Hosting;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
@@ -15,7 +14,7 @@ namespace KvCluster.Node.Api;
 /// Scans at a node: the part of the range that lies in one shard, page by page, at one snapshot, which is held until the last page is
 /// taken over by the connection or the caller goes away. Any thread.
 /// </summary>
-internal sealed class KvScans(uint node, ShardHost shards)
+internal sealed class KvScans(ShardLookup lookup)
 {
     /// <summary>A page is sent when it has so many bytes: enough to spread its costs, little enough to start soon. An entry is never cut.</summary>
     private const int PageBytes = 128 << 10;
@@ -31,11 +30,11 @@ internal sealed class KvScans(uint node, ShardHost shards)
             message.Return();
             if (TryBound(request, out var lower, out var upper) is { } bad)
                 return bad;
-            if (Find(request.Reverse, lower, upper, out var refusal) is not { } shard)
+            if (lookup.FindForScan(request.Reverse, lower.Span, upper.Span, out var refusal) is not { } shard)
                 return refusal;
-            var (isOpen, snapshot) = await KvCalls.OpenAsync(shard.Replica!, cancellationToken).ConfigureAwait(false);
+            var (isOpen, snapshot) = await KvReads.OpenAsync(shard.Replica!, cancellationToken).ConfigureAwait(false);
             if (!isOpen)
-                return Refusals.NotLeader(shard.Route, node);
+                return Refusals.NotLeader(shard.Route, lookup.Node);
             using (snapshot)
                 await SendAsync(request, shard.Route, lower, upper, snapshot, pages).ConfigureAwait(false);
             return null;
@@ -70,21 +69,6 @@ internal sealed class KvScans(uint node, ShardHost shards)
 
     private static ReadOnlyMemory<byte> LesserEnd(ReadOnlyMemory<byte> left, ReadOnlyMemory<byte> right) =>
         left.IsEmpty || left.Span.SequenceCompareTo(right.Span) > 0 ? right : left;
-
-    private HostedShard? Find(bool reverse, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, out Refusal refusal)
-    {
-        refusal = null!;
-        var found = reverse ? shards.FindBefore(upper.Span) : shards.Find(lower.Span);
-        if (found is null)
-            refusal = Refusals.WrongShard(reverse ? shards.RouteBefore(upper.Span) : shards.RouteOf(lower.Span));
-        else if (found.Replica is null)
-            refusal = Refusals.ReplicaFailed(found.Route, found.Failure);
-        else if (!found.Replica.IsServing)
-            refusal = Refusals.NotLeader(found.Route, node);
-        else
-            return found;
-        return null;
-    }
 
     private static async Task SendAsync(
         ScanRequest request, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, ReadSnapshot snapshot, IServerStreamWriter<MessageBytes> pages)

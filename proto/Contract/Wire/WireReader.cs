@@ -62,6 +62,23 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
         return count <= (ulong)_rest.Length ? Take((int)count) : throw Malformed();
     }
 
+    /// <summary>The value of a <see cref="V1.Etag"/> field, as <see cref="Etag.Value"/> has it.</summary>
+    public UInt128 ReadEtag()
+    {
+        ulong epoch = 0, change = 0;
+        var etag = new WireReader(ReadBytes());
+        for (int field; (field = etag.ReadField()) != 0;)
+        {
+            if (field == V1.Etag.EpochFieldNumber)
+                epoch = etag.ReadFixed64();
+            else if (field == V1.Etag.ChangeFieldNumber)
+                change = etag.ReadFixed64();
+            else
+                etag.Skip();
+        }
+        return new UInt128(epoch, change);
+    }
+
     /// <summary>Passes over the value of the field just read.</summary>
     public void Skip()
     {

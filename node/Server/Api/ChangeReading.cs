@@ -1,0 +1,111 @@
+using KvCluster.Node.Hosting;
+using KvCluster.V1;
+using KvCluster.Wire;
+using WriteRequest = KvCluster.Storage.WriteRequest;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>Reads operations and request ids into a write. A refusal says what is wrong with the request; null: nothing.</summary>
+/// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+internal static class ChangeReading
+{
+    // A session of another shard is not known here, even if one of this shard's has the same etag.
+    public static Refusal? TryIdentify(WriteRequest write, ReadOnlySpan<byte> id, HostedShard shard)
+    {
+        UInt128 session = default;
+        ulong sequence = 0, lowestOpen = 0;
+        uint sessionShard = 0;
+        var reader = new WireReader(id);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                case RequestId.SessionFieldNumber: session = reader.ReadEtag(); break;
+                case RequestId.SequenceFieldNumber: sequence = reader.ReadUInt64(); break;
+                case RequestId.LowestOpenFieldNumber: lowestOpen = reader.ReadUInt64(); break;
+                case RequestId.ShardFieldNumber: sessionShard = reader.ReadUInt32(); break;
+                default: reader.Skip(); break;
+            }
+        }
+        if (session == 0 || !WriteRequest.IsIdentityValid(sequence, lowestOpen))
+            return Refusals.SequenceInvalid;
+        if (sessionShard != shard.Route.Shard)
+            return Refusals.SessionExpired;
+        write.Identify(session, sequence, lowestOpen);
+        return null;
+    }
+
+    /// <summary>Adds the operations of a Write.</summary>
+    /// <param name="shard">Of all its keys; null: it has no operation.</param>
+    /// <param name="id">The encoded RequestId, if <paramref name="hasId"/>.</param>
+    public static Refusal? TryAddOperations(
+        WriteRequest write, ReadOnlySpan<byte> request, ShardLookup lookup, in CallTarget target, out HostedShard? shard, out ReadOnlySpan<byte> id, out bool hasId)
+    {
+        shard = null;
+        id = default;
+        hasId = false;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == V1.WriteRequest.RequestIdFieldNumber)
+            {
+                id = reader.ReadBytes();
+                hasId = true;
+                continue;
+            }
+            if (field != V1.WriteRequest.OperationsFieldNumber)
+            {
+                reader.Skip();
+                continue;
+            }
+            var kind = ReadOperation(reader.ReadBytes(), out var key, out var value);
+            if (kind == 0)
+                return Refusals.BadRequest("An operation is neither a put nor a delete.");
+            if (RequestRules.CheckEntry(key, value) is { } bad)
+                return bad;
+            if (write.OperationCount == WriteRequest.OperationCountMax)
+                return Refusals.TooManyOperations;
+            if (RequestRules.CheckRoom(write, key, value) is { } full)
+                return full;
+            if (shard is not null && !shard.Owns(key))
+                return Refusals.ShardsDiffer;
+            if (shard is null && (shard = lookup.Find(key, target, out var refusal)) is null)
+                return refusal;
+            if (kind == Operation.PutFieldNumber)
+                write.Put(key, value);
+            else
+                write.Delete(key);
+        }
+        return null;
+    }
+
+    // The operation's field number; 0: none that is known.
+    private static int ReadOperation(ReadOnlySpan<byte> operation, out ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
+    {
+        key = value = default;
+        var kind = 0;
+        var reader = new WireReader(operation);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field is not (Operation.PutFieldNumber or Operation.DeleteFieldNumber))
+            {
+                reader.Skip();
+                continue;
+            }
+            // Of several members of a oneof the last counts.
+            kind = field;
+            key = value = default;
+            var inner = new WireReader(reader.ReadBytes());
+            for (int innerField; (innerField = inner.ReadField()) != 0;)
+            {
+                if (innerField == PutOperation.KeyFieldNumber)
+                    key = inner.ReadBytes();
+                else if (innerField == PutOperation.ValueFieldNumber && kind == Operation.PutFieldNumber)
+                    value = inner.ReadBytes();
+                else
+                    inner.Skip();
+            }
+        }
+        return kind;
+    }
+}

@@ -1,0 +1,74 @@
+using KvCluster.Node.Hosting;
+using KvCluster.Storage;
+using KvCluster.V1;
+using KvCluster.Wire;
+using WriteRequest = KvCluster.Storage.WriteRequest;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>Reads a request's conditions into the write that they are to guard.</summary>
+/// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+internal static class ConditionReading
+{
+    /// <summary>Adds the conditions of a request; <paramref name="keyOfOperation"/> stands for those that name none. Null: all are added.</summary>
+    public static Refusal? TryAddAll(WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, HostedShard shard)
+    {
+        var reader = new WireReader(request);
+        var conditionCount = 0;
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field != conditionsField)
+            {
+                reader.Skip();
+                continue;
+            }
+            if (++conditionCount > WriteRequest.OperationCountMax)
+                return Refusals.TooManyOperations;
+            if (TryAdd(write, reader.ReadBytes(), keyOfOperation, shard) is { } bad)
+                return bad;
+        }
+        return null;
+    }
+
+    private static Refusal? TryAdd(WriteRequest write, ReadOnlySpan<byte> condition, ReadOnlySpan<byte> keyOfOperation, HostedShard shard)
+    {
+        var key = keyOfOperation;
+        ConditionKind? kind = null;
+        UInt128 etag = default;
+        ReadOnlySpan<byte> value = default;
+        var reader = new WireReader(condition);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                case Condition.KeyFieldNumber:
+                    key = reader.ReadBytes();
+                    break;
+                case Condition.EtagEqualsFieldNumber:
+                    kind = ConditionKind.EtagEquals;
+                    etag = reader.ReadEtag();
+                    break;
+                case Condition.ExistsFieldNumber:
+                    kind = reader.ReadBool() ? ConditionKind.Exists : ConditionKind.Absent;
+                    break;
+                case Condition.ValueEqualsFieldNumber:
+                    kind = ConditionKind.ValueEquals;
+                    value = reader.ReadBytes();
+                    break;
+                default:
+                    reader.Skip();
+                    break;
+            }
+        }
+        if (kind is null)
+            return Refusals.BadRequest("A condition has no test.");
+        if (RequestRules.CheckEntry(key, value) is { } bad)
+            return bad;
+        if (!shard.Owns(key))
+            return Refusals.ShardsDiffer;
+        if (RequestRules.CheckRoom(write, key, value) is { } full)
+            return full;
+        write.AddCondition(key, kind.Value, etag, value);
+        return null;
+    }
+}

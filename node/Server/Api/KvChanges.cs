@@ -1,0 +1,114 @@
+using KvCluster.Node.Hosting;
+using KvCluster.Storage;
+using KvCluster.V1;
+using WriteRequest = KvCluster.Storage.WriteRequest;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>
+/// Put, Delete, Write and OpenSession, of encoded requests. Called by <see cref="KvCalls"/>; a change is submitted before the call returns, so
+/// that changes keep the order in which they came.
+/// </summary>
+internal sealed class KvChanges(ShardLookup lookup)
+{
+    public ValueTask PutAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        var put = new SingleChange(request, PutRequest.ValueFieldNumber, PutRequest.ConditionsFieldNumber, PutRequest.RequestIdFieldNumber);
+        return ChangeAsync(put, request, target, isDelete: false, sink);
+    }
+
+    public ValueTask DeleteAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        var delete = new SingleChange(request, valueField: 0, DeleteRequest.ConditionsFieldNumber, DeleteRequest.RequestIdFieldNumber);
+        return ChangeAsync(delete, request, target, isDelete: true, sink);
+    }
+
+    public ValueTask WriteAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        var write = WriteRequest.Rent();
+        if (ChangeReading.TryAddOperations(write, request, lookup, target, out var shard, out var id, out var hasId) is { } bad)
+            return Refuse(sink, write, bad);
+        // Without operations there is no change whose etag could be answered.
+        if (shard is null)
+            return Refuse(sink, write, Refusals.BadRequest("The request has no operation."));
+        if (hasId && ChangeReading.TryIdentify(write, id, shard) is { } badId)
+            return Refuse(sink, write, badId);
+        if (ConditionReading.TryAddAll(write, request, V1.WriteRequest.ConditionsFieldNumber, default, shard) is { } badCondition)
+            return Refuse(sink, write, badCondition);
+        return SubmitAsync(write, shard, target, isDelete: false, sink);
+    }
+
+    public ValueTask OpenSessionAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        var key = KvCalls.ReadKey(request);
+        if (RequestRules.CheckKey(key) is { } bad)
+            return KvCalls.Refuse(sink, bad);
+        if (lookup.Find(key, target, out var refusal) is not { } shard)
+            return KvCalls.Refuse(sink, refusal);
+        var write = WriteRequest.Rent();
+        write.OpenSession();
+        return SubmitAsync(write, shard, target, isDelete: false, sink);
+    }
+
+    private static ValueTask Refuse<TSink>(TSink sink, WriteRequest write, Refusal refusal)
+        where TSink : struct, IReplySink
+    {
+        write.Return();
+        return KvCalls.Refuse(sink, refusal);
+    }
+
+    private ValueTask ChangeAsync<TSink>(in SingleChange change, ReadOnlySpan<byte> request, in CallTarget target, bool isDelete, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        if (RequestRules.CheckEntry(change.Key, change.Value) is { } bad)
+            return KvCalls.Refuse(sink, bad);
+        if (lookup.Find(change.Key, target, out var refusal) is not { } shard)
+            return KvCalls.Refuse(sink, refusal);
+        var write = WriteRequest.Rent();
+        if (change.HasId && ChangeReading.TryIdentify(write, change.Id, shard) is { } badId)
+            return Refuse(sink, write, badId);
+        if (change.HasConditions && ConditionReading.TryAddAll(write, request, change.ConditionsField, change.Key, shard) is { } badCondition)
+            return Refuse(sink, write, badCondition);
+        if (RequestRules.CheckRoom(write, change.Key, change.Value) is { } full)
+            return Refuse(sink, write, full);
+        if (isDelete)
+            write.Delete(change.Key);
+        else
+            write.Put(change.Key, change.Value);
+        return SubmitAsync(write, shard, target, isDelete, sink);
+    }
+
+    private ValueTask SubmitAsync<TSink>(WriteRequest write, HostedShard shard, in CallTarget target, bool isDelete, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        write.DeadlineTimestamp = target.DeadlineTimestamp;
+        return FinishAsync(shard.Replica!.WriteAsync(write), shard, isDelete, sink);
+    }
+
+    private async ValueTask FinishAsync<TSink>(ValueTask<WriteResult> completion, HostedShard shard, bool isDelete, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        var result = await completion.ConfigureAwait(false);
+        if (result.Outcome == WriteOutcome.Applied)
+            sink.Answer(new ChangeAnswer(shard.Route.Shard, result.Etag, isDelete && result.Existed));
+        else
+            sink.Refuse(RefusalOf(result, shard));
+    }
+
+    private Refusal RefusalOf(in WriteResult result, HostedShard shard) => result.Outcome switch
+    {
+        WriteOutcome.ConditionFailed => Refusals.ConditionFailed(shard.Route.Shard, result),
+        WriteOutcome.NotLeader => Refusals.NotLeader(shard.Route, lookup.Node),
+        WriteOutcome.DeadlinePassed => Refusals.DeadlinePassed,
+        WriteOutcome.DiskFull => Refusals.DiskFull,
+        WriteOutcome.Busy => Refusals.Busy,
+        WriteOutcome.Stopped => Refusals.Stopping,
+        WriteOutcome.SessionExpired => Refusals.SessionExpired,
+        WriteOutcome.SequenceClosed => Refusals.SequenceClosed,
+        _ => Refusals.OutcomeUnknown,
+    };
+}

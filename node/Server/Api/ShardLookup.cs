@@ -1,0 +1,41 @@
+using KvCluster.Node.Hosting;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>Finds the replica that can serve a call, or says why there is none here. Any thread.</summary>
+internal sealed class ShardLookup(uint node, ShardHost shards)
+{
+    /// <summary>This node's id.</summary>
+    public uint Node => node;
+
+    /// <summary>The replica that leads the shard of a key.</summary>
+    public HostedShard? Find(ReadOnlySpan<byte> key, in CallTarget target, out Refusal refusal)
+    {
+        var found = shards.Find(key);
+        if (found is not null && (target.Generation == 0 || (target.Shard == found.Route.Shard && target.Generation == found.Route.Generation)))
+            return Serving(found, out refusal);
+        refusal = Refusals.WrongShard(found?.Route ?? shards.RouteOf(key));
+        return null;
+    }
+
+    /// <summary>The replica that leads the shard in which a range begins; in reverse, the one in which it ends.</summary>
+    public HostedShard? FindForScan(bool reverse, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper, out Refusal refusal)
+    {
+        if ((reverse ? shards.FindBefore(upper) : shards.Find(lower)) is { } found)
+            return Serving(found, out refusal);
+        refusal = Refusals.WrongShard(reverse ? shards.RouteBefore(upper) : shards.RouteOf(lower));
+        return null;
+    }
+
+    private HostedShard? Serving(HostedShard found, out Refusal refusal)
+    {
+        refusal = null!;
+        if (found.Replica is null)
+            refusal = Refusals.ReplicaFailed(found.Route, found.Failure);
+        else if (!found.Replica.IsServing)
+            refusal = Refusals.NotLeader(found.Route, node);
+        else
+            return found;
+        return null;
+    }
+}
