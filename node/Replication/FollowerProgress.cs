@@ -3,11 +3,7 @@ namespace KvCluster.Replication;
 /// <summary>What a leader knows of one other replica in its epoch, kept by replica id. Plain state; <see cref="Leadership"/> decides.</summary>
 internal sealed class FollowerProgress(ulong replica, RecordName probe, long nowUs)
 {
-    // Frames of processes that ended may still be under way; that many are told apart.
-    private const int RetiredMax = 8;
-
     private readonly Queue<(Etag Last, long Bytes)> _outstanding = new();
-    private readonly Queue<ulong> _retired = new();
 
     public ulong Replica { get; } = replica;
 
@@ -70,22 +66,15 @@ internal sealed class FollowerProgress(ulong replica, RecordName probe, long now
     /// <summary>The process that speaks for it; 0: none has spoken.</summary>
     public ulong Incarnation { get; private set; }
 
-    /// <summary>Takes note of the process that speaks. False: one that ended, drop its frame.</summary>
+    /// <summary>
+    /// Takes note of the process that speaks. False: one that ended, drop its frame, which was under way. Incarnations rise, so this holds also
+    /// when the later process was the first to be heard of.
+    /// </summary>
     public bool TryHear(ulong incarnation, out bool restarted)
     {
-        restarted = false;
-        if (incarnation == Incarnation)
-            return true;
-        if (_retired.Contains(incarnation))
+        restarted = Incarnation != 0 && incarnation > Incarnation;
+        if (incarnation < Incarnation)
             return false;
-        restarted = Incarnation != 0;
-        if (restarted)
-        {
-            _retired.Enqueue(Incarnation);
-            if (_retired.Count > RetiredMax)
-                _retired.Dequeue();
-        }
-
         Incarnation = incarnation;
         return true;
     }

@@ -134,7 +134,7 @@ internal sealed class ReplicaContext
     }
 
     /// <summary>Remembers which process of a replica speaks now.</summary>
-    public void Heard(ulong replica, ulong incarnation) => _incarnations[replica] = incarnation;
+    public void Heard(ulong replica, ulong incarnation) => _incarnations[replica] = Math.Max(incarnation, _incarnations.GetValueOrDefault(replica));
 
     /// <summary>An envelope to another replica; the caller sets the payload.</summary>
     public Frame FrameTo(ulong receiver, ulong epoch) => new()

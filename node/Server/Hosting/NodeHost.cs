@@ -117,7 +117,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var cluster = await WaitForClusterAsync(coordinator, keys, cancellationToken).ConfigureAwait(false);
         await CountStartAsync(coordinator, keys, directory, cancellationToken).ConfigureAwait(false);
 
-        var incarnation = BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
+        // Rises with every start of the directory; the random half tells copies of a directory apart.
+        var incarnation = (directory.Starts << 32) | BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
         var listen = new UriBuilder(_options.Listen);
         if (listen.Port == 0)
             listen.Port = FreePort();

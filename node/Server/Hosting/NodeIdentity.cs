@@ -6,7 +6,7 @@ namespace KvCluster.Node.Hosting;
 /// <param name="Cluster">The cluster's name.</param>
 /// <param name="ClusterId">Random at the cluster's creation.</param>
 /// <param name="Node">The node's id, from 1 on.</param>
-/// <param name="Incarnation">Random at each start, non-zero.</param>
+/// <param name="Incarnation">Greater at each start of the data directory, non-zero.</param>
 /// <param name="Address">Where it serves: "http://host:port".</param>
 internal sealed record NodeIdentity(string Cluster, string ClusterId, uint Node, ulong Incarnation, string Address)
 {

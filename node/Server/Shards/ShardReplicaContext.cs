@@ -7,7 +7,7 @@ namespace KvCluster.Node.Shards;
 
 /// <summary>What a shard's replica runs on.</summary>
 /// <param name="Node">This node's id.</param>
-/// <param name="Incarnation">Random per process start, non-zero.</param>
+/// <param name="Incarnation">Greater at each start of the process, non-zero.</param>
 /// <param name="Storage">Disk, executors and bounds; its writer executor runs all of the shard's logic.</param>
 /// <param name="Clock">Boot clock for leases and timers, wall clock for records.</param>
 /// <param name="Peers">Sends frames to other nodes.</param>

@@ -21,6 +21,7 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
     private List<Action> _whilePaused = [];
     private ReplicaStore? _store;
     private int _paused;
+    private ulong _starts;
 
     public uint Id { get; } = id;
 
@@ -63,7 +64,7 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
         }
 
         var context = new ShardReplicaContext(
-            Id, (ulong)run.Random.NextInt64(1, long.MaxValue), storage, _clock, new Transport(run, this), new Coordination(run, this), run.Options,
+            Id, (++_starts << 32) | (uint)run.Random.Next(), storage, _clock, new Transport(run, this), new Coordination(run, this), run.Options,
             (ulong)run.Random.NextInt64(), route => run.LeaderHint = route.Leader == 0 ? run.LeaderHint : route.Leader, NullLogger.Instance);
         Replica = new ShardReplica(context, _store, run.Record, run.Revision);
         Replica.Start();

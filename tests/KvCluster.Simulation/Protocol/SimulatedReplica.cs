@@ -40,6 +40,7 @@ internal sealed class SimulatedReplica
     private Dictionary<int, (long WriteId, Etag Etag)> _checkpoint = [];
     private Process? _process;
     private int _paused;
+    private ulong _starts;
     private List<Action> _whilePaused = [];
 
     public SimulatedReplica(SimulationRun run, int node, ulong id)
@@ -185,7 +186,7 @@ internal sealed class SimulatedReplica
         public Process(SimulatedReplica replica)
         {
             _replica = replica;
-            _incarnation = (ulong)Run.Random.NextInt64(1, long.MaxValue);
+            _incarnation = (++replica._starts << 32) | (uint)Run.Random.Next();
             _state = new(replica._checkpoint);
             Published = replica._journal.Base.Etag;
             foreach (var record in replica._journal.Behind(Published).TakeWhile(record => record.Header.Etag <= replica._control.Committed))
