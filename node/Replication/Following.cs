@@ -13,6 +13,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     private const int ParkedMax = 16;
 
     private readonly List<Frame> _parked = [];
+    private readonly Freshness _freshness = new();
     private ulong _leader;
     private bool _matchedAny;
     private Etag _matched;
@@ -27,6 +28,9 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
 
     /// <summary>The replica that leads the promised epoch and has spoken; 0: none yet.</summary>
     public ulong Leader => _leader;
+
+    /// <summary>When this replica last was at its leader's committed state, by the boot clock; <see cref="long.MinValue"/>: not since its start.</summary>
+    public long CurrentUs => _freshness.CurrentUs;
 
     /// <summary>A snapshot is being switched in: the journal is not to be touched or asked.</summary>
     public bool Installing => _installing is not null || _installWanted;
@@ -151,6 +155,8 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         // Before the first match in this epoch nothing moves: the own tail may not be the leader's.
         if (_matchedAny && !Blocked)
             context.CommitTo(Wire.Lesser(_leaderCommitted, _matched));
+        if (committed.Epoch == frame.Epoch)
+            _freshness.Heard(committed, context.Committed, context.NowUs);
         EndRefill(frame, committed);
     }
 

@@ -111,6 +111,12 @@ internal sealed class ReplicaCore
     /// <summary>Known to be committed.</summary>
     public Etag Committed => _context.Committed;
 
+    /// <summary>
+    /// When what is committed here, and applied once the effects are performed, last was all that was committed, as far as this replica could know;
+    /// <see cref="long.MinValue"/>: never since its start. In microseconds of the boot clock.
+    /// </summary>
+    public long CurrentUs => _leadership is { Serving: true } ? Math.Min(_context.NowUs, _leadership.LeaseEndUs) : _following.CurrentUs;
+
     /// <summary>Until then this replica neither stands nor prepares a higher epoch, in microseconds of the boot clock.</summary>
     public long GrantEndUs => _promises.GrantEndUs;
 
@@ -322,6 +328,8 @@ internal sealed class ReplicaCore
                 _election.ReadForTransfer();
                 return;
             case Frame.PayloadOneofCase.ReadIndexAnswer:
+                // Committed first: most reads can then be answered at once, and not with the next heartbeat.
+                _following.LearnCommitted(frame, frame.ReadIndexAnswer.Committed.FromWire());
                 _followerReads.OnAnswer(frame);
                 return;
             case Frame.PayloadOneofCase.Release:

@@ -69,7 +69,7 @@ internal static class ChangeReading
                 return full;
             if (shard is not null && !shard.Owns(key))
                 return Refusals.ShardsDiffer;
-            if (shard is null && (shard = lookup.Find(key, target, out var refusal)) is null)
+            if (shard is null && (shard = lookup.Find(key, target, isForLeader: true, out var refusal)) is null)
                 return refusal;
             if (kind == Operation.PutFieldNumber)
                 write.Put(key, value);

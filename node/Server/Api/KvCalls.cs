@@ -2,14 +2,13 @@
 // far as it can without waiting, so that changes are submitted in the order in which they came. Everything a caller can get wrong ends
 // as a refusal; an exception that leaves here is a bug.
 using KvCluster.V1;
-using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>Brings each call to where it is run.</summary>
-internal sealed class KvCalls(ShardLookup lookup)
+internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener)
 {
-    private readonly KvReads _reads = new(lookup);
+    private readonly KvReads _reads = new(lookup, opener);
     private readonly KvChanges _changes = new(lookup);
 
     /// <summary>Runs a call; its outcome goes to the sink, which may be after this returns. The request's bytes are not used any more then.</summary>
@@ -41,20 +40,5 @@ internal sealed class KvCalls(ShardLookup lookup)
     {
         sink.Refuse(refusal);
         return ValueTask.CompletedTask;
-    }
-
-    /// <summary>The key of a request that has it in field 1 and nothing else of interest; empty where it names none.</summary>
-    public static ReadOnlySpan<byte> ReadKey(ReadOnlySpan<byte> request)
-    {
-        ReadOnlySpan<byte> key = default;
-        var reader = new WireReader(request);
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            if (field == OpenSessionRequest.KeyFieldNumber)
-                key = reader.ReadBytes();
-            else
-                reader.Skip();
-        }
-        return key;
     }
 }

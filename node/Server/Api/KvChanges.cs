@@ -1,6 +1,7 @@
 using KvCluster.Node.Hosting;
 using KvCluster.Storage;
 using KvCluster.V1;
+using KvCluster.Wire;
 using WriteRequest = KvCluster.Storage.WriteRequest;
 
 namespace KvCluster.Node.Api;
@@ -44,14 +45,29 @@ internal sealed class KvChanges(ShardLookup lookup)
     public ValueTask OpenSessionAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
-        var key = KvCalls.ReadKey(request);
+        var key = ReadKey(request);
         if (RequestRules.CheckKey(key) is { } bad)
             return KvCalls.Refuse(sink, bad);
-        if (lookup.Find(key, target, out var refusal) is not { } shard)
+        if (lookup.Find(key, target, isForLeader: true, out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
         var write = WriteRequest.Rent();
         write.OpenSession();
         return SubmitAsync(write, shard, target, isDelete: false, sink);
+    }
+
+    // Empty where the request names none.
+    private static ReadOnlySpan<byte> ReadKey(ReadOnlySpan<byte> request)
+    {
+        ReadOnlySpan<byte> key = default;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == OpenSessionRequest.KeyFieldNumber)
+                key = reader.ReadBytes();
+            else
+                reader.Skip();
+        }
+        return key;
     }
 
     private static ValueTask Refuse<TSink>(TSink sink, WriteRequest write, Refusal refusal)
@@ -66,7 +82,7 @@ internal sealed class KvChanges(ShardLookup lookup)
     {
         if (RequestRules.CheckEntry(change.Key, change.Value) is { } bad)
             return KvCalls.Refuse(sink, bad);
-        if (lookup.Find(change.Key, target, out var refusal) is not { } shard)
+        if (lookup.Find(change.Key, target, isForLeader: true, out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
         var write = WriteRequest.Rent();
         if (change.HasId && ChangeReading.TryIdentify(write, change.Id, shard) is { } badId)

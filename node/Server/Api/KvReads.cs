@@ -1,5 +1,4 @@
 using KvCluster.Node.Hosting;
-using KvCluster.Node.Shards;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
@@ -9,39 +8,133 @@ using WriteRequest = KvCluster.Storage.WriteRequest;
 namespace KvCluster.Node.Api;
 
 /// <summary>Get and GetMany, of encoded requests. Called by <see cref="KvCalls"/>, which answers what is thrown before the first wait.</summary>
-internal sealed class KvReads(ShardLookup lookup)
+internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
 {
-    /// <summary>A snapshot for a linearizable read that arrived before this call. False: this replica does not lead.</summary>
-    public static async ValueTask<(bool IsOpen, ReadSnapshot Snapshot)> OpenAsync(ShardReplica replica, CancellationToken cancellationToken)
-    {
-        if (replica.TryOpenLinearizable(out var snapshot))
-            return (true, snapshot);
-        return await replica.ConfirmReadAsync(cancellationToken).ConfigureAwait(false) ? (true, replica.OpenSnapshot()) : default;
-    }
-
     public ValueTask GetAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
-        var key = KvCalls.ReadKey(request);
+        var reader = new WireReader(request);
+        ReadOnlySpan<byte> key = default, options = default;
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == GetRequest.KeyFieldNumber)
+                key = reader.ReadBytes();
+            else if (field == GetRequest.ReadFieldNumber)
+                options = reader.ReadBytes();
+            else
+                reader.Skip();
+        }
         if (RequestRules.CheckKey(key) is { } bad)
             return KvCalls.Refuse(sink, bad);
-        if (lookup.Find(key, target, out var refusal) is not { } shard)
+        if (Find(key, options, target, out var query, out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
-        if (!shard.Replica!.TryOpenLinearizable(out var snapshot))
-            return GetConfirmedAsync(key.ToArray(), shard, sink, target.CancellationToken);
-        AnswerGet(shard, snapshot, key, sink);
+        if (!ReadOpener.TryOpen(shard, query, out var read))
+            return GetLaterAsync(key.ToArray(), shard, query, target.DeadlineTimestamp, sink, target.CancellationToken);
+        AnswerGet(shard, read, key, sink);
         return ValueTask.CompletedTask;
     }
 
-    private async ValueTask GetConfirmedAsync<TSink>(byte[] key, HostedShard shard, TSink sink, CancellationToken cancellationToken)
+    public ValueTask GetManyAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        if (TryFind(request, target, out var shard, out var query) is { } refusal)
+            return KvCalls.Refuse(sink, refusal);
+        if (!ReadOpener.TryOpen(shard!, query, out var read))
+            return GetManyLaterAsync(request.ToArray(), shard!, query, target.DeadlineTimestamp, sink, target.CancellationToken);
+        AnswerGetMany(shard!, read, request, sink);
+        return ValueTask.CompletedTask;
+    }
+
+    private HostedShard? Find(ReadOnlySpan<byte> key, ReadOnlySpan<byte> options, in CallTarget target, out ReadQuery query, out Refusal refusal)
+    {
+        if (ReadQuery.TryRead(options, out query) is { } bad)
+        {
+            refusal = bad;
+            return null;
+        }
+        if (lookup.Find(key, target, query.IsForLeader, out refusal) is not { } shard)
+            return null;
+        query = query.In(shard.Shard, options);
+        return shard;
+    }
+
+    // Null: all keys are of the shard found.
+    private Refusal? TryFind(ReadOnlySpan<byte> request, in CallTarget target, out HostedShard? shard, out ReadQuery query)
+    {
+        shard = null;
+        query = default;
+        ReadOnlySpan<byte> first = default, options = default;
+        var keyCount = 0;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == GetManyRequest.ReadFieldNumber)
+            {
+                options = reader.ReadBytes();
+            }
+            else if (field == GetManyRequest.KeysFieldNumber)
+            {
+                var key = reader.ReadBytes();
+                if (RequestRules.CheckKey(key) is { } bad)
+                    return bad;
+                if (++keyCount > WriteRequest.OperationCountMax)
+                    return Refusals.TooManyOperations;
+                if (keyCount == 1)
+                    first = key;
+            }
+            else
+            {
+                reader.Skip();
+            }
+        }
+        if (keyCount == 0)
+            return Refusals.BadRequest("The request names no key.");
+        shard = Find(first, options, target, out query, out var refusal);
+        return shard is null ? refusal : OwnsAll(shard, request) ? null : Refusals.ShardsDiffer;
+    }
+
+    private static bool OwnsAll(HostedShard shard, ReadOnlySpan<byte> request)
+    {
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field != GetManyRequest.KeysFieldNumber)
+                reader.Skip();
+            else if (!shard.Owns(reader.ReadBytes()))
+                return false;
+        }
+        return true;
+    }
+
+    private async ValueTask GetLaterAsync<TSink>(
+        byte[] key, HostedShard shard, ReadQuery query, long deadlineTimestamp, TSink sink, CancellationToken cancellationToken)
         where TSink : struct, IReplySink
     {
         try
         {
-            if (await shard.Replica!.ConfirmReadAsync(cancellationToken).ConfigureAwait(false))
-                AnswerGet(shard, shard.Replica.OpenSnapshot(), key, sink);
+            var read = await opener.OpenAsync(shard, query, deadlineTimestamp, cancellationToken).ConfigureAwait(false);
+            if (read.Refusal is null)
+                AnswerGet(shard, read, key, sink);
             else
-                sink.Refuse(Refusals.NotLeader(shard.Route, lookup.Node));
+                sink.Refuse(read.Refusal);
+        }
+        catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
+        {
+            sink.Refuse(refusal);
+        }
+    }
+
+    private async ValueTask GetManyLaterAsync<TSink>(
+        byte[] request, HostedShard shard, ReadQuery query, long deadlineTimestamp, TSink sink, CancellationToken cancellationToken)
+        where TSink : struct, IReplySink
+    {
+        try
+        {
+            var read = await opener.OpenAsync(shard, query, deadlineTimestamp, cancellationToken).ConfigureAwait(false);
+            if (read.Refusal is null)
+                AnswerGetMany(shard, read, request, sink);
+            else
+                sink.Refuse(read.Refusal);
         }
         catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
         {
@@ -50,74 +143,27 @@ internal sealed class KvReads(ShardLookup lookup)
     }
 
     // Ends the snapshot.
-    private static void AnswerGet<TSink>(HostedShard shard, ReadSnapshot snapshot, ReadOnlySpan<byte> key, TSink sink)
+    private static void AnswerGet<TSink>(HostedShard shard, in OpenedRead read, ReadOnlySpan<byte> key, TSink sink)
         where TSink : struct, IReplySink
     {
-        using (snapshot)
-            sink.Answer(Read(shard.Route.Shard, snapshot, key));
+        using (read.Snapshot)
+            sink.Answer(Read(shard.Shard, read, key));
     }
 
-    private static GetAnswer Read(uint shard, in ReadSnapshot snapshot, ReadOnlySpan<byte> key)
+    private static GetAnswer Read(uint shard, in OpenedRead read, ReadOnlySpan<byte> key)
     {
-        if (!snapshot.TryGet(TreeId.Kv, key, out var stored))
-            return new GetAnswer(shard, snapshot.Etag, found: false, default, default);
+        if (!read.Snapshot.TryGet(TreeId.Kv, key, out var stored))
+            return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: false, default, default);
         var value = KvValue.Read(stored, out var etag);
-        return new GetAnswer(shard, snapshot.Etag, found: true, value, etag);
-    }
-
-    public ValueTask GetManyAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
-        where TSink : struct, IReplySink
-    {
-        var reader = new WireReader(request);
-        HostedShard? shard = null;
-        var keyCount = 0;
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            if (field != GetManyRequest.KeysFieldNumber)
-            {
-                reader.Skip();
-                continue;
-            }
-            var key = reader.ReadBytes();
-            if (RequestRules.CheckKey(key) is { } bad)
-                return KvCalls.Refuse(sink, bad);
-            if (++keyCount > WriteRequest.OperationCountMax)
-                return KvCalls.Refuse(sink, Refusals.TooManyOperations);
-            if (shard is not null && !shard.Owns(key))
-                return KvCalls.Refuse(sink, Refusals.ShardsDiffer);
-            if (shard is null && (shard = lookup.Find(key, target, out var refusal)) is null)
-                return KvCalls.Refuse(sink, refusal);
-        }
-        if (shard is null)
-            return KvCalls.Refuse(sink, Refusals.BadRequest("The request names no key."));
-        if (!shard.Replica!.TryOpenLinearizable(out var snapshot))
-            return GetManyConfirmedAsync(request.ToArray(), shard, sink, target.CancellationToken);
-        AnswerGetMany(shard, snapshot, request, sink);
-        return ValueTask.CompletedTask;
-    }
-
-    private async ValueTask GetManyConfirmedAsync<TSink>(byte[] request, HostedShard shard, TSink sink, CancellationToken cancellationToken)
-        where TSink : struct, IReplySink
-    {
-        try
-        {
-            if (await shard.Replica!.ConfirmReadAsync(cancellationToken).ConfigureAwait(false))
-                AnswerGetMany(shard, shard.Replica.OpenSnapshot(), request, sink);
-            else
-                sink.Refuse(Refusals.NotLeader(shard.Route, lookup.Node));
-        }
-        catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
-        {
-            sink.Refuse(refusal);
-        }
+        return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: true, value, etag);
     }
 
     // Ends the snapshot. The request has been checked.
-    private static void AnswerGetMany<TSink>(HostedShard shard, ReadSnapshot snapshot, ReadOnlySpan<byte> request, TSink sink)
+    private static void AnswerGetMany<TSink>(HostedShard shard, in OpenedRead read, ReadOnlySpan<byte> request, TSink sink)
         where TSink : struct, IReplySink
     {
         var message = MessageBytes.Rent();
-        using (snapshot)
+        using (read.Snapshot)
         {
             var reader = new WireReader(request);
             for (int field; (field = reader.ReadField()) != 0;)
@@ -127,7 +173,7 @@ internal sealed class KvReads(ShardLookup lookup)
                     reader.Skip();
                     continue;
                 }
-                var entry = Read(shard.Route.Shard, snapshot, reader.ReadBytes());
+                var entry = Read(shard.Shard, read, reader.ReadBytes());
                 var entryBytes = entry.Size;
                 if (message.Count + entryBytes > Refusals.AnswerBytesMax)
                 {

@@ -14,7 +14,7 @@ namespace KvCluster.Node.Api;
 /// Scans at a node: the part of the range that lies in one shard, page by page, at one snapshot, which is held until the last page is
 /// taken over by the connection or the caller goes away. Any thread.
 /// </summary>
-internal sealed class KvScans(ShardLookup lookup)
+internal sealed class KvScans(ShardLookup lookup, ReadOpener opener)
 {
     /// <summary>A page is sent when it has so many bytes: enough to spread its costs, little enough to start soon. An entry is never cut.</summary>
     private const int PageBytes = 128 << 10;
@@ -22,7 +22,7 @@ internal sealed class KvScans(ShardLookup lookup)
     /// <summary>Runs a scan. The request is given back.</summary>
     /// <returns>Why there is none, or no more; null: complete.</returns>
     /// <exception cref="RpcException">The caller went away.</exception>
-    public async Task<Refusal?> RunAsync(MessageBytes message, IServerStreamWriter<MessageBytes> pages, CancellationToken cancellationToken)
+    public async Task<Refusal?> RunAsync(MessageBytes message, IServerStreamWriter<MessageBytes> pages, long deadlineTimestamp, CancellationToken cancellationToken)
     {
         try
         {
@@ -30,13 +30,16 @@ internal sealed class KvScans(ShardLookup lookup)
             message.Return();
             if (TryBound(request, out var lower, out var upper) is { } bad)
                 return bad;
-            if (lookup.FindForScan(request.Reverse, lower.Span, upper.Span, out var refusal) is not { } shard)
+            byte[] options = request.Read?.ToByteArray() ?? [];
+            if (ReadQuery.TryRead(options, out var query) is { } badRead)
+                return badRead;
+            if (lookup.FindForScan(request.Reverse, lower.Span, upper.Span, query.IsForLeader, out var refusal) is not { } shard)
                 return refusal;
-            var (isOpen, snapshot) = await KvReads.OpenAsync(shard.Replica!, cancellationToken).ConfigureAwait(false);
-            if (!isOpen)
-                return Refusals.NotLeader(shard.Route, lookup.Node);
-            using (snapshot)
-                await SendAsync(request, shard.Route, lower, upper, snapshot, pages).ConfigureAwait(false);
+            var read = await opener.OpenAsync(shard, query.In(shard.Shard, options), deadlineTimestamp, cancellationToken).ConfigureAwait(false);
+            if (read.Refusal is not null)
+                return read.Refusal;
+            using (read.Snapshot)
+                await SendAsync(request, shard.Route, lower, upper, read, pages).ConfigureAwait(false);
             return null;
         }
         catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
@@ -71,16 +74,16 @@ internal sealed class KvScans(ShardLookup lookup)
         left.IsEmpty || left.Span.SequenceCompareTo(right.Span) > 0 ? right : left;
 
     private static async Task SendAsync(
-        ScanRequest request, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, ReadSnapshot snapshot, IServerStreamWriter<MessageBytes> pages)
+        ScanRequest request, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, OpenedRead read, IServerStreamWriter<MessageBytes> pages)
     {
-        using var cursor = snapshot.Cursor(TreeId.Kv, lower.Span, upper.Span);
+        using var cursor = read.Snapshot.Cursor(TreeId.Kv, lower.Span, upper.Span);
         var left = request.Limit == 0 ? ulong.MaxValue : request.Limit;
         bool isLast;
         do
         {
             var page = MessageBytes.Rent();
-            var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(route.Shard))));
-            writer.PositionField(ScanPage.PositionFieldNumber, route.Shard, snapshot.Etag);
+            var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(route.Shard, read.AgeUs))));
+            writer.PositionField(ScanPage.PositionFieldNumber, route.Shard, read.Snapshot.Etag, read.AgeUs);
             isLast = !Fill(page, cursor, request, ref left);
             if (isLast && left > 0 && TryGoOn(request.Reverse, route, lower, upper, out var nextStart))
                 new WireWriter(page.Append(WireWriter.BytesFieldSize(nextStart.Length))).BytesField(ScanPage.NextStartFieldNumber, nextStart.Span);

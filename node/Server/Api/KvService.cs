@@ -22,7 +22,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock
 
     public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        if (await scans.RunAsync(request, responseStream, context.CancellationToken).ConfigureAwait(false) is { } refusal)
+        if (await scans.RunAsync(request, responseStream, DeadlineOf(context), context.CancellationToken).ConfigureAwait(false) is { } refusal)
             throw refusal.ToStatus().ToRpcException();
     }
 

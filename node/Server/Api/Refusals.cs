@@ -1,6 +1,7 @@
 using System.Globalization;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Node.Hosting;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
@@ -65,6 +66,15 @@ internal static class Refusals
     public static Refusal NotLeader(ShardRoute route, uint node) => route.Leader == 0 || route.Leader == node
         ? new(StatusCode.Unavailable, "NO_LEADER", $"Shard {Text((int)route.Shard)} has no leader at the moment.") { Routes = [route], RetryAfter = LeaderPause }
         : new(StatusCode.Unavailable, "NOT_LEADER", $"Node {Text((int)route.Leader)} leads shard {Text((int)route.Shard)}.") { Routes = [route] };
+
+    /// <summary>A linearizable read came to a replica that could not ask its leader.</summary>
+    public static Refusal LeaderSilent(ShardRoute route, uint node) =>
+        new(StatusCode.Unavailable, "NO_LEADER", $"Node {node} could not ask the leader of shard {route.Shard} what is committed.") { Routes = [route], RetryAfter = LeaderPause };
+
+    /// <summary>A read waited for this replica to have an etag.</summary>
+    public static Refusal ReplicaBehind(HostedShard shard, UInt128 etag, uint node) => shard.Replica!.Failure is { } failure
+        ? ReplicaFailed(shard.Route, failure.Message)
+        : new(StatusCode.DeadlineExceeded, "REPLICA_BEHIND", $"Node {node} has not applied {Etag.FromValue(etag)} of shard {shard.Shard} yet.") { RetryAfter = LeaderPause };
 
     /// <summary>A hand-over that was asked for did not happen.</summary>
     public static Refusal NotTransferred(uint shard, string reason) =>

@@ -8,32 +8,34 @@ internal sealed class ShardLookup(uint node, ShardHost shards)
     /// <summary>This node's id.</summary>
     public uint Node => node;
 
-    /// <summary>The replica that leads the shard of a key.</summary>
-    public HostedShard? Find(ReadOnlySpan<byte> key, in CallTarget target, out Refusal refusal)
+    /// <summary>The replica that leads the shard of a key; without <paramref name="isForLeader"/> any replica of it that works.</summary>
+    public HostedShard? Find(ReadOnlySpan<byte> key, in CallTarget target, bool isForLeader, out Refusal refusal)
     {
         var found = shards.Find(key);
         if (found is not null && (target.Generation == 0 || (target.Shard == found.Route.Shard && target.Generation == found.Route.Generation)))
-            return Serving(found, out refusal);
+            return Able(found, isForLeader, out refusal);
         refusal = Refusals.WrongShard(found?.Route ?? shards.RouteOf(key));
         return null;
     }
 
-    /// <summary>The replica that leads the shard in which a range begins; in reverse, the one in which it ends.</summary>
-    public HostedShard? FindForScan(bool reverse, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper, out Refusal refusal)
+    /// <summary>The same of the shard in which a range begins; in reverse, of the one in which it ends.</summary>
+    public HostedShard? FindForScan(bool reverse, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper, bool isForLeader, out Refusal refusal)
     {
         if ((reverse ? shards.FindBefore(upper) : shards.Find(lower)) is { } found)
-            return Serving(found, out refusal);
+            return Able(found, isForLeader, out refusal);
         refusal = Refusals.WrongShard(reverse ? shards.RouteBefore(upper) : shards.RouteOf(lower));
         return null;
     }
 
-    private HostedShard? Serving(HostedShard found, out Refusal refusal)
+    private HostedShard? Able(HostedShard found, bool isForLeader, out Refusal refusal)
     {
         refusal = null!;
         if (found.Replica is null)
             refusal = Refusals.ReplicaFailed(found.Route, found.Failure);
-        else if (!found.Replica.IsServing)
+        else if (isForLeader && !found.Replica.IsServing)
             refusal = Refusals.NotLeader(found.Route, node);
+        else if (!isForLeader && found.Replica.Failure is { } failure)
+            refusal = Refusals.ReplicaFailed(found.Route, failure.Message);
         else
             return found;
         return null;

@@ -13,12 +13,19 @@ namespace KvCluster.Node.Shards;
 /// </summary>
 /// <param name="context">What the replica runs on.</param>
 /// <param name="journal">The store as the core reads it; its store is the one in use.</param>
-/// <param name="reads">Reads that wait for a round.</param>
+/// <param name="reads">Reads that wait for a round while this replica leads.</param>
+/// <param name="followerReads">Reads that wait for the leader's answer while it does not.</param>
 /// <param name="later">Leaves an event for a later turn. Any thread.</param>
 /// <param name="atOnce">Leaves an event to be stepped right after the running list of effects.</param>
 /// <param name="snapshots">Snapshots sent and received.</param>
 internal sealed class EffectPerformer(
-    ShardReplicaContext context, ReplicaJournalView journal, WaitingReads reads, Action<Event> later, Action<Event> atOnce, SnapshotTransfers snapshots)
+    ShardReplicaContext context,
+    ReplicaJournalView journal,
+    WaitingReads reads,
+    WaitingReads followerReads,
+    Action<Event> later,
+    Action<Event> atOnce,
+    SnapshotTransfers snapshots)
 {
     private readonly List<ReadOnlyMemory<byte>> _bodies = [];
     private readonly Dictionary<long, TaskCompletionSource<OrderResult>> _orders = [];
@@ -75,7 +82,9 @@ internal sealed class EffectPerformer(
             case Effect.Serving serving: _serving = serving.On; break;
             case Effect.StopLeading: StopLeading(); break;
             case Effect.ReadsConfirmed confirmed: ConfirmReads(confirmed.ReadIdLast); break;
-            case Effect.ReadsRefused refused: reads.AnswerUpTo(refused.ReadIdLast, confirmed: false); break;
+            case Effect.ReadsRefused refused: reads.AnswerUpTo(refused.ReadIdLast, etag: null); break;
+            case Effect.ReadIndexKnown known: followerReads.AnswerUpTo(known.ReadIdLast, known.Committed.Value); break;
+            case Effect.ReadIndexRefused refused: followerReads.AnswerUpTo(refused.ReadIdLast, etag: null); break;
             case Effect.LeaderKnown known: PublishRoute(known.Epoch, known.Node); break;
             case Effect.OpenSnapshot open: OpenSnapshot(open.Replica); break;
             case Effect.SendSnapshotChunk send: SendSnapshotChunk(send); break;
@@ -96,6 +105,7 @@ internal sealed class EffectPerformer(
         _serving = false;
         snapshots.CloseAll();
         reads.RefuseAll();
+        followerReads.RefuseAll();
         foreach (var ended in _orders.Values)
             ended.TrySetResult(new OrderResult(false, "the replica stopped"));
         _orders.Clear();
@@ -220,7 +230,7 @@ internal sealed class EffectPerformer(
 
     // Only those failed conditions that were held before the round was sent: it says nothing for later ones. Refused ones need nothing: the
     // replica stops leading, and that answers them.
-    private void ConfirmReads(long readIdLast) => Store.ReleaseReadAnswers(reads.AnswerUpTo(readIdLast, confirmed: true));
+    private void ConfirmReads(long readIdLast) => Store.ReleaseReadAnswers(reads.AnswerUpTo(readIdLast, Store.Published));
 
     private void OpenSnapshot(ulong replica)
     {

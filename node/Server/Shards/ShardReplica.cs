@@ -32,6 +32,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private readonly ReplicaCore _core;
     private readonly EffectPerformer _performer;
     private readonly WaitingReads _waitingReads = new();
+    private readonly WaitingReads _followerReads = new();
+    private readonly AppliedWaits _appliedWaits = new();
     private readonly ConcurrentQueue<Event> _mailbox = new();
     private readonly ConcurrentQueue<Visit> _visits = new();
     private readonly Queue<Event> _atOnce = new();
@@ -49,6 +51,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private int _scheduled;
     private long _frameBytesWaiting;
     private long _orderIdLast;
+    private long _currentUs = long.MinValue;
 
     /// <summary>Takes over a recovered store. Nothing happens before <see cref="Start"/>.</summary>
     /// <param name="context">What it runs on.</param>
@@ -61,7 +64,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         _clockTicksPerMicrosecond = context.Clock.TimestampFrequency / 1_000_000;
         _journal = new ReplicaJournalView(store);
         var snapshots = new SnapshotTransfers(context.Storage, action => LeaveVisit(new Visit(action, null)), TrySwitchIn, Fail);
-        _performer = new EffectPerformer(context, _journal, _waitingReads, Enqueue, _atOnce.Enqueue, snapshots);
+        _performer = new EffectPerformer(context, _journal, _waitingReads, _followerReads, Enqueue, _atOnce.Enqueue, snapshots);
         Shard = record.Shard;
         _performer.Remember(record);
         _core = new ReplicaCore(
@@ -119,16 +122,42 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     }
 
     /// <summary>
-    /// Confirms by a heartbeat round, sent after this call and shared by all reads that wait, that this replica leads. False: it does
-    /// not. A cancelled wait leaves the round to the others.
+    /// Confirms by a heartbeat round, sent after this call and shared by all reads that wait, that this replica leads: a snapshot opened then
+    /// answers. Null: it does not lead. A cancelled wait leaves the round to the others.
     /// </summary>
-    public Task<bool> ConfirmReadAsync(CancellationToken cancellationToken)
+    public Task<UInt128?> ConfirmReadAsync(CancellationToken cancellationToken) =>
+        IsServing ? JoinAsync(_waitingReads, cancellationToken) : Task.FromResult<UInt128?>(null);
+
+    /// <summary>
+    /// Asks the leader, after this call and for all reads that wait, what is committed: a snapshot that has that answers a linearizable read.
+    /// Null: this replica leads, knows no leader, or heard no answer. A cancelled wait leaves the question to the others.
+    /// </summary>
+    public Task<UInt128?> AskLeaderAsync(CancellationToken cancellationToken) => JoinAsync(_followerReads, cancellationToken);
+
+    /// <summary>Waits until this replica has applied an etag. False: the time is up, or it has stopped.</summary>
+    /// <param name="etag">What must be applied.</param>
+    /// <param name="limit">For how long; <see cref="Timeout.InfiniteTimeSpan"/>: until the caller gives up.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public ValueTask<bool> WaitForAppliedAsync(UInt128 etag, TimeSpan limit, CancellationToken cancellationToken) => HasApplied(etag)
+        ? ValueTask.FromResult(true)
+        : new ValueTask<bool>(_appliedWaits.JoinAsync(etag, Schedule, limit, cancellationToken));
+
+    /// <summary>Whether a snapshot opened from now on has this etag. Any thread.</summary>
+    public bool HasApplied(UInt128 etag) => _journal.Store.Published >= etag;
+
+    /// <summary>
+    /// For how long, in microseconds, a snapshot opened from now on may be out of date, as far as this replica can know (kv.proto,
+    /// Position.age_us); null: it has not heard of a leader since its start. Any thread.
+    /// </summary>
+    public ulong? AgeUs
     {
-        if (!IsServing)
-            return Task.FromResult(false);
-        var answer = _waitingReads.Join();
-        Schedule();
-        return answer.WaitAsync(cancellationToken);
+        get
+        {
+            if (LeaseHolds())
+                return 0;
+            var currentUs = Volatile.Read(ref _currentUs);
+            return currentUs == long.MinValue ? null : (ulong)Math.Max(0, NowUs() - currentUs);
+        }
     }
 
     /// <summary>The published state, whatever its age. Any thread, no lock.</summary>
@@ -241,6 +270,13 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return ValueTask.FromResult(WriteResult.Of(outcome));
     }
 
+    private Task<UInt128?> JoinAsync(WaitingReads reads, CancellationToken cancellationToken)
+    {
+        var answer = reads.Join();
+        Schedule();
+        return answer.WaitAsync(cancellationToken);
+    }
+
     private bool LeaseHolds() => IsServing && NowUs() - (_context.Replication.PlantedBug == PlantedBug.LeaseFromBefore ? 1_000_000 : 0) < _core.LeaseEndUs;
 
     private long NowUs() => _context.Clock.GetTimestamp() / _clockTicksPerMicrosecond;
@@ -264,6 +300,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         AskForReads();
         AppendBatches();
         JudgeDisk(durableRose);
+        _appliedWaits.Release(_journal.Store.Published);
         ArmTimer();
         if (!_mailbox.IsEmpty)
             Schedule();
@@ -287,6 +324,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             foreach (var effect in _core.Effects)
                 _performer.Perform(effect);
         }
+        // What the core calls committed is applied only now.
+        Volatile.Write(ref _currentUs, Math.Max(_currentUs, _core.CurrentUs));
     }
 
     private void AskForReads()
@@ -298,6 +337,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         }
         if (_waitingReads.TryClose(out var readId))
             Step(new Event.ReadArrived(readId));
+        if (_followerReads.TryClose(out readId))
+            Step(new Event.FollowerReadArrived(readId));
     }
 
     private void JudgeDisk(bool durableRose)
@@ -460,7 +501,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         _failure = failure;
         _performer.Decisions.Add(_context.Clock.GetUtcNow(), $"stopped: {failure.Message}", alarm: true);
         ShardLog.Stopped(_context.Log, Shard, failure);
-        _performer.End();
+        End();
         Schedule();
     }
 
@@ -469,8 +510,14 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         if (_stopped.Task.IsCompleted)
             return;
         if (_failure is null)
-            _performer.End();
+            End();
         _stopped.SetResult();
+    }
+
+    private void End()
+    {
+        _performer.End();
+        _appliedWaits.RefuseAll();
     }
 
     private readonly record struct Visit(Action Action, TaskCompletionSource<bool>? Done);

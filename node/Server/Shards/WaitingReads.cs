@@ -1,8 +1,9 @@
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// Reads that the lease does not cover: all that arrive before the next heartbeat round share it. Joined from any thread; closed and
-/// answered on the shard's writer executor. Bounded by the calls that the API has open.
+/// Reads that wait for the leadership to be confirmed: at the leader by a heartbeat round, at a follower by asking the leader. All that arrive
+/// before the next round share it. Joined from any thread; closed and answered on the shard's writer executor. Bounded by the calls that the
+/// API has open.
 /// </summary>
 internal sealed class WaitingReads
 {
@@ -15,13 +16,14 @@ internal sealed class WaitingReads
     /// <summary>Whether a round waits to be asked for.</summary>
     public bool IsGathering => Volatile.Read(ref _gathering) is not null;
 
-    /// <summary>Waits for a round that is sent after this call. True: confirmed; false: this replica does not lead.</summary>
-    public Task<bool> Join()
+    /// <summary>Waits for a round that is sent after this call.</summary>
+    /// <returns>What a snapshot must have to answer; null: refused, the leadership was not confirmed.</returns>
+    public Task<UInt128?> Join()
     {
         lock (_lock)
         {
             if (_closed)
-                return Task.FromResult(false);
+                return Task.FromResult<UInt128?>(null);
             _gathering ??= new Round();
             return _gathering.Answer.Task;
         }
@@ -54,14 +56,16 @@ internal sealed class WaitingReads
     }
 
     /// <summary>Answers every round asked for with this id or a lower one.</summary>
+    /// <param name="id">The round's.</param>
+    /// <param name="etag">What a snapshot must have to answer; null refuses them.</param>
     /// <returns>The last of the store's held answers that waited for one of them; 0: none did.</returns>
-    public long AnswerUpTo(long id, bool confirmed)
+    public long AnswerUpTo(long id, UInt128? etag)
     {
         var heldReadAnswers = 0L;
         while (TryDequeue(id, out var round))
         {
             heldReadAnswers = Math.Max(heldReadAnswers, round.HeldReadAnswers);
-            round.Answer.SetResult(confirmed);
+            round.Answer.SetResult(etag);
         }
 
         return heldReadAnswers;
@@ -73,7 +77,7 @@ internal sealed class WaitingReads
         lock (_lock)
             _closed = true;
         TryClose(out var idLast);
-        AnswerUpTo(idLast, confirmed: false);
+        AnswerUpTo(idLast, etag: null);
     }
 
     private bool TryDequeue(long id, out Round round)
@@ -92,6 +96,6 @@ internal sealed class WaitingReads
         public long HeldReadAnswers { get; set; }
 
         // Asynchronously: a reader's code never runs on the writer.
-        public TaskCompletionSource<bool> Answer { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        public TaskCompletionSource<UInt128?> Answer { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
     }
 }

@@ -21,7 +21,8 @@ internal ref struct WireWriter(Span<byte> destination)
     public static int BytesFieldSize(int count) => 1 + VarintSize((uint)count) + count;
 
     /// <summary>Bytes of a <see cref="V1.Position"/> without its tag.</summary>
-    public static int PositionSize(uint shard) => VarintFieldSize(shard) + BytesFieldSize(EtagBytes);
+    public static int PositionSize(uint shard, ulong? ageUs = null) =>
+        VarintFieldSize(shard) + BytesFieldSize(EtagBytes) + (ageUs is { } age ? 1 + VarintSize(age) : 0);
 
     /// <summary>Bytes of a <see cref="V1.RequestId"/> without its tag.</summary>
     public static int RequestIdSize(uint shard, ulong sequence, ulong lowestOpen) =>
@@ -56,11 +57,16 @@ internal ref struct WireWriter(Span<byte> destination)
         Fixed64Field(2, (ulong)etag);
     }
 
-    public void PositionField(int field, uint shard, UInt128 etag)
+    public void PositionField(int field, uint shard, UInt128 etag, ulong? ageUs = null)
     {
-        BytesHeader(field, PositionSize(shard));
+        BytesHeader(field, PositionSize(shard, ageUs));
         VarintField(1, shard);
         EtagField(2, etag);
+        if (ageUs is not { } age)
+            return;
+        // Optional: 0 is said too.
+        Byte(3 << 3);
+        Varint(age);
     }
 
     public void RequestIdField(int field, UInt128 session, uint shard, ulong sequence, ulong lowestOpen)

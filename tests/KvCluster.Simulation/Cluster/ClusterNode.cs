@@ -142,9 +142,9 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
         }
 
         var replica = Replica;
-        Poll(replica.ConfirmReadAsync(CancellationToken.None), leads =>
+        Poll(replica.ConfirmReadAsync(CancellationToken.None), confirmed =>
         {
-            if (leads)
+            if (confirmed is not null)
                 Read(replica.OpenSnapshot(), keys, done);
         });
     });

@@ -1,4 +1,6 @@
 using System.Diagnostics;
+using System.Net;
+using System.Net.Sockets;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
@@ -16,6 +18,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     private readonly TemporaryDirectory _directory = new();
     private readonly Dictionary<uint, NodeHost> _nodes = [];
     private readonly Dictionary<uint, GrpcChannel> _channels = [];
+    private HoldingProxy? _linksOfFirst;
 
     private NodeCluster() => Coordinator = EmbeddedCoordinator.Open(Path.Combine(_directory.Path, "coordinator"), TimeProvider.System);
 
@@ -32,18 +35,29 @@ internal sealed class NodeCluster : IAsyncDisposable
         return cluster;
     }
 
+    /// <summary>
+    /// A cluster whose node 1 hears from the others and speaks to them only through <see cref="LinksOfFirst"/>: nodes with greater ids open the
+    /// streams between nodes. Callers of the tests are not held up.
+    /// </summary>
+    public static async Task<NodeCluster> StartWithLinksToHoldAsync(int nodeCount)
+    {
+        var cluster = new NodeCluster();
+        var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
+        await ClusterInit.CreateAsync(cluster.Coordinator, "local", nodes, Math.Min(3, nodeCount), [], CancellationToken.None);
+        var port = FreePort();
+        cluster._linksOfFirst = new HoldingProxy(port);
+        await Task.WhenAll(nodes.Select(node => node == 1
+            ? cluster.StartNodeAsync(cluster.OptionsOf(1) with { Listen = $"http://127.0.0.1:{port}", Advertise = cluster._linksOfFirst.Address })
+            : cluster.StartNodeAsync(node)));
+        return cluster;
+    }
+
+    /// <summary>What node 1 and the others say to one another.</summary>
+    public HoldingProxy LinksOfFirst => _linksOfFirst ?? throw new InvalidOperationException("The cluster was started without.");
+
     public string DirectoryOf(uint node) => Path.Combine(_directory.Path, $"node-{node}");
 
-    public async Task StartNodeAsync(uint node)
-    {
-        var options = new NodeOptions { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", StopTimeMax = Limit };
-        var host = await NodeHost.StartAsync(options, Coordinator, NullLoggerFactory.Instance, CancellationToken.None);
-        lock (_nodes)
-        {
-            _nodes[node] = host;
-            _channels[node] = GrpcChannel.ForAddress(host.Address, new GrpcChannelOptions { MaxReceiveMessageSize = 32 << 20 });
-        }
-    }
+    public Task StartNodeAsync(uint node) => StartNodeAsync(OptionsOf(node));
 
     public async Task StopNodeAsync(uint node)
     {
@@ -102,7 +116,29 @@ internal sealed class NodeCluster : IAsyncDisposable
     {
         foreach (var node in _nodes.Keys.ToArray())
             await StopNodeAsync(node);
+        if (_linksOfFirst is not null)
+            await _linksOfFirst.DisposeAsync();
         await Coordinator.DisposeAsync();
         _directory.Dispose();
+    }
+
+    private static int FreePort()
+    {
+        using var socket = new Socket(SocketType.Stream, ProtocolType.Tcp);
+        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        return ((IPEndPoint)socket.LocalEndPoint!).Port;
+    }
+
+    private NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", StopTimeMax = Limit };
+
+    private async Task StartNodeAsync(NodeOptions options)
+    {
+        var host = await NodeHost.StartAsync(options, Coordinator, NullLoggerFactory.Instance, CancellationToken.None);
+        var address = options.Advertise is null ? host.Address : options.Listen;
+        lock (_nodes)
+        {
+            _nodes[options.Node] = host;
+            _channels[options.Node] = GrpcChannel.ForAddress(address, new GrpcChannelOptions { MaxReceiveMessageSize = 32 << 20 });
+        }
     }
 }

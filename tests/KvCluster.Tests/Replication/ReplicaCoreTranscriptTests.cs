@@ -220,7 +220,7 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Step(new Event.FollowerReadArrived(1)).Shows("to 2: epoch 2 read index 1?");
         replica.Step(new Event.FollowerReadArrived(2)).Step(new Event.FollowerReadArrived(3)).Shows("");
         replica.From(2, 2, frame => frame.ReadIndexAnswer = new ReadIndexAnswer { Number = 1, Committed = new V1.Etag { Epoch = 2, Change = 5 } });
-        replica.Shows("follower reads up to 1 once 2.5 is applied\nto 2: epoch 2 read index 2?");
+        replica.Shows("commit 1.2\nfollower reads up to 1 once 2.5 is applied\nto 2: epoch 2 read index 2?");
         // A late copy of the first answer is none to the second question.
         replica.From(2, 2, frame => frame.ReadIndexAnswer = new ReadIndexAnswer { Number = 1, Committed = new V1.Etag { Epoch = 2, Change = 5 } }).Shows("");
         replica.From(3, 3, frame => frame.Heartbeat = new Heartbeat { Round = 1 });

@@ -1,0 +1,84 @@
+using KvCluster.Node.Hosting;
+using KvCluster.Storage.Pages;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>Opens snapshots that are as new as reads ask for (kv.proto, ReadMode). Used for calls and for scans; any thread.</summary>
+internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock)
+{
+    // Of the time that a caller waits: what is left is for the refusal to reach it.
+    private const double DeadlineShare = 0.9;
+
+    /// <summary>Opens what needs no waiting: without a message, and for reads at the leader without a lock or an allocation.</summary>
+    public static bool TryOpen(HostedShard shard, in ReadQuery query, out OpenedRead read)
+    {
+        var replica = shard.Replica!;
+        ReadSnapshot snapshot = default;
+        ulong? ageUs = null;
+        bool isOpen;
+        switch (query.Mode)
+        {
+            case ReadMode.Leader or ReadMode.Replica:
+                isOpen = replica.TryOpenLinearizable(out snapshot);
+                break;
+            case ReadMode.Session when replica.HasApplied(query.Seen):
+                snapshot = replica.OpenSnapshot();
+                isOpen = true;
+                break;
+            case ReadMode.Stale:
+                // Before the snapshot, which may be newer but not older.
+                ageUs = replica.AgeUs;
+                snapshot = replica.OpenSnapshot();
+                isOpen = true;
+                break;
+            default:
+                isOpen = false;
+                break;
+        }
+        read = new OpenedRead(snapshot, ageUs, null);
+        return isOpen;
+    }
+
+    /// <summary>Opens a snapshot, after waiting for what <see cref="TryOpen"/> could not do without.</summary>
+    /// <param name="shard">The shard.</param>
+    /// <param name="query">How new it must be.</param>
+    /// <param name="deadlineTimestamp">When the caller gives up, as a timestamp of the clock; 0: never.</param>
+    /// <param name="cancellationToken">The caller gave up.</param>
+    public async ValueTask<OpenedRead> OpenAsync(HostedShard shard, ReadQuery query, long deadlineTimestamp, CancellationToken cancellationToken)
+    {
+        if (TryOpen(shard, query, out var read))
+            return read;
+        var refusal = query.Mode switch
+        {
+            ReadMode.Session => await CatchUpWithSessionAsync(shard, query.Seen, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
+            ReadMode.Replica when !shard.Replica!.IsServing => await CatchUpWithLeaderAsync(shard, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
+            _ => await shard.Replica!.ConfirmReadAsync(cancellationToken).ConfigureAwait(false) is not null ? null : Refusals.NotLeader(shard.Route, lookup.Node),
+        };
+        return refusal is null ? new OpenedRead(shard.Replica!.OpenSnapshot(), null, null) : new OpenedRead(default, null, refusal);
+    }
+
+    private ValueTask<Refusal?> CatchUpWithSessionAsync(HostedShard shard, UInt128 seen, long deadlineTimestamp, CancellationToken cancellationToken)
+    {
+        // Only so that the leader says what is committed now, and not with its next heartbeat.
+        _ = shard.Replica!.AskLeaderAsync(CancellationToken.None);
+        return CatchUpAsync(shard, seen, deadlineTimestamp, cancellationToken);
+    }
+
+    private async ValueTask<Refusal?> CatchUpWithLeaderAsync(HostedShard shard, long deadlineTimestamp, CancellationToken cancellationToken) =>
+        await shard.Replica!.AskLeaderAsync(cancellationToken).ConfigureAwait(false) is { } committed
+            ? await CatchUpAsync(shard, committed, deadlineTimestamp, cancellationToken).ConfigureAwait(false)
+            : Refusals.LeaderSilent(shard.Route, lookup.Node);
+
+    private async ValueTask<Refusal?> CatchUpAsync(HostedShard shard, UInt128 etag, long deadlineTimestamp, CancellationToken cancellationToken)
+    {
+        var limit = deadlineTimestamp == 0 ? Timeout.InfiniteTimeSpan : LeftUntil(deadlineTimestamp) * DeadlineShare;
+        return await shard.Replica!.WaitForAppliedAsync(etag, limit, cancellationToken).ConfigureAwait(false) ? null : Refusals.ReplicaBehind(shard, etag, lookup.Node);
+    }
+
+    private TimeSpan LeftUntil(long deadlineTimestamp)
+    {
+        var left = clock.GetElapsedTime(clock.GetTimestamp(), deadlineTimestamp);
+        return left > TimeSpan.Zero ? left : TimeSpan.Zero;
+    }
+}

@@ -1,0 +1,68 @@
+using KvCluster.V1;
+using KvCluster.Wire;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>What a read asks for besides its keys: <see cref="ReadOptions"/>, as far as one shard goes.</summary>
+/// <param name="Mode">How new the answer must be.</param>
+/// <param name="Seen">Of a session: what the answer must reflect.</param>
+internal readonly record struct ReadQuery(ReadMode Mode, UInt128 Seen)
+{
+    /// <summary>Whether only the leader can answer.</summary>
+    public bool IsForLeader => Mode is ReadMode.Leader or ReadMode.Quorum;
+
+    /// <summary>Reads the mode out of encoded options; null: done.</summary>
+    /// <param name="options">The message; empty: none.</param>
+    /// <param name="query">What they ask for, of no shard yet.</param>
+    /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+    public static Refusal? TryRead(ReadOnlySpan<byte> options, out ReadQuery query)
+    {
+        var mode = ReadMode.Unspecified;
+        var reader = new WireReader(options);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == ReadOptions.ModeFieldNumber)
+                mode = (ReadMode)reader.ReadUInt32();
+            else
+                reader.Skip();
+        }
+        query = new ReadQuery(mode == ReadMode.Unspecified ? ReadMode.Leader : mode, 0);
+        return mode is >= ReadMode.Unspecified and <= ReadMode.Stale ? null : Refusals.BadRequest("The read mode is not known.");
+    }
+
+    /// <summary>The same with what the options say of one shard.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+    public ReadQuery In(uint shard, ReadOnlySpan<byte> options)
+    {
+        if (Mode != ReadMode.Session)
+            return this;
+        UInt128 seen = 0;
+        var reader = new WireReader(options);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == ReadOptions.SeenFieldNumber)
+                seen = UInt128.Max(seen, EtagIn(shard, reader.ReadBytes()));
+            else
+                reader.Skip();
+        }
+        return new ReadQuery(Mode, seen);
+    }
+
+    // 0: it is a position of another shard.
+    private static UInt128 EtagIn(uint shard, ReadOnlySpan<byte> position)
+    {
+        uint ofShard = 0;
+        UInt128 etag = 0;
+        var reader = new WireReader(position);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == Position.ShardFieldNumber)
+                ofShard = reader.ReadUInt32();
+            else if (field == Position.EtagFieldNumber)
+                etag = reader.ReadEtag();
+            else
+                reader.Skip();
+        }
+        return ofShard == shard ? etag : 0;
+    }
+}

@@ -1,0 +1,82 @@
+namespace KvCluster.Node.Shards;
+
+/// <summary>
+/// Reads that wait until this replica has applied an etag. Joined from any thread; released on the shard's writer executor. One whose caller gave
+/// up is taken out at once, so they are bounded by the calls that the API has open.
+/// </summary>
+internal sealed class AppliedWaits
+{
+    private readonly Lock _lock = new();
+    private readonly SortedDictionary<(UInt128 Etag, long Number), TaskCompletionSource<bool>> _waiting = [];
+    private long _numberLast;
+    private int _count;
+    private bool _closed;
+
+    /// <summary>Waits.</summary>
+    /// <param name="etag">What must be applied.</param>
+    /// <param name="lookAgain">Has <see cref="Release"/> called once more after this read has joined.</param>
+    /// <param name="limit">For how long; <see cref="Timeout.InfiniteTimeSpan"/>: until the caller gives up.</param>
+    /// <param name="cancellationToken">The caller gave up.</param>
+    /// <returns>False: the time is up, or the replica has stopped.</returns>
+    public async Task<bool> JoinAsync(UInt128 etag, Action lookAgain, TimeSpan limit, CancellationToken cancellationToken)
+    {
+        // Asynchronously: a reader's code never runs on the writer.
+        var applied = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+        (UInt128, long) place;
+        lock (_lock)
+        {
+            if (_closed)
+                return false;
+            place = (etag, ++_numberLast);
+            _waiting.Add(place, applied);
+            _count = _waiting.Count;
+        }
+        lookAgain();
+        try
+        {
+            return await applied.Task.WaitAsync(limit, cancellationToken).ConfigureAwait(false);
+        }
+        catch (TimeoutException)
+        {
+            return false;
+        }
+        finally
+        {
+            lock (_lock)
+            {
+                _waiting.Remove(place);
+                _count = _waiting.Count;
+            }
+        }
+    }
+
+    /// <summary>All up to this etag is applied.</summary>
+    public void Release(UInt128 applied)
+    {
+        // Mostly nobody waits; who joins right now has this called again.
+        if (Volatile.Read(ref _count) == 0)
+            return;
+        lock (_lock)
+        {
+            while (_waiting.Count > 0 && _waiting.First() is var first && first.Key.Etag <= applied)
+            {
+                _waiting.Remove(first.Key);
+                first.Value.SetResult(true);
+            }
+            _count = _waiting.Count;
+        }
+    }
+
+    /// <summary>Refuses all, also those that come later: the replica stops.</summary>
+    public void RefuseAll()
+    {
+        lock (_lock)
+        {
+            _closed = true;
+            foreach (var waiting in _waiting.Values)
+                waiting.SetResult(false);
+            _waiting.Clear();
+            _count = 0;
+        }
+    }
+}

@@ -1,0 +1,243 @@
+using System.Globalization;
+using Google.Protobuf;
+using Google.Rpc;
+using Grpc.Core;
+using KvCluster.Serving;
+using KvCluster.V1;
+using KvCluster.Tests.Grpc;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Reads of every mode at leaders and followers of three nodes: what each shows, what it waits for, and how it is refused.</summary>
+public sealed class ReadModeTests
+{
+    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
+
+    [Fact]
+    public async Task Get_LinearizableAtAnyReplica_ShowsWhatWasAcknowledgedBefore()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        for (var round = 0; round < 100; round++)
+        {
+            var put = await cluster.PutAsync(Put("k", $"{round}"));
+            foreach (var node in (uint[])[1, 2, 3])
+            {
+                var got = await cluster.KvOf(node).GetAsync(Get("k", ReadMode.Replica));
+                Assert.Equal(($"{round}", put.Position.Etag), (got.Value.ToStringUtf8(), got.Etag));
+                Assert.False(got.Position.HasAgeUs);
+            }
+        }
+    }
+
+    [Fact]
+    public async Task GetManyAndScan_AtAFollower_AnswerByTheirMode()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await cluster.PutAsync(Put("a", "1"));
+        var put = await cluster.PutAsync(Put("b", "2"));
+        var follower = OtherThan(await cluster.LeaderOfAsync(0));
+        foreach (var read in (ReadOptions[])
+        [
+            new() { Mode = ReadMode.Replica },
+            new() { Mode = ReadMode.Session, Seen = { new Position { Shard = 7, Etag = new V1.Etag { Epoch = 99 } }, put.Position } },
+        ])
+        {
+            var many = await cluster.KvOf(follower).GetManyAsync(new GetManyRequest { Keys = { Bytes("b"), Bytes("none"), Bytes("a") }, Read = read });
+            Assert.Equal(["2", "", "1"], many.Entries.Select(entry => entry.Value.ToStringUtf8()));
+            Assert.Equal(["a", "b"], (await ScanAsync(cluster, follower, read)).SelectMany(page => page.Entries).Select(entry => entry.Key.ToStringUtf8()));
+        }
+        var stale = Assert.Single(await ScanAsync(cluster, follower, new ReadOptions { Mode = ReadMode.Stale }));
+        Assert.True(stale.Position.HasAgeUs);
+    }
+
+    [Fact]
+    public async Task Get_AtAFollowerInAModeOfTheLeader_IsRefusedWithTheRoute()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await cluster.PutAsync(Put("k", "v"));
+        var leader = await cluster.LeaderOfAsync(0);
+        foreach (var mode in (ReadMode[])[ReadMode.Unspecified, ReadMode.Leader, ReadMode.Quorum])
+        {
+            Assert.Equal("v", (await cluster.KvOf(leader).GetAsync(Get("k", mode))).Value.ToStringUtf8());
+            var refused = await RefusedAsync(cluster, OtherThan(leader), Get("k", mode));
+            Assert.Equal((StatusCode.Unavailable, "NOT_LEADER", leader), (refused.Code, refused.Reason, refused.Leader));
+        }
+        Assert.Equal("BAD_REQUEST", (await RefusedAsync(cluster, leader, Get("k", (ReadMode)99))).Reason);
+    }
+
+    [Fact]
+    public async Task Get_OfASessionAtAFollowerThatLags_WaitsAndSeesItsOwnWrite()
+    {
+        await using var cluster = await NodeCluster.StartWithLinksToHoldAsync(3);
+        await FollowAtFirstAsync(cluster);
+        cluster.LinksOfFirst.Hold();
+        var put = await cluster.PutAsync(Put("k", "mine"));
+        var waiting = cluster.KvOf(1).GetAsync(Session("k", put.Position), deadline: DateTime.UtcNow + Limit).ResponseAsync;
+        Assert.False((await cluster.KvOf(1).GetAsync(Get("k", ReadMode.Stale))).Found);
+        Assert.False((await cluster.KvOf(1).GetAsync(Session("k"))).Found);
+        Assert.False(waiting.IsCompleted);
+        cluster.LinksOfFirst.Release();
+        Assert.Equal("mine", (await waiting).Value.ToStringUtf8());
+    }
+
+    [Fact]
+    public async Task Get_OfASessionAtAFollowerThatDoesNotCatchUpInTime_IsRefusedAsBehind()
+    {
+        await using var cluster = await NodeCluster.StartWithLinksToHoldAsync(3);
+        await FollowAtFirstAsync(cluster);
+        cluster.LinksOfFirst.Hold();
+        var put = await cluster.PutAsync(Put("k", "mine"));
+        using var exchange = cluster.KvOf(1).Exchange();
+        var call = new Call { Id = 1, Method = V1.Method.Get, Request = Session("k", put.Position).ToByteString(), TimeoutMs = 200 };
+        await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { call } });
+        Assert.True(await exchange.ResponseStream.MoveNext(CancellationToken.None));
+        var reply = Assert.Single(exchange.ResponseStream.Current.Replies);
+        Assert.Equal(StatusCode.DeadlineExceeded, (StatusCode)reply.Code);
+        Assert.Equal("REPLICA_BEHIND", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason);
+        cluster.LinksOfFirst.Release();
+    }
+
+    [Fact]
+    public async Task FollowerThatIsCutOff_RefusesLinearizableReads_AndServesStaleOnesWithTheirAge()
+    {
+        await using var cluster = await NodeCluster.StartWithLinksToHoldAsync(3);
+        var old = await cluster.PutAsync(Put("k", "old"));
+        var leader = await FollowAtFirstAsync(cluster);
+        await cluster.KvOf(1).GetAsync(Session("k", old.Position));
+        cluster.LinksOfFirst.Hold();
+        await cluster.PutAsync(Put("k", "new"));
+        Assert.Equal((StatusCode.Unavailable, "NO_LEADER"), (await RefusedAsync(cluster, 1, Get("k", ReadMode.Replica))) is var refused ? (refused.Code, refused.Reason) : default);
+
+        var first = await cluster.KvOf(1).GetAsync(Get("k", ReadMode.Stale));
+        var second = await cluster.KvOf(1).GetAsync(Get("k", ReadMode.Stale));
+        Assert.Equal(("old", old.Position.Etag), (first.Value.ToStringUtf8(), first.Etag));
+        Assert.True(second.Position.AgeUs > first.Position.AgeUs, $"{second.Position.AgeUs} us after {first.Position.AgeUs} us");
+        // It was refused only after as long without an answer.
+        Assert.True(first.Position.AgeUs > 300_000, $"{first.Position.AgeUs} us");
+        Assert.Equal("new", (await cluster.KvOf(leader).GetAsync(Get("k", ReadMode.Stale))).Value.ToStringUtf8());
+
+        cluster.LinksOfFirst.Release();
+        await Eventually.TrueAsync(
+            () => cluster.KvOf(1).Get(Get("k", ReadMode.Stale)) is { Position.AgeUs: < 300_000 } got && got.Value.ToStringUtf8() == "new", "node 1 hears from the leader again");
+        Assert.Equal("new", await UntilServedAsync(cluster, 1, Get("k", ReadMode.Replica)));
+    }
+
+    [Fact]
+    public async Task Get_ConfirmedByAQuorum_IsRefusedByALeaderThatIsCutOff_WhateverItsLease()
+    {
+        await using var cluster = await NodeCluster.StartWithLinksToHoldAsync(3);
+        await cluster.PutAsync(Put("k", "old"));
+        await LeadAsync(cluster, 1);
+        Assert.Equal("old", (await cluster.KvOf(1).GetAsync(Get("k", ReadMode.Quorum))).Value.ToStringUtf8());
+        cluster.LinksOfFirst.Hold();
+        var refused = await RefusedAsync(cluster, 1, Get("k", ReadMode.Quorum));
+        Assert.Equal((StatusCode.Unavailable, "NO_LEADER"), (refused.Code, refused.Reason));
+        cluster.LinksOfFirst.Release();
+    }
+
+    /// <summary>Each read gives what was acknowledged before it, or a refusal that says that another replica or a little later will do.</summary>
+    [Fact]
+    public async Task Get_LinearizableAtAReplicaWhileTheLeaderChanges_IsAnsweredOrRefusedCleanly()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await cluster.PutAsync(Put("k", "0"));
+        var leader = await cluster.LeaderOfAsync(0);
+        var readers = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
+        var acknowledged = 0;
+        var done = false;
+        var reading = readers.Select(node => Task.Run(async () =>
+        {
+            var answered = 0;
+            while (!Volatile.Read(ref done))
+            {
+                var before = Volatile.Read(ref acknowledged);
+                try
+                {
+                    var got = await cluster.KvOf(node).GetAsync(Get("k", ReadMode.Replica), deadline: DateTime.UtcNow + Limit);
+                    Assert.True(int.Parse(got.Value.ToStringUtf8(), CultureInfo.InvariantCulture) >= before, $"node {node} gave {got.Value.ToStringUtf8()} after {before} was acknowledged");
+                    answered++;
+                }
+                catch (RpcException failure)
+                {
+                    Assert.Equal((StatusCode.Unavailable, "NO_LEADER"), (failure.StatusCode, ReasonOf(failure)));
+                }
+            }
+            return answered;
+        })).ToArray();
+        for (var write = 1; write <= 40; write++)
+        {
+            if (write == 20)
+                await cluster.StopNodeAsync(leader);
+            await cluster.PutAsync(Put("k", $"{write}"));
+            Volatile.Write(ref acknowledged, write);
+        }
+        foreach (var node in readers)
+            Assert.Equal("40", await UntilServedAsync(cluster, node, Get("k", ReadMode.Replica)));
+        Volatile.Write(ref done, true);
+        Assert.All(await Task.WhenAll(reading), answered => Assert.True(answered > 0));
+    }
+
+    private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
+
+    private static PutRequest Put(string key, string value) => new() { Key = Bytes(key), Value = Bytes(value) };
+
+    private static GetRequest Get(string key, ReadMode mode) => new() { Key = Bytes(key), Read = new ReadOptions { Mode = mode } };
+
+    private static GetRequest Session(string key, params Position[] seen) => new() { Key = Bytes(key), Read = new ReadOptions { Mode = ReadMode.Session, Seen = { seen } } };
+
+    private static uint OtherThan(uint node) => node == 1 ? 2u : 1u;
+
+    private static string? ReasonOf(RpcException failure) => failure.GetRpcStatus()?.GetDetail<ErrorInfo>()?.Reason;
+
+    private static async Task<(StatusCode Code, string? Reason, uint? Leader)> RefusedAsync(NodeCluster cluster, uint node, GetRequest request)
+    {
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await cluster.KvOf(node).GetAsync(request, deadline: DateTime.UtcNow + Limit));
+        return (failure.StatusCode, ReasonOf(failure), failure.GetRpcStatus()?.GetDetail<RouteHint>()?.Routes.Single().Leader);
+    }
+
+    private static async Task<string> UntilServedAsync(NodeCluster cluster, uint node, GetRequest request)
+    {
+        string? value = null;
+        await Eventually.TrueAsync(
+            () =>
+            {
+                try
+                {
+                    value = cluster.KvOf(node).Get(request).Value.ToStringUtf8();
+                    return true;
+                }
+                catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable)
+                {
+                    return false;
+                }
+            },
+            $"node {node} serves {request}");
+        return value!;
+    }
+
+    private static async Task<List<ScanPage>> ScanAsync(NodeCluster cluster, uint node, ReadOptions read)
+    {
+        using var call = cluster.KvOf(node).Scan(new ScanRequest { Read = read });
+        var pages = new List<ScanPage>();
+        while (await call.ResponseStream.MoveNext(CancellationToken.None))
+            pages.Add(call.ResponseStream.Current);
+        return pages;
+    }
+
+    /// <summary>Has another node than 1 lead, and node 1 hear from it; gives the leader.</summary>
+    private static async Task<uint> FollowAtFirstAsync(NodeCluster cluster)
+    {
+        if (await cluster.LeaderOfAsync(0) == 1)
+            await LeadAsync(cluster, 2);
+        await UntilServedAsync(cluster, 1, Get("k", ReadMode.Replica));
+        return await cluster.LeaderOfAsync(0);
+    }
+
+    private static async Task LeadAsync(NodeCluster cluster, uint node)
+    {
+        var leader = await cluster.LeaderOfAsync(0);
+        if (leader != node)
+            await new Admin.AdminClient(cluster.ChannelOf(leader)).TransferAsync(new TransferRequest { ToNode = node }, deadline: DateTime.UtcNow + Limit);
+        await Eventually.TrueAsync(() => cluster.LeaderOfAsync(0).Result == node, $"node {node} leads");
+    }
+}
