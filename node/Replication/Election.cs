@@ -105,8 +105,8 @@ internal sealed class Election
     public void RestartTimer()
     {
         var waitUs = StandsFirst ? Options.HeartbeatIntervalUs : _context.Random.Between(Options.TimeoutLeastUs, Options.TimeoutGreatestUs + 1);
-        // With a slow disk it stands only if the others have not within their own time.
-        _timerUs = _context.NowUs + waitUs + (_context.DiskSlow ? Options.TimeoutGreatestUs : 0);
+        // With an impaired disk it stands only if the others have not within their own time.
+        _timerUs = _context.NowUs + waitUs + (_context.DiskImpaired ? Options.TimeoutGreatestUs : 0);
     }
 
     /// <summary>The promised leader was heard: whoever has not gone to the coordinator yet stays with it.</summary>

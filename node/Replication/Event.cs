@@ -73,10 +73,10 @@ internal abstract record Event
     internal sealed record FollowerReadArrived(long ReadId) : Event;
 
     /// <summary>
-    /// The driver judges its journal's syncs: slow ones, or no longer. While slow, a leader hands over to a voter that is not, and another replica stands later than
-    /// those would.
+    /// The driver judges its journal's disk: slow or full, or no longer. While impaired, a leader hands over to a voter that is not, and another
+    /// replica stands later than those would.
     /// </summary>
-    internal sealed record DiskHealth(bool Slow) : Event;
+    internal sealed record DiskHealth(bool Impaired) : Event;
 
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
     internal sealed record SnapshotOpened(ulong Replica, RecordName Covers, long BytesTotal) : Event;

@@ -137,7 +137,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
             Granted = granted,
             Durable = Acknowledgeable.ToWire(),
             Refilling = context.Refilling,
-            DiskSlow = context.DiskSlow,
+            DiskImpaired = context.DiskImpaired,
             Awaited = heartbeat.Heartbeat.Awaited,
         };
         context.Send(frame);

@@ -67,6 +67,9 @@ internal sealed class Leadership
     /// <summary>Serving ended because the leadership is being handed over.</summary>
     public bool HandsOver => _transfer is { StoppedServing: true };
 
+    /// <summary>A hand-over has begun; it may still fail, and this replica then goes on.</summary>
+    public bool MayHandOver => _transfer is not null;
+
     /// <summary>A record of the own epoch was appended here; the first one is the epoch-open record.</summary>
     public void OnAppended(JournalRecord record)
     {
@@ -234,6 +237,18 @@ internal sealed class Leadership
         _transfer = new LeaderTransfer(_context, Epoch, orderId, target);
     }
 
+    /// <summary>Asks another to take over while the own disk is impaired and one with a healthy disk follows. Nobody ordered it, so nobody waits for its end.</summary>
+    public void LeaveImpairedDisk()
+    {
+        if (!_context.DiskImpaired || !Serving || _transfer is not null || _membership is not null || _context.NowUs < _handOverDueUs)
+            return;
+        if (ChooseSuccessor(0) is not { } target)
+            return;
+        _handOverDueUs = _context.NowUs + _context.Options.TimeoutGreatestUs;
+        _context.Log($"its disk is slow or full: asks replica {target.Replica:x} to take over");
+        _transfer = new LeaderTransfer(_context, Epoch, 0, target);
+    }
+
     /// <summary>Does what the clock asks for. A reason: this leadership is over.</summary>
     public string? OnTick()
     {
@@ -248,7 +263,7 @@ internal sealed class Leadership
                 return "no majority has answered for one and a half of the greatest timeout";
             foreach (var follower in _followers.Values)
                 CheckStall(follower);
-            LeaveSlowDisk();
+            LeaveImpairedDisk();
         }
 
         if (_transfer is not null && _context.NowUs >= _transfer.DeadlineUs)
@@ -356,28 +371,16 @@ internal sealed class Leadership
             _membership = null;
     }
 
-    // Nobody ordered it, so nobody waits for its end.
-    private void LeaveSlowDisk()
-    {
-        if (!_context.DiskSlow || !Serving || _transfer is not null || _membership is not null || _context.NowUs < _handOverDueUs)
-            return;
-        if (ChooseSuccessor(0) is not { } target)
-            return;
-        _handOverDueUs = _context.NowUs + _context.Options.TimeoutGreatestUs;
-        _context.Log($"its disk is slow: asks replica {target.Replica:x} to take over");
-        _transfer = new LeaderTransfer(_context, Epoch, 0, target);
-    }
-
     private bool FollowsClosely(ulong replica) => _followers.TryGetValue(replica, out var follower)
         && follower.State == FollowerState.Replicate
         && follower.OutstandingBytes <= _context.Options.FrameBytes;
 
-    // Heard of lately, replicating, and of these the one that has the most; one with a slow disk only by name.
+    // Heard of lately, replicating, and of these the one that has the most; one with an impaired disk only by name.
     private FollowerProgress? ChooseSuccessor(ulong replica) => _followers.Values
         .Where(follower => (replica == 0 || follower.Replica == replica)
             && _quorum.Contains(follower.Replica)
             && follower.State == FollowerState.Replicate
-            && (replica != 0 || !follower.DiskSlow)
+            && (replica != 0 || !follower.DiskImpaired)
             && _context.NowUs - follower.HeardUs < _context.Options.TimeoutLeastUs)
         .MaxBy(follower => follower.Acked);
 
@@ -445,7 +448,7 @@ internal sealed class Leadership
     private void OnHeartbeatAck(FollowerProgress follower, HeartbeatAck ack)
     {
         OnAck(follower, ack.Durable.FromWire(), ack.Refilling);
-        follower.DiskSlow = ack.DiskSlow;
+        follower.DiskImpaired = ack.DiskImpaired;
         if (ack.Refilling || !_rounds.TryGetSentUs(ack.Round, out var sentUs))
             return;
         follower.Round = Math.Max(follower.Round, ack.Round);

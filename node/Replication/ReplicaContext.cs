@@ -58,8 +58,8 @@ internal sealed class ReplicaContext
     /// <summary>The journal ends before what this replica once acknowledged or knew committed: it neither votes nor acknowledges.</summary>
     public bool Refilling { get; set; }
 
-    /// <summary>The own journal's syncs are slow, as the driver judges: others should lead.</summary>
-    public bool DiskSlow { get; set; }
+    /// <summary>The own journal's disk is slow or full, as the driver judges: others should lead.</summary>
+    public bool DiskImpaired { get; set; }
 
     /// <summary>Votes, acknowledges, grants and stands: a voter whose directory exists and whose journal is whole.</summary>
     public bool Counts => (!Refilling || Options.PlantedBug == PlantedBug.RefillingCounts) && View.MayVote(Self);

@@ -97,6 +97,9 @@ internal sealed class ReplicaCore
     /// <summary>Linearizable reads may be answered from a snapshot taken before, while the boot clock is below this. Any thread.</summary>
     public long LeaseEndUs => Volatile.Read(ref _leaseEndUs);
 
+    /// <summary>This leader has asked another replica to take over.</summary>
+    public bool MayHandOver => _leadership is { MayHandOver: true };
+
     /// <summary>What this replica does now, for status and logs.</summary>
     public ReplicaRole Role => _stopped ? ReplicaRole.Stopped
         : _leadership is { Serving: true } or { HandsOver: true } ? ReplicaRole.Leader
@@ -188,7 +191,8 @@ internal sealed class ReplicaCore
                 _followerReads.Add(read.ReadId, _leadership is null ? _following.Leader : 0);
                 break;
             case Event.DiskHealth health:
-                _context.DiskSlow = health.Slow;
+                _context.DiskImpaired = health.Impaired;
+                _leadership?.LeaveImpairedDisk();
                 break;
             case Event.TransferAsked asked when _leadership is not null:
                 _leadership.Transfer(asked.OrderId, asked.Replica);

@@ -67,7 +67,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
             return (toNode, new OrderResult(true, "it leads already"));
         var candidates = await CandidatesAsync(shard).ConfigureAwait(false);
         if (candidates.Where(candidate => toNode == 0 || candidate.Node == toNode).MaxBy(candidate => candidate.Acknowledged.FromWire()) is not { } target)
-            return (toNode, new OrderResult(false, toNode == 0 ? "no other voter follows closely" : $"node {toNode} has no voter of it that follows closely"));
+            return (toNode, new OrderResult(false, toNode == 0 ? "no other voter with a healthy disk follows closely" : $"node {toNode} has no voter of it that follows closely with a healthy disk"));
         var result = await shard.Replica!.TransferAsync(target.Replica).ConfigureAwait(false);
         return (target.Node, result);
     }
@@ -131,10 +131,10 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         var candidates = await CandidatesAsync(shard).ConfigureAwait(false);
         return candidates.Where(candidate => !IsDraining(candidate.Node)).MinBy(candidate => leaders.GetValueOrDefault(candidate.Node)) is { } target
             ? await shard.Replica!.TransferAsync(target.Replica).ConfigureAwait(false)
-            : new OrderResult(false, "no other voter follows closely");
+            : new OrderResult(false, "no other voter with a healthy disk follows closely");
     }
 
-    // Voters that replicate and were heard of lately. The core judges again; this only chooses among them.
+    // Voters that replicate, have a healthy disk and were heard of lately. The core judges again; this only chooses among them.
     private async Task<IReadOnlyList<FollowerStatus>> CandidatesAsync(HostedShard shard)
     {
         var detail = (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail;
@@ -142,7 +142,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
             return [];
         var voters = record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica).ToHashSet();
         return [.. detail.Followers.Where(follower =>
-            voters.Contains(follower.Replica) && follower.State == "replicate" && follower.SilentUs < SilenceMax.TotalMicroseconds && _peers.SessionOf(follower.Node) != 0)];
+            voters.Contains(follower.Replica) && follower.State == "replicate" && !follower.DiskImpaired && follower.SilentUs < SilenceMax.TotalMicroseconds && _peers.SessionOf(follower.Node) != 0)];
     }
 
     private async Task RunAsync()

@@ -14,6 +14,6 @@ internal static partial class ShardLog
     [LoggerMessage(3, LogLevel.Critical, "shard {Shard}: this replica stopped and needs attention; the other replicas go on")]
     public static partial void Stopped(ILogger log, uint shard, Exception reason);
 
-    [LoggerMessage(4, LogLevel.Warning, "shard {Shard}: the journal's disk is {Pace}")]
-    public static partial void DiskPace(ILogger log, uint shard, string pace);
+    [LoggerMessage(4, LogLevel.Warning, "shard {Shard}: the journal's disk is {State}")]
+    public static partial void Disk(ILogger log, uint shard, string state);
 }

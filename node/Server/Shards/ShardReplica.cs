@@ -38,6 +38,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private readonly ConcurrentQueue<Visit> _visits = new();
     private readonly Queue<Event> _atOnce = new();
     private readonly DiskPace _diskPace = new();
+    private DiskState _diskTold;
     private readonly List<Task> _retired = [];
     private readonly ITimer _timer;
     private readonly TaskCompletionSource _stopped = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -345,16 +346,34 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         var store = _journal.Store;
         // Records that wait for room on a full disk say nothing of its pace.
-        if (!_diskPace.Observe(NowUs(), durableRose, waits: store.Durable.Etag < store.Last.Etag && !store.IsDiskFull))
+        var paceChanged = _diskPace.Observe(NowUs(), durableRose, waits: store.Durable.Etag < store.Last.Etag && !store.IsDiskFull);
+        if (paceChanged || store.IsDiskFull != (_diskTold == DiskState.Full))
+            TellDisk();
+    }
+
+    private void TellDisk()
+    {
+        var state = _journal.Store.IsDiskFull ? DiskState.Full : _diskPace.IsSlow ? DiskState.Slow : DiskState.Healthy;
+        if (state == _diskTold)
             return;
-        ShardLog.DiskPace(_context.Log, Shard, _diskPace.IsSlow ? "slow" : "healthy again");
-        Step(new Event.DiskHealth(_diskPace.IsSlow));
+        _diskTold = state;
+        ShardLog.Disk(_context.Log, Shard, state.ToString().ToLowerInvariant());
+        Step(new Event.DiskHealth(state != DiskState.Healthy));
+    }
+
+    // While another replica is asked to take over from a full disk, writes wait: then their callers are sent there and not refused.
+    private bool LeavesFullDisk()
+    {
+        if (!_journal.Store.IsDiskFull)
+            return false;
+        TellDisk();
+        return _core.MayHandOver;
     }
 
     /// <summary>A batch for each free journal slot; followers get it while the own write is under way.</summary>
     private void AppendBatches()
     {
-        while (IsServing && _journal.Store.CanAppendBatch && !_journal.Store.QueueIsEmpty
+        while (IsServing && _journal.Store.CanAppendBatch && !_journal.Store.QueueIsEmpty && !LeavesFullDisk()
             && _journal.Store.TryAppendBatch(_context.Clock.GetUtcNow(), out var record))
         {
             Step(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(record)));
@@ -465,6 +484,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
                 SilentUs = nowUs - follower.HeardUs,
                 SnapshotBytes = (ulong)follower.SnapshotBytes,
                 SnapshotStored = (ulong)follower.SnapshotStored,
+                DiskImpaired = follower.DiskImpaired,
             });
         }
     }

@@ -26,6 +26,22 @@ public sealed class DiskFaultTests
         await cluster.UntilEqualAsync();
     }
 
+    /// <summary>The node that leads: its leaderships go to nodes with room, and no writer is refused meanwhile.</summary>
+    [SmallDiskFact]
+    public async Task F18_LeadersDiskFull_HandsItsLeadershipsOver()
+    {
+        await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
+        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == 1 ? disk.Data : null);
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        disk.Fill();
+        await FillJournalsAsync(cluster);
+        await histories.MoreChangesAsync(Some);
+        disk.Empty();
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
     /// <summary>All three: nothing can be put, each refusal says why, reads and deletes work; and puts again once there is room.</summary>
     [SmallDiskFact]
     public async Task F18_AllDisksFull_RefusesPutsReadsAndDeletesAndRecovers()

@@ -162,7 +162,7 @@ public sealed class ReplicaCoreTranscriptTests
     public void SlowDisk_LetsALeaderHandOverToAVoterWhoseDiskIsNot()
     {
         var replica = Leading();
-        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, DiskSlow = true });
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, DiskImpaired = true });
         replica.Step(new Event.DiskHealth(true)).Shows("");
         // Nobody better is there yet.
         replica.Tick(100_000).Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 probe 0.0");

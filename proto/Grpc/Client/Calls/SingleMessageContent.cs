@@ -13,44 +13,32 @@ internal sealed class SingleMessageContent : ByteArrayContent
 {
     private readonly MessageBuffer _frame = new();
     private readonly FrameWriter _frames = new();
-    private volatile bool _isSent;
+    private volatile Task? _sending;
 
     public SingleMessageContent()
         : base([]) => Headers.TryAddWithoutValidation("Content-Type", "application/grpc");
 
     /// <summary>Whether HTTP has taken all of it.</summary>
-    public bool IsSent => _isSent;
+    public bool IsSent => _sending is { IsCompletedSuccessfully: true };
 
     /// <summary>Takes the message, in the place of an earlier one.</summary>
     /// <exception cref="RpcException">RESOURCE_EXHAUSTED: larger than the limit.</exception>
     public void Write<T>(T message, Marshaller<T> marshaller, int messageBytesMax)
     {
-        _isSent = false;
+        _sending = null;
         _frame.Clear();
         _frames.Write(_frame, message, marshaller, messageBytesMax);
     }
 
     protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context) => SerializeToStreamAsync(stream, context, CancellationToken.None);
 
-    protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context, CancellationToken cancellationToken)
-    {
-        var writing = stream.WriteAsync(_frame.Written, cancellationToken);
-        if (!writing.IsCompletedSuccessfully)
-            return AwaitWriteAsync(writing);
-        writing.GetAwaiter().GetResult();
-        _isSent = true;
-        return Task.CompletedTask;
-    }
+    // The write's own task, as an async method around it would be one more object and continuation a call.
+    protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context, CancellationToken cancellationToken) =>
+        _sending = stream.WriteAsync(_frame.Written, cancellationToken).AsTask();
 
     protected override bool TryComputeLength(out long length)
     {
         length = 0;
         return false;
-    }
-
-    private async Task AwaitWriteAsync(ValueTask writing)
-    {
-        await writing.ConfigureAwait(false);
-        _isSent = true;
     }
 }
