@@ -31,11 +31,16 @@ public sealed class DiskFaultTests
     public async Task F18_LeadersDiskFull_HandsItsLeadershipsOver()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
-        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == 1 ? disk.Data : null);
+        // A shard for each node to lead; puts go to all.
+        await using var cluster = await FaultCluster.StartAsync(splitAt: "large/3,large/6", dataOf: node => node == 1 ? disk.Data : null);
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
         disk.Fill();
-        await FillJournalsAsync(cluster);
+        await Until.TrueAsync(async () =>
+        {
+            await FillJournalsAsync(cluster);
+            return await cluster.StatusOfAsync(1) is { } status && status.Replicas.All(replica => replica.Role == "follower");
+        }, "the node whose disk is full leads nothing");
         await histories.MoreChangesAsync(Some);
         disk.Empty();
         await histories.CheckAsync();
