@@ -40,7 +40,7 @@ internal static class Launcher
         {
             return Tell(e.Message, ExitCodes.OtherFormat);
         }
-        catch (Exception e) when (e is IOException or StaleDirectoryException)
+        catch (Exception e) when (e is IOException or StaleDirectoryException or ForeignDirectoryException)
         {
             return Tell(e.Message, ExitCodes.Unavailable);
         }

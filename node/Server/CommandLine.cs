@@ -58,7 +58,7 @@ internal static class CommandLine
             {
                 UsageException or EtcdSecurityException => ExitCodes.Usage,
                 DirectoryFormatException => ExitCodes.OtherFormat,
-                IOException or StaleDirectoryException or CoordinatorUnavailableException => ExitCodes.Unavailable,
+                IOException or StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException => ExitCodes.Unavailable,
                 _ => ExitCodes.Internal,
             });
         }

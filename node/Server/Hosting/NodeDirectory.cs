@@ -1,5 +1,5 @@
-// A node's data directory: LOCK, held while it is used; format, the layout's version; starts, how often it was started; shards/{id}, one
-// replica each. Used while the node starts, on one thread.
+// A node's data directory: LOCK, held while it is used; format, the layout's version; owner, whose it is; starts, how often it was started;
+// shards/{id}, one replica each. Used while the node starts, on one thread.
 using System.Globalization;
 using KvCluster.Node.Coordination;
 using KvCluster.Storage.Files;
@@ -30,6 +30,8 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     private string FormatPath => Path.Combine(_path, "format");
 
+    private string OwnerPath => Path.Combine(_path, "owner");
+
     private string StartsPath => Path.Combine(_path, "starts");
 
     private string AsidePath => Path.Combine(_path, "aside");
@@ -54,6 +56,25 @@ internal sealed class NodeDirectory : IAsyncDisposable
             directoryLock.Dispose();
             throw;
         }
+    }
+
+    /// <summary>Makes it a node's of a cluster for good, or makes sure that it is. Before the first <see cref="CountStart"/>: nothing was changed then.</summary>
+    /// <exception cref="ForeignDirectoryException">It is another node's, or of another cluster.</exception>
+    public void Claim(uint node, string clusterId)
+    {
+        var own = string.Create(CultureInfo.InvariantCulture, $"node {node}\ncluster {clusterId}\n");
+        if (!_files.FileExists(OwnerPath))
+        {
+            Write(OwnerPath, own);
+            return;
+        }
+        var owner = File.ReadAllText(OwnerPath);
+        if (owner == own)
+            return;
+        var lines = owner.Split('\n');
+        throw lines is [_, var cluster, ""] && cluster != own.Split('\n')[1]
+            ? new ForeignDirectoryException(_path, $"of another {cluster}, not of {clusterId}")
+            : new ForeignDirectoryException(_path, $"{lines[0]}'s, not node {node}'s");
     }
 
     /// <summary>Where a shard's replica is.</summary>

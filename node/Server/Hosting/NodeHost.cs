@@ -44,6 +44,7 @@ internal sealed class NodeHost : IAsyncDisposable
     /// <param name="coordinator">Stays the caller's, who disposes it after the node.</param>
     /// <exception cref="DirectoryInUseException">Another process uses the data directory.</exception>
     /// <exception cref="DirectoryFormatException">The data directory is of another format version.</exception>
+    /// <exception cref="ForeignDirectoryException">The data directory is another node's, or of another cluster.</exception>
     /// <exception cref="StaleDirectoryException">The data directory is an old copy.</exception>
     /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
     public static async Task<NodeHost> StartAsync(NodeOptions options, ICoordinator coordinator, ILoggerFactory logs, CancellationToken cancellationToken)
@@ -115,6 +116,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
         Own("the data directory", directory);
         var cluster = await WaitForClusterAsync(coordinator, keys, cancellationToken).ConfigureAwait(false);
+        directory.Claim(_options.Node, cluster.ClusterId);
         await CountStartAsync(coordinator, keys, directory, cancellationToken).ConfigureAwait(false);
 
         // Rises with every start of the directory; the random half tells copies of a directory apart.
