@@ -1,7 +1,7 @@
 using System.Collections.Concurrent;
 using System.Globalization;
 
-namespace KvCluster.ClusterTests;
+namespace KvCluster.Processes;
 
 /// <summary>
 /// Who reaches whom: every connection to a node or to a member of etcd goes through a <see cref="Relay"/>, which asks here. What is cut off loses nothing
@@ -19,6 +19,7 @@ internal sealed class Network
     private readonly ConcurrentDictionary<int, int> _nodesByProcess = new();
     private readonly HashSet<(int From, int To)> _cut = [];
     private readonly Dictionary<(int From, int To), TimeSpan> _delays = [];
+    private long _frames;
     private TaskCompletionSource _changed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
     /// <summary>Says which process is a node, so that its connections are known by their owner.</summary>
@@ -39,6 +40,11 @@ internal sealed class Network
         _cut.Clear();
         _delays.Clear();
     });
+
+    /// <summary>HTTP/2 DATA frames that went from node to node so far.</summary>
+    public long Frames => Volatile.Read(ref _frames);
+
+    public void CountFrames(int count) => Interlocked.Add(ref _frames, count);
 
     /// <summary>Returns when something may pass.</summary>
     public async Task PassAsync(int from, int to, CancellationToken cancellationToken)

@@ -1,7 +1,7 @@
 using System.Net;
 using System.Net.Sockets;
 
-namespace KvCluster.ClusterTests;
+namespace KvCluster.Processes;
 
 /// <summary>A port that stands for another on loopback and lets pass what the <see cref="Network"/> allows. One loop accepts, two a connection carry.</summary>
 internal sealed class Relay : IAsyncDisposable
@@ -66,7 +66,7 @@ internal sealed class Relay : IAsyncDisposable
                 var from = _from ?? _network.SourceOf(((IPEndPoint)incoming.RemoteEndPoint!).Port, Port);
                 await _network.PassAsync(from, _to, ending.Token);
                 await outgoing.ConnectAsync(IPAddress.Loopback, _targetPort, ending.Token);
-                var ways = new[] { CopyAsync(incoming, outgoing, from, _to, ending.Token), CopyAsync(outgoing, incoming, _to, from, ending.Token) };
+                var ways = new[] { CopyAsync(incoming, outgoing, from, _to, DataFrames.ClientPreface, ending.Token), CopyAsync(outgoing, incoming, _to, from, preface: 0, ending.Token) };
                 // One end is gone: so is the connection, as far as what is not cut off knows.
                 await await Task.WhenAny(ways);
                 await ending.CancelAsync();
@@ -80,12 +80,15 @@ internal sealed class Relay : IAsyncDisposable
         }
     }
 
-    private async Task CopyAsync(Socket source, Socket target, int from, int to, CancellationToken cancellationToken)
+    private async Task CopyAsync(Socket source, Socket target, int from, int to, int preface, CancellationToken cancellationToken)
     {
+        var frames = from > Network.Clients && to > Network.Clients ? new DataFrames(preface) : null;
         var buffer = new byte[64 << 10];
         while (await source.ReceiveAsync(buffer, cancellationToken) is > 0 and var bytes)
         {
             await _network.PassAsync(from, to, cancellationToken);
+            if (frames is not null)
+                _network.CountFrames(frames.Take(buffer.AsSpan(0, bytes)));
             for (var sent = 0; sent < bytes;)
                 sent += await target.SendAsync(buffer.AsMemory(sent, bytes - sent), cancellationToken);
         }

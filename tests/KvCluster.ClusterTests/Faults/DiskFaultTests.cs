@@ -9,14 +9,17 @@ public sealed class DiskFaultTests
     private const int Some = 150;
     private const int DiskMebibytes = 64;
 
+    // Where one shard belongs, and a node that leads nothing unless both others fail.
+    private const int Leader = 1;
+    private const int Follower = 3;
+
     [SmallDiskFact]
     public async Task F18_FollowersDiskFull_HoldsNobodyUpAndCatchesUpWhenThereIsRoom()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
-        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == 1 ? disk.Data : null);
+        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Follower ? disk.Data : null);
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
-        await cluster.UntilLeadsNotAsync(1);
         disk.Fill();
         await FillJournalsAsync(cluster);
         await histories.MoreChangesAsync(Some);
@@ -86,16 +89,36 @@ public sealed class DiskFaultTests
     public async Task F17_DeviceFailsUnderAFollower_HoldsNobodyUpAndARestartRecovers()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, DiskMebibytes / 2);
-        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == 1 ? disk.Data : null);
-        await cluster.UntilLeadsNotAsync(1);
+        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Follower ? disk.Data : null);
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
         disk.BreakDevice();
         await FillJournalsAsync(cluster);
+        // Nothing more is concluded from a file whose sync failed: the replica has stopped, and says why.
+        await Until.TrueAsync(async () => (await cluster.StatusOfAsync(Follower))?.Replicas is not [{ Failure: "" }], "the replica has failed");
         await histories.MoreChangesAsync(Some);
         disk.MendDevice();
-        await cluster.Node(1).KillAsync();
-        cluster.Node(1).Start();
+        await cluster.Node(Follower).KillAsync();
+        cluster.Node(Follower).Start();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>Five writes a second: it still answers, and every caller of the shard would wait for it.</summary>
+    [SlowDiskFact]
+    public async Task F19_LeadersDiskSlow_HandsTheShardOver()
+    {
+        await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
+        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Leader ? disk.Data : null);
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        await disk.SlowDownAsync(cluster.Node(Leader).Id, writesPerSecond: 5);
+        await cluster.LeaderAsync(except: Leader);
+        await Until.TrueAsync(async () => (await cluster.StatusOfAsync(Leader))?.Replicas[0].Role == "follower", "the node with the slow disk follows");
+        await histories.MoreChangesAsync(Some);
+        Assert.Contains(cluster.Node(Leader).Log, line => line.Contains("its disk is slow", StringComparison.Ordinal));
+        await SmallDisk.SpeedUpAsync(cluster.Node(Leader).Id);
         await histories.MoreChangesAsync(Some);
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();

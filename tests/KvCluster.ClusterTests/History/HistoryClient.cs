@@ -7,10 +7,11 @@ namespace KvCluster.ClusterTests.History;
 
 /// <summary>
 /// A client process: workers that read, put, put on condition and delete the same few keys as those of other processes, half of them through the
-/// library and half by unary calls. Ends when standard input ends. Each line on standard output is how many operations ended with a known outcome so far,
-/// and how many of them were changes.
+/// library and half by unary calls. A line on standard input begins a history in the file that it names, an empty one ends it, and the end of the input ends
+/// the process. Each line on standard output is how many changes were acknowledged so far, or the
+/// name of a file that is complete.
 /// </summary>
-internal sealed class HistoryClient : IDisposable
+internal sealed class HistoryClient
 {
     /// <summary>First letters of keys: a test that splits its cluster between them has keys in every shard.</summary>
     private const string Letters = "ahpw";
@@ -20,51 +21,55 @@ internal sealed class HistoryClient : IDisposable
     // The same keys for all processes at a time, others after it: contended, and yet no key's history grows beyond what a checker can search.
     private static readonly TimeSpan KeyTime = TimeSpan.FromSeconds(1);
 
-    private readonly StreamWriter _output;
     private readonly Lock _gate = new();
-    private readonly CancellationTokenSource _stopping = new();
     private readonly TimeSpan _pause;
-    private int _known;
     private int _changes;
 
-    private HistoryClient(string file, TimeSpan pause)
-    {
-        _output = new StreamWriter(file);
-        _pause = pause;
-    }
+    private HistoryClient(TimeSpan pause) => _pause = pause;
 
     /// <returns>The process's exit code.</returns>
-    public static async Task<int> RunAsync(string file, int client, int workers, TimeSpan pause, IReadOnlyList<string> endpoints)
+    public static async Task<int> RunAsync(int client, int workers, TimeSpan pause, IReadOnlyList<string> endpoints)
     {
-        using var history = new HistoryClient(file, pause);
+        var history = new HistoryClient(pause);
+        using var ending = new CancellationTokenSource();
         var channels = endpoints.Select(GrpcChannel.ForAddress).ToArray();
         await using var library = new KvClient(new KvClientOptions { Endpoints = endpoints, Timeout = TimeSpan.FromSeconds(5) });
-        var running = Enumerable.Range(0, workers).Select(worker => history.WorkAsync(
-            (client * 100) + worker,
-            worker % 2 == 0 ? new LibraryStore(library) : new UnaryStore(channels))).ToArray();
-        var reporting = history.ReportAsync();
-        await Task.Run(static () => Console.OpenStandardInput().CopyTo(Stream.Null));
-        await history._stopping.CancelAsync();
-        await Task.WhenAll(running);
+        IObservedStore[] stores = [.. Enumerable.Range(0, workers).Select(worker => worker % 2 == 0 ? (IObservedStore)new LibraryStore(library) : new UnaryStore(channels))];
+        var reporting = history.ReportAsync(ending.Token);
+        while (await ReadLineAsync() is { } file)
+        {
+            await history.RecordAsync(file, client, stores);
+            Console.WriteLine(file);
+        }
+
+        await ending.CancelAsync();
         await reporting;
         foreach (var channel in channels)
             channel.Dispose();
         return 0;
     }
 
-    public void Dispose()
+    private static Task<string?> ReadLineAsync() => Task.Run(Console.In.ReadLine);
+
+    // Ends when every operation that was begun has ended: what others may have seen of it is in the history.
+    private async Task RecordAsync(string file, int client, IReadOnlyList<IObservedStore> stores)
     {
-        _output.Dispose();
-        _stopping.Dispose();
+        using var stopping = new CancellationTokenSource();
+        await using var output = new StreamWriter(file);
+        var prefix = Path.GetFileNameWithoutExtension(Path.GetDirectoryName(file))!;
+        var running = stores.Select((store, worker) => WorkAsync((client * 100) + worker, prefix, store, output, stopping.Token)).ToArray();
+        await ReadLineAsync();
+        await stopping.CancelAsync();
+        await Task.WhenAll(running);
     }
 
-    private async Task WorkAsync(int client, IObservedStore store)
+    private async Task WorkAsync(int client, string prefix, IObservedStore store, StreamWriter output, CancellationToken stopping)
     {
         var random = new Random(client);
         var lastSeen = new Dictionary<string, string?>();
-        for (var number = 0; !_stopping.IsCancellationRequested; number++)
+        for (var number = 0; !stopping.IsCancellationRequested; number++)
         {
-            var key = NextKey(random);
+            var key = NextKey(random, prefix);
             var value = string.Create(CultureInfo.InvariantCulture, $"{client}-{number}");
             lastSeen.TryGetValue(key, out var expected);
             var call = Now();
@@ -78,7 +83,7 @@ internal sealed class HistoryClient : IDisposable
             var entry = new HistoryEntry(
                 client, key, op, op == "get" ? observed.Value : written, op == "cas" ? expected ?? "" : "", op == "cas" && expected is null,
                 observed.Found, call, Now(), observed.Status, observed.Etag);
-            Write(entry);
+            Write(output, entry);
             if (observed.Status == "ok")
                 lastSeen[key] = Known(op, value, expected, observed);
             if (lastSeen.Count > 1000)
@@ -96,36 +101,34 @@ internal sealed class HistoryClient : IDisposable
         _ => null,
     };
 
-    private static string NextKey(Random random)
+    // The prefix is the history's: it begins with keys that nobody has written.
+    private static string NextKey(Random random, string prefix)
     {
         var time = (long)(Stopwatch.GetElapsedTime(0) / KeyTime);
-        return string.Create(CultureInfo.InvariantCulture, $"{Letters[random.Next(Letters.Length)]}{time}-{random.Next(KeysOfALetter)}");
+        return string.Create(CultureInfo.InvariantCulture, $"{Letters[random.Next(Letters.Length)]}{prefix}-{time}-{random.Next(KeysOfALetter)}");
     }
 
     private static long Now() => (long)(Stopwatch.GetElapsedTime(0).TotalMicroseconds * 1000);
 
-    private void Write(HistoryEntry entry)
+    private void Write(StreamWriter output, HistoryEntry entry)
     {
         lock (_gate)
         {
-            _output.WriteLine(entry.ToLine());
-            if (entry.Status != "ok")
-                return;
-            _known++;
-            if (entry.Op != "get" && (entry.Op != "cas" || entry.Found))
+            output.WriteLine(entry.ToLine());
+            if (entry.Status == "ok" && entry.Op != "get" && (entry.Op != "cas" || entry.Found))
                 _changes++;
         }
     }
 
-    private async Task ReportAsync()
+    private async Task ReportAsync(CancellationToken ending)
     {
-        while (!_stopping.IsCancellationRequested)
+        while (!ending.IsCancellationRequested)
         {
-            await Task.Delay(50, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            int known, changes;
+            await Task.Delay(50, ending).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            int changes;
             lock (_gate)
-                (known, changes) = (_known, _changes);
-            Console.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{known} {changes}"));
+                changes = _changes;
+            Console.WriteLine(changes.ToString(CultureInfo.InvariantCulture));
         }
     }
 }

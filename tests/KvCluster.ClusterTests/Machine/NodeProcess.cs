@@ -38,9 +38,19 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
     /// <summary>Options of the program besides those that every node has.</summary>
     public IReadOnlyList<string> Options { get; set; } = [];
 
+    /// <summary>The arguments of the program that runs the node.</summary>
+    /// <param name="option">One that is to have another value; "": none.</param>
+    public IReadOnlyList<string> CommandWith(string option = "", string value = "")
+    {
+        string[] command = ["run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", data, .. arguments, .. Options];
+        if (option.Length > 0)
+            command[Array.IndexOf(command, option) + 1] = value;
+        return command;
+    }
+
     public void Start()
     {
-        string[] command = [.. First, .. Wrapper, Program, "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", data, "--until-stdin-ends", .. arguments, .. Options];
+        string[] command = [.. First, .. Wrapper, Program, .. CommandWith(), "--until-stdin-ends"];
         _process = Process.Start(new ProcessStartInfo(command[0], command[1..])
         {
             RedirectStandardInput = true,

@@ -11,12 +11,18 @@ internal sealed class SmallDisk : IAsyncDisposable
 {
     private readonly TemporaryFolder _folder = new();
 
+    /// <summary>Where the system takes limits of what processes write; not every system has this version of it.</summary>
+    public const string Throttles = "/sys/fs/cgroup/blkio";
+
     private SmallDisk()
     {
     }
 
     /// <summary>Where a node's data can lie.</summary>
     public string Data => Path.Combine(Mount, "node");
+
+    // A directory there is a group of processes; an empty group can be removed.
+    private string Throttle => Path.Combine(Throttles, Path.GetFileName(_folder.Path));
 
     private string Device => Path.Combine(_folder.Path, "device");
 
@@ -83,12 +89,26 @@ internal sealed class SmallDisk : IAsyncDisposable
         }
     }
 
+    /// <summary>Lets a process write to it only so many times a second; what it writes past the system's cache.</summary>
+    public async Task SlowDownAsync(int process, int writesPerSecond)
+    {
+        var (_, device, _) = await Tools.RunAsync("findmnt", "--noheadings", "--output", "MAJ:MIN", Mount);
+        Directory.CreateDirectory(Throttle);
+        await File.WriteAllTextAsync(Path.Combine(Throttle, "blkio.throttle.write_iops_device"), $"{device.Trim()} {writesPerSecond.ToString(CultureInfo.InvariantCulture)}");
+        await File.WriteAllTextAsync(Path.Combine(Throttle, "cgroup.procs"), process.ToString(CultureInfo.InvariantCulture));
+    }
+
+    /// <summary>Lets a process that was slowed down write as fast as any.</summary>
+    public static Task SpeedUpAsync(int process) => File.WriteAllTextAsync(Path.Combine(Throttles, "cgroup.procs"), process.ToString(CultureInfo.InvariantCulture));
+
     public void MendDevice() => File.Delete(Path.Combine(Device, "filler"));
 
     public async ValueTask DisposeAsync()
     {
         foreach (var mount in new[] { Mount, Device })
             await Tools.RunAsync("umount", mount);
+        if (Directory.Exists(Throttle))
+            Directory.Delete(Throttle);
         _folder.Dispose();
     }
 

@@ -1,0 +1,65 @@
+using KvCluster.Processes;
+
+namespace KvCluster.ClusterTests.Faults;
+
+/// <summary>Faults of nodes that each lead some of sixteen shards and follow in the others, under five client processes whose histories must be linearizable.</summary>
+public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<ManyShardsCluster>
+{
+    private const int Some = 150;
+
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F8_EtcdAwayWhileAMinorityFails_GoesOnAndNothingMovesWhenItReturns()
+    {
+        var (cluster, histories) = await shared.BeginAsync();
+        await histories.MoreChangesAsync(Some);
+        var epoch = await cluster.EpochAsync();
+        var leader = await cluster.LeaderAsync();
+        await cluster.Etcd.KillAsync(0);
+        await histories.MoreChangesAsync(Some);
+        // A follower of shard 0; the shards that it leads wait for etcd, the others go on.
+        var minority = cluster.Nodes.First(node => node.Node != leader);
+        await minority.KillAsync();
+        var put = cluster.KvOf(leader).PutAsync(new V1.PutRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("a"), Value = Google.Protobuf.ByteString.Empty });
+        Assert.NotNull((await put).Position);
+        await histories.MoreChangesAsync(Some);
+        cluster.Etcd.Start(0);
+        minority.Start();
+        await histories.MoreChangesAsync(2 * Some);
+        await shared.EndAsync();
+        Assert.Equal((leader, epoch), (await cluster.LeaderAsync(), await cluster.EpochAsync()));
+    }
+
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F12_NodeWithManyLeadershipsDies_AllItsShardsAreLedAgain()
+    {
+        var (cluster, histories) = await shared.BeginAsync();
+        await histories.MoreChangesAsync(Some);
+        for (var node = 1; node <= cluster.Nodes.Count; node++)
+        {
+            await cluster.Node(node).KillAsync();
+            for (var shard = 0u; shard < ManyShardsCluster.Shards; shard++)
+                await cluster.LeaderAsync(shard, except: node);
+            await histories.MoreChangesAsync(Some);
+            cluster.Node(node).Start();
+            await cluster.UntilEveryReplicaWorksAsync();
+        }
+
+        await shared.EndAsync();
+    }
+
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F26_RollingRestart_StopsEveryNodeCleanlyAndLosesNothing()
+    {
+        var (cluster, histories) = await shared.BeginAsync();
+        foreach (var node in cluster.Nodes)
+        {
+            await histories.MoreChangesAsync(Some);
+            Assert.Equal(0, await node.StopAsync());
+            await histories.MoreChangesAsync(Some);
+            node.Start();
+            await cluster.UntilEveryReplicaWorksAsync();
+        }
+
+        await shared.EndAsync();
+    }
+}

@@ -1,0 +1,55 @@
+using KvCluster.ClusterTests.History;
+
+namespace KvCluster.ClusterTests.Faults;
+
+/// <summary>
+/// One cluster and its client processes for the tests of a class, one after the other, each with a history of its own: starting them costs more than most
+/// faults. A test that fails leaves its cluster to nobody: the next one gets another.
+/// </summary>
+public class SharedCluster : IAsyncLifetime
+{
+    private FaultCluster? _cluster;
+    private Histories? _histories;
+    private bool _isClean;
+
+    /// <summary>Keys at which shards begin, by commas; "": one shard.</summary>
+    protected virtual string SplitAt => "";
+
+    /// <summary>A cluster that works, every shard led where it belongs, and clients that have begun to record.</summary>
+    internal async Task<(FaultCluster Cluster, Histories Histories)> BeginAsync()
+    {
+        if (!_isClean)
+        {
+            await DisposeAsync();
+            _cluster = await FaultCluster.StartAsync(splitAt: SplitAt);
+            _histories = new Histories(_cluster.Folder, _cluster.Endpoints);
+        }
+        else
+        {
+            await _cluster!.UntilPlacedAsync();
+            _histories!.Begin();
+        }
+
+        _isClean = false;
+        return (_cluster, _histories!);
+    }
+
+    /// <summary>Ends the test's history: it must be linearizable, and all replicas equal.</summary>
+    internal async Task EndAsync([System.Runtime.CompilerServices.CallerMemberName] string test = "")
+    {
+        await _histories!.CheckAsync(test);
+        await _cluster!.UntilEqualAsync();
+        _isClean = true;
+    }
+
+    public Task InitializeAsync() => Task.CompletedTask;
+
+    public async Task DisposeAsync()
+    {
+        if (_histories is not null)
+            await _histories.DisposeAsync();
+        if (_cluster is not null)
+            await _cluster.DisposeAsync();
+        (_cluster, _histories) = (null, null);
+    }
+}
