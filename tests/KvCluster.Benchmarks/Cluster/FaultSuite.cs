@@ -9,15 +9,16 @@ namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
 /// What faults cost: how long until the next acknowledged write after kill -9 of a leader, beside a three-node etcd in the same run; until a node's
-/// hundred shards are led again; and how much slower puts become without a follower, without etcd, and with three replicas instead of one.
+/// hundred shards are led again; what a hand-over holds a writer up; how fast a follower catches up; and how much slower puts become with a follower dead,
+/// slow or cut off, without etcd, and with three replicas instead of one.
 /// </summary>
 internal static class FaultSuite
 {
-    private const string Name = "faults";
-    private const string Ours = "kvcluster";
-    private const int Nodes = 3;
+    public const string Name = "faults";
+    public const string Ours = "kvcluster";
+    public const int Nodes = 3;
+
     private const int ManyShards = 300;
-    private const int Callers = 256;
 
     public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(bool quick, Action<string> progress, CancellationToken cancellation)
     {
@@ -30,7 +31,9 @@ internal static class FaultSuite
         var rows = new List<BenchmarkRow>();
         rows.AddRange(await FailoversAsync(quick ? 3 : 20, progress, cancellation));
         rows.AddRange(await ManyShardsAsync(quick ? 1 : 3, progress, cancellation));
-        rows.AddRange(await WithoutAPartAsync(quick ? 1 : 5, quick ? 2 : 4, progress, cancellation));
+        rows.AddRange(await HandOverMeasure.RunAsync(quick ? 5 : 20, progress, cancellation));
+        rows.AddRange(await CatchUpMeasure.RunAsync(quick ? 1 : 3, progress, cancellation));
+        rows.AddRange(await MissingPartMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), progress, cancellation));
         return rows;
     }
 
@@ -95,21 +98,23 @@ internal static class FaultSuite
 
     private static async Task<List<BenchmarkRow>> ManyShardsAsync(int runs, Action<string> progress, CancellationToken cancellation)
     {
-        await using var servers = await NodeServers.StartAsync(Nodes, ManyShards, cancellation);
-        var idle = new List<double>();
+        var network = new Network();
+        await using var servers = await NodeServers.StartAsync(Nodes, ManyShards, cancellation, network);
+        var (idle, frames) = (new List<double>(), new List<double>());
         var took = new List<double>();
         for (var run = 0; run < runs; run++)
         {
-            var before = ServerCpu.MicrosecondsOf(servers.Processes);
+            var (before, framesBefore) = (ServerCpu.MicrosecondsOf(servers.Processes), network.Frames);
             var started = Stopwatch.GetTimestamp();
             await Task.Delay(TimeSpan.FromSeconds(10), cancellation);
             idle.Add((ServerCpu.MicrosecondsOf(servers.Processes) - before) / Stopwatch.GetElapsedTime(started).TotalMicroseconds * 100);
+            frames.Add((network.Frames - framesBefore) / Stopwatch.GetElapsedTime(started).TotalSeconds);
             var (node, led) = (await servers.AllLedAsync(except: 0, cancellation)).MaxBy(entry => entry.Value);
             started = Stopwatch.GetTimestamp();
             await servers.KillAsync(node);
             await servers.AllLedAsync(except: node, cancellation);
             took.Add(Stopwatch.GetElapsedTime(started).TotalSeconds);
-            progress($"{ManyShards} shards, run {run + 1} of {runs}: idle {idle[^1]:F1} % of a core; {led} leaderships of a dead node taken over in {took[^1]:F2} s");
+            progress($"{ManyShards} shards, run {run + 1} of {runs}: idle {idle[^1]:F1} % of a core, {frames[^1]:F0} frames/s; {led} leaderships of a dead node taken over in {took[^1]:F2} s");
             servers.Start(node);
             await servers.AllLedAsync(except: 0, cancellation);
         }
@@ -117,46 +122,9 @@ internal static class FaultSuite
         return
         [
             BenchmarkRow.Of(Name, $"idle cluster of {ManyShards} shards, all nodes", Ours, "% of a core", idle),
+            BenchmarkRow.Of(Name, $"idle cluster of {ManyShards} shards, between nodes", Ours, "frames/s", frames),
             BenchmarkRow.Of(Name, "node with 100 leaderships dies: all led again", Ours, "s", took),
         ];
-    }
-
-    // Windows with and without alternate, so that a machine that slows down slows both.
-    private static async Task<List<BenchmarkRow>> WithoutAPartAsync(int windows, int seconds, Action<string> progress, CancellationToken cancellation)
-    {
-        var keys = new KeySpace(seed: 11);
-        await using var servers = await NodeServers.StartAsync(Nodes, shards: 1, cancellation);
-        await using var alone = await NodeServers.StartAsync(nodes: 1, shards: 1, cancellation);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
-        await using var clientAlone = new KvClient(new KvClientOptions { Endpoints = alone.Endpoints });
-        var (follower, etcd, replicas) = (new List<double>(), new List<double>(), new List<double>());
-        await PutsAsync(client, servers);
-        await PutsAsync(clientAlone, alone);
-        for (var window = 0; window < windows; window++)
-        {
-            var with = await PutsAsync(client, servers);
-            var dead = (await servers.AllLedAsync(except: 0, cancellation)).First(node => node.Value == 0).Key;
-            await servers.KillAsync(dead);
-            follower.Add(await PutsAsync(client, servers) / with);
-            servers.Start(dead);
-            await servers.AllLedAsync(except: 0, cancellation);
-            with = await PutsAsync(client, servers);
-            await servers.Etcd.KillAsync(0);
-            etcd.Add(await PutsAsync(client, servers) / with);
-            await servers.Etcd.RestartAsync(static () => { });
-            replicas.Add(await PutsAsync(client, servers) / await PutsAsync(clientAlone, alone));
-            progress($"puts/s, window {window + 1} of {windows}: without a follower {follower[^1]:F2}, without etcd {etcd[^1]:F2}, 3 replicas to 1 {replicas[^1]:F2}");
-        }
-
-        return
-        [
-            BenchmarkRow.Of(Name, $"put, {Callers} callers: follower dead to alive", Ours, "ratio", follower),
-            BenchmarkRow.Of(Name, $"put, {Callers} callers: etcd gone to there", Ours, "ratio", etcd),
-            BenchmarkRow.Of(Name, $"put, {Callers} callers: 3 replicas to 1", Ours, "ratio", replicas),
-        ];
-
-        async Task<double> PutsAsync(KvClient putter, NodeServers at) => (await ClosedLoop.RunAsync(
-            Callers, TimeSpan.FromSeconds(seconds), at.Processes, async (_, number) => await putter.PutAsync(keys.Key(number).Memory, keys.Value(number).Memory), cancellation)).OperationsPerSecond;
     }
 
     // Milliseconds until an attempt succeeds; one after the other, with a short pause.

@@ -17,16 +17,23 @@ internal sealed class NodeServers : IAsyncDisposable
     private readonly GrpcChannel[] _channels;
     private readonly int _port = FreePorts.Ten();
     private readonly int _shards;
+    private readonly Relay[] _relays = [];
 
-    private NodeServers(EtcdMembers etcd, int nodes, int shards)
+    private NodeServers(EtcdMembers etcd, int nodes, int shards, Network? network)
     {
         Etcd = etcd;
+        Network = network;
         _shards = shards;
         _processes = new Process?[nodes];
         _channels = [.. Endpoints.Select(GrpcChannel.ForAddress)];
+        if (network is not null)
+            _relays = [.. Enumerable.Range(1, nodes).Select(node => new Relay(network, node, _port + node))];
     }
 
     public EtcdMembers Etcd { get; }
+
+    /// <summary>Through which nodes and clients reach nodes; null: they do directly.</summary>
+    public Network? Network { get; }
 
     public IReadOnlyList<string> Endpoints => [.. Enumerable.Range(1, _processes.Length).Select(AddressOf)];
 
@@ -34,9 +41,10 @@ internal sealed class NodeServers : IAsyncDisposable
 
     /// <summary>Starts etcd and nodes, and waits until every shard is led.</summary>
     /// <param name="shards">Cut at keys of four digits: "0001", "0002".</param>
-    public static async Task<NodeServers> StartAsync(int nodes, int shards, CancellationToken cancellation)
+    /// <param name="network">Null: connections are direct.</param>
+    public static async Task<NodeServers> StartAsync(int nodes, int shards, CancellationToken cancellation, Network? network = null)
     {
-        var servers = new NodeServers(await EtcdMembers.StartAsync(), nodes, shards);
+        var servers = new NodeServers(await EtcdMembers.StartAsync(), nodes, shards, network);
         try
         {
             string[] split = shards == 1 ? [] : ["--split-at", string.Join(',', Enumerable.Range(1, shards - 1).Select(shard => shard.ToString("D4", CultureInfo.InvariantCulture)))];
@@ -61,6 +69,7 @@ internal sealed class NodeServers : IAsyncDisposable
         [
             "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", Path.Combine(_folder.Path, $"node-{node}"),
             "--listen", AddressOf(node), "--coordinator", Coordinator, "--until-stdin-ends",
+            .. Network is null ? (string[])[] : ["--advertise", string.Create(CultureInfo.InvariantCulture, $"http://127.0.0.1:{_relays[node - 1].Port}")],
         ];
         var process = Process.Start(new ProcessStartInfo(Program(), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
         process.OutputDataReceived += static (_, _) => { };
@@ -68,6 +77,24 @@ internal sealed class NodeServers : IAsyncDisposable
         process.BeginOutputReadLine();
         process.BeginErrorReadLine();
         _processes[node - 1] = process;
+        Network?.SetProcess(node, process.Id);
+    }
+
+    public Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
+
+    /// <summary>A node's replica of shard 0; null where the node does not answer or has not opened it.</summary>
+    public async Task<ReplicaStatus?> ReplicaAsync(int node, CancellationToken cancellation)
+    {
+        try
+        {
+            var status = await new V1.Cluster.ClusterClient(_channels[node - 1]).GetStatusAsync(new GetStatusRequest { Shard = 0 }, deadline: DateTime.UtcNow.AddSeconds(5), cancellationToken: cancellation);
+            return status.Nodes[0].Replicas.SingleOrDefault();
+        }
+        catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
+        {
+            // Not up yet.
+            return null;
+        }
     }
 
     public async Task KillAsync(int node)
@@ -101,6 +128,8 @@ internal sealed class NodeServers : IAsyncDisposable
         for (var node = 1; node <= _processes.Length; node++)
             if (_processes[node - 1] is not null)
                 await KillAsync(node);
+        foreach (var relay in _relays)
+            await relay.DisposeAsync();
         await Etcd.DisposeAsync();
         _folder.Dispose();
     }
