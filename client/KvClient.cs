@@ -3,6 +3,7 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Sessions;
 using KvCluster.Client.Transport;
+using KvCluster.Serving;
 using KvCluster.V1;
 using KvCluster.Wire;
 
@@ -22,6 +23,7 @@ public sealed class KvClient : IAsyncDisposable
     private readonly KvClientOptions _options;
     private readonly CallRouter _calls;
     private readonly ClientSessions _sessions;
+    private readonly SeenPositions _seen = new();
     private readonly NodeChannels _channels = new();
 
     /// <summary>A client that learns the cluster from this address, of a router or a node: "http://host:port".</summary>
@@ -46,27 +48,53 @@ public sealed class KvClient : IAsyncDisposable
         _sessions = new ClientSessions(_calls);
     }
 
-    /// <summary>The newest value of a key. Linearizable: reflects every change acknowledged before the call.</summary>
-    public async ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default)
-    {
-        var response = await CallAsync(Method.Get, key, new GetRequest { Key = key.ToByteString() }, GetResponse.Parser, cancellationToken).ConfigureAwait(false);
-        return ToResult(response);
-    }
+    /// <summary>The value of a key, as new as <see cref="KvClientOptions.Read"/> says: by default it reflects every change acknowledged before the call.</summary>
+    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) => GetAsync(key, _options.Read, cancellationToken);
 
     /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
-    public ValueTask<GetResult> GetAsync(string key, CancellationToken cancellationToken = default) => GetAsync(Bytes.Utf8(key), cancellationToken);
+    public ValueTask<GetResult> GetAsync(string key, CancellationToken cancellationToken = default) => GetAsync(Bytes.Utf8(key), _options.Read, cancellationToken);
+
+    /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, KvReadMode, CancellationToken)"/>
+    public ValueTask<GetResult> GetAsync(string key, KvReadMode read, CancellationToken cancellationToken = default) => GetAsync(Bytes.Utf8(key), read, cancellationToken);
+
+    /// <summary>The value of a key.</summary>
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="read">How new it must be, and which replicas may serve it.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">Reason REPLICA_BEHIND: no replica had in time what this client has seen.</exception>
+    public async ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, CancellationToken cancellationToken = default)
+    {
+        var request = new GetRequest { Key = key.ToByteString(), Read = _seen.ToOptions(read, _calls.Table.Find(key.Span)?.Shard) };
+        var reply = await _calls.CallAsync(
+            Method.Get, key, request.ToByteString(), _calls.DeadlineFromNow(), cancellationToken, atAnyReplica: request.Read?.Mode.IsForLeader() == false).ConfigureAwait(false);
+        return ToResult(GetResponse.Parser.ParseFrom(ResponseOf(reply)));
+    }
 
     /// <summary>
-    /// The newest values of many keys, in the order asked. Keys of one shard are read at one snapshot, keys of different shards at different
-    /// moments, each linearizable.
+    /// The values of many keys, in the order asked, as new as <see cref="KvClientOptions.Read"/> says. Keys of one shard are read at one snapshot, keys
+    /// of different shards at different moments.
     /// </summary>
-    public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, CancellationToken cancellationToken = default)
+    public ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, CancellationToken cancellationToken = default) =>
+        GetManyAsync(keys, _options.Read, cancellationToken);
+
+    /// <summary>The values of many keys, in the order asked. Keys of one shard are read at one snapshot, keys of different shards at different moments.</summary>
+    /// <param name="keys">Each 1 to 2,048 bytes.</param>
+    /// <param name="read">How new they must be, and which replicas may serve them.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, KvReadMode read, CancellationToken cancellationToken = default)
     {
-        var messages = await ManyKeys.GetAsync(_calls, [.. keys.Select(key => key.ToByteString())], _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        var messages = await ManyKeys.GetAsync(
+            _calls, [.. keys.Select(key => key.ToByteString())], _seen.ToOptions(read, shard: null), _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
         if (messages.Error is { } error)
             throw KvErrors.ToException(error);
         return [.. messages.Entries.Select(ToResult)];
     }
+
+    /// <summary>
+    /// Has this client's <see cref="KvReadMode.Session"/> reads reflect a position too, of another client's answer for example. What this client is
+    /// answered itself counts without.
+    /// </summary>
+    public void Observe(ShardPosition position) => _seen.Raise(position);
 
     /// <summary>Sets a key. Ends when the change is durable on a majority of the shard's replicas.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
@@ -99,11 +127,11 @@ public sealed class KvClient : IAsyncDisposable
 
     /// <summary>
     /// Entries in key order, at one snapshot for each shard. Goes on by itself when a leader changes in the middle; that shard's rest is then of
-    /// a newer snapshot.
+    /// another snapshot, in most modes a newer one.
     /// </summary>
     public async IAsyncEnumerable<KvEntry> ScanAsync(KvScan scan, [EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
-        var walk = new ScanWalk(_calls, _channels, _options.Timeout).PagesAsync(scan.ToMessage(), cancellationToken).GetAsyncEnumerator(cancellationToken);
+        var walk = Walk(scan, cancellationToken);
         await using (walk.ConfigureAwait(false))
         {
             while (await MoveNextAsync(walk).ConfigureAwait(false))
@@ -115,11 +143,14 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     /// <summary>How many keys have a prefix; reads them all.</summary>
-    public async Task<long> CountAsync(ReadOnlyMemory<byte> prefix, CancellationToken cancellationToken = default)
+    public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, CancellationToken cancellationToken = default) => CountAsync(prefix, _options.Read, cancellationToken);
+
+    /// <inheritdoc cref="CountAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
+    public async Task<long> CountAsync(ReadOnlyMemory<byte> prefix, KvReadMode read, CancellationToken cancellationToken = default)
     {
         var count = 0L;
-        var scan = new KvScan { Prefix = prefix, KeysOnly = true };
-        var walk = new ScanWalk(_calls, _channels, _options.Timeout).PagesAsync(scan.ToMessage(), cancellationToken).GetAsyncEnumerator(cancellationToken);
+        var scan = new KvScan { Prefix = prefix, KeysOnly = true, Read = read };
+        var walk = Walk(scan, cancellationToken);
         await using (walk.ConfigureAwait(false))
         {
             while (await MoveNextAsync(walk).ConfigureAwait(false))
@@ -261,11 +292,20 @@ public sealed class KvClient : IAsyncDisposable
         _channels.Dispose();
     }
 
-    private static async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<ScanPage> pages)
+    private IAsyncEnumerator<ScanPage> Walk(KvScan scan, CancellationToken cancellationToken)
+    {
+        var request = scan.ToMessage(_seen.ToOptions(scan.Read ?? _options.Read, shard: null));
+        return new ScanWalk(_calls, _channels, _options.Timeout).PagesAsync(request, cancellationToken).GetAsyncEnumerator(cancellationToken);
+    }
+
+    private async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<ScanPage> pages)
     {
         try
         {
-            return await pages.MoveNextAsync().ConfigureAwait(false);
+            if (!await pages.MoveNextAsync().ConfigureAwait(false))
+                return false;
+            _seen.Raise(pages.Current.Position.ToPosition());
+            return true;
         }
         catch (RpcException failure)
         {
@@ -273,11 +313,16 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
-    private static GetResult ToResult(GetResponse response) =>
-        new(response.Found, response.Value.Memory, response.Etag.ToEtag(), response.Position.ToPosition());
+    private GetResult ToResult(GetResponse response)
+    {
+        var position = response.Position.ToPosition();
+        _seen.Raise(position);
+        var age = response.Position is { HasAgeUs: true } of ? TimeSpan.FromMicroseconds(of.AgeUs) : (TimeSpan?)null;
+        return new GetResult(response.Found, response.Value.Memory, response.Etag.ToEtag(), position) { Age = age };
+    }
 
     /// <summary>The fields of a PutResponse, DeleteResponse or WriteResponse, which differ only in <c>existed</c>.</summary>
-    private static ShardPosition ReadPosition(ByteString response, out bool existed)
+    private ShardPosition ReadPosition(ByteString response, out bool existed)
     {
         var position = default(ShardPosition);
         existed = false;
@@ -291,6 +336,7 @@ public sealed class KvClient : IAsyncDisposable
             else
                 reader.Skip();
         }
+        _seen.Raise(position);
         return position;
     }
 
@@ -325,14 +371,14 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
-    private static ByteString ResponseOf(in RoutedReply reply) => reply.Error is null ? reply.Response : throw KvErrors.ToException(reply.Error);
-
-    private async ValueTask<TResponse> CallAsync<TResponse>(
-        Method method, ReadOnlyMemory<byte> key, IMessage request, MessageParser<TResponse> parser, CancellationToken cancellationToken)
-        where TResponse : IMessage<TResponse>
+    private ByteString ResponseOf(in RoutedReply reply)
     {
-        var reply = await _calls.CallAsync(method, key, request.ToByteString(), _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-        return parser.ParseFrom(ResponseOf(reply));
+        if (reply.Error is null)
+            return reply.Response;
+        var failure = KvErrors.ToException(reply.Error);
+        if (failure is KvConditionFailedException { Position: var position })
+            _seen.Raise(position);
+        throw failure;
     }
 
     /// <summary>A change as its caller gave it: a put by its parts, which costs no message objects, others as the message.</summary>

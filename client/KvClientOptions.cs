@@ -19,6 +19,9 @@ public sealed class KvClientOptions
     /// </summary>
     public bool ExactlyOnce { get; init; } = true;
 
+    /// <summary>How new reads must be that do not say so themselves, and which replicas may serve them.</summary>
+    public KvReadMode Read { get; init; } = KvReadMode.Leader;
+
     /// <summary>How long a call may take in all, with every retry. Long enough to sit out the failover of a leader.</summary>
     public TimeSpan Timeout { get; init; } = TimeSpan.FromSeconds(10);
 

@@ -23,7 +23,10 @@ public sealed record KvScan
     /// <summary>Leave out the values.</summary>
     public bool KeysOnly { get; init; }
 
-    internal ScanRequest ToMessage() => new()
+    /// <summary>How new the entries must be, and which replicas may give them; null: as <see cref="KvClientOptions.Read"/>.</summary>
+    public KvReadMode? Read { get; init; }
+
+    internal ScanRequest ToMessage(ReadOptions? read) => new()
     {
         Prefix = Prefix.ToByteString(),
         Start = Start.ToByteString(),
@@ -31,5 +34,6 @@ public sealed record KvScan
         Reverse = Reverse,
         Limit = Limit,
         KeysOnly = KeysOnly,
+        Read = read,
     };
 }

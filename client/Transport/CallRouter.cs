@@ -11,7 +11,7 @@ using Status = Google.Rpc.Status;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// Brings a call to the leader of its key's shard: finds the route, sends, mends the map from what a wrong node answers, and tries again
+/// Brings a call to the leader of its key's shard, or a read to any replica if that will do: finds the route, sends, mends the map from what a wrong node answers, and tries again
 /// what was certainly not applied, and identified changes whatever became of them, until the caller's deadline. Used by the client library and
 /// the router; thread-safe.
 /// </summary>
@@ -21,12 +21,16 @@ internal sealed class CallRouter : IAsyncDisposable
     private const int RequestBytesMax = 17 << 20;
     // A wait for as long as it takes looks around now and then; a timer cannot be set for longer than some weeks.
     private const int MapWaitMs = 1_000;
+    // At a replica that may be cut off or behind, a read spends no more than a third of its time, and no less than this.
+    private const int ReplicaWaitLeastMs = 500;
     private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED"];
-    private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING"];
+    private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING", ReplicaBehind];
+    private const string ReplicaBehind = "REPLICA_BEHIND";
     private readonly KvClientOptions _options;
     private readonly NodeConnections _connections;
     private readonly MapWatch _watch;
     private readonly ResiliencePipeline<Attempt> _retries;
+    private int _spread;
     private bool _closed;
 
     public CallRouter(KvClientOptions options)
@@ -64,14 +68,15 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
     /// <param name="cancellationToken">Stops waiting; a change may be applied all the same.</param>
     /// <param name="isIdentified">The request is a change with a RequestId: repeating it does no harm.</param>
+    /// <param name="atAnyReplica">The request is a read that any replica may serve.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
-        Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false)
+        Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false)
     {
         ObjectDisposedException.ThrowIf(_closed, typeof(KvClient));
         if (request.Length > RequestBytesMax)
             return new RoutedReply(ByteString.Empty, CallStatus.TooLarge(method, request.Length));
-        var work = new Work(this, method, key, request, deadlineMs, isIdentified);
+        var work = new Work(this, method, key, request, deadlineMs, isIdentified, atAnyReplica);
         var attempt = await TryAsync(work, cancellationToken).ConfigureAwait(false);
         if (attempt.MayRetry)
         {
@@ -105,10 +110,20 @@ internal sealed class CallRouter : IAsyncDisposable
         return true;
     }
 
-    /// <summary>Where the leader of a shard listens, as far as is known; in gateway mode the gateway.</summary>
-    public string? LeaderAddress(ShardRoute? route) => _options.Gateway
-        ? _options.Endpoints[0]
-        : route is not null && Table.Nodes.TryGetValue(route.Leader, out var address) ? address : null;
+    /// <summary>Where to begin a stream at a shard's leader or at any of its replicas, as far as is known; in gateway mode the gateway.</summary>
+    /// <param name="route">The shard.</param>
+    /// <param name="atAnyReplica">Every other attempt goes to a replica, in turn; those between to the leader, like all others.</param>
+    /// <param name="attempt">Counted from 0.</param>
+    public string? AddressFor(ShardRoute? route, bool atAnyReplica, int attempt)
+    {
+        if (_options.Gateway)
+            return _options.Endpoints[0];
+        if (route is null)
+            return null;
+        if (atAnyReplica && attempt % 2 == 0 && NextReplica(route) is { } replica)
+            return replica;
+        return Table.Nodes.TryGetValue(route.Leader, out var address) ? address : null;
+    }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private async ValueTask<Attempt> TryAsync(Work work, CancellationToken cancellationToken)
@@ -116,20 +131,20 @@ internal sealed class CallRouter : IAsyncDisposable
         if (_closed)
             return Attempt.Failed(CallStatus.Unavailable("the client is closed"), mayRetry: false);
         if (Environment.TickCount64 >= work.DeadlineMs)
-            return Attempt.Failed(CallStatus.DeadlinePassed(work.LastFailure), mayRetry: false);
+            return Attempt.Failed(work.Behind ?? CallStatus.DeadlinePassed(work.LastFailure), mayRetry: false);
         if (!_options.Gateway && !Table.IsKnown && !await WaitForMapAsync(work.DeadlineMs, cancellationToken).ConfigureAwait(false))
             return Attempt.Failed(CallStatus.Unavailable(MapFailure), mayRetry: false);
         var route = _options.Gateway ? null : Table.Find(work.Key.Span);
         if (ChooseAddress(route, work) is not { } address)
             return work.Again(route is null ? "the shard map has no shard for the key" : $"none of the nodes of shard {route.Shard} can be reached");
-        var call = PendingCall.Rent(work.Method, work.Request, route?.Shard ?? 0, route?.Generation ?? 0, work.DeadlineMs);
+        var call = PendingCall.Rent(work.Method, work.Request, route?.Shard ?? 0, route?.Generation ?? 0, AttemptDeadline(work));
         var answer = await _connections.To(address).CallAsync(call, cancellationToken).ConfigureAwait(false);
         return answer.Reply is { } reply ? Judge(work, reply) : JudgeSilence(work, answer);
     }
 
     /// <summary>
     /// The leader; where none is known, or it has just been found unreachable, the shard's other nodes in turn, which will name the new one.
-    /// Null: none of them can be reached now.
+    /// For a read at any replica the replicas in turn, and the leader after one that did not serve it. Null: none of them can be reached now.
     /// </summary>
     private string? ChooseAddress(ShardRoute? route, Work work)
     {
@@ -138,6 +153,8 @@ internal sealed class CallRouter : IAsyncDisposable
             return _options.Endpoints[turn % _options.Endpoints.Count];
         if (route is null)
             return null;
+        if (work.AtAnyReplica && turn % 2 == 0)
+            return NextReplica(route);
         if (TryReach(route.Leader, out var leader))
             return leader;
         for (var place = 0; place < route.Nodes.Count; place++)
@@ -146,6 +163,26 @@ internal sealed class CallRouter : IAsyncDisposable
                 return other;
         }
         return null;
+    }
+
+    // So that the reads of one client use all replicas alike.
+    private string? NextReplica(ShardRoute route)
+    {
+        var turn = (uint)Interlocked.Increment(ref _spread);
+        for (var place = 0u; place < route.Nodes.Count; place++)
+        {
+            if (TryReach(route.Nodes[(int)((turn + place) % (uint)route.Nodes.Count)], out var address))
+                return address;
+        }
+        return null;
+    }
+
+    private static long AttemptDeadline(Work work)
+    {
+        if (!work.AtAnyReplica)
+            return work.DeadlineMs;
+        var now = Environment.TickCount64;
+        return Math.Min(work.DeadlineMs, now + Math.Max(ReplicaWaitLeastMs, (work.DeadlineMs - now) / 3));
     }
 
     private bool TryReach(uint node, [NotNullWhen(true)] out string? address) =>
@@ -160,6 +197,7 @@ internal sealed class CallRouter : IAsyncDisposable
             Table.Fold(hint);
         work.LastFailure = status.Message;
         var reason = CallStatus.ReasonOf(status);
+        work.Behind = reason == ReplicaBehind ? status : work.Behind;
         if (!CallStatus.IsUnknown(status))
             return Attempt.Failed(status, RetriedReasons.Contains(reason));
         if (NotExecutedReasons.Contains(reason))
@@ -172,7 +210,7 @@ internal sealed class CallRouter : IAsyncDisposable
         var failure = answer.Failure ?? "no answer";
         if (answer.Sent && work.IsChange)
             return work.Unknown(CallStatus.OutcomeUnknown(failure, answer.DeadlinePassed));
-        return answer.DeadlinePassed ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : work.Again(failure);
+        return answer.DeadlinePassed && Environment.TickCount64 >= work.DeadlineMs ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : work.Again(failure);
     }
 
     /// <summary>How one attempt ended.</summary>
@@ -182,7 +220,8 @@ internal sealed class CallRouter : IAsyncDisposable
     }
 
     /// <summary>One logical call over its attempts.</summary>
-    private sealed class Work(CallRouter router, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, bool isIdentified)
+    private sealed class Work(
+        CallRouter router, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, bool isIdentified, bool atAnyReplica)
     {
         private Status? _unknown;
 
@@ -197,6 +236,11 @@ internal sealed class CallRouter : IAsyncDisposable
         public ByteString Request { get; } = request;
 
         public long DeadlineMs { get; } = deadlineMs;
+
+        public bool AtAnyReplica { get; } = atAnyReplica;
+
+        /// <summary>The last refusal of a replica that did not catch up in time.</summary>
+        public Status? Behind { get; set; }
 
         public int Attempts { get; set; }
 

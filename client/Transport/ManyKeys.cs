@@ -1,4 +1,5 @@
 using Google.Protobuf;
+using KvCluster.Serving;
 using KvCluster.V1;
 using Status = Google.Rpc.Status;
 
@@ -9,12 +10,12 @@ internal static class ManyKeys
 {
     /// <summary>One entry for each key, in the order of the keys; with <c>Error</c> set, nothing.</summary>
     public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error)> GetAsync(
-        CallRouter calls, IReadOnlyList<ByteString> keys, long deadlineMs, CancellationToken cancellationToken)
+        CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken)
     {
         await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         var entries = new GetResponse[keys.Count];
         var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.Find(keys[index].Span)?.Shard ?? 0);
-        var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(calls, keys, [.. group], deadlineMs, cancellationToken))).ConfigureAwait(false);
+        var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(calls, keys, [.. group], read, deadlineMs, cancellationToken))).ConfigureAwait(false);
         foreach (var (indexes, response, error) in answers)
         {
             if (error is not null)
@@ -26,12 +27,13 @@ internal static class ManyKeys
     }
 
     private static async Task<(int[] Indexes, GetManyResponse? Response, Status? Error)> GetOfShardAsync(
-        CallRouter calls, IReadOnlyList<ByteString> keys, int[] indexes, long deadlineMs, CancellationToken cancellationToken)
+        CallRouter calls, IReadOnlyList<ByteString> keys, int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken)
     {
-        var request = new GetManyRequest();
+        var request = new GetManyRequest { Read = read };
         foreach (var index in indexes)
             request.Keys.Add(keys[index]);
-        var reply = await calls.CallAsync(Method.GetMany, keys[indexes[0]].Memory, request.ToByteString(), deadlineMs, cancellationToken).ConfigureAwait(false);
+        var reply = await calls.CallAsync(
+            Method.GetMany, keys[indexes[0]].Memory, request.ToByteString(), deadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false).ConfigureAwait(false);
         return (indexes, reply.Error is null ? GetManyResponse.Parser.ParseFrom(reply.Response) : null, reply.Error);
     }
 }

@@ -19,6 +19,8 @@ internal sealed class ScanPosition(ScanRequest request)
     public void Advance(ScanPage page)
     {
         _next = page.HasNextStart ? page.NextStart : null;
+        if (Rest.Read?.Mode == ReadMode.Session && page.Position is { } position)
+            See(position);
         if (page.Entries.Count == 0)
             return;
         Rest.ResumeAfter = page.Entries[^1].Key;
@@ -27,6 +29,18 @@ internal sealed class ScanPosition(ScanRequest request)
         Rest.Limit -= Math.Min(Rest.Limit, (ulong)page.Entries.Count);
         // A limit of 0 would mean all.
         Done = Rest.Limit == 0;
+    }
+
+    // Another replica is not to go on from a state before that of the pages received.
+    private void See(Position position)
+    {
+        var seen = Rest.Read.Seen;
+        for (var index = seen.Count - 1; index >= 0; index--)
+        {
+            if (seen[index].Shard == position.Shard)
+                seen.RemoveAt(index);
+        }
+        seen.Add(position);
     }
 
     /// <summary>The shard's stream ended well: the range goes on in the next shard, or is done.</summary>

@@ -6,12 +6,13 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// A scan over all shards of its range, one after the other, each from its leader. A broken stream goes on after the last key received;
+/// A scan over all shards of its range, one after the other, each from its leader, or from any replica if that will do. A broken stream goes on after the last key received;
 /// the scan fails only when nothing came for the time allowed. Used by the client library and the router.
 /// </summary>
 internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan patience)
 {
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(50);
+    private static readonly TimeSpan FirstPageWaitLeast = TimeSpan.FromMilliseconds(500);
 
     private enum Step
     {
@@ -26,15 +27,19 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
     {
         var position = new ScanPosition(request);
         var giveUpMs = Environment.TickCount64 + (long)patience.TotalMilliseconds;
-        while (!position.Done)
+        var atAnyReplica = request.Read?.Mode.IsForLeader() == false;
+        for (var attempt = 0; !position.Done;)
         {
-            var address = await FindLeaderAsync(position, giveUpMs, cancellationToken).ConfigureAwait(false);
+            var address = await FindAddressAsync(position, atAnyReplica, attempt, giveUpMs, cancellationToken).ConfigureAwait(false);
             using var stream = new Kv.KvClient(channels.To(address)).Scan(position.Rest, cancellationToken: cancellationToken);
-            for (var step = Step.Page; step == Step.Page;)
+            // A replica that does not catch up is left for another one, as long as it has not begun.
+            var wait = atAnyReplica ? FirstPageWait() : Timeout.InfiniteTimeSpan;
+            for (var step = Step.Page; step == Step.Page; wait = Timeout.InfiniteTimeSpan)
             {
-                step = await NextAsync(stream.ResponseStream, giveUpMs, cancellationToken).ConfigureAwait(false);
+                step = await NextAsync(stream.ResponseStream, wait, giveUpMs, cancellationToken).ConfigureAwait(false);
                 if (step == Step.Page)
                 {
+                    attempt = 0;
                     var page = stream.ResponseStream.Current;
                     position.Advance(page);
                     page.ClearNextStart();
@@ -48,32 +53,39 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
                 }
                 else
                 {
+                    attempt++;
                     await Task.Delay(Pause, cancellationToken).ConfigureAwait(false);
                 }
             }
         }
     }
 
-    private async Task<string> FindLeaderAsync(ScanPosition position, long giveUpMs, CancellationToken cancellationToken)
+    private async Task<string> FindAddressAsync(ScanPosition position, bool atAnyReplica, int attempt, long giveUpMs, CancellationToken cancellationToken)
     {
         while (true)
         {
             if (!await calls.WaitForMapAsync(giveUpMs, cancellationToken).ConfigureAwait(false))
                 throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
-            if (calls.LeaderAddress(position.FindIn(calls.Table.Map)) is { } address)
+            if (calls.AddressFor(position.FindIn(calls.Table.Map), atAnyReplica, attempt) is { } address)
                 return address;
             if (Environment.TickCount64 >= giveUpMs)
-                throw CallStatus.Unavailable("the shard map names no leader").ToRpcException();
+                throw CallStatus.Unavailable("the shard map names no node to ask").ToRpcException();
             await Task.WhenAny(calls.Table.NextChange(), Task.Delay(Pause, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
 
-    private async Task<Step> NextAsync(IAsyncStreamReader<ScanPage> pages, long giveUpMs, CancellationToken cancellationToken)
+    private TimeSpan FirstPageWait() => patience / 3 > FirstPageWaitLeast ? patience / 3 : FirstPageWaitLeast;
+
+    private async Task<Step> NextAsync(IAsyncStreamReader<ScanPage> pages, TimeSpan wait, long giveUpMs, CancellationToken cancellationToken)
     {
         try
         {
-            return await pages.MoveNext(cancellationToken).ConfigureAwait(false) ? Step.Page : Step.Ended;
+            return await pages.MoveNext(cancellationToken).WaitAsync(wait, cancellationToken).ConfigureAwait(false) ? Step.Page : Step.Ended;
+        }
+        catch (TimeoutException)
+        {
+            return Environment.TickCount64 < giveUpMs ? Step.Broken : throw CallStatus.DeadlinePassed("no replica had in time what the scan asks for").ToRpcException();
         }
         catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < giveUpMs)
         {

@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Transport;
+using KvCluster.Serving;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Method = KvCluster.V1.Method;
@@ -24,7 +25,13 @@ internal sealed class Forwarding(CallRouter calls)
             if (method == Method.Write && !await IsOfOneShardAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false))
                 return Refused("SHARDS_DIFFER", "The keys of one Write must be of one shard; nothing was applied.");
             return await calls.CallAsync(
-                method, KeyOf(method, request), request, deadlineMs, cancellationToken, RequestKeys.HasId(method, request.Span)).ConfigureAwait(false);
+                method,
+                KeyOf(method, request),
+                request,
+                deadlineMs,
+                cancellationToken,
+                RequestKeys.HasId(method, request.Span),
+                !RequestKeys.ModeOf(method, request.Span).IsForLeader()).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {
@@ -61,10 +68,11 @@ internal sealed class Forwarding(CallRouter calls)
 
     private async ValueTask<RoutedReply> GetManyAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
     {
-        var keys = GetManyRequest.Parser.ParseFrom(request).Keys;
+        var message = GetManyRequest.Parser.ParseFrom(request);
+        var keys = message.Keys;
         if (keys.Count > KeysPerCallMax)
             return Refused("TOO_MANY_OPERATIONS", $"At most {KeysPerCallMax:N0} keys can be read in one call.");
-        var (entries, error) = await ManyKeys.GetAsync(calls, keys, deadlineMs, cancellationToken).ConfigureAwait(false);
+        var (entries, error) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken).ConfigureAwait(false);
         return error is null ? new RoutedReply(new GetManyResponse { Entries = { entries } }.ToByteString(), null) : new RoutedReply(ByteString.Empty, error);
     }
 }

@@ -8,7 +8,7 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>The service Kv of a router: every call goes to the leader of its key's shard, as the bytes that it came as. A singleton.</summary>
+/// <summary>The service Kv of a router: every call goes to the leader of its key's shard, or to any replica if it is a read that allows it, as the bytes that it came as. A singleton.</summary>
 internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterOptions options) : EncodedKvService
 {
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(Method.Get, request, context);

@@ -36,6 +36,36 @@ internal static class RequestKeys
         return false;
     }
 
+    /// <summary>How new a Get must be; unspecified for other methods.</summary>
+    /// <exception cref="InvalidProtocolBufferException">The bytes are no message.</exception>
+    public static ReadMode ModeOf(Method method, ReadOnlySpan<byte> request)
+    {
+        var reader = new WireReader(request);
+        var mode = ReadMode.Unspecified;
+        for (int field; method == Method.Get && (field = reader.ReadField()) != 0;)
+        {
+            if (field == GetRequest.ReadFieldNumber)
+                mode = ModeIn(reader.ReadBytes());
+            else
+                reader.Skip();
+        }
+        return mode;
+    }
+
+    private static ReadMode ModeIn(ReadOnlySpan<byte> options)
+    {
+        var reader = new WireReader(options);
+        var mode = ReadMode.Unspecified;
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == ReadOptions.ModeFieldNumber)
+                mode = (ReadMode)reader.ReadUInt32();
+            else
+                reader.Skip();
+        }
+        return mode;
+    }
+
     /// <summary>The keys of the operations of a Write, then of its conditions, in the order of the message.</summary>
     internal ref struct Walk(Method method, ReadOnlySpan<byte> request)
     {

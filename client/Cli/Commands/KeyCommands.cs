@@ -8,17 +8,20 @@ internal static class KeyCommands
 {
     private static readonly Argument<string> Key = new("KEY") { Description = "1 to 2,048 bytes of UTF-8." };
     private static readonly Option<string?> IfEtag = new("--if-etag") { Description = "Only if the key's value was set by the change with this etag.", HelpName = "ETAG" };
+    private static readonly Option<string?> Seen = new("--seen") { Description = "For --read session: an etag that put or delete printed; the answer has that change.", HelpName = "ETAG" };
     private static readonly Option<bool> IfAbsent = new("--if-absent") { Description = "Only if the key does not exist." };
     private static readonly Option<bool> IfExists = new("--if-exists") { Description = "Only if the key exists." };
     private static readonly Option<string?> IfValue = new("--if-value") { Description = "Only if the key has exactly this value.", HelpName = "VALUE" };
 
-    public static Command Get() => CliCommand.Create("get", "Print the value of a key.", [Key], async (arguments, output, stop) =>
+    public static Command Get() => CliCommand.Create("get", "Print the value of a key.", [Key, ReadOption.Mode, Seen], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments);
         var key = Text.ToBytes(arguments.GetRequiredValue(Key));
-        var result = await client.GetAsync(key, stop);
+        if (arguments.GetValue(Seen) is { } seen)
+            client.Observe(new ShardPosition(await ShardOfAsync(client, key, stop), ParseEtag("--seen", seen)));
+        var result = await client.GetAsync(key, ReadOption.Of(arguments), stop);
         if (output.IsJson)
-            output.Document(ToDocument(key.Span, result));
+            output.Document(GetDocument.Of(key.Span, result));
         else if (result.Found)
             PrintValue(output, result.Value.Span);
         return result.Found ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, $"{Text.ForPeople(key.Span)} is not there.");
@@ -49,9 +52,11 @@ internal static class KeyCommands
         return ExitCodes.Done;
     });
 
-    private static object ToDocument(ReadOnlySpan<byte> key, GetResult result) => result.Found
-        ? EntryDocument.Of(key, result.Value.Span, result.Etag, found: true)
-        : new { Key = Text.FromBytes(key), Found = false };
+    private static async Task<uint> ShardOfAsync(KvClient client, ReadOnlyMemory<byte> key, CancellationToken stop) =>
+        await client.FindShardAsync(key, stop) ?? throw new CliException(ExitCodes.Unavailable, "The shard map could not be had.");
+
+    private static Etag ParseEtag(string option, string text) =>
+        Etag.TryParse(text, null, out var etag) ? etag : throw new CliException(ExitCodes.Usage, $"{option} '{text}' is no etag: 36 characters like {default(Etag)}.");
 
     private static void PrintValue(Output output, ReadOnlySpan<byte> value)
     {
@@ -71,7 +76,7 @@ internal static class KeyCommands
     {
         var conditions = new List<KvCondition>();
         if (arguments.GetValue(IfEtag) is { } text)
-            conditions.Add(KvCondition.EtagEquals(Etag.TryParse(text, null, out var etag) ? etag : throw new CliException(ExitCodes.Usage, $"--if-etag '{text}' is no etag: 36 characters like {default(Etag)}.")));
+            conditions.Add(KvCondition.EtagEquals(ParseEtag("--if-etag", text)));
         if (arguments.GetValue(IfAbsent))
             conditions.Add(KvCondition.Absent());
         if (arguments.GetValue(IfExists))

@@ -14,7 +14,7 @@ internal static class ScanCommands
         var limit = new Option<ulong>("--limit") { Description = "At most so many entries; 0: all.", HelpName = "N" };
         var reverse = new Option<bool>("--reverse") { Description = "From the last key down." };
         var keysOnly = new Option<bool>("--keys-only") { Description = "Leave out the values." };
-        return CliCommand.Create("scan", "Print entries in key order, key TAB value.", [prefix, start, end, limit, reverse, keysOnly], async (arguments, output, stop) =>
+        return CliCommand.Create("scan", "Print entries in key order, key TAB value.", [prefix, start, end, limit, reverse, keysOnly, ReadOption.Mode], async (arguments, output, stop) =>
         {
             var range = new KvScan
             {
@@ -24,6 +24,7 @@ internal static class ScanCommands
                 Limit = arguments.GetValue(limit),
                 Reverse = arguments.GetValue(reverse),
                 KeysOnly = arguments.GetValue(keysOnly),
+                Read = ReadOption.Of(arguments),
             };
             await using var client = Globals.ClientOf(arguments);
             await foreach (var entry in client.ScanAsync(range, stop))
@@ -35,11 +36,11 @@ internal static class ScanCommands
     public static Command Count()
     {
         var prefix = new Argument<string>("PREFIX") { Description = "Count keys with this prefix; \"\" counts all." };
-        return CliCommand.Create("count", "Count the keys of a prefix.", [prefix], async (arguments, output, stop) =>
+        return CliCommand.Create("count", "Count the keys of a prefix.", [prefix, ReadOption.Mode], async (arguments, output, stop) =>
         {
             var text = arguments.GetRequiredValue(prefix);
             await using var client = Globals.ClientOf(arguments);
-            var count = await client.CountAsync(Text.ToBytes(text), stop);
+            var count = await client.CountAsync(Text.ToBytes(text), ReadOption.Of(arguments), stop);
             if (output.IsJson)
                 output.Document(new { Prefix = text, Count = count });
             else

@@ -1,4 +1,5 @@
 using KvCluster.Node.Hosting;
+using KvCluster.Serving;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
@@ -52,7 +53,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
             refusal = bad;
             return null;
         }
-        if (lookup.Find(key, target, query.IsForLeader, out refusal) is not { } shard)
+        if (lookup.Find(key, target, query.Mode.IsForLeader(), out refusal) is not { } shard)
             return null;
         query = query.In(shard.Shard, options);
         return shard;

@@ -2,6 +2,7 @@ using System.Diagnostics.CodeAnalysis;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
+using KvCluster.Serving;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
@@ -33,7 +34,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener)
             byte[] options = request.Read?.ToByteArray() ?? [];
             if (ReadQuery.TryRead(options, out var query) is { } badRead)
                 return badRead;
-            if (lookup.FindForScan(request.Reverse, lower.Span, upper.Span, query.IsForLeader, out var refusal) is not { } shard)
+            if (lookup.FindForScan(request.Reverse, lower.Span, upper.Span, query.Mode.IsForLeader(), out var refusal) is not { } shard)
                 return refusal;
             var read = await opener.OpenAsync(shard, query.In(shard.Shard, options), deadlineTimestamp, cancellationToken).ConfigureAwait(false);
             if (read.Refusal is not null)

@@ -8,9 +8,6 @@ namespace KvCluster.Node.Api;
 /// <param name="Seen">Of a session: what the answer must reflect.</param>
 internal readonly record struct ReadQuery(ReadMode Mode, UInt128 Seen)
 {
-    /// <summary>Whether only the leader can answer.</summary>
-    public bool IsForLeader => Mode is ReadMode.Leader or ReadMode.Quorum;
-
     /// <summary>Reads the mode out of encoded options; null: done.</summary>
     /// <param name="options">The message; empty: none.</param>
     /// <param name="query">What they ask for, of no shard yet.</param>

@@ -43,6 +43,9 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     /// <summary>Calls that came over Exchange streams, but for those that open sessions.</summary>
     public ConcurrentQueue<Call> Calls { get; } = new();
 
+    /// <summary>Scans that were asked for.</summary>
+    public ConcurrentQueue<ScanRequest> Scans { get; } = new();
+
     /// <summary>Messages that they came in.</summary>
     public int Messages { get; private set; }
 
@@ -131,7 +134,8 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     {
         var place = request.Reverse ? LastKey(request) : FirstKey(request);
         var route = _cluster.RouteOf(place);
-        if (route.Leader != Id)
+        Scans.Enqueue(request);
+        if (route.Leader != Id && IsForLeader(request.Read))
             throw Hint("NOT_LEADER", route).ToRpcException();
         foreach (var page in _cluster.Scan(route, request, pageEntries: 3))
         {
@@ -167,7 +171,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         var message = call.Request;
         return call.Method switch
         {
-            Method.Get => AtLeader(call, GetRequest.Parser.ParseFrom(message).Key, key => _cluster.Get(key.Span)),
+            Method.Get => Get(call, GetRequest.Parser.ParseFrom(message)),
             Method.GetMany => GetMany(call, GetManyRequest.Parser.ParseFrom(message)),
             Method.OpenSession => AtLeader(
                 call, OpenSessionRequest.Parser.ParseFrom(message).Key, key => new OpenSessionResponse { Position = _cluster.OpenSession(_cluster.RouteOf(key.Span).Shard) }),
@@ -178,10 +182,19 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         };
     }
 
-    private Reply GetMany(Call call, GetManyRequest request) =>
-        request.Keys.Select(key => _cluster.RouteOf(key.Span).Shard).Distinct().Count() > 1
-            ? Refuse(call, StatusCode.InvalidArgument, "SHARDS_DIFFER")
-            : AtLeader(call, request.Keys[0], _ => new GetManyResponse { Entries = { request.Keys.Select(key => _cluster.Get(key.Span)) } });
+    private Reply Get(Call call, GetRequest request) => IsForLeader(request.Read)
+        ? AtLeader(call, request.Key, key => _cluster.Get(key.Span))
+        : new Reply { Id = call.Id, Response = _cluster.Get(request.Key.Span).ToByteString() };
+
+    private Reply GetMany(Call call, GetManyRequest request)
+    {
+        if (request.Keys.Select(key => _cluster.RouteOf(key.Span).Shard).Distinct().Count() > 1)
+            return Refuse(call, StatusCode.InvalidArgument, "SHARDS_DIFFER");
+        var response = new GetManyResponse { Entries = { request.Keys.Select(key => _cluster.Get(key.Span)) } };
+        return IsForLeader(request.Read) ? AtLeader(call, request.Keys[0], _ => response) : new Reply { Id = call.Id, Response = response.ToByteString() };
+    }
+
+    private static bool IsForLeader(ReadOptions? read) => (read?.Mode ?? ReadMode.Unspecified).IsForLeader();
 
     private Reply Put(Call call, PutRequest request) => Change(
         call, request.RequestId, request.Key, request.Conditions, [new Operation { Put = new PutOperation { Key = request.Key, Value = request.Value } }], position => new PutResponse { Position = position });

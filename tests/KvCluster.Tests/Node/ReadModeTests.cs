@@ -1,7 +1,9 @@
 using System.Globalization;
+using System.Text;
 using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
+using KvCluster.Client;
 using KvCluster.Serving;
 using KvCluster.V1;
 using KvCluster.Tests.Grpc;
@@ -16,7 +18,7 @@ public sealed class ReadModeTests
     [Fact]
     public async Task Get_LinearizableAtAnyReplica_ShowsWhatWasAcknowledgedBefore()
     {
-        await using var cluster = await NodeCluster.StartAsync(3);
+        await using var cluster = await StartAsync();
         for (var round = 0; round < 100; round++)
         {
             var put = await cluster.PutAsync(Put("k", $"{round}"));
@@ -32,7 +34,7 @@ public sealed class ReadModeTests
     [Fact]
     public async Task GetManyAndScan_AtAFollower_AnswerByTheirMode()
     {
-        await using var cluster = await NodeCluster.StartAsync(3);
+        await using var cluster = await StartAsync();
         await cluster.PutAsync(Put("a", "1"));
         var put = await cluster.PutAsync(Put("b", "2"));
         var follower = OtherThan(await cluster.LeaderOfAsync(0));
@@ -53,7 +55,7 @@ public sealed class ReadModeTests
     [Fact]
     public async Task Get_AtAFollowerInAModeOfTheLeader_IsRefusedWithTheRoute()
     {
-        await using var cluster = await NodeCluster.StartAsync(3);
+        await using var cluster = await StartAsync();
         await cluster.PutAsync(Put("k", "v"));
         var leader = await cluster.LeaderOfAsync(0);
         foreach (var mode in (ReadMode[])[ReadMode.Unspecified, ReadMode.Leader, ReadMode.Quorum])
@@ -135,11 +137,31 @@ public sealed class ReadModeTests
         cluster.LinksOfFirst.Release();
     }
 
+    [Fact]
+    public async Task KvClient_InEveryModeButStale_SeesItsOwnWritesWhicheverReplicaAnswers()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
+        await cluster.LeaderOfAsync(0);
+        await using var client = new KvClient($"http://{cluster.ChannelOf(1).Target}");
+        for (var round = 0; round < 30; round++)
+        {
+            foreach (var key in (string[])["a", "z"])
+            {
+                await client.PutAsync(key, $"{round}");
+                foreach (var mode in (KvReadMode[])[KvReadMode.Session, KvReadMode.Replica, KvReadMode.Quorum, KvReadMode.Leader])
+                    Assert.Equal($"{round}", Encoding.UTF8.GetString((await client.GetAsync(key, mode)).Value.Span));
+                await foreach (var entry in client.ScanAsync(new KvScan { Prefix = Encoding.UTF8.GetBytes(key), Read = KvReadMode.Session }))
+                    Assert.Equal($"{round}", Encoding.UTF8.GetString(entry.Value.Span));
+            }
+        }
+        Assert.NotNull((await client.GetAsync("a", KvReadMode.Stale)).Age);
+    }
+
     /// <summary>Each read gives what was acknowledged before it, or a refusal that says that another replica or a little later will do.</summary>
     [Fact]
     public async Task Get_LinearizableAtAReplicaWhileTheLeaderChanges_IsAnsweredOrRefusedCleanly()
     {
-        await using var cluster = await NodeCluster.StartAsync(3);
+        await using var cluster = await StartAsync();
         await cluster.PutAsync(Put("k", "0"));
         var leader = await cluster.LeaderOfAsync(0);
         var readers = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
@@ -175,6 +197,15 @@ public sealed class ReadModeTests
             Assert.Equal("40", await UntilServedAsync(cluster, node, Get("k", ReadMode.Replica)));
         Volatile.Write(ref done, true);
         Assert.All(await Task.WhenAll(reading), answered => Assert.True(answered > 0));
+    }
+
+    /// <summary>Three nodes whose replicas all take part: a leader needs only two of them.</summary>
+    private static async Task<NodeCluster> StartAsync()
+    {
+        var cluster = await NodeCluster.StartAsync(3);
+        foreach (var node in (uint[])[1, 2, 3])
+            await UntilServedAsync(cluster, node, Get("k", ReadMode.Replica));
+        return cluster;
     }
 
     private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
@@ -236,6 +267,8 @@ public sealed class ReadModeTests
     private static async Task LeadAsync(NodeCluster cluster, uint node)
     {
         var leader = await cluster.LeaderOfAsync(0);
+        // Its replica takes part.
+        await UntilServedAsync(cluster, node, Get("k", ReadMode.Replica));
         if (leader != node)
             await new Admin.AdminClient(cluster.ChannelOf(leader)).TransferAsync(new TransferRequest { ToNode = node }, deadline: DateTime.UtcNow + Limit);
         await Eventually.TrueAsync(() => cluster.LeaderOfAsync(0).Result == node, $"node {node} leads");

@@ -1,0 +1,64 @@
+using System.Collections.Concurrent;
+using KvCluster.V1;
+
+namespace KvCluster.Client.Sessions;
+
+/// <summary>The newest position of each shard that this client was answered: what its session reads must reflect. Thread-safe.</summary>
+internal sealed class SeenPositions
+{
+    private readonly ConcurrentDictionary<uint, Seen> _shards = new();
+
+    /// <summary>Takes note of an answer.</summary>
+    public void Raise(ShardPosition position) =>
+        (_shards.TryGetValue(position.Shard, out var seen) ? seen : _shards.GetOrAdd(position.Shard, static _ => new Seen())).Raise(position.Etag);
+
+    /// <summary>The options of a read.</summary>
+    /// <param name="mode">How new it must be.</param>
+    /// <param name="shard">The only shard that it reads; null: any may be among them.</param>
+    /// <returns>Null: none need be sent.</returns>
+    public ReadOptions? ToOptions(KvReadMode mode, uint? shard)
+    {
+        if (mode == KvReadMode.Leader)
+            return null;
+        var options = new ReadOptions { Mode = ToMessage(mode) };
+        if (mode == KvReadMode.Session)
+            options.Seen.AddRange(_shards.Where(seen => shard is null || seen.Key == shard).Select(seen => ToMessage(seen.Key, seen.Value.Etag)));
+        return options;
+    }
+
+    private static ReadMode ToMessage(KvReadMode mode) => mode switch
+    {
+        KvReadMode.Leader => ReadMode.Leader,
+        KvReadMode.Quorum => ReadMode.Quorum,
+        KvReadMode.Replica => ReadMode.Replica,
+        KvReadMode.Session => ReadMode.Session,
+        KvReadMode.Stale => ReadMode.Stale,
+        _ => throw new ArgumentOutOfRangeException(nameof(mode), mode, "There is no such read mode."),
+    };
+
+    private static Position ToMessage(uint shard, Etag etag) => new() { Shard = shard, Etag = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change } };
+
+    private sealed class Seen
+    {
+        private readonly Lock _lock = new();
+        private Etag _etag;
+
+        public Etag Etag
+        {
+            get
+            {
+                lock (_lock)
+                    return _etag;
+            }
+        }
+
+        public void Raise(Etag etag)
+        {
+            lock (_lock)
+            {
+                if (etag > _etag)
+                    _etag = etag;
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+using System.Text;
+using Grpc.Core;
+using KvCluster.Client;
+using KvCluster.Router;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
+using Method = KvCluster.V1.Method;
+
+namespace KvCluster.Tests.Client;
+
+/// <summary>Reads that any replica may serve, as the client library and the router send them: where to, with what, and where to next.</summary>
+public sealed class ReadPreferenceTests
+{
+    [Fact]
+    public async Task Get_AtAnyReplica_IsSpreadOverAllOfThem()
+    {
+        await using var cluster = await FakeCluster.StartAsync(3);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Read = KvReadMode.Replica });
+        await client.PutAsync("a", "1");
+        for (var read = 0; read < 30; read++)
+            Assert.Equal("1", Text((await client.GetAsync("a")).Value));
+        Assert.All(cluster.Nodes, node => Assert.Equal(10, Gets(node).Count()));
+        Assert.Equal("1", Text((await client.GetAsync("a", KvReadMode.Leader)).Value));
+        Assert.Null(Gets(cluster.Nodes[0]).Last().Read);
+    }
+
+    [Fact]
+    public async Task Get_OfASession_SendsWhatTheClientWasAnsweredLast()
+    {
+        await using var cluster = await FakeCluster.StartAsync(3, "m");
+        await using var client = new KvClient(cluster.Endpoint);
+        await client.PutAsync("z", "1");
+        var put = await client.PutAsync("a", "1");
+        await client.GetAsync("a", KvReadMode.Session);
+        Assert.Equal(put, SeenBy(cluster));
+        client.Observe(new ShardPosition(put.Shard, new KvCluster.Etag(1, 1)));
+        await client.GetAsync("a", KvReadMode.Session);
+        Assert.Equal(put, SeenBy(cluster));
+        var later = new ShardPosition(put.Shard, new KvCluster.Etag(9, 1));
+        client.Observe(later);
+        await client.GetAsync("a", KvReadMode.Session);
+        Assert.Equal(later, SeenBy(cluster));
+    }
+
+    [Fact]
+    public async Task Get_AtAReplicaThatIsBehind_IsRepeatedAtTheLeader()
+    {
+        await using var cluster = await FakeCluster.StartAsync(3);
+        await using var client = new KvClient(cluster.Endpoint);
+        await client.PutAsync("a", "1");
+        foreach (var node in cluster.Nodes.Skip(1))
+            node.Script = call => Task.FromResult<Reply?>(FakeNode.Refuse(call, StatusCode.DeadlineExceeded, "REPLICA_BEHIND"));
+        for (var read = 0; read < 6; read++)
+            Assert.Equal("1", Text((await client.GetAsync("a", KvReadMode.Session)).Value));
+        Assert.Equal(4, cluster.Nodes.Skip(1).Sum(node => node.Calls.Count));
+    }
+
+    [Fact]
+    public async Task Get_AtAReplicaThatIsSilent_IsRepeatedAtTheLeaderLongBeforeItsTimeIsUp()
+    {
+        await using var cluster = await FakeCluster.StartAsync(3);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(60) });
+        await client.PutAsync("a", "1");
+        foreach (var node in cluster.Nodes.Skip(1))
+            node.Script = _ => Task.FromResult<Reply?>(FakeNode.Silence);
+        await using var impatient = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(3) });
+        for (var read = 0; read < 3; read++)
+            Assert.Equal("1", Text((await impatient.GetAsync("a", KvReadMode.Stale)).Value));
+        Assert.Equal(2, cluster.Nodes.Skip(1).Sum(node => node.Calls.Count));
+    }
+
+    [Fact]
+    public async Task Get_WhenNoReplicaCatchesUpInTime_SaysSo()
+    {
+        await using var cluster = await FakeCluster.StartAsync(3);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromMilliseconds(500) });
+        foreach (var node in cluster.Nodes)
+            node.Script = call => Task.FromResult<Reply?>(FakeNode.Refuse(call, StatusCode.DeadlineExceeded, "REPLICA_BEHIND"));
+        var failure = await Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("a", KvReadMode.Session).AsTask());
+        Assert.Equal("REPLICA_BEHIND", failure.Reason);
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task GetManyAndScan_AtAnyReplica_ReachOthersThanTheLeader(bool gateway)
+    {
+        await using var cluster = await FakeCluster.StartAsync(3, "m");
+        await using var router = await RouterHost.StartAsync(
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.Endpoint] }, NullLoggerFactory.Instance, CancellationToken.None);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [gateway ? router.Address : cluster.Endpoint], Gateway = gateway, Read = KvReadMode.Session });
+        await client.PutAsync("a", "1");
+        await client.PutAsync("z", "2");
+        for (var read = 0; read < 3; read++)
+        {
+            Assert.Equal("1", Text((await client.GetAsync("a")).Value));
+            var many = await client.GetManyAsync([Encoding.UTF8.GetBytes("z"), Encoding.UTF8.GetBytes("a")]);
+            Assert.Equal(["2", "1"], many.Select(entry => Text(entry.Value)));
+            Assert.Equal(2, await client.CountAsync(default));
+        }
+        // Node 3 leads nothing.
+        Assert.Contains(Gets(cluster.Nodes[2]), get => get.Read.Mode == ReadMode.Session && get.Read.Seen.Count > 0);
+        Assert.Contains(cluster.Nodes[2].Calls, call => call.Method == Method.GetMany);
+        Assert.Contains(cluster.Nodes[2].Scans, scan => scan.Read.Mode == ReadMode.Session && scan.Read.Seen.Count > 0);
+    }
+
+    private static string Text(ReadOnlyMemory<byte> value) => Encoding.UTF8.GetString(value.Span);
+
+    private static IEnumerable<GetRequest> Gets(FakeNode node) => node.Calls.Where(call => call.Method == Method.Get).Select(call => GetRequest.Parser.ParseFrom(call.Request));
+
+    // What the newest get that arrived anywhere was to reflect.
+    private static ShardPosition SeenBy(FakeCluster cluster)
+    {
+        var get = Assert.Single(cluster.Nodes.SelectMany(Gets));
+        foreach (var node in cluster.Nodes)
+            node.Calls.Clear();
+        var seen = Assert.Single(get.Read.Seen);
+        return new ShardPosition(seen.Shard, new KvCluster.Etag(seen.Etag.Epoch, seen.Etag.Change));
+    }
+}
