@@ -41,4 +41,7 @@ internal sealed record ControlState
 
     /// <summary>Hash of the cluster's name and creation, so that a directory does not join another cluster.</summary>
     public ulong ClusterHash { get; init; }
+
+    /// <summary>What of it never changes.</summary>
+    public StoreIdentity Identity => new(ReplicaId, Shard, ClusterHash);
 }

@@ -1,3 +1,5 @@
+using KvCluster.Storage.Control;
+using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;
@@ -146,10 +148,12 @@ internal sealed class ReplicaStore : IDisposable
     /// <exception cref="RecoveryRefusedException">
     /// Something that was durable is, or may be, missing, and is not to be refilled. Nothing was changed.
     /// </exception>
+    /// <param name="expected">Whose directory it must be; null: anybody's.</param>
+    /// <exception cref="ForeignStoreException">The directory is another replica's. Nothing was changed.</exception>
     /// <exception cref="FormatVersionException">The directory is of another format version.</exception>
-    public static ReplicaStore Open(StoreContext context, string directory, bool mayRefill = false)
+    public static ReplicaStore Open(StoreContext context, string directory, bool mayRefill = false, StoreIdentity? expected = null)
     {
-        var recovered = RecoveredStore.Open(context, directory, mayRefill);
+        var recovered = RecoveredStore.Open(context, directory, mayRefill, expected);
         var store = new ReplicaStore(context, recovered);
         try
         {
@@ -164,6 +168,16 @@ internal sealed class ReplicaStore : IDisposable
             store.Dispose();
             throw;
         }
+    }
+
+    /// <summary>Whose directory it is, by its control file alone; null when that is missing or damaged. Any thread; changes nothing.</summary>
+    public static StoreIdentity? IdentityOf(IFileSystem files, string directory)
+    {
+        var path = new StoreLayout(directory).Control;
+        if (!files.FileExists(path))
+            return null;
+        using var control = ControlFile.TryOpen(files, path);
+        return control?.State.Identity;
     }
 
     /// <summary>Names the owner, once, before any other use.</summary>

@@ -32,6 +32,16 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>Bytes in all files.</summary>
     public long UsedBytes { get; private set; }
 
+    /// <summary>Paths under which files are open, in the order of their opening.</summary>
+    public IReadOnlyList<string> OpenPaths
+    {
+        get
+        {
+            lock (_lock)
+                return [.. _open.Select(file => file.Path)];
+        }
+    }
+
     /// <summary>
     /// Cuts the power if it is not gone yet, makes of the unsynced what was asked, and starts the machine again with no file open. The
     /// same seed makes the same of it.

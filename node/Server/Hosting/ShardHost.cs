@@ -246,7 +246,7 @@ internal sealed class ShardHost : IAsyncDisposable
         {
             // Kept as the replica's state: status shows it, and the node serves its other shards.
             store?.Dispose();
-            HostLog.ReplicaFailed(_log, seen.Shard, replicaId, failure.Message, failure is ReplicaNotUsableException ? null : failure);
+            HostLog.ReplicaFailed(_log, seen.Shard, replicaId, failure.Message, failure is ReplicaNotUsableException or ForeignStoreException ? null : failure);
             return new HostedShard(seen, replicaId, replica: null, failure.Message, failure is CorruptStoreException or ReplicaNotUsableException { IsLost: true });
         }
     }
@@ -274,29 +274,15 @@ internal sealed class ShardHost : IAsyncDisposable
             var initial = new ControlState { ReplicaId = here.Replica, Shard = record.Shard, Generation = record.Generation, ClusterHash = _clusterHash };
             return (ReplicaStore.Create(context, path, initial), "created");
         }
-        var store = ReplicaStore.Open(context, path, mayRefill: record.Replicas.Count > 1);
-        var control = store.Control;
-        if (control.ReplicaId == here.Replica && control.Shard == record.Shard && control.ClusterHash == _clusterHash)
-            return (store, "opened");
-        store.Dispose();
-        throw new ReplicaNotUsableException(
-            $"Its folder holds replica {control.ReplicaId:x16} of shard {control.Shard}{(control.ClusterHash == _clusterHash ? "" : " of another cluster")}, the record names {here.Replica:x16}.");
+        var expected = new StoreIdentity(here.Replica, record.Shard, _clusterHash);
+        return (ReplicaStore.Open(context, path, mayRefill: record.Replicas.Count > 1, expected), "opened");
     }
 
-    // What a removed replica left here when the node was stopped, or did not see the removal before it was to have a new one.
-    private bool IsOfAReplicaThatLeft(ShardRecord record, string path)
-    {
-        try
-        {
-            using var store = ReplicaStore.Open(StorageOf(record.Shard), path, mayRefill: true);
-            return store.Control.ClusterHash == _clusterHash && store.Control.Shard == record.Shard && record.Removed.Contains(store.Control.ReplicaId);
-        }
-        catch (CorruptStoreException)
-        {
-            // The new replica has none yet: nothing under its id was ever acknowledged.
-            return true;
-        }
-    }
+    // What a removed replica left here when the node was stopped, or did not see the removal before it was to have a new one. A folder that cannot say
+    // whose it is counts as one: the new replica has none yet, so nothing under its id was ever acknowledged.
+    private bool IsOfAReplicaThatLeft(ShardRecord record, string path) =>
+        ReplicaStore.IdentityOf(LocalDisk.Instance, path) is not { } found
+        || (found.ClusterHash == _clusterHash && found.Shard == record.Shard && record.Removed.Contains(found.ReplicaId));
 
     private async Task<(ShardRecord Record, long Revision)> MarkCreatedAsync(ShardRecord record, long revision)
     {

@@ -53,8 +53,10 @@ internal sealed partial class RecoveredStore : IDisposable
     /// <param name="context">What the store runs on.</param>
     /// <param name="directory">The replica's directory.</param>
     /// <param name="mayRefill">The replica has peers that can give it back what it lost.</param>
+    /// <param name="expected">Whose directory it must be; null: anybody's.</param>
+    /// <exception cref="ForeignStoreException">It is another replica's; asked before the table, since a stranger's damage is none of ours.</exception>
     /// <exception cref="RecoveryRefusedException">The table refuses.</exception>
-    public static RecoveredStore Open(StoreContext context, string directory, bool mayRefill)
+    public static RecoveredStore Open(StoreContext context, string directory, bool mayRefill, StoreIdentity? expected = null)
     {
         var layout = new StoreLayout(directory);
         var files = context.Files;
@@ -65,6 +67,8 @@ internal sealed partial class RecoveredStore : IDisposable
             var facts = new RecoveryFacts { HasControlFile = files.FileExists(layout.Control) };
             if (facts.HasControlFile)
                 control = ControlFile.TryOpen(files, layout.Control);
+            if (control is not null && expected is { } owner && control.State.Identity != owner)
+                throw new ForeignStoreException(directory, control.State.Identity, owner);
             var states = files.DirectoryExists(directory) ? layout.States(files) : [];
             facts = facts with
             {

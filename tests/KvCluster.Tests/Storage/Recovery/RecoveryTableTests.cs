@@ -167,6 +167,44 @@ public sealed class RecoveryTableTests : IDisposable
         OpensWith(RecordCount);
     }
 
+    [Theory]
+    [InlineData("sound")]
+    [InlineData("torn record at the end")]
+    [InlineData("last segment missing")]
+    [InlineData("data file unusable")]
+    public void Open_DirectoryOfAnother_IsRefusedByNameAndUntouched(string damage)
+    {
+        Damages[damage](this);
+        var before = Snapshot();
+        var own = ReplicaStore.IdentityOf(Disk, StoreBench.DirectoryPath)!.Value;
+        var calls = Disk.Calls;
+        foreach (var other in (StoreIdentity[])[own with { ReplicaId = 99 }, own with { Shard = 99 }, own with { ClusterHash = 99 }])
+        {
+            var refusal = Assert.Throws<ForeignStoreException>(() => ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: true, other));
+            Assert.Contains($"{own.ReplicaId:x16}", refusal.Message, StringComparison.Ordinal);
+        }
+        Assert.Equal(before, Snapshot());
+        Assert.Equal(calls, Disk.Calls);
+        Assert.Empty(Disk.OpenPaths);
+    }
+
+    [Fact]
+    public void Open_DirectoryOfItsOwner_Opens()
+    {
+        var owner = new StoreIdentity(ReplicaId: 1, Shard: 1, ClusterHash: 0);
+        using var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: false, owner);
+        Assert.Equal(owner, store.Control.Identity);
+    }
+
+    [Theory]
+    [InlineData("control file missing")]
+    [InlineData("control file unreadable")]
+    public void IdentityOf_WithoutAControlFile_IsUnknown(string damage)
+    {
+        Damages[damage](this);
+        Assert.Null(ReplicaStore.IdentityOf(Disk, StoreBench.DirectoryPath));
+    }
+
     [Fact]
     public void Open_DataFileOfAnotherReplica_IsRefused()
     {
