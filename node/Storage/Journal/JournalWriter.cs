@@ -14,7 +14,8 @@ namespace KvCluster.Storage.Journal;
 /// control states, which need none, pass them.
 /// </summary>
 /// <remarks>
-/// Before a segment is used the next one's file exists (S8), so that a missing last segment shows. The next segment is allocated and
+/// Before a segment is used the next one's file exists (S8; <see cref="SegmentPreparation.Begin"/> creates both), so that a missing last segment
+/// shows. The next segment is allocated and
 /// zero-filled in small steps between the writes: a write into blocks that were never written costs half as much again.
 /// </remarks>
 internal sealed class JournalWriter : IWorkItem, IDisposable
@@ -298,7 +299,7 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         _staged.Clear();
     }
 
-    /// <summary>Makes the next segment the current one: its successor's file first, then its header, then records.</summary>
+    /// <summary>Makes the next segment, beside which its successor's file lies since it was prepared, the current one: its header first, then records.</summary>
     private void Use(SegmentPreparation next, ulong predecessor, long predecessorEnd)
     {
         var header = new SegmentHeader(
