@@ -44,10 +44,11 @@ internal sealed class ReplicaStore : IDisposable
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private IStoreEvents? _events;
     private volatile Exception? _failure;
+    private volatile bool _isStopping;
+    private volatile bool _isStopped;
     private volatile bool _isClosing;
-    private volatile bool _isDisposed;
-    private bool _isReleased;
-    private long? _closeBegan;
+    private bool _isQuiet;
+    private long? _readersAwaitedSince;
     private ITimer? _closeTimer;
     private bool _isLeading;
     private ulong _epoch;
@@ -123,7 +124,7 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>Keys in the published state. Any thread.</summary>
     public ulong Keys => _pages.Count(TreeId.Kv);
 
-    private bool HasEnded => _failure is not null || _isClosing;
+    private bool HasEnded => _failure is not null || _isStopping;
 
     /// <summary>
     /// Creates a replica's directory, whole or not at all, and opens it. The parent directory must be there, the directory must not.
@@ -336,18 +337,18 @@ internal sealed class ReplicaStore : IDisposable
         if (!_queue.TryAdd(request))
             return false;
         // After disposal nobody runs the notice any more.
-        if (_isDisposed)
+        if (_isStopped)
             AnswerQueued(WriteOutcome.Stopped, new AnswerChain(_context.Completions));
         return true;
     }
 
     /// <summary>A snapshot of the published state. Any thread; to be disposed.</summary>
-    /// <exception cref="StoreStoppedException">The engine has ended.</exception>
+    /// <exception cref="StoreStoppedException">The engine has failed, or the store is closed.</exception>
     public ReadSnapshot OpenSnapshot()
     {
         // Opened first, checked then: a close that does not see the snapshot is seen here.
         var snapshot = _pages.OpenSnapshot();
-        if (!HasEnded)
+        if (_failure is null && !_isClosing)
             return snapshot;
         snapshot.Dispose();
         throw new StoreStoppedException(_failure);
@@ -433,32 +434,47 @@ internal sealed class ReplicaStore : IDisposable
     public void Verify() => _pages.Verify();
 
     /// <summary>
-    /// Ends the store on running executors: all waiters are answered, what the journal was given is written, snapshots that are open may be
-    /// read on for ten seconds, then the files are let go. Any thread; called on the writer executor, no event follows.
+    /// Ends the store but for its readers, on running executors: all waiters are answered, what the journal was given is written. Once, before
+    /// <see cref="CloseAsync"/>. Writer executor; no event follows.
+    /// </summary>
+    /// <param name="quiet">Called on the writer executor when this store changes nothing in its directory any more.</param>
+    public void Stop(Action quiet)
+    {
+        Invariant.Check(!_isStopping, $"'{Directory}' is stopped a second time.");
+        _isStopping = true;
+        _context.Writer.Post(new WorkAction(() => BeginStop(quiet)));
+    }
+
+    /// <summary>
+    /// Ends the store, if it is not stopped, and its readers: none comes any more, those that are there may read on for ten seconds, then the data file
+    /// is let go. Any thread; called on the writer executor, no event follows.
     /// </summary>
     public Task CloseAsync()
     {
         _isClosing = true;
+        _isStopping = true;
         _context.Writer.Post(new WorkAction(BeginClose));
         return _closed.Task;
     }
 
     /// <summary>
     /// Answers all waiters and lets go of the files at once, as a process that dies does. The executors must run nothing of this shard any
-    /// more, and no snapshot may be open; otherwise see <see cref="CloseAsync"/>.
+    /// more, and no snapshot may be open; otherwise see <see cref="CloseAsync"/>, after which this does nothing.
     /// </summary>
     public void Dispose()
     {
-        if (_isDisposed)
+        if (_isStopped)
             return;
+        _isClosing = true;
         End();
-        ReleaseFiles();
+        ReleaseJournal();
+        _pages.Dispose();
     }
 
     private void End()
     {
-        _isClosing = true;
-        _isDisposed = true;
+        _isStopping = true;
+        _isStopped = true;
         _isLeading = false;
         _spaceTimer?.Dispose();
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.Stopped);
@@ -468,45 +484,50 @@ internal sealed class ReplicaStore : IDisposable
 
     private void BeginClose()
     {
-        if (_isDisposed)
+        BeginStop(quiet: null);
+        AwaitReaders();
+    }
+
+    private void BeginStop(Action? quiet)
+    {
+        if (_isStopped)
             return;
         End();
         _journal.Stop();
         // Behind whatever the journal and the checkpoint executor still have of this store.
-        var finish = new WorkAction(FinishClose);
-        var passCheckpoints = new WorkAction(() => _context.Writer.Post(finish));
+        var becameQuiet = new WorkAction(() =>
+        {
+            ReleaseJournal();
+            _isQuiet = true;
+            quiet?.Invoke();
+            AwaitReaders();
+        });
+        var passCheckpoints = new WorkAction(() => _context.Writer.Post(becameQuiet));
         _context.Journal.Post(new WorkAction(() => _context.Checkpoints.Post(passCheckpoints)));
     }
 
-    private void FinishClose()
+    private void AwaitReaders()
     {
-        _closeBegan ??= _context.Time.GetTimestamp();
-        if (!_pages.HasReaders)
+        if (!_isQuiet || !_isClosing || _closed.Task.IsCompleted)
+            return;
+        _readersAwaitedSince ??= _context.Time.GetTimestamp();
+        var hasReaders = _pages.HasReaders;
+        if (hasReaders && _context.Time.GetElapsedTime(_readersAwaitedSince.Value) < SnapshotGrace)
         {
-            ReleaseFiles();
-            _closed.TrySetResult();
+            _closeTimer ??= _context.Time.CreateTimer(_ => _context.Writer.Post(new WorkAction(AwaitReaders)), null, ClosePoll, ClosePoll);
+            return;
         }
-        else if (_context.Time.GetElapsedTime(_closeBegan.Value) < SnapshotGrace)
-        {
-            _closeTimer ??= _context.Time.CreateTimer(_ => _context.Writer.Post(new WorkAction(FinishClose)), null, ClosePoll, ClosePoll);
-        }
-        else
-        {
-            // Unmapping under a reader would end the process: the map is left to whoever reads, and to the finalizer behind them.
-            _closeTimer?.Dispose();
-            _closed.TrySetResult();
-        }
+        _closeTimer?.Dispose();
+        // Unmapping under a reader would end the process: the map is left to whoever reads, and to the finalizer behind them.
+        if (!hasReaders)
+            _pages.Dispose();
+        _closed.SetResult();
     }
 
-    private void ReleaseFiles()
+    private void ReleaseJournal()
     {
-        if (_isReleased)
-            return;
-        _isReleased = true;
-        _closeTimer?.Dispose();
         _journal.Dispose();
         _reader.Dispose();
-        _pages.Dispose();
     }
 
     private UInt128 CheckpointBound() => UInt128.Min(Published, Durable.Etag);

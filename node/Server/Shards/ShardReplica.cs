@@ -3,7 +3,6 @@ using KvCluster.Node.Transport;
 using KvCluster.Replication;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
-using KvCluster.Storage.Snapshots;
 using KvCluster.Storage.Threads;
 using KvCluster.V1;
 using Event = KvCluster.Replication.Event;
@@ -40,6 +39,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private readonly DiskPace _diskPace = new();
     private DiskState _diskTold;
     private readonly List<Task> _retired = [];
+    private TaskCompletionSource? _switched;
     private readonly ITimer _timer;
     private readonly TaskCompletionSource _stopped = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly long _clockTicksPerMicrosecond;
@@ -64,7 +64,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         _context = context;
         _clockTicksPerMicrosecond = context.Clock.TimestampFrequency / 1_000_000;
         _journal = new ReplicaJournalView(store);
-        var snapshots = new SnapshotTransfers(context.Storage, action => LeaveVisit(new Visit(action, null)), TrySwitchIn, Fail);
+        var snapshots = new SnapshotTransfers(context.Storage, action => LeaveVisit(new Visit(action, null)), TryStopStore, UseStore, Fail);
         _performer = new EffectPerformer(context, _journal, _waitingReads, _followerReads, Enqueue, _atOnce.Enqueue, snapshots);
         Shard = record.Shard;
         _performer.Remember(record);
@@ -221,6 +221,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         Schedule();
         await _stopped.Task.ConfigureAwait(false);
         await _timer.DisposeAsync().ConfigureAwait(false);
+        // Only behind a switch of stores that is under way it is known which one is in use.
+        if (_switched is not null)
+            await _switched.Task.ConfigureAwait(false);
         await Task.WhenAll([.. _retired, _journal.Store.CloseAsync()]).ConfigureAwait(false);
     }
 
@@ -499,19 +502,27 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     private static V1.Etag ToMessage(UInt128 etag) => new() { Epoch = (ulong)(etag >> 64), Change = (ulong)etag };
 
-    /// <summary>Goes over to a received state, unless the old store still writes its control file.</summary>
-    private bool TrySwitchIn(SnapshotInstaller installer, ControlState control)
+    /// <summary>Stops the store for a received state, unless it still writes its control file. Until the new one is used it is read, and takes and tells nothing.</summary>
+    private bool TryStopStore(Action quiet)
     {
         if (_performer.ControlWritesUnderWay > 0)
             return false;
-        var old = _journal.Store;
-        // It tells nothing any more; who still reads it may go on for a while.
-        _retired.Add(old.CloseAsync());
-        installer.SwitchIn(control);
-        installer.Dispose();
-        _journal.Store = ReplicaStore.Open(_context.Storage, old.Directory, mayRefill: true);
-        _journal.Store.Start(this);
+        _switched = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        _journal.Store.Stop(quiet);
         return true;
+    }
+
+    private void UseStore(ReplicaStore? store)
+    {
+        if (store is not null)
+        {
+            var old = _journal.Store;
+            _journal.Store = store;
+            store.Start(this);
+            // Who reads the old state may go on for a while.
+            _retired.Add(old.CloseAsync());
+        }
+        _switched!.SetResult();
     }
 
     private void Fail(Exception failure)

@@ -9,13 +9,18 @@ namespace KvCluster.Node.Shards;
 
 /// <summary>
 /// The snapshots that a replica sends to followers and the one that it receives. On the shard's writer executor, but for the long part of an
-/// installation, which runs on the checkpoint executor while the old state goes on answering.
+/// installation, which runs on the checkpoint executor, and so does the switch, when the old store writes no more; the old state is read meanwhile.
 /// </summary>
 /// <param name="context">Disk and executors.</param>
-/// <param name="visit">Runs something on the writer executor between two events. Any thread.</param>
-/// <param name="switchIn">Takes the received state into use, on the writer executor; false: not yet, ask again after what is under way.</param>
-/// <param name="fail">The replica cannot go on.</param>
-internal sealed class SnapshotTransfers(StoreContext context, Action<Action> visit, Func<SnapshotInstaller, ControlState, bool> switchIn, Action<Exception> fail)
+/// <param name="visit">Runs something on the writer executor between two events, unless the replica has ended. Any thread.</param>
+/// <param name="tryStop">
+/// Stops the store in use, on the writer executor, and calls back there when it changes its directory no more; false: not yet, ask again after what is
+/// under way.
+/// </param>
+/// <param name="use">Takes the received state's store into use, on the writer executor, also when the replica has ended; null: there is none.</param>
+/// <param name="fail">The replica cannot go on. Writer executor.</param>
+internal sealed class SnapshotTransfers(
+    StoreContext context, Action<Action> visit, Func<Action, bool> tryStop, Action<ReplicaStore?> use, Action<Exception> fail)
 {
     private readonly Dictionary<ulong, SnapshotSource> _sources = [];
     private SnapshotInstaller? _incoming;
@@ -79,7 +84,7 @@ internal sealed class SnapshotTransfers(StoreContext context, Action<Action> vis
             try
             {
                 installer.Complete(control);
-                visit(() => SwitchIn(installer, control, installed));
+                visit(() => Stop(installer, control, installed));
             }
             catch (Exception failure)
             {
@@ -89,11 +94,33 @@ internal sealed class SnapshotTransfers(StoreContext context, Action<Action> vis
     }
 
     // What the old store still has on its way goes through the journal executor before the next try.
+    private void Stop(SnapshotInstaller installer, ControlState control, Action installed)
+    {
+        if (!tryStop(() => context.Checkpoints.Post(new WorkAction(() => SwitchIn(installer, control, installed)))))
+            context.Journal.Post(new WorkAction(() => visit(() => Stop(installer, control, installed))));
+    }
+
+    // Not on the writer, which other shards share: renames are synced, and recovery reads files.
     private void SwitchIn(SnapshotInstaller installer, ControlState control, Action installed)
     {
-        if (switchIn(installer, control))
-            installed();
-        else
-            context.Journal.Post(new WorkAction(() => visit(() => SwitchIn(installer, control, installed))));
+        try
+        {
+            installer.SwitchIn(control);
+            installer.Dispose();
+            var store = ReplicaStore.Open(context, installer.Directory, mayRefill: true, control.Identity);
+            context.Writer.Post(new WorkAction(() =>
+            {
+                use(store);
+                installed();
+            }));
+        }
+        catch (Exception failure)
+        {
+            context.Writer.Post(new WorkAction(() =>
+            {
+                use(null);
+                fail(failure);
+            }));
+        }
     }
 }

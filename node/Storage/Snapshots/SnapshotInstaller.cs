@@ -29,6 +29,9 @@ internal sealed class SnapshotInstaller : IDisposable
         context.Files.CreateDirectory(_layout.Incoming);
     }
 
+    /// <summary>The replica's directory.</summary>
+    public string Directory => _layout.Directory;
+
     /// <summary>Bytes stored without a gap: where the next chunk starts.</summary>
     public long BytesStored { get; private set; }
 
@@ -70,7 +73,7 @@ internal sealed class SnapshotInstaller : IDisposable
     }
 
     /// <summary>
-    /// Makes the completed snapshot the replica's state, durably. The replica's store must be closed; it is opened again afterwards.
+    /// Makes the completed snapshot the replica's state, durably. The replica's store must change nothing any more; it is opened again afterwards.
     /// </summary>
     /// <param name="control">The promises from here on; must name no etag behind the snapshot's.</param>
     public void SwitchIn(ControlState control)

@@ -54,6 +54,52 @@ public sealed class SnapshotTests : IDisposable
     }
 
     [Fact]
+    public void Stop_WithWorkUnderWay_IsQuietOnlyBehindTheWorkAndIsReadUntilItIsClosed()
+    {
+        var data = $"{ReplicaBench.DirectoryPath}/state-00000001/data";
+        _ = _leader.Put("under-way", "1");
+        _ = _leader.Store.CheckpointAsync();
+        var callsWhenQuiet = -1;
+        _leader.Store.Stop(() => callsWhenQuiet = _leader.Disk.Calls);
+        Assert.Equal(-1, callsWhenQuiet);
+        _leader.Run();
+        Assert.Equal(_leader.Disk.Calls, callsWhenQuiet);
+        Assert.Equal([data], _leader.Disk.OpenPaths);
+
+        // Its successor works in the same directory while the old state is read.
+        using var successor = ReplicaStore.Open(_leader.Context, ReplicaBench.DirectoryPath);
+        Assert.Equal(_leader.Store.Last, successor.Last);
+        Assert.Equal(new string('b', 40), _leader.Read("key-1"));
+
+        using (var reader = _leader.Store.OpenSnapshot())
+        {
+            var closed = _leader.Store.CloseAsync();
+            _leader.Run();
+            Assert.Throws<StoreStoppedException>(() => _leader.Store.OpenSnapshot());
+            Assert.False(closed.IsCompleted);
+            _leader.Time.Advance(TimeSpan.FromSeconds(11));
+            _leader.Run();
+            Assert.True(closed.IsCompletedSuccessfully);
+            Assert.True(reader.TryGet(TreeId.Kv, "key-1"u8, out _));
+        }
+    }
+
+    [Fact]
+    public void Close_AReaderStays_LetsGoOfAllButTheFileThatItReads()
+    {
+        using var reader = _leader.Store.OpenSnapshot();
+        var closed = _leader.Store.CloseAsync();
+        _leader.Run();
+        Assert.False(closed.IsCompleted);
+        Assert.Equal([$"{ReplicaBench.DirectoryPath}/state-00000001/data"], _leader.Disk.OpenPaths);
+        reader.Dispose();
+        _leader.Time.Advance(TimeSpan.FromSeconds(1));
+        _leader.Run();
+        Assert.True(closed.IsCompletedSuccessfully);
+        Assert.Empty(_leader.Disk.OpenPaths);
+    }
+
+    [Fact]
     public void Install_DamagedStream_IsRefusedAndTheOldStateStays()
     {
         using var source = _leader.Store.OpenSnapshotSource();
