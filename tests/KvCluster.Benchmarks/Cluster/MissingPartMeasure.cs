@@ -5,7 +5,8 @@ using KvCluster.Processes;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// Puts a second without a part of the cluster, to those with it: each window beside one with all parts, so that a machine that slows down slows both.
+/// Puts a second without a part of the cluster, to those with it: each window between two with all parts, so that a machine that slows down, and nodes that
+/// are still warming up, count on both sides.
 /// KV_ETCD_GONE: how many seconds etcd is away before the window without it (default 0).
 /// </summary>
 internal static class MissingPartMeasure
@@ -22,18 +23,22 @@ internal static class MissingPartMeasure
         {
             for (var number = 0; number < windows; number++)
             {
-                var with = await direct.MeasureAsync();
                 var dead = (await direct.Servers.AllLedAsync(except: 0, cancellation)).First(node => node.Value == 0).Key;
-                await direct.Servers.KillAsync(dead);
-                Add("follower dead to alive", await direct.MeasureAsync() / with);
-                direct.Servers.Start(dead);
-                await direct.Servers.AllLedAsync(except: 0, cancellation);
+                Add("follower dead to alive", await direct.CompareAsync(
+                    () => direct.Servers.KillAsync(dead),
+                    async () =>
+                    {
+                        direct.Servers.Start(dead);
+                        await direct.Servers.AllLedAsync(except: 0, cancellation);
+                    }));
+                Add($"etcd gone for {gone.TotalSeconds:F0} s and a window to there", await direct.CompareAsync(
+                    async () =>
+                    {
+                        await direct.Servers.Etcd.KillAsync(0);
+                        await Task.Delay(gone, cancellation);
+                    },
+                    () => direct.Servers.Etcd.RestartAsync(static () => { })));
                 Add("3 replicas to 1", await direct.MeasureAsync() / await alone.MeasureAsync());
-                with = await direct.MeasureAsync();
-                await direct.Servers.Etcd.KillAsync(0);
-                await Task.Delay(gone, cancellation);
-                Add($"etcd gone for {gone.TotalSeconds:F0} s and a window to there", await direct.MeasureAsync() / with);
-                await direct.Servers.Etcd.RestartAsync(static () => { });
             }
         }
 
@@ -44,14 +49,8 @@ internal static class MissingPartMeasure
             {
                 var led = await relayed.Servers.AllLedAsync(except: 0, cancellation);
                 var (leader, follower) = (led.First(node => node.Value == 1).Key, led.First(node => node.Value == 0).Key);
-                var with = await relayed.MeasureAsync();
-                network.Delay(leader, follower, SlowWay);
-                Add($"follower {SlowWay.TotalMilliseconds:F0} ms away a piece to near", await relayed.MeasureAsync() / with);
-                network.Heal();
-                with = await relayed.MeasureAsync();
-                network.Cut(leader, follower);
-                Add("follower cut off to reached", await relayed.MeasureAsync() / with);
-                network.Heal();
+                Add($"follower {SlowWay.TotalMilliseconds:F0} ms away a piece to near", await relayed.CompareAsync(() => network.Delay(leader, follower, SlowWay), network.Heal));
+                Add("follower cut off to reached", await relayed.CompareAsync(() => network.Cut(leader, follower), network.Heal));
             }
         }
 
@@ -81,6 +80,28 @@ internal static class MissingPartMeasure
             await puts.MeasureAsync();
             return puts;
         }
+
+        /// <summary>Puts a second while something is taken away, to those before and after it.</summary>
+        public async Task<double> CompareAsync(Func<Task> take, Func<Task> giveBack)
+        {
+            var before = await MeasureAsync();
+            await take();
+            var without = await MeasureAsync();
+            await giveBack();
+            return 2 * without / (before + await MeasureAsync());
+        }
+
+        public Task<double> CompareAsync(Action take, Action giveBack) => CompareAsync(
+            () =>
+            {
+                take();
+                return Task.CompletedTask;
+            },
+            () =>
+            {
+                giveBack();
+                return Task.CompletedTask;
+            });
 
         /// <summary>Puts a second over a window.</summary>
         public async Task<double> MeasureAsync() => (await ClosedLoop.RunAsync(
