@@ -98,6 +98,32 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         await shared.EndAsync();
     }
 
+    /// <summary>First the router reaches no node and so knows of no shard; then, cut off, it has missed who leads: no call is lost by it.</summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F23_RouterWithAnEmptyThenAStaleMap_AnswersEveryCall()
+    {
+        var (cluster, histories) = await shared.BeginAsync();
+        CutRouterOff(cluster);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.StartRouter()], Gateway = true, Timeout = TimeSpan.FromSeconds(60) });
+        var puts = PutMany(client, "of an empty map");
+        Assert.DoesNotContain(puts, static put => put.IsCompleted);
+        cluster.Network.Heal();
+        await Task.WhenAll(puts);
+
+        CutRouterOff(cluster);
+        var leader = await cluster.LeaderAsync();
+        await cluster.Node(leader).KillAsync();
+        await cluster.LeaderAsync(except: leader);
+        puts = PutMany(client, "of a stale map");
+        cluster.Network.Heal();
+        await Task.WhenAll(puts);
+        for (var number = 0; number < puts.Length; number++)
+            Assert.Equal("of a stale map", System.Text.Encoding.UTF8.GetString((await client.GetAsync($"routed/{number}")).Value.Span));
+        cluster.Node(leader).Start();
+        await histories.MoreChangesAsync(Some);
+        await shared.EndAsync();
+    }
+
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F15_AllNodesDieAtOnce_NothingAcknowledgedIsLost()
     {
@@ -173,4 +199,12 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();
     }
+
+    private static void CutRouterOff(FaultCluster cluster)
+    {
+        foreach (var node in cluster.Nodes)
+            cluster.Network.Cut(FaultCluster.Router, node.Node);
+    }
+
+    private static Task[] PutMany(KvClient client, string value) => [.. Enumerable.Range(0, 200).Select(number => client.PutAsync($"routed/{number}", value).AsTask())];
 }

@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using System.Globalization;
 using Grpc.Core;
 using Grpc.Net.Client;
@@ -16,8 +17,12 @@ internal sealed class FaultCluster : IAsyncDisposable
     private readonly List<Relay> _relays = [];
     private readonly List<NodeProcess> _nodes = [];
     private readonly List<GrpcChannel> _channels = [];
+    private readonly List<Process> _routers = [];
 
     private FaultCluster(EtcdMembers etcd) => Etcd = etcd;
+
+    /// <summary>The cluster's router in its network.</summary>
+    public const int Router = -2;
 
     public EtcdMembers Etcd { get; }
 
@@ -65,6 +70,21 @@ internal sealed class FaultCluster : IAsyncDisposable
     public Kv.KvClient KvOf(int node) => new(_channels[node - 1]);
 
     public Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
+
+    /// <summary>Starts a router, which reaches the nodes as the network lets it; its address. It ends with the cluster.</summary>
+    public string StartRouter()
+    {
+        var address = $"http://127.0.0.1:{Text(FreePorts.Ten())}";
+        string[] arguments = ["run", "--listen", address, "--nodes", string.Join(',', Endpoints), "--until-stdin-ends"];
+        var program = Path.Combine(Path.GetDirectoryName(NodeProcess.Program)!, "kv-router");
+        var router = Process.Start(new ProcessStartInfo(program, arguments) { RedirectStandardInput = true, RedirectStandardOutput = true })!;
+        Network.SetProcess(Router, router.Id);
+        // Read, so that the pipe does not fill.
+        router.OutputDataReceived += static (_, _) => { };
+        router.BeginOutputReadLine();
+        _routers.Add(router);
+        return address;
+    }
 
     /// <summary>What a node says of itself; null where it does not answer.</summary>
     public async Task<NodeStatus?> StatusOfAsync(int node, bool digest = false)
@@ -194,6 +214,13 @@ internal sealed class FaultCluster : IAsyncDisposable
     {
         foreach (var channel in _channels)
             channel.Dispose();
+        foreach (var router in _routers)
+        {
+            router.Kill();
+            await router.WaitForExitAsync();
+            router.Dispose();
+        }
+
         foreach (var node in _nodes)
             await node.DisposeAsync();
         foreach (var relay in _relays)
