@@ -102,17 +102,18 @@ internal sealed class Election
     /// A leader was heard, a pre-vote granted, a Prepare received, or an epoch rose: someone else may be right. The first leader of a new shard waits
     /// one heartbeat only.
     /// </summary>
-    public void RestartTimer()
+    /// <param name="leaderRestsUs">How long the leader that was heard may be silent.</param>
+    public void RestartTimer(long leaderRestsUs = 0)
     {
         var waitUs = StandsFirst ? Options.HeartbeatIntervalUs : _context.Random.Between(Options.TimeoutLeastUs, Options.TimeoutGreatestUs + 1);
         // With an impaired disk it stands only if the others have not within their own time.
-        _timerUs = _context.NowUs + waitUs + (_context.DiskImpaired ? Options.TimeoutGreatestUs : 0);
+        _timerUs = _context.NowUs + leaderRestsUs + waitUs + (_context.DiskImpaired ? Options.TimeoutGreatestUs : 0);
     }
 
     /// <summary>The promised leader was heard: whoever has not gone to the coordinator yet stays with it.</summary>
-    public void HeardLeader()
+    public void HeardLeader(long restsUs)
     {
-        RestartTimer();
+        RestartTimer(restsUs);
         if (Phase is ElectionPhase.Reading or ElectionPhase.Asking || (Phase == ElectionPhase.Setting && _unknown))
             Abandon("a leader was heard");
     }

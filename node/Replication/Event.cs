@@ -78,6 +78,9 @@ internal abstract record Event
     /// </summary>
     internal sealed record DiskHealth(bool Impaired) : Event;
 
+    /// <summary>Nothing comes from another node any more, or the stream from it ended: nobody there is to be waited for as for one that rests.</summary>
+    internal sealed record NodeSilent(uint Node) : Event;
+
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
     internal sealed record SnapshotOpened(ulong Replica, RecordName Covers, long BytesTotal) : Event;
 

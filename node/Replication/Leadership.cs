@@ -20,6 +20,9 @@ internal sealed class Leadership
     private long _checkDueUs;
     private long _handOverDueUs;
     private bool _roundAwaited;
+    private bool _rests;
+    private long _wokeUs;
+    private long _askedUs;
     private bool _open;
     private LeaderTransfer? _transfer;
     private Membership? _membership;
@@ -52,7 +55,12 @@ internal sealed class Leadership
     public IReadOnlyCollection<FollowerProgress> Followers => _followers.Values;
 
     // All leaders of a node beat at the same moments, so that their heartbeats travel together.
-    private long NextBeatUs => ((_context.NowUs / _context.Options.HeartbeatIntervalUs) + 1) * _context.Options.HeartbeatIntervalUs;
+    private long NextBeatUs => ((_context.NowUs / BeatIntervalUs) + 1) * BeatIntervalUs;
+
+    private long BeatIntervalUs => _rests ? _context.Options.RestIntervalUs : _context.Options.HeartbeatIntervalUs;
+
+    /// <summary>Nothing was asked of it for some time: it beats seldom and has no lease.</summary>
+    public bool Rests => _rests;
 
     /// <summary>When something is to be done by the clock.</summary>
     public long DueUs
@@ -74,9 +82,11 @@ internal sealed class Leadership
     public void OnAppended(JournalRecord record)
     {
         Invariant.Check(record.Etag.Epoch == Epoch, $"Record {record.Name} was appended while leading epoch {Epoch}.");
+        Asked();
         if (_open)
             return;
         _open = true;
+        _wokeUs = _context.NowUs;
         foreach (var replica in _context.View.Record.Replicas)
         {
             if (replica.Replica != _context.Self)
@@ -118,6 +128,7 @@ internal sealed class Leadership
     /// <summary>Begins to change the shard's replicas. Answered by one <see cref="Effect.OrderEnded"/>, at once if it cannot begin.</summary>
     public void ChangeReplicas(long orderId, ReplicaChange change)
     {
+        Asked();
         var refusal = !Serving ? "this replica does not serve"
             : SupersededUs != long.MaxValue ? "a higher epoch was given out"
             : _transfer is not null ? "the leadership is being handed over"
@@ -153,7 +164,11 @@ internal sealed class Leadership
         if (!_followers.TryGetValue(frame.Sender, out var follower) || !follower.TryHear(frame.SenderIncarnation, out var restarted))
             return;
         if (restarted)
+        {
+            Asked();
             Restarted(follower);
+        }
+
         switch (frame.PayloadCase)
         {
             case Frame.PayloadOneofCase.Ack:
@@ -209,13 +224,28 @@ internal sealed class Leadership
     }
 
     /// <summary>A read that the lease does not cover waits for a round.</summary>
-    public void OnRead(long readId) => _rounds.Add(readId, next: _context.Options.PlantedBug != PlantedBug.RoundFromBefore);
+    public void OnRead(long readId)
+    {
+        Asked();
+        _rounds.Add(readId, next: _context.Options.PlantedBug != PlantedBug.RoundFromBefore);
+    }
+
+    /// <summary>Nothing comes from a node, perhaps a follower's, or somebody wants to stand: it does not rest now.</summary>
+    public void Asked()
+    {
+        _askedUs = _context.NowUs;
+        if (!_rests)
+            return;
+        _rests = false;
+        _wokeUs = _heartbeatDueUs = _checkDueUs = _context.NowUs;
+    }
 
     /// <summary>Begins to hand over. Answered by one <see cref="Effect.OrderEnded"/>, at once if it cannot begin.</summary>
     /// <param name="orderId">Names the request.</param>
     /// <param name="replica">Who is to lead; 0: the most advanced voter.</param>
     public void Transfer(long orderId, ulong replica)
     {
+        Asked();
         var refusal = !Serving ? "this replica does not serve"
             : _transfer is not null ? "the leadership is being handed over already"
             : _membership is not null ? "the replicas are being changed"
@@ -244,6 +274,7 @@ internal sealed class Leadership
             return;
         if (ChooseSuccessor(0) is not { } target)
             return;
+        Asked();
         _handOverDueUs = _context.NowUs + _context.Options.TimeoutGreatestUs;
         _context.Log($"its disk is slow or full: asks replica {target.Replica:x} to take over");
         _transfer = new LeaderTransfer(_context, Epoch, 0, target);
@@ -258,8 +289,9 @@ internal sealed class Leadership
         {
             // Apart from the heartbeats, which rounds of reads may stand in for without end.
             _checkDueUs = NextBeatUs;
-            var silentUs = _context.NowUs - _quorum.Agreed(_heardOf);
-            if (silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
+            // What came before a rest tells nothing of the time after it.
+            var silentUs = _context.NowUs - Math.Max(_wokeUs, _quorum.Agreed(_heardOf));
+            if (!_rests && silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
                 return "no majority has answered for one and a half of the greatest timeout";
             foreach (var follower in _followers.Values)
                 CheckStall(follower);
@@ -320,6 +352,7 @@ internal sealed class Leadership
     {
         if (!Serving)
             return;
+        Asked();
         if (number > follower.ReadIndexAsked)
             follower.ReadIndexRound = _context.NowUs < LeaseEndUs ? 0 : _rounds.Next();
         follower.ReadIndexAsked = Math.Max(follower.ReadIndexAsked, number);
@@ -381,7 +414,7 @@ internal sealed class Leadership
             && _quorum.Contains(follower.Replica)
             && follower.State == FollowerState.Replicate
             && (replica != 0 || !follower.DiskImpaired)
-            && _context.NowUs - follower.HeardUs < _context.Options.TimeoutLeastUs)
+            && HeardLately(follower))
         .MaxBy(follower => follower.Acked);
 
     private void Commit()
@@ -409,15 +442,41 @@ internal sealed class Leadership
         _context.Emit(new Effect.LeaderKnown(Epoch, _context.Self, _context.View.NodeOf(_context.Self)));
     }
 
+    // Since a rest, or within the time in which an answer is to be expected.
+    private bool HeardLately(FollowerProgress follower) => _context.NowUs - Math.Max(_wokeUs, follower.HeardUs) < _context.Options.TimeoutLeastUs;
+
+    // All replicas have all there is, and as long as nobody asks for anything none of them has to be told anything.
+    private bool MayRest()
+    {
+        var last = _context.Journal.Last.Etag;
+        return _context.Options.RestIntervalUs > 0
+            && _context.NowUs - _askedUs >= _context.Options.RestAfterUs
+            && Serving
+            && !_rounds.Wanted
+            && _transfer is null
+            && _membership is null
+            && SupersededUs == long.MaxValue
+            && _context.Committed == last
+            && _followers.Values.All(follower => follower.State == FollowerState.Replicate && follower.Acked == last && (_rests || HeardLately(follower)));
+    }
+
     private void SendRound()
     {
+        _rests = MayRest();
         _heartbeatDueUs = NextBeatUs;
-        _roundAwaited = _rounds.Wanted || LeaseEndUs <= _context.NowUs;
+        _roundAwaited = !_rests && (_rounds.Wanted || LeaseEndUs <= _context.NowUs);
         var round = _rounds.Start(_context.NowUs);
         foreach (var follower in _followers.Values)
         {
             var frame = FrameTo(follower);
-            frame.Heartbeat = new Heartbeat { Round = round, Committed = _context.Committed.ToWire(), LeaseUs = (ulong)_context.Options.LeaseUs, Awaited = _roundAwaited };
+            frame.Heartbeat = new Heartbeat
+            {
+                Round = round,
+                Committed = _context.Committed.ToWire(),
+                LeaseUs = _rests ? 0 : (ulong)_context.Options.LeaseUs,
+                Awaited = _roundAwaited,
+                RestUs = _rests ? (ulong)_context.Options.RestIntervalUs : 0,
+            };
             _context.Send(frame);
         }
     }

@@ -52,6 +52,9 @@ namespace KvCluster.Replication;
 /// </remarks>
 internal sealed class ReplicaCore
 {
+    // A leader that says more is not believed: nobody would stand.
+    private const ulong RestUsMax = 60_000_000;
+
     private readonly ReplicaContext _context;
     private readonly TailCut _cut;
     private readonly Promises _promises;
@@ -60,6 +63,7 @@ internal sealed class ReplicaCore
     private readonly FollowerReads _followerReads;
     private Leadership? _leadership;
     private long _heardLeaderUs;
+    private long _leaderRestsUs;
     private long _recordAskedUs = long.MinValue / 2;
     private long _leaseEndUs;
     private bool _stopped;
@@ -99,6 +103,9 @@ internal sealed class ReplicaCore
 
     /// <summary>This leader has asked another replica to take over.</summary>
     public bool MayHandOver => _leadership is { MayHandOver: true };
+
+    /// <summary>This leader was asked for nothing for some time: it beats seldom, so that silence of its followers means little.</summary>
+    public bool Rests => _leadership is { Rests: true };
 
     /// <summary>What this replica does now, for status and logs.</summary>
     public ReplicaRole Role => _stopped ? ReplicaRole.Stopped
@@ -190,6 +197,9 @@ internal sealed class ReplicaCore
             case Event.FollowerReadArrived read:
                 _followerReads.Add(read.ReadId, _leadership is null ? _following.Leader : 0);
                 break;
+            case Event.NodeSilent silent:
+                OnNodeSilent(silent.Node);
+                break;
             case Event.DiskHealth health:
                 _context.DiskImpaired = health.Impaired;
                 _leadership?.LeaveImpairedDisk();
@@ -254,6 +264,16 @@ internal sealed class ReplicaCore
         ? long.MaxValue
         : _leadership.SupersededUs + _context.Options.TimeoutGreatestUs;
 
+    // A leader that rests may be gone with its node, a follower that it waits for as well: from here on the short times count.
+    private void OnNodeSilent(uint node)
+    {
+        _leadership?.Asked();
+        if (_leaderRestsUs == 0 || _context.View.NodeOf(_following.Leader) != node)
+            return;
+        _leaderRestsUs = 0;
+        _election.RestartTimer();
+    }
+
     private void OnTick()
     {
         _followerReads.OnTick();
@@ -276,6 +296,7 @@ internal sealed class ReplicaCore
         if (frame.Epoch > _context.EpochSeen)
         {
             _context.EpochSeen = frame.Epoch;
+            _leaderRestsUs = 0;
             _election.RestartTimer();
         }
 
@@ -324,7 +345,9 @@ internal sealed class ReplicaCore
         if (frame.Epoch == _election.LeavingEpoch)
             return;
         _heardLeaderUs = _context.NowUs;
-        _election.HeardLeader();
+        // Three of its beats, as its stream may drop one; when its node is gone is told sooner.
+        _leaderRestsUs = frame.Heartbeat is { } beat ? 3 * (long)Math.Min(beat.RestUs, RestUsMax) : 0;
+        _election.HeardLeader(_leaderRestsUs);
         switch (frame.PayloadCase)
         {
             case Frame.PayloadOneofCase.TransferAsk:
@@ -399,7 +422,8 @@ internal sealed class ReplicaCore
 
     private void OnPreVote(Frame frame)
     {
-        var silent = _leadership is null && _context.NowUs - _heardLeaderUs >= _context.Options.TimeoutLeastUs;
+        _leadership?.Asked();
+        var silent = _leadership is null && _context.NowUs - _heardLeaderUs >= _context.Options.TimeoutLeastUs + _leaderRestsUs;
         var granted = silent && _context.Counts;
         if (granted)
             _election.RestartTimer();

@@ -6,6 +6,16 @@ internal sealed record ReplicationOptions
     /// <summary>Between heartbeats of a leader. A sixth of the least timeout: five may be lost before anyone stands.</summary>
     public long HeartbeatIntervalUs { get; init; } = 100_000;
 
+    /// <summary>
+    /// Between heartbeats of a leader that rests: nothing was asked of it for <see cref="RestAfterUs"/> and all replicas are level. So many idle shards
+    /// cost next to nothing. That a resting leader's node is gone, the followers' driver tells (<see cref="Event.NodeSilent"/>); without that they
+    /// stand after three of these. A resting leader has no lease: its first read takes a round. 0: leaders never rest.
+    /// </summary>
+    public long RestIntervalUs { get; init; } = 5_000_000;
+
+    /// <summary>How long nothing must have been asked of a leader before it rests.</summary>
+    public long RestAfterUs { get; init; } = 2_000_000;
+
     /// <summary>A follower stands after a random time without its leader from here ...</summary>
     public long TimeoutLeastUs { get; init; } = 600_000;
 

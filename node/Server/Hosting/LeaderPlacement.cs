@@ -134,7 +134,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
             : new OrderResult(false, "no other voter with a healthy disk follows closely");
     }
 
-    // Voters that replicate, have a healthy disk and were heard of lately. The core judges again; this only chooses among them.
+    // Voters that replicate, have a healthy disk and were heard of lately; a leader that rests hears of nobody. The core judges again; this only chooses among them.
     private async Task<IReadOnlyList<FollowerStatus>> CandidatesAsync(HostedShard shard)
     {
         var detail = (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail;
@@ -142,7 +142,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
             return [];
         var voters = record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica).ToHashSet();
         return [.. detail.Followers.Where(follower =>
-            voters.Contains(follower.Replica) && follower.State == "replicate" && !follower.DiskImpaired && follower.SilentUs < SilenceMax.TotalMicroseconds && _peers.SessionOf(follower.Node) != 0)];
+            voters.Contains(follower.Replica) && follower.State == "replicate" && !follower.DiskImpaired && (detail.Rests || follower.SilentUs < SilenceMax.TotalMicroseconds) && _peers.SessionOf(follower.Node) != 0)];
     }
 
     private async Task RunAsync()

@@ -136,7 +136,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, _log));
         var health = new HealthService();
         Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, health, logs, listen.Uri, cancellationToken).ConfigureAwait(false));
-        peers.Start(map, shards.Receive);
+        peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
         placement.DrainingChanged = registration.SetDraining;

@@ -99,6 +99,13 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>Hands a frame to the replica that it is for. Any thread; never waits.</summary>
     public void Receive(Frame frame) => _hosted.Find(frame.Shard)?.Replica?.Receive(frame);
 
+    /// <summary>Tells all replicas that nothing comes from a node any more. Any thread; never waits.</summary>
+    public void NodeSilent(uint node)
+    {
+        foreach (var shard in All)
+            shard.Replica?.NodeSilent(node);
+    }
+
     /// <summary>Stops all replicas; what they have durable stays.</summary>
     public async ValueTask DisposeAsync()
     {

@@ -105,6 +105,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             Interlocked.Add(ref _frameBytesWaiting, -bytes);
     }
 
+    /// <summary>Nothing comes from a node any more, or the stream from it ended. Any thread.</summary>
+    public void NodeSilent(uint node) => Enqueue(new Event.NodeSilent(node));
+
     /// <summary>The coordinator's watch showed the shard's record. Any thread.</summary>
     public void RecordChanged(ShardRecord record, long revision) => Enqueue(new Event.ShardRecordRead(0, record, revision));
 
@@ -471,6 +474,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private void Describe(ReplicaDetail detail, long nowUs)
     {
         detail.Record = _performer.Record;
+        detail.Rests = _core.Rests;
         detail.LeaseLeftUs = Math.Max(0, _core.LeaseEndUs - nowUs);
         detail.GrantLeftUs = Math.Max(0, _core.GrantEndUs - nowUs);
         foreach (var follower in _core.Followers)

@@ -1,5 +1,6 @@
 // Frames for one other node. Replicas add from their writer executors and never wait; one session at a time sends and receives, on the
 // thread pool. What does not fit, or comes while there is no session, is dropped: the protocol repeats what matters.
+using System.Diagnostics;
 using System.Threading.Channels;
 using Grpc.Core;
 using KvCluster.V1;
@@ -21,6 +22,9 @@ internal sealed class PeerLink
     /// <summary>Answers to the regular beat wait for this side's own beat; longer than the default interval between beats, and little beside a lease.</summary>
     private static readonly TimeSpan AnswerPatience = TimeSpan.FromMilliseconds(110);
 
+    /// <summary>Something is sent at least this often, so that the other side knows that this one lives.</summary>
+    private static readonly TimeSpan AliveInterval = TimeSpan.FromMilliseconds(200);
+
     /// <summary>In which the replicas of a node finish one beat.</summary>
     private static readonly TimeSpan BeatPatience = TimeSpan.FromMilliseconds(5);
 
@@ -32,6 +36,7 @@ internal sealed class PeerLink
     private CancellationTokenSource? _session;
     private string _reason = "";
     private long _waitingBytes;
+    private long _heardTimestamp;
     private volatile bool _isUp;
 
     /// <summary>Whether a session runs.</summary>
@@ -39,6 +44,9 @@ internal sealed class PeerLink
 
     /// <summary>Sessions begun so far.</summary>
     public long Sessions => Volatile.Read(ref _sessions);
+
+    /// <summary>Whether a session runs in which nothing has come for so long.</summary>
+    public bool IsSilentFor(TimeSpan limit) => _isUp && Stopwatch.GetElapsedTime(Volatile.Read(ref _heardTimestamp)) >= limit;
 
     /// <summary>Queues a frame, or drops it. Any thread; never waits.</summary>
     public void Send(Frame frame)
@@ -64,12 +72,14 @@ internal sealed class PeerLink
             _session = session;
         }
         Interlocked.Increment(ref _sessions);
+        Heard();
         _isUp = true;
         var sending = SendAllAsync(outgoing, session.Token);
         try
         {
             while (await incoming.MoveNext(session.Token).ConfigureAwait(false))
             {
+                Heard();
                 foreach (var frame in incoming.Current.Frames)
                     receive(frame);
             }
@@ -102,6 +112,8 @@ internal sealed class PeerLink
         }
     }
 
+    private void Heard() => Volatile.Write(ref _heardTimestamp, Stopwatch.GetTimestamp());
+
     private void Raise(Urgency urgency)
     {
         for (var known = Volatile.Read(ref _urgency); known < (int)urgency; known = Volatile.Read(ref _urgency))
@@ -125,8 +137,12 @@ internal sealed class PeerLink
             while (_urgencyRose.Wait(0))
             {
             }
-            while (TryTakeMessage(out var message))
-                await outgoing.WriteAsync(message).ConfigureAwait(false);
+            // An empty one, too, which says that this side lives.
+            do
+            {
+                await outgoing.WriteAsync(TakeMessage()).ConfigureAwait(false);
+            }
+            while (_frames.Reader.Count > 0);
         }
     }
 
@@ -139,16 +155,16 @@ internal sealed class PeerLink
             {
                 Urgency.Answer => AnswerPatience,
                 Urgency.Beat => BeatPatience,
-                _ => Timeout.InfiniteTimeSpan,
+                _ => AliveInterval,
             };
             if (!await _urgencyRose.WaitAsync(patience, cancellationToken).ConfigureAwait(false))
                 return;
         }
     }
 
-    private bool TryTakeMessage(out PeerMessage message)
+    private PeerMessage TakeMessage()
     {
-        message = new PeerMessage();
+        var message = new PeerMessage();
         var bytes = 0L;
         while (bytes < MessageBytes && _frames.Reader.TryRead(out var frame))
         {
@@ -156,7 +172,7 @@ internal sealed class PeerLink
             message.Frames.Add(frame);
         }
         Interlocked.Add(ref _waitingBytes, -bytes);
-        return message.Frames.Count > 0;
+        return message;
     }
 
     private void DropAll()

@@ -17,21 +17,33 @@ internal sealed class PeerTransport(NodeIdentity identity, ILogger log) : IPeerT
     /// <summary>Largest message that a node takes: the largest record body, of one write of 16 MiB after a full batch, with room to spare.</summary>
     public const int MessageBytesMax = 32 << 20;
 
+    /// <summary>A node that has sent nothing for this is silent: three messages that say that it lives.</summary>
+    private static readonly TimeSpan SilenceMax = TimeSpan.FromMilliseconds(600);
+
+    private static readonly TimeSpan WatchInterval = TimeSpan.FromMilliseconds(200);
+
     private static readonly TimeSpan PauseMin = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan PauseMax = TimeSpan.FromSeconds(1);
 
     private readonly ConcurrentDictionary<uint, PeerLink> _links = new();
     private readonly CancellationTokenSource _stopping = new();
     private Action<Frame> _receive = static _ => { };
+    private Action<uint> _silent = static _ => { };
     private ShardDirectory? _map;
     private Task _following = Task.CompletedTask;
+    private Task _watching = Task.CompletedTask;
 
     /// <summary>Begins to dial the nodes of the map and to hand on what they send.</summary>
-    public void Start(ShardDirectory map, Action<Frame> receive)
+    /// <param name="map">The nodes and their addresses.</param>
+    /// <param name="receive">Called with every frame; must not wait.</param>
+    /// <param name="silent">Called with a node whose stream ended, and again and again with one that sends nothing; must not wait.</param>
+    public void Start(ShardDirectory map, Action<Frame> receive, Action<uint> silent)
     {
         _map = map;
+        Volatile.Write(ref _silent, silent);
         Volatile.Write(ref _receive, receive);
         _following = Task.Run(FollowAsync);
+        _watching = Task.Run(WatchAsync);
     }
 
     /// <inheritdoc/>
@@ -54,14 +66,40 @@ internal sealed class PeerTransport(NodeIdentity identity, ILogger log) : IPeerT
             throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {node} does not open streams to node {identity.Node}: the greater id does."));
         await outgoing.WriteAsync(Hello()).ConfigureAwait(false);
         TransportLog.Connected(log, node, "it opened the stream");
-        await LinkOf(node).RunSessionAsync(incoming, outgoing, Volatile.Read(ref _receive), ending.Token).ConfigureAwait(false);
+        await RunSessionAsync(node, incoming, outgoing, ending.Token).ConfigureAwait(false);
     }
 
     public async ValueTask DisposeAsync()
     {
         await _stopping.CancelAsync().ConfigureAwait(false);
         await _following.ConfigureAwait(false);
+        await _watching.ConfigureAwait(false);
         _stopping.Dispose();
+    }
+
+    private async Task RunSessionAsync(uint node, IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
+    {
+        try
+        {
+            await LinkOf(node).RunSessionAsync(incoming, outgoing, Volatile.Read(ref _receive), cancellationToken).ConfigureAwait(false);
+        }
+        finally
+        {
+            Volatile.Read(ref _silent)(node);
+        }
+    }
+
+    private async Task WatchAsync()
+    {
+        while (!_stopping.IsCancellationRequested)
+        {
+            await Task.Delay(WatchInterval, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            foreach (var (node, link) in _links)
+            {
+                if (link.IsSilentFor(SilenceMax))
+                    _silent(node);
+            }
+        }
     }
 
     private PeerLink LinkOf(uint node) => _links.GetOrAdd(node, static _ => new PeerLink());
@@ -128,7 +166,7 @@ internal sealed class PeerTransport(NodeIdentity identity, ILogger log) : IPeerT
             throw new RpcException(new Status(StatusCode.FailedPrecondition, $"At its address answers node {answered}."));
         LinkOf(node).TryChangeReason("");
         TransportLog.Connected(log, node, "this node opened the stream");
-        await LinkOf(node).RunSessionAsync(call.ResponseStream, call.RequestStream, Volatile.Read(ref _receive), _stopping.Token).ConfigureAwait(false);
+        await RunSessionAsync(node, call.ResponseStream, call.RequestStream, _stopping.Token).ConfigureAwait(false);
     }
 
     private static GrpcChannel ChannelTo(string address) => GrpcChannel.ForAddress(address, new GrpcChannelOptions

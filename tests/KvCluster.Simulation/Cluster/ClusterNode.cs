@@ -112,6 +112,8 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
 
     public void Receive(Frame frame) => Deliver(() => Replica?.Receive(frame));
 
+    public void NodeSilent(uint node) => Deliver(() => Replica?.NodeSilent(node));
+
     public void RecordChanged(ShardRecord record, long revision) => Deliver(() => Replica?.RecordChanged(record, revision));
 
     /// <summary>Puts the keys and a key of its own for the write, if the first key has the value expected.</summary>

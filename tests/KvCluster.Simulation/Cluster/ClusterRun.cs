@@ -12,6 +12,9 @@ internal sealed class ClusterRun : ISimulation
     private const long DurationUs = 4_000_000;
     private const long HealWithinUs = 20_000_000;
 
+    // Leaders that rest take part in so many seeds: more would leave less time to the rest of the protocol.
+    private const int RestsInOneOf = 4;
+
     private readonly HashSet<(uint From, uint To)> _cut = [];
     private readonly ClusterNode[] _nodes;
     private readonly (ClusterFault Fault, int Weight)[] _mix;
@@ -20,7 +23,7 @@ internal sealed class ClusterRun : ISimulation
 
     public ClusterRun(int seed, ClusterScenario scenario, PlantedBug bug, bool detailed)
     {
-        Options = new ReplicationOptions { PlantedBug = bug };
+        Options = new ReplicationOptions { PlantedBug = bug, RestAfterUs = 100_000, RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0 };
         Random = new Random(seed);
         Transcript = new Transcript(detailed);
         Time = new VirtualTime(Transcript.Step);
@@ -67,6 +70,8 @@ internal sealed class ClusterRun : ISimulation
             for (var client = 0; client < ClientCount; client++)
                 Time.After(1_000, Operation);
             Time.After(Random.NextInt64(800_000), NextFault);
+            if (Options.RestIntervalUs > 0)
+                WatchNodes();
             Time.RunUntil(DurationUs, () => false);
             Heal();
             var endUs = Time.NowUs + HealWithinUs;
@@ -210,6 +215,20 @@ internal sealed class ClusterRun : ISimulation
         }
 
         Time.After(Random.NextInt64(2_000_000), _cut.Clear);
+    }
+
+    // As the transport does; what it misses, a resting leader's own beats must tell.
+    private void WatchNodes()
+    {
+        foreach (var node in _nodes)
+        {
+            foreach (var other in _nodes.Where(other => other != node && (other.Replica is null || _cut.Contains((other.Id, node.Id)))))
+            {
+                if (Random.Next(10) != 0)
+                    node.NodeSilent(other.Id);
+            }
+        }
+        Time.After(Random.NextInt64(200_000, 800_000), WatchNodes);
     }
 
     private void FillDisk(ClusterNode node)

@@ -9,6 +9,8 @@ internal sealed class SimulatedNetwork(SimulationRun run)
 
     public void Cut(int from, int to) => _cut.Add((from, to));
 
+    public bool IsCut(int from, int to) => _cut.Contains((from, to));
+
     public void Heal() => _cut.Clear();
 
     /// <summary>Two nodes hear of each other again, and of nobody else.</summary>

@@ -131,6 +131,8 @@ internal sealed class SimulatedReplica
 
     public void Receive(Frame frame) => InProcess(process => process.Step(new Event.FrameReceived(frame)));
 
+    public void NodeSilent(uint node) => InProcess(process => process.Step(new Event.NodeSilent(node)));
+
     public void Watched(ShardRecord record, long revision) => InProcess(process => process.Step(new Event.ShardRecordRead(0, record, revision)));
 
     public void Call(SimulatedCall call) => InProcess(process => process.Call(call));

@@ -13,6 +13,9 @@ internal sealed class SimulationRun : ISimulation
     private const int ClientCount = 3;
     private const long HealWithinUs = 30_000_000;
     private const int VotersMax = 5;
+
+    // Leaders that rest take part in so many seeds: more would leave less time to the rest of the protocol.
+    private const int RestsInOneOf = 4;
     private const int NodesMax = 12;
 
     private readonly PriorityQueue<Action, (long DueUs, long Order)> _due = new();
@@ -38,6 +41,8 @@ internal sealed class SimulationRun : ISimulation
             SnapshotWindowBytes = 256,
             FrameBytes = 400,
             WindowBytes = 2_000,
+            RestAfterUs = 100_000,
+            RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0,
         };
         Network = new SimulatedNetwork(this);
         var record = new ShardRecord { Shard = 0, Generation = 1 };
@@ -114,6 +119,8 @@ internal sealed class SimulationRun : ISimulation
             new SimulatedClient(this).Start();
         if (_mix.Length > 0)
             After(Random.NextInt64(Conditions.FaultEveryUs), NextFault);
+        if (Options.RestIntervalUs > 0)
+            WatchNodes();
         RunUntil(Conditions.DurationUs, () => false);
         Heal();
         RunUntil(NowUs + HealWithinUs, Agree);
@@ -175,6 +182,20 @@ internal sealed class SimulationRun : ISimulation
         Trace($"nothing from node {replica.Node} arrives any more");
         foreach (var other in Replicas.Where(other => other != replica))
             Network.Cut(replica.Node, other.Node);
+    }
+
+    // As the transport does; what it misses, a resting leader's own beats must tell.
+    private void WatchNodes()
+    {
+        foreach (var replica in Replicas.Where(replica => replica.Up).ToList())
+        {
+            foreach (var other in Replicas.Where(other => other != replica && (!other.Up || Network.IsCut(other.Node, replica.Node))))
+            {
+                if (!Chance(100))
+                    replica.NodeSilent((uint)other.Node);
+            }
+        }
+        After(Random.NextInt64(200_000, 800_000), WatchNodes);
     }
 
     private IEnumerable<SimulatedReplica> Members =>
