@@ -15,7 +15,8 @@ namespace KvCluster.Tests.Replication;
 /// <c>unknown done|lost</c> (the next compare-and-set's outcome), <c>read R</c>, <c>follower-read R</c>,
 /// <c>transfer R TARGET</c>, <c>learner R NEW</c>,
 /// <c>promote R ID</c>, <c>remove R ID</c>, <c>watch R</c> (it hears of
-/// the record), <c>state</c>. Heartbeats and their answers, acknowledgements and logs are not shown.
+/// the record), <c>silent R NODE</c> (its transport hears nothing of that node), <c>state</c>. Heartbeats but those of a leader that rests, their
+/// answers, acknowledgements and logs are not shown.
 /// </remarks>
 internal sealed class ClusterTranscript
 {
@@ -121,6 +122,9 @@ internal sealed class ClusterTranscript
                     _frames.Enqueue(frame);
                 }
 
+                break;
+            case "silent":
+                _members[replica].Step(new Event.NodeSilent((uint)id));
                 break;
             case "read":
                 _members[replica].Step(new Event.ReadArrived(++_idLast));

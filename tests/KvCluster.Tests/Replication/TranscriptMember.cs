@@ -167,7 +167,9 @@ internal sealed class TranscriptMember
 
     private void Send(Frame frame)
     {
-        if (frame.PayloadCase is not (Frame.PayloadOneofCase.Heartbeat or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Ack))
+        if (frame.Heartbeat is { RestUs: > 0 })
+            Show($"to {frame.Receiver}: rests");
+        else if (frame.PayloadCase is not (Frame.PayloadOneofCase.Heartbeat or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Ack))
             Show($"to {frame.Receiver}: {Text(frame)}");
         _cluster.Send(frame);
     }
