@@ -4,11 +4,13 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.V1;
 using KvCluster.Wire;
+using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>Runs the calls of one exchange.</summary>
-internal sealed class KvExchange(KvCalls calls, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellationToken)
+internal sealed class KvExchange(
+    KvCalls calls, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
     : IThreadPoolWorkItem
 {
     /// <summary>Calls without an answer at which reading stops: a tenth of a shard's queue, so that one stream cannot fill it.</summary>
@@ -105,12 +107,37 @@ internal sealed class KvExchange(KvCalls calls, TimeProvider clock, IServerStrea
         var deadline = timeoutMs == 0 ? 0 : clock.GetTimestamp() + (timeoutMs * clock.TimestampFrequency / 1_000);
         lock (_gate)
             _openCalls++;
-        var running = calls.StartAsync(method, request, new CallTarget(shard, generation, deadline, cancellationToken), new Sink(this, id));
-        // Its outcome goes to the sink; it does not throw.
-        if (running.IsCompleted)
-            running.GetAwaiter().GetResult();
-        else
-            _ = running.AsTask();
+        var sink = new Sink(this, id);
+        try
+        {
+            var running = calls.StartAsync(method, request, new CallTarget(shard, generation, deadline, cancellationToken), sink);
+            if (!running.IsCompletedSuccessfully)
+                _ = EndAsync(running, method, sink);
+        }
+        catch (Exception failure)
+        {
+            Fail(failure, method, sink);
+        }
+    }
+
+    // Its outcome goes to the sink.
+    private async Task EndAsync(ValueTask running, Method method, Sink sink)
+    {
+        try
+        {
+            await running.ConfigureAwait(false);
+        }
+        catch (Exception failure)
+        {
+            Fail(failure, method, sink);
+        }
+    }
+
+    // What no refusal is known for is a bug; the call's caller hears of it, and the others of the stream are left alone.
+    private void Fail(Exception failure, Method method, Sink sink)
+    {
+        CallFailures.Unexpected(log, method, failure);
+        sink.Refuse(Refusals.Internal(failure, isChange: method is Method.Put or Method.Delete or Method.Write));
     }
 
     private Task RoomAsync()
@@ -176,9 +203,11 @@ internal sealed class KvExchange(KvCalls calls, TimeProvider clock, IServerStrea
     {
         lock (_gate)
         {
-            _openCalls--;
             if (_isBroken)
+            {
+                _openCalls--;
                 return;
+            }
             var contentBytes = content.Size;
             var replyBytes = WireWriter.VarintFieldSize(id) + WireWriter.VarintFieldSize((uint)code) + WireWriter.BytesFieldSize(contentBytes);
             var writer = new WireWriter(_gathering.Append(WireWriter.BytesFieldSize(replyBytes)));
@@ -187,6 +216,7 @@ internal sealed class KvExchange(KvCalls calls, TimeProvider clock, IServerStrea
             writer.VarintField(Reply.CodeFieldNumber, (uint)code);
             writer.BytesHeader(contentField, contentBytes);
             content.WriteTo(writer.Take(contentBytes));
+            _openCalls--;
             if (HasRoomLocked())
                 _room?.TrySetResult();
             if (_isSending)

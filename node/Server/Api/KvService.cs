@@ -2,11 +2,12 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Serving;
 using KvCluster.Wire;
+using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Kv of a node. A singleton; each call on a thread of the pool.</summary>
-internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock) : EncodedKvService
+internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
 {
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Get, request, context);
 
@@ -27,7 +28,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock
     }
 
     public override Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
-        new KvExchange(calls, clock, responseStream, context.CancellationToken).RunAsync(requestStream);
+        new KvExchange(calls, clock, responseStream, log, context.CancellationToken).RunAsync(requestStream);
 
     private async Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context)
     {

@@ -99,6 +99,10 @@ internal static class Refusals
             FailedCondition = result.FailedCondition,
         };
 
+    /// <summary>A bug of this node: what <see cref="Of"/> has no name for.</summary>
+    public static Refusal Internal(Exception failure, bool isChange) =>
+        new(StatusCode.Internal, "INTERNAL", $"The node failed with {failure.GetType().Name}; its log says more.") { IsOutcomeUnknown = isChange };
+
     /// <summary>What a failure of the engine or the request's bytes means to the caller. Null: it is not expected here.</summary>
     public static Refusal? Of(Exception failure) => failure switch
     {

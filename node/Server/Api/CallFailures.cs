@@ -1,0 +1,11 @@
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>What the calls log: nothing but bugs.</summary>
+internal static partial class CallFailures
+{
+    [LoggerMessage(30, LogLevel.Error, "A call of {Method} ended with an exception that nobody expects")]
+    public static partial void Unexpected(ILogger log, Method method, Exception failure);
+}
