@@ -22,6 +22,7 @@ internal sealed class NodeConnection : IAsyncDisposable
     private static readonly TimeSpan PauseGreatest = TimeSpan.FromMilliseconds(500);
 
     private static readonly CallAnswer Closed = new(null, false, "the client is closed", false);
+    private static readonly CallAnswer NoPlace = new(null, false, "too many calls wait for this node", true);
 
     private readonly string _address;
     private readonly Channel<ulong> _queue = Channel.CreateUnbounded<ulong>(new UnboundedChannelOptions { SingleReader = true });
@@ -47,8 +48,8 @@ internal sealed class NodeConnection : IAsyncDisposable
     {
         if (IsPaused)
             return new CallAnswer(null, false, _failure, false);
-        if (!_open.TryTakePlace())
-            await _open.TakePlaceAsync(cancellationToken).ConfigureAwait(false);
+        if (!_open.TryTakePlace() && !await _open.TakePlaceAsync(call.DeadlineMs, cancellationToken).ConfigureAwait(false))
+            return NoPlace;
         // Every place is one entry at most, so the queue is bounded too.
         if (!_queue.Writer.TryWrite(_open.Add(call)))
             return Closed;

@@ -29,8 +29,9 @@ internal sealed class OpenCalls : IDisposable
     /// <summary>Reserves a place for <see cref="Add"/> if one is free.</summary>
     public bool TryTakePlace() => _places.Wait(0);
 
-    /// <summary>Waits until a place is free and reserves it.</summary>
-    public Task TakePlaceAsync(CancellationToken cancellationToken) => _places.WaitAsync(cancellationToken);
+    /// <summary>Waits until a place is free and reserves it. False: the time is up.</summary>
+    public Task<bool> TakePlaceAsync(long deadlineMs, CancellationToken cancellationToken) =>
+        _places.WaitAsync((int)Math.Clamp(deadlineMs - Environment.TickCount64, 0, int.MaxValue), cancellationToken);
 
     /// <summary>Puts the call in a place reserved before, and gives its id.</summary>
     public ulong Add(PendingCall call)

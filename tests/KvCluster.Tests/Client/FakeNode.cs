@@ -23,6 +23,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     private readonly ConcurrentDictionary<string, ConnectionContext> _connections = new();
     private readonly ConcurrentDictionary<Channel<V1.ShardMap>, bool> _watchers = new();
     private WebApplication? _app;
+    private int _replies;
 
     private FakeNode(FakeCluster cluster, uint id)
     {
@@ -42,6 +43,9 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
     /// <summary>Calls that came over Exchange streams, but for those that open sessions.</summary>
     public ConcurrentQueue<Call> Calls { get; } = new();
+
+    /// <summary>Replies that have been handed to the connection.</summary>
+    public int Replies => Volatile.Read(ref _replies);
 
     /// <summary>Scans that were asked for.</summary>
     public ConcurrentQueue<ScanRequest> Scans { get; } = new();
@@ -126,6 +130,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
                 return;
             await writing.WaitAsync(context.CancellationToken);
             await responseStream.WriteAsync(new ExchangeResponse { Replies = { reply } });
+            Interlocked.Increment(ref _replies);
             writing.Release();
         }
     }

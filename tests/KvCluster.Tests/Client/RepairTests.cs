@@ -1,6 +1,8 @@
 using System.Diagnostics;
+using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client;
+using KvCluster.Client.Transport;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using Method = KvCluster.V1.Method;
@@ -150,10 +152,35 @@ public sealed class RepairTests
         await Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("a").AsTask());
         var next = client.GetAsync("b").AsTask();
         await Eventually.TrueAsync(() => cluster.Nodes[0].Calls.Count == 4, "the second get arrives");
+        var sent = cluster.Nodes[0].Replies;
         late.SetResult();
-        await Task.Delay(50);
+        await Eventually.TrueAsync(() => cluster.Nodes[0].Replies == sent + 1, "the late reply is sent, before the next one");
         second.SetResult();
         Assert.Equal("of b"u8.ToArray(), (await next).Value.ToArray());
+    }
+
+    /// <summary>All places of a connection taken by calls that have more time is no reason to wait longer than the own time.</summary>
+    [Fact]
+    public async Task Call_ThatWaitsForAPlace_EndsAtItsTime()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var calls = new CallRouter(new KvClientOptions { Endpoints = [cluster.Endpoint], CallsInFlightMax = 1 });
+        var gate = new TaskCompletionSource();
+        cluster.Nodes[0].Script = async _ =>
+        {
+            await gate.Task;
+            return null;
+        };
+        var key = "a"u8.ToArray();
+        var request = new GetRequest { Key = ByteString.CopyFrom(key) }.ToByteString();
+        var patient = calls.CallAsync(Method.Get, key, request, Environment.TickCount64 + 60_000, CancellationToken.None).AsTask();
+        await Eventually.TrueAsync(() => cluster.Nodes[0].Calls.Count == 1, "the first call has the place");
+        var waiting = await calls.CallAsync(Method.Get, key, request, Environment.TickCount64 + 200, CancellationToken.None).AsTask().WaitAsync(TimeSpan.FromSeconds(30));
+        Assert.Equal((int)StatusCode.DeadlineExceeded, waiting.Error?.Code);
+        Assert.False(patient.IsCompleted);
+        gate.SetResult();
+        Assert.Null((await patient).Error);
+        Assert.Single(cluster.Nodes[0].Calls);
     }
 
     [Fact]
