@@ -10,7 +10,7 @@ namespace KvCluster.Cli.Commands;
 /// </summary>
 internal static class LoadCommand
 {
-    private static readonly Argument<string> File = new("FILE") { Description = "key TAB value, one record a line; .gz is unpacked; - is standard input." };
+    private static readonly Argument<string> File = new("FILE") { Description = "key TAB value, one record a line; gzip is unpacked; - is standard input." };
     private static readonly Option<long> FromLine = new("--from-line") { Description = "Begin at this line.", HelpName = "N", DefaultValueFactory = _ => 1 };
     private static readonly Option<double> GiveUpAfter = new("--give-up-after") { Description = "End when nothing was acknowledged for so many seconds.", HelpName = "SECONDS", DefaultValueFactory = _ => 30 };
 
@@ -33,7 +33,7 @@ internal static class LoadCommand
         {
             try
             {
-                file.Skip(fromLine - 1);
+                await file.SkipAsync(fromLine - 1, stop);
                 await LoadAsync(file, loader, stop);
             }
             catch (Exception e)
@@ -67,7 +67,7 @@ internal static class LoadCommand
     {
         try
         {
-            while (file.TryRead(out var record))
+            while (await file.ReadAsync(stop) is { } record)
                 await loader.AddAsync(record, stop);
         }
         catch (CliException)

@@ -16,7 +16,7 @@ internal static class VerifyCommand
     private const int BatchesOpenMax = 8;
     private const int DifferencesShown = 10;
 
-    private static readonly Argument<string> File = new("FILE") { Description = "key TAB value, one record a line; .gz is unpacked; - is standard input." };
+    private static readonly Argument<string> File = new("FILE") { Description = "key TAB value, one record a line; gzip is unpacked; - is standard input." };
 
     public static Command Create() => CliCommand.Create("verify", "Read every key of a TSV file back and compare.", [File], RunAsync);
 
@@ -44,7 +44,7 @@ internal static class VerifyCommand
     private static async IAsyncEnumerable<List<ComparedRecord>> CompareAllAsync(TsvReader file, KvClient client, [System.Runtime.CompilerServices.EnumeratorCancellation] CancellationToken stop)
     {
         var open = new Queue<Task<List<ComparedRecord>>>();
-        while (ReadBatch(file) is { Count: > 0 } batch)
+        while (await ReadBatchAsync(file, stop) is { Count: > 0 } batch)
         {
             open.Enqueue(CompareAsync(client, batch, stop));
             if (open.Count == BatchesOpenMax)
@@ -55,10 +55,10 @@ internal static class VerifyCommand
             yield return await compared;
     }
 
-    private static List<TsvRecord> ReadBatch(TsvReader file)
+    private static async Task<List<TsvRecord>> ReadBatchAsync(TsvReader file, CancellationToken stop)
     {
         var batch = new List<TsvRecord>(BatchRecords);
-        for (var bytes = 0; batch.Count < BatchRecords && bytes < BatchBytes && file.TryRead(out var record); bytes += record.Value.Length)
+        for (var bytes = 0; batch.Count < BatchRecords && bytes < BatchBytes && await file.ReadAsync(stop) is { } record; bytes += record.Value.Length)
             batch.Add(record);
         return batch;
     }

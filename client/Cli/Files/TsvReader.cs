@@ -1,10 +1,9 @@
-using System.IO.Compression;
-
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// Reads records, key TAB value, one a line, from a file, a gzip file (by its first bytes) or standard input. No escapes; bytes stay
-/// as they are. One thread. A line that is no record is a <see cref="CliException"/> with its number; what stands before it has been given out.
+/// Reads records, key TAB value, one a line, from a file or standard input, unpacked where it is gzip (by its first bytes). No escapes;
+/// bytes stay as they are. One caller at a time. A line that is no record is a <see cref="CliException"/> with its number; what stands before
+/// it has been given out. So is a gzip file that is not whole, and of the line in which it breaks off nothing is given out.
 /// </summary>
 internal sealed class TsvReader : IDisposable
 {
@@ -16,18 +15,20 @@ internal sealed class TsvReader : IDisposable
     private const byte NewLine = (byte)'\n';
 
     private readonly string _name;
+    private readonly bool _isGzipByName;
     private readonly Stream _file;
-    private readonly Stream _stream;
+    private Stream? _stream;
+    private Task<int> _reading = Task.FromResult(0);
     private byte[] _chunk = [];
     private int _start;
     private int _end;
     private bool _isAtEnd;
 
-    private TsvReader(string name, Stream file, Stream stream)
+    private TsvReader(string name, Stream file)
     {
         _name = name;
+        _isGzipByName = name.EndsWith(".gz", StringComparison.OrdinalIgnoreCase);
         _file = file;
-        _stream = stream;
     }
 
     /// <summary>Lines read so far.</summary>
@@ -41,15 +42,10 @@ internal sealed class TsvReader : IDisposable
     public static TsvReader Open(string path)
     {
         if (path == "-")
-        {
-            var input = Console.OpenStandardInput();
-            return new TsvReader("standard input", input, input);
-        }
-
+            return new TsvReader("standard input", Console.OpenStandardInput());
         try
         {
-            var file = new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, ChunkBytes, FileOptions.SequentialScan);
-            return new TsvReader(path, file, IsGzip(file) ? new GZipStream(file, CompressionMode.Decompress) : file);
+            return new TsvReader(path, new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, ChunkBytes, FileOptions.SequentialScan));
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
         {
@@ -57,12 +53,12 @@ internal sealed class TsvReader : IDisposable
         }
     }
 
+    /// <summary>The next record; null at the end. The wait for a pipe or a terminal ends with <paramref name="stop"/>, after which only disposal is left.</summary>
     /// <exception cref="CliException">The line is no record, or the file cannot be read on.</exception>
-    public bool TryRead(out TsvRecord record)
+    public async ValueTask<TsvRecord?> ReadAsync(CancellationToken stop)
     {
-        record = default;
-        if (!TryReadLine(out var line))
-            return false;
+        if (await ReadLineAsync(stop) is not { } line)
+            return null;
         Lines++;
         var tab = line.Span.IndexOf(Tab);
         if (tab < 0)
@@ -73,24 +69,26 @@ internal sealed class TsvReader : IDisposable
             throw Wrong($"has a key of {tab} bytes; at most {KeyBytesMax} are allowed");
         if (line.Length - tab - 1 > ValueBytesMax)
             throw Wrong($"has a value of {line.Length - tab - 1} bytes; at most {ValueBytesMax} are allowed");
-        record = new TsvRecord(Lines, line[..tab], line[(tab + 1)..]);
-        return true;
+        return new TsvRecord(Lines, line[..tab], line[(tab + 1)..]);
     }
 
     /// <summary>Passes over lines without looking at what they hold.</summary>
-    public void Skip(long lines)
+    public async Task SkipAsync(long lines, CancellationToken stop)
     {
-        while (Lines < lines && TryReadLine(out _))
+        while (Lines < lines && await ReadLineAsync(stop) is not null)
             Lines++;
     }
 
     public void Dispose()
     {
-        _stream.Dispose();
+        // A read that was left at a cancellation still uses the stream; the process's end takes both.
+        if (!_reading.IsCompleted)
+            return;
+        _stream?.Dispose();
         _file.Dispose();
     }
 
-    private bool TryReadLine(out ReadOnlyMemory<byte> line)
+    private async ValueTask<ReadOnlyMemory<byte>?> ReadLineAsync(CancellationToken stop)
     {
         var searched = _start;
         while (true)
@@ -98,39 +96,54 @@ internal sealed class TsvReader : IDisposable
             var length = _chunk.AsSpan(searched, _end - searched).IndexOf(NewLine);
             if (length >= 0)
             {
-                line = _chunk.AsMemory(_start, searched + length - _start);
+                var line = _chunk.AsMemory(_start, searched + length - _start);
                 _start = searched + length + 1;
-                return true;
+                return line;
             }
 
             if (_isAtEnd)
             {
-                // The last line may lack its end.
-                line = _chunk.AsMemory(_start, _end - _start);
+                // The last line may lack its end. A bare null would become memory without bytes.
+                ReadOnlyMemory<byte>? last = _start == _end ? default(ReadOnlyMemory<byte>?) : _chunk.AsMemory(_start, _end - _start);
                 _start = _end;
-                return line.Length > 0;
+                return last;
             }
 
             var passed = _end - _start;
-            ReadMore();
+            await ReadMoreAsync(stop);
             searched = _start + passed;
         }
     }
 
-    private void ReadMore()
+    private async Task ReadMoreAsync(CancellationToken stop)
     {
+        stop.ThrowIfCancellationRequested();
         if (_chunk.Length - _end < ReadBytesMin)
             BeginChunk();
         try
         {
-            var read = _stream.Read(_chunk, _end, _chunk.Length - _end);
+            // On another thread: a read of a pipe or a terminal takes as long as it likes and cannot be cancelled.
+            _reading = Task.Run(() => (_stream ??= Unpacked()).Read(_chunk, _end, _chunk.Length - _end), CancellationToken.None);
+            var read = await _reading.WaitAsync(stop);
             _end += read;
             _isAtEnd = read == 0;
         }
-        catch (Exception e) when (e is IOException or InvalidDataException)
+        catch (IOException e)
         {
             throw new CliException(ExitCodes.Usage, $"{_name} cannot be read after line {Lines}: {e.Message}");
         }
+        catch (InvalidDataException e)
+        {
+            throw new CliException(ExitCodes.Usage, $"{_name} {e.Message} (after line {Lines}).");
+        }
+    }
+
+    private Stream Unpacked()
+    {
+        var begin = new byte[CheckedGzipStream.Magic.Length];
+        var read = _file.ReadAtLeast(begin, begin.Length, throwOnEndOfStream: false);
+        var all = new LookbackStream(_file, begin.AsMemory(0, read));
+        return _isGzipByName || begin.AsSpan(0, read).SequenceEqual(CheckedGzipStream.Magic) ? new CheckedGzipStream(all) : all;
     }
 
     // With the part of a line that the old chunk ends with; the old one lives as long as its records.
@@ -149,12 +162,4 @@ internal sealed class TsvReader : IDisposable
     }
 
     private CliException Wrong(string how) => new(ExitCodes.Usage, $"{_name}: line {Lines} {how}.");
-
-    private static bool IsGzip(FileStream file)
-    {
-        Span<byte> magic = stackalloc byte[2];
-        var read = file.ReadAtLeast(magic, magic.Length, throwOnEndOfStream: false);
-        file.Position = 0;
-        return read == magic.Length && magic[0] == 0x1F && magic[1] == 0x8B;
-    }
 }

@@ -16,85 +16,84 @@ public sealed class TsvReaderTests : IDisposable
     [Theory]
     [InlineData("a\t1\nb\t2\n")]
     [InlineData("a\t1\nb\t2")]
-    public void Read_OfAFile_GivesRecordsWithTheirLines(string text)
+    public async Task Read_OfAFile_GivesRecordsWithTheirLines(string text)
     {
         File.WriteAllText(_path, text);
-        Assert.Equal([(1, "a", "1"), (2, "b", "2")], ReadAll());
+        Assert.Equal([(1, "a", "1"), (2, "b", "2")], await ReadAllAsync());
     }
 
     [Fact]
-    public void Read_OfTabsAndCarriageReturnsInAValue_KeepsThem()
+    public async Task Read_OfTabsAndCarriageReturnsInAValue_KeepsThem()
     {
         File.WriteAllText(_path, "a\t1\t2\r\n\u00e9\t\n");
-        Assert.Equal([(1, "a", "1\t2\r"), (2, "\u00e9", "")], ReadAll());
+        Assert.Equal([(1, "a", "1\t2\r"), (2, "\u00e9", "")], await ReadAllAsync());
     }
 
     [Fact]
-    public void Read_OfAnEmptyFile_GivesNothing() => Assert.Empty(ReadAll());
+    public async Task Read_OfAnEmptyFile_GivesNothing() => Assert.Empty(await ReadAllAsync());
 
     [Fact]
-    public void Read_OfAGzipFile_UnpacksItWhateverItsName()
+    public async Task Read_OfAGzipFile_UnpacksItWhateverItsName()
     {
         using (var packed = new GZipStream(File.Create(_path), CompressionLevel.Fastest))
             packed.Write("a\t1\nb\t2\n"u8);
-        Assert.Equal([(1, "a", "1"), (2, "b", "2")], ReadAll());
+        Assert.Equal([(1, "a", "1"), (2, "b", "2")], await ReadAllAsync());
     }
 
     /// <summary>Lines of every length around the size of the chunks in which a file is read.</summary>
     [Fact]
-    public void Read_OfLinesAcrossChunks_LosesNoByte()
+    public async Task Read_OfLinesAcrossChunks_LosesNoByte()
     {
         var random = new Random(11);
         var expected = Enumerable.Range(0, 4000).Select(i => ((long)(i + 1), $"key/{i}", new string((char)('a' + (i % 26)), random.Next(2000)))).ToList();
         expected.Add((4001, "large", new string('x', 3 << 20)));
         expected.Add((4002, "last", "end"));
         File.WriteAllLines(_path, expected.Select(record => $"{record.Item2}\t{record.Item3}"));
-        Assert.Equal(expected, ReadAll());
+        Assert.Equal(expected, await ReadAllAsync());
     }
 
     [Theory]
     [InlineData("no tab", "line 3 has no tab")]
     [InlineData("", "line 3 has no tab")]
     [InlineData("\tvalue", "line 3 has an empty key")]
-    public void Read_OfALineThatIsNoRecord_NamesItAfterGivingOutWhatStandsBefore(string line, string expected)
+    public async Task Read_OfALineThatIsNoRecord_NamesItAfterGivingOutWhatStandsBefore(string line, string expected)
     {
         File.WriteAllText(_path, $"a\t1\nb\t2\n{line}\nc\t3\n");
         using var reader = TsvReader.Open(_path);
-        Assert.True(reader.TryRead(out _));
-        Assert.True(reader.TryRead(out var second));
-        Assert.Equal(2, second.Line);
-        var failure = Assert.Throws<CliException>(() => reader.TryRead(out _));
+        Assert.Equal(1, (await reader.ReadAsync(default))?.Line);
+        Assert.Equal(2, (await reader.ReadAsync(default))?.Line);
+        var failure = await FailureOfAsync(reader);
         Assert.Equal(ExitCodes.Usage, failure.ExitCode);
         Assert.Contains(expected, failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]
-    public void Read_OfAKeyOrValueOverTheLimit_NamesItsLine()
+    public async Task Read_OfAKeyOrValueOverTheLimit_NamesItsLine()
     {
         File.WriteAllText(_path, $"{new string('k', KeyBytesMax)}\t1\n{new string('k', KeyBytesMax + 1)}\t1\n");
         using (var reader = TsvReader.Open(_path))
         {
-            Assert.True(reader.TryRead(out _));
-            Assert.Contains("line 2 has a key of 2049 bytes", Assert.Throws<CliException>(() => reader.TryRead(out _)).Message, StringComparison.Ordinal);
+            Assert.NotNull(await reader.ReadAsync(default));
+            Assert.Contains("line 2 has a key of 2049 bytes", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
         }
 
         File.WriteAllText(_path, $"a\t{new string('v', (8 << 20) + 1)}\n");
         using (var reader = TsvReader.Open(_path))
-            Assert.Contains("line 1 has a value of 8388609 bytes", Assert.Throws<CliException>(() => reader.TryRead(out _)).Message, StringComparison.Ordinal);
+            Assert.Contains("line 1 has a value of 8388609 bytes", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
 
         // Without an end in sight, it is given up long before it fills the memory.
         File.WriteAllText(_path, $"a\t{new string('v', 40 << 20)}");
         using (var reader = TsvReader.Open(_path))
-            Assert.Contains("line 1 is longer than", Assert.Throws<CliException>(() => reader.TryRead(out _)).Message, StringComparison.Ordinal);
+            Assert.Contains("line 1 is longer than", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
     }
 
     [Fact]
-    public void Skip_ThenRead_KeepsLineNumbers()
+    public async Task Skip_ThenRead_KeepsLineNumbers()
     {
         File.WriteAllText(_path, "not a record\nb\t2\nc\t3\n");
         using var reader = TsvReader.Open(_path);
-        reader.Skip(2);
-        Assert.True(reader.TryRead(out var record));
+        await reader.SkipAsync(2, default);
+        var record = Assert.NotNull(await reader.ReadAsync(default));
         Assert.Equal((3, "c"), (record.Line, Encoding.UTF8.GetString(record.Key.Span)));
     }
 
@@ -102,11 +101,13 @@ public sealed class TsvReaderTests : IDisposable
     public void Open_OfAMissingFile_IsAUsageError() =>
         Assert.Equal(ExitCodes.Usage, Assert.Throws<CliException>(() => TsvReader.Open(Path.Combine(_path, "absent"))).ExitCode);
 
-    private List<(long, string, string)> ReadAll()
+    private static async Task<CliException> FailureOfAsync(TsvReader reader) => await Assert.ThrowsAsync<CliException>(async () => await reader.ReadAsync(default));
+
+    private async Task<List<(long, string, string)>> ReadAllAsync()
     {
         using var reader = TsvReader.Open(_path);
         var records = new List<TsvRecord>();
-        while (reader.TryRead(out var record))
+        while (await reader.ReadAsync(default) is { } record)
             records.Add(record);
         // Only now: earlier records must not be overwritten by later chunks.
         return records.ConvertAll(record => (record.Line, Encoding.UTF8.GetString(record.Key.Span), Encoding.UTF8.GetString(record.Value.Span)));

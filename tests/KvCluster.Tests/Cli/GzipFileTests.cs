@@ -1,0 +1,140 @@
+using System.IO.Compression;
+using System.Text;
+using KvCluster.Cli;
+using KvCluster.Cli.Files;
+
+namespace KvCluster.Tests.Cli;
+
+/// <summary>A packed file is taken as whole only if it is: a load that ends well at half of a file is the worst that can happen to a backup.</summary>
+public sealed class GzipFileTests : IDisposable
+{
+    private const int Records = 5_000;
+    private const int TrailerBytes = 8;
+
+    private readonly string _path = Path.Combine(Path.GetTempPath(), $"kv-{Guid.NewGuid():N}.tsv.gz");
+
+    public void Dispose() => File.Delete(_path);
+
+    /// <summary>Every length near both ends, where header and trailer are, and some between.</summary>
+    [Fact]
+    public async Task Read_OfAFileCutAnywhere_FailsAndGivesNoPartOfALine()
+    {
+        var whole = Packed(Text(0, Records));
+        var lengths = Enumerable.Range(0, 40).Concat(Enumerable.Range(whole.Length - 40, 40)).Concat(Enumerable.Range(1, 40).Select(part => whole.Length * part / 41));
+        foreach (var length in lengths)
+        {
+            await File.WriteAllBytesAsync(_path, whole[..length]);
+            Assert.Contains("is cut off", await ReadUntilFailureAsync(), StringComparison.Ordinal);
+        }
+    }
+
+    [Fact]
+    public async Task Read_OfSeveralMembers_GivesAllOfThem()
+    {
+        byte[] members = [.. Packed(Text(0, 2_000)), .. Packed(""), .. Packed(""), .. Packed(Text(2_000, 1)), .. Packed(Text(2_001, Records - 2_001)), .. Packed("")];
+        await File.WriteAllBytesAsync(_path, members);
+        Assert.Equal(Records, await ReadWholeAsync());
+    }
+
+    [Fact]
+    public async Task Read_OfASecondMemberCutAnywhereNearItsEnds_Fails()
+    {
+        byte[] first = Packed(Text(0, 100));
+        byte[] both = [.. first, .. Packed(Text(100, Records - 100))];
+        foreach (var length in Enumerable.Range(first.Length + 1, 30).Concat(Enumerable.Range(both.Length - 30, 30)))
+        {
+            await File.WriteAllBytesAsync(_path, both[..length]);
+            Assert.Contains("is cut off", await ReadUntilFailureAsync(), StringComparison.Ordinal);
+        }
+    }
+
+    [Theory]
+    [InlineData("x")]
+    [InlineData("key\tvalue\n")]
+    [InlineData("\u001f")]
+    [InlineData("\0")]
+    public async Task Read_OfAFileWithSomethingBehindIt_Fails(string behind)
+    {
+        await File.WriteAllBytesAsync(_path, [.. Packed(Text(0, Records)), .. Encoding.Latin1.GetBytes(behind)]);
+        await ReadUntilFailureAsync();
+    }
+
+    /// <summary>A checksum covers what inflates without a complaint: also bytes of the trailer itself.</summary>
+    [Fact]
+    public async Task Read_OfAFileWithAFlippedBit_Fails()
+    {
+        var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Environment.TickCount;
+        var random = new Random(seed);
+        // Noise is stored as it is, so that no decoder stumbles over a flipped bit in it; only the checksum knows.
+        var noise = new byte[20_000];
+        random.NextBytes(noise);
+        var whole = Packed($"a\t{Convert.ToBase64String(noise)}\nb\t1\n");
+        for (var round = 0; round < 100; round++)
+        {
+            var place = round < TrailerBytes ? whole.Length - 1 - round : random.Next(whole.Length / 10, whole.Length);
+            var damaged = whole.ToArray();
+            damaged[place] ^= (byte)(1 << random.Next(8));
+            await File.WriteAllBytesAsync(_path, damaged);
+            using var reader = TsvReader.Open(_path);
+            var failure = await Record.ExceptionAsync(async () =>
+            {
+                while (await reader.ReadAsync(default) is not null)
+                {
+                }
+            });
+            Assert.True(failure is CliException { ExitCode: ExitCodes.Usage }, $"seed {seed}, byte {place}: {failure}");
+        }
+    }
+
+    [Fact]
+    public async Task Read_OfAHeaderWithAllItsParts_SkipsThem()
+    {
+        var plain = Packed("a\t1\n");
+        byte[] parts = [0x1F, 0x8B, 8, 2 | 4 | 8 | 16, .. plain[4..10], 3, 0, 1, 2, 3, .. "name\0"u8, .. "comment\0"u8, 0, 0, .. plain[10..]];
+        await File.WriteAllBytesAsync(_path, parts);
+        using var reader = TsvReader.Open(_path);
+        Assert.Equal(1, (await reader.ReadAsync(default))?.Line);
+        Assert.Null(await reader.ReadAsync(default));
+    }
+
+    [Fact]
+    public async Task Read_OfAPlainFileNamedGz_SaysThatItIsNone()
+    {
+        await File.WriteAllTextAsync(_path, "a\t1\n");
+        Assert.Contains("is no gzip file", await ReadUntilFailureAsync(), StringComparison.Ordinal);
+    }
+
+    private static string Text(int first, int count) => string.Concat(Enumerable.Range(first, count).Select(number => $"key/{number}\tvalue {number * 7919L % 10_007}\n"));
+
+    private static byte[] Packed(string text)
+    {
+        var bytes = new MemoryStream();
+        using (var packed = new GZipStream(bytes, CompressionLevel.Optimal))
+        {
+            packed.Write(Encoding.UTF8.GetBytes(text));
+            // Something is written in any case: a stream that nobody wrote to leaves no member.
+            packed.Flush();
+        }
+
+        return bytes.ToArray();
+    }
+
+    private async Task<long> ReadWholeAsync()
+    {
+        using var reader = TsvReader.Open(_path);
+        while (await reader.ReadAsync(default) is { } record)
+            AssertIsWhole(record);
+        return reader.Lines;
+    }
+
+    private async Task<string> ReadUntilFailureAsync()
+    {
+        var failure = await Assert.ThrowsAsync<CliException>(ReadWholeAsync);
+        Assert.Equal(ExitCodes.Usage, failure.ExitCode);
+        Assert.Contains(_path, failure.Message, StringComparison.Ordinal);
+        return failure.Message;
+    }
+
+    private static void AssertIsWhole(TsvRecord record) => Assert.Equal(
+        Text((int)record.Line - 1, 1), $"{Encoding.UTF8.GetString(record.Key.Span)}\t{Encoding.UTF8.GetString(record.Value.Span)}\n");
+}
