@@ -10,6 +10,9 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
+    /// <summary>Longer than an election, which may be what a shard waits for.</summary>
+    private static readonly TimeSpan DrainPatience = TimeSpan.FromSeconds(5);
+
     public override async Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context)
     {
         var checkpoints = await Task.WhenAll(shards.All.Select(CheckpointAsync)).ConfigureAwait(false);
@@ -36,7 +39,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         }
         var asked = context.Deadline == DateTime.MaxValue ? DrainTimeMax : context.Deadline - DateTime.UtcNow;
         // Some of the caller's time is left for the answer.
-        var drained = await placement.DrainAsync((asked < DrainTimeMax ? asked : DrainTimeMax) * 0.8, persistent: true, context.CancellationToken).ConfigureAwait(false);
+        var drained = await placement.DrainAsync((asked < DrainTimeMax ? asked : DrainTimeMax) * 0.8, DrainPatience, context.CancellationToken).ConfigureAwait(false);
         return new DrainResponse
         {
             GivenAway = (uint)drained.GivenAway,

@@ -74,9 +74,9 @@ internal sealed class LeaderPlacement : IAsyncDisposable
 
     /// <summary>Gives every leadership away and takes none from here on.</summary>
     /// <param name="limit">How long to go on with what could not be given away.</param>
-    /// <param name="persistent">false: give up after a round that gave nothing away.</param>
+    /// <param name="patience">Give up once nothing could be given away for so long: nobody is there who could take it.</param>
     /// <param name="cancellationToken">Stops between two rounds; the node drains on.</param>
-    public async Task<DrainResult> DrainAsync(TimeSpan limit, bool persistent, CancellationToken cancellationToken)
+    public async Task<DrainResult> DrainAsync(TimeSpan limit, TimeSpan patience, CancellationToken cancellationToken)
     {
         if (!_draining)
             HostLog.Drains(_log, _identity.Node);
@@ -85,6 +85,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         var givenAway = 0;
         var kept = new ConcurrentDictionary<uint, string>();
         var begun = _clock.GetTimestamp();
+        var moved = begun;
         do
         {
             kept.Clear();
@@ -97,7 +98,9 @@ internal sealed class LeaderPlacement : IAsyncDisposable
                 else
                     kept[shard.Shard] = result.Reason;
             }).ConfigureAwait(false);
-            if (!Led().Any() || (!persistent && givenAway == before))
+            if (givenAway > before)
+                moved = _clock.GetTimestamp();
+            if (!Led().Any() || (givenAway == before && _clock.GetElapsedTime(moved) >= patience))
                 break;
             await Task.Delay(DrainPause, cancellationToken).ConfigureAwait(false);
         }

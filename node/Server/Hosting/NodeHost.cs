@@ -88,7 +88,7 @@ internal sealed class NodeHost : IAsyncDisposable
         if (_placement is not null)
         {
             using var limit = new CancellationTokenSource(_options.DrainTimeMax);
-            await ((Task)_placement.DrainAsync(_options.DrainTimeMax, persistent: false, limit.Token)).WaitAsync(limit.Token)
+            await ((Task)_placement.DrainAsync(_options.DrainTimeMax, patience: TimeSpan.Zero, limit.Token)).WaitAsync(limit.Token)
                 .ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }
         await StopPartsAsync().ConfigureAwait(false);
