@@ -3,7 +3,7 @@ using KvCluster.V1;
 namespace KvCluster.Replication;
 
 /// <summary>
-/// One epoch led by this process, from its epoch-open record to its end: follower progress, commit, leases, rounds of reads. An epoch is never
+/// One epoch led by this process, from its epoch-open record to its end: commit, leases, rounds of reads, hand-over, changes of its voters. An epoch is never
 /// led twice; stopping is for good.
 /// </summary>
 internal sealed class Leadership
@@ -11,6 +11,7 @@ internal sealed class Leadership
     private readonly ReplicaContext _context;
     private Quorum _quorum;
     private readonly Dictionary<ulong, FollowerProgress> _followers = [];
+    private readonly JournalShipping _shipping;
     private readonly ReadRounds _rounds;
     private readonly Func<ulong, Etag> _durableOf;
     private readonly Func<ulong, long> _heardOf;
@@ -33,6 +34,7 @@ internal sealed class Leadership
         _context = context;
         _quorum = quorum;
         Epoch = epoch;
+        _shipping = new JournalShipping(context, epoch);
         _rounds = new ReadRounds(context.Options.RoundsKept);
         _durableOf = id => id == context.Self ? context.Journal.Durable.Etag : _followers.TryGetValue(id, out var follower) ? follower.Acked : Etag.None;
         _heardOf = id => id == context.Self ? long.MaxValue : _followers.TryGetValue(id, out var follower) ? follower.HeardUs : 0;
@@ -115,8 +117,7 @@ internal sealed class Leadership
 
         foreach (var gone in _followers.Values.Where(follower => !_context.View.Contains(follower.Replica)).ToList())
         {
-            if (gone.State == FollowerState.Snapshot && gone.Covers != default)
-                _context.Emit(new Effect.CloseSnapshot(gone.Replica));
+            _shipping.Stop(gone);
             _followers.Remove(gone.Replica);
         }
 
@@ -166,22 +167,22 @@ internal sealed class Leadership
         if (restarted)
         {
             Asked();
-            Restarted(follower);
+            _shipping.OnRestarted(follower);
         }
 
         switch (frame.PayloadCase)
         {
             case Frame.PayloadOneofCase.Ack:
-                OnAck(follower, frame.Ack.Durable.FromWire(), frame.Ack.Refilling);
+                _shipping.OnAck(follower, frame.Ack.Durable.FromWire(), frame.Ack.Refilling);
                 break;
             case Frame.PayloadOneofCase.HeartbeatAck:
                 OnHeartbeatAck(follower, frame.HeartbeatAck);
                 break;
             case Frame.PayloadOneofCase.Match:
-                OnMatch(follower, frame.Match);
+                _shipping.OnMatch(follower, frame.Match);
                 break;
             case Frame.PayloadOneofCase.SnapshotAck:
-                OnSnapshotAck(follower, frame.SnapshotAck);
+                _shipping.OnSnapshotAck(follower, frame.SnapshotAck);
                 break;
             case Frame.PayloadOneofCase.ReadIndex:
                 OnReadIndex(follower, frame.ReadIndex.Number);
@@ -195,32 +196,17 @@ internal sealed class Leadership
     /// <summary>The driver has sent bodies up to here.</summary>
     public void OnBodiesSent(ulong replica, RecordName last, long bytes)
     {
-        if (!_followers.TryGetValue(replica, out var follower) || !follower.Sending)
-            return;
-        follower.Sending = false;
-        if (last == follower.Sent)
-        {
-            Signal(follower, FollowerSignal.OutOfReach);
-            return;
-        }
-
-        follower.Sent = last;
-        follower.Enqueue(last.Etag, bytes, _context.NowUs);
+        if (_followers.TryGetValue(replica, out var follower))
+            _shipping.OnBodiesSent(follower, last, bytes);
     }
 
     /// <summary>A checkpoint is pinned for a follower.</summary>
     public void OnSnapshotOpened(ulong replica, RecordName covers, long bytesTotal)
     {
-        if (!_followers.TryGetValue(replica, out var follower) || follower.State != FollowerState.Snapshot)
-        {
+        if (_followers.TryGetValue(replica, out var follower))
+            _shipping.OnSnapshotOpened(follower, covers, bytesTotal);
+        else
             _context.Emit(new Effect.CloseSnapshot(replica));
-            return;
-        }
-
-        follower.Covers = covers;
-        follower.SnapshotBytes = bytesTotal;
-        follower.SnapshotSent = follower.SnapshotStored = 0;
-        follower.MovedUs = _context.NowUs;
     }
 
     /// <summary>A read that the lease does not cover waits for a round.</summary>
@@ -294,7 +280,7 @@ internal sealed class Leadership
             if (!_rests && silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
                 return "no majority has answered for one and a half of the greatest timeout";
             foreach (var follower in _followers.Values)
-                CheckStall(follower);
+                _shipping.CheckStall(follower);
             LeaveImpairedDisk();
         }
 
@@ -328,7 +314,7 @@ internal sealed class Leadership
             _context.Emit(new Effect.ReadsConfirmed(readIdLast));
         AnswerReadIndexes();
         foreach (var follower in _followers.Values)
-            SendTo(follower);
+            _shipping.SendTo(follower);
         AdvanceTransfer();
         _context.NoteProgress(_context.Journal.Durable.Etag);
     }
@@ -342,8 +328,8 @@ internal sealed class Leadership
         _transfer?.End(successor, reason);
         _membership?.Abandon(reason);
         _context.Emit(new Effect.StopLeading(reason));
-        foreach (var follower in _followers.Values.Where(follower => follower.State == FollowerState.Snapshot && follower.Covers != default))
-            _context.Emit(new Effect.CloseSnapshot(follower.Replica));
+        foreach (var follower in _followers.Values)
+            _shipping.Stop(follower);
         _context.Log($"stopped leading epoch {Epoch}: {reason}");
     }
 
@@ -364,7 +350,7 @@ internal sealed class Leadership
         {
             if (!Serving || follower.ReadIndexAsked == 0 || _quorum.Agreed(_roundOf) < follower.ReadIndexRound)
                 continue;
-            var frame = FrameTo(follower);
+            var frame = _shipping.FrameTo(follower);
             frame.ReadIndexAnswer = new ReadIndexAnswer { Number = follower.ReadIndexAsked, Committed = _context.Committed.ToWire() };
             _context.Send(frame);
             follower.ReadIndexAsked = 0;
@@ -468,7 +454,7 @@ internal sealed class Leadership
         var round = _rounds.Start(_context.NowUs);
         foreach (var follower in _followers.Values)
         {
-            var frame = FrameTo(follower);
+            var frame = _shipping.FrameTo(follower);
             frame.Heartbeat = new Heartbeat
             {
                 Round = round,
@@ -481,216 +467,14 @@ internal sealed class Leadership
         }
     }
 
-    // Names the process that this leadership has taken note of, so that the follower knows what the leader knows of it.
-    private Frame FrameTo(FollowerProgress follower)
-    {
-        var frame = _context.FrameTo(follower.Replica, Epoch);
-        frame.ReceiverIncarnation = follower.Incarnation;
-        return frame;
-    }
-
-    private void OnAck(FollowerProgress follower, Etag durable, bool refilling)
-    {
-        if (!refilling)
-        {
-            follower.HeardUs = _context.NowUs;
-            follower.Acked = Wire.Greater(follower.Acked, durable);
-            follower.ToldToRefill &= durable < follower.Remembered;
-        }
-
-        var before = follower.OutstandingBytes;
-        follower.Release(durable);
-        if (follower.OutstandingBytes < before)
-            follower.MovedUs = _context.NowUs;
-    }
-
     private void OnHeartbeatAck(FollowerProgress follower, HeartbeatAck ack)
     {
-        OnAck(follower, ack.Durable.FromWire(), ack.Refilling);
+        _shipping.OnAck(follower, ack.Durable.FromWire(), ack.Refilling);
         follower.DiskImpaired = ack.DiskImpaired;
         if (ack.Refilling || !_rounds.TryGetSentUs(ack.Round, out var sentUs))
             return;
         follower.Round = Math.Max(follower.Round, ack.Round);
         if (ack.Granted)
             follower.GrantEndUs = Math.Max(follower.GrantEndUs, sentUs + _context.Options.LeaseUs);
-    }
-
-    private void OnMatch(FollowerProgress follower, Match match)
-    {
-        OnAck(follower, match.Durable.FromWire(), match.Refilling);
-        var record = match.Record.FromWire();
-        if (match.Found)
-        {
-            if (follower.State != FollowerState.Probe)
-                return;
-            if (TailMatch.Has(_context.Journal, record))
-                Continue(follower, record);
-            else if (record == follower.Probe)
-                // Asked for while the journal still reached back that far.
-                Signal(follower, FollowerSignal.OutOfReach);
-            return;
-        }
-
-        if (follower.State == FollowerState.Snapshot)
-            return;
-        var asked = follower.State == FollowerState.Probe ? follower.Probe : follower.Sent;
-        // Lacking what an earlier process of it acknowledged: it lost records, and must be told.
-        follower.ToldToRefill |= asked.Etag <= follower.Remembered && record.Etag < follower.Remembered;
-        if (!TailMatch.TryStepBack(_context.Journal, asked, record, out var next, out var common))
-        {
-            Signal(follower, FollowerSignal.OutOfReach);
-            return;
-        }
-
-        if (common && !follower.ToldToRefill)
-        {
-            Continue(follower, record);
-            return;
-        }
-
-        Signal(follower, FollowerSignal.Differs);
-        follower.Probe = next;
-        SendProbe(follower);
-    }
-
-    // The record is common: send what follows it.
-    private void Continue(FollowerProgress follower, RecordName common)
-    {
-        Signal(follower, FollowerSignal.Common);
-        follower.Sent = common;
-        follower.ForgetBehind(common.Etag);
-        follower.MovedUs = _context.NowUs;
-    }
-
-    private void Restarted(FollowerProgress follower)
-    {
-        _context.Log($"replica {follower.Replica:x} has restarted");
-        follower.Restart();
-        Signal(follower, FollowerSignal.Restarted);
-        // Asking for what it acknowledged shows at once whether it still has it.
-        var found = _context.Journal.TryFind(follower.Remembered, out var remembered);
-        follower.Probe = found && follower.Remembered != Etag.None ? remembered.Name : _context.Journal.Last.Name;
-        follower.ProbeDueUs = _context.NowUs;
-    }
-
-    private void OnSnapshotAck(FollowerProgress follower, SnapshotAck ack)
-    {
-        if (follower.State != FollowerState.Snapshot || follower.Covers == default || ack.Covers.FromWire() != follower.Covers)
-            return;
-        if (ack.Installed)
-        {
-            var covers = follower.Covers;
-            Signal(follower, FollowerSignal.Installed);
-            follower.Probe = covers;
-            follower.ProbeDueUs = _context.NowUs;
-            return;
-        }
-
-        var stored = Math.Min((long)ack.BytesStored, follower.SnapshotBytes);
-        if (stored != follower.SnapshotStored)
-            follower.MovedUs = _context.NowUs;
-        // Less than before: it starts over, from a new process or a new epoch.
-        if (stored < follower.SnapshotStored)
-            follower.SnapshotSent = stored;
-        follower.SnapshotStored = stored;
-    }
-
-    private void CheckStall(FollowerProgress follower)
-    {
-        if (_context.NowUs - follower.MovedUs < _context.Options.StallUs)
-            return;
-        if (follower.State == FollowerState.Replicate && follower.OutstandingBytes > 0)
-        {
-            Signal(follower, FollowerSignal.Stalled);
-            follower.Probe = follower.Sent;
-            follower.ProbeDueUs = _context.NowUs;
-        }
-        else if (follower.State == FollowerState.Snapshot && follower.Covers != default)
-        {
-            Signal(follower, FollowerSignal.Stalled);
-            // All is stored, but that it is installed was not heard: the last chunk again asks for it.
-            follower.SnapshotSent = follower.SnapshotStored < follower.SnapshotBytes
-                ? follower.SnapshotStored
-                : Math.Max(0, follower.SnapshotBytes - _context.Options.SnapshotChunkBytes);
-            follower.MovedUs = _context.NowUs;
-        }
-    }
-
-    private void Signal(FollowerProgress follower, FollowerSignal signal)
-    {
-        var before = follower.State;
-        follower.State = FollowerTransitions.Next(before, signal);
-        if (follower.State == before)
-            return;
-        _context.Log($"replica {follower.Replica:x}: {before} to {follower.State} ({signal})");
-        if (before == FollowerState.Snapshot)
-        {
-            if (follower.Covers != default)
-                _context.Emit(new Effect.CloseSnapshot(follower.Replica));
-            follower.Covers = default;
-        }
-
-        if (follower.State == FollowerState.Snapshot)
-        {
-            follower.ForgetBehind(Etag.None);
-            _context.Emit(new Effect.OpenSnapshot(follower.Replica));
-        }
-    }
-
-    private void SendTo(FollowerProgress follower)
-    {
-        switch (follower.State)
-        {
-            case FollowerState.Probe when _context.NowUs >= follower.ProbeDueUs:
-                SendProbe(follower);
-                break;
-            case FollowerState.Replicate:
-                SendBodies(follower);
-                break;
-            case FollowerState.Snapshot:
-                SendSnapshot(follower);
-                break;
-        }
-    }
-
-    private void SendProbe(FollowerProgress follower)
-    {
-        follower.ProbeDueUs = _context.NowUs + _context.Options.HeartbeatIntervalUs;
-        var frame = FrameTo(follower);
-        frame.Probe = new Probe { Record = follower.Probe.ToWire(), Remembered = (follower.ToldToRefill ? follower.Remembered : Etag.None).ToWire() };
-        _context.Send(frame);
-    }
-
-    private void SendBodies(FollowerProgress follower)
-    {
-        var windowBytes = _context.Options.WindowBytes - follower.OutstandingBytes;
-        var node = _context.View.NodeOf(follower.Replica);
-        if (follower.Sending || windowBytes <= 0 || node == 0 || follower.Sent.Etag >= _context.Journal.Last.Etag)
-            return;
-        follower.Sending = true;
-        var frame = FrameTo(follower);
-        frame.Append = new Append { Previous = follower.Sent.ToWire(), Committed = _context.Committed.ToWire() };
-        _context.Emit(new Effect.SendBodies(node, frame, follower.Sent, (int)Math.Min(windowBytes, _context.Options.FrameBytes)));
-    }
-
-    private void SendSnapshot(FollowerProgress follower)
-    {
-        var node = _context.View.NodeOf(follower.Replica);
-        while (follower.Covers != default
-            && node != 0
-            && follower.SnapshotSent < follower.SnapshotBytes
-            && follower.SnapshotSent - follower.SnapshotStored < _context.Options.SnapshotWindowBytes)
-        {
-            var bytes = (int)Math.Min(_context.Options.SnapshotChunkBytes, follower.SnapshotBytes - follower.SnapshotSent);
-            var frame = FrameTo(follower);
-            frame.SnapshotChunk = new SnapshotChunk
-            {
-                Covers = follower.Covers.ToWire(),
-                Offset = (ulong)follower.SnapshotSent,
-                BytesTotal = (ulong)follower.SnapshotBytes,
-            };
-            _context.Emit(new Effect.SendSnapshotChunk(node, frame, bytes));
-            follower.SnapshotSent += bytes;
-        }
     }
 }
