@@ -1,5 +1,3 @@
-using System.Collections.Concurrent;
-using System.Diagnostics;
 using System.Globalization;
 using System.Runtime.CompilerServices;
 using KvCluster.Processes;
@@ -8,13 +6,10 @@ namespace KvCluster.ClusterTests.History;
 
 /// <summary>
 /// Client processes that record what they see of a cluster, and the verdict on it. One history after the other: a begun one runs until it is checked.
-/// Disposed: the processes are gone.
+/// Disposed: the processes wait for another cluster, or are gone if a history was not checked.
 /// </summary>
 internal sealed class Histories : IAsyncDisposable
 {
-    private const int Clients = 5;
-    private const int Workers = 4;
-
     private static readonly TimeSpan Limit = TimeSpan.FromSeconds(120);
 
     private static readonly string Log = Path.Combine(AppContext.BaseDirectory, "histories.log");
@@ -22,17 +17,16 @@ internal sealed class Histories : IAsyncDisposable
     private static int _checked;
 
     private readonly string _folder;
-    private readonly Process[] _clients;
-    private readonly int[] _changes = new int[Clients];
-    private readonly ConcurrentDictionary<string, bool> _complete = new();
+    private readonly IReadOnlyList<string> _endpoints;
+    private readonly HistoryProcesses _clients = HistoryProcesses.Take();
+    private bool _isResting;
     private int _history;
 
+    /// <summary>Begins the first history.</summary>
     /// <param name="folder">For the histories' files.</param>
-    /// <param name="pauseMs">Of every worker after each operation.</param>
-    public Histories(string folder, IReadOnlyList<string> endpoints, int pauseMs = 8)
+    public Histories(string folder, IReadOnlyList<string> endpoints)
     {
-        _folder = folder;
-        _clients = [.. Enumerable.Range(0, Clients).Select(client => Start(client, endpoints, pauseMs))];
+        (_folder, _endpoints) = (folder, endpoints);
         Begin();
     }
 
@@ -40,7 +34,7 @@ internal sealed class Histories : IAsyncDisposable
     public static int Length => Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 20 : 1;
 
     /// <summary>Acknowledged changes so far.</summary>
-    public int Changes => _changes.Sum();
+    public int Changes => _clients.Changes;
 
     /// <summary>Waits until so many further changes, times the length of the run, are acknowledged.</summary>
     public Task MoreChangesAsync(int changes) => MoreChangesNowAsync(changes * Length);
@@ -56,21 +50,21 @@ internal sealed class Histories : IAsyncDisposable
     public void Begin()
     {
         Directory.CreateDirectory(Path.GetDirectoryName(FileOf(0))!);
-        for (var client = 0; client < Clients; client++)
-            _clients[client].StandardInput.WriteLine(FileOf(client));
+        _isResting = false;
+        _clients.Tell(client => string.Join(' ', [FileOf(client), .. _endpoints]));
     }
 
     /// <summary>Ends the history and has it checked: the clients rest until <see cref="Begin"/>.</summary>
     /// <param name="test">Whose history it is, for the log.</param>
     public async Task CheckAsync([CallerMemberName] string test = "")
     {
-        foreach (var client in _clients)
-            client.StandardInput.WriteLine();
-        await Until.TrueAsync(() => Enumerable.Range(0, Clients).All(client => _complete.ContainsKey(FileOf(client))), "the clients' histories are complete", Limit);
+        _clients.Tell(static _ => "");
+        await Until.TrueAsync(() => _clients.HaveWritten(FileOf), "the clients' histories are complete", Limit);
+        _isResting = true;
         var whole = Path.Combine(Path.GetDirectoryName(FileOf(0))!, "whole.jsonl");
         await using (var output = File.Create(whole))
         {
-            for (var client = 0; client < Clients; client++)
+            for (var client = 0; client < HistoryProcesses.Count; client++)
             {
                 await using var input = File.OpenRead(FileOf(client));
                 await input.CopyToAsync(output);
@@ -85,13 +79,10 @@ internal sealed class Histories : IAsyncDisposable
 
     public async ValueTask DisposeAsync()
     {
-        foreach (var client in _clients)
-        {
-            if (!client.HasExited)
-                client.Kill();
-            await client.WaitForExitAsync();
-            client.Dispose();
-        }
+        if (_isResting)
+            _clients.GiveBack();
+        else
+            await _clients.DisposeAsync();
     }
 
     // One line a history beside this program, the sum over all of the run at its end: what the checker has judged.
@@ -107,27 +98,4 @@ internal sealed class Histories : IAsyncDisposable
     }
 
     private string FileOf(int client) => Path.Combine(_folder, string.Create(CultureInfo.InvariantCulture, $"h{_history}"), string.Create(CultureInfo.InvariantCulture, $"{client}.jsonl"));
-
-    private Process Start(int client, IReadOnlyList<string> endpoints, int pauseMs)
-    {
-        string[] arguments = [typeof(Histories).Assembly.Location, "history", Text(client), Text(Workers), Text(pauseMs), .. endpoints];
-        var process = Process.Start(new ProcessStartInfo("dotnet", arguments)
-        {
-            RedirectStandardInput = true,
-            RedirectStandardOutput = true,
-            // Five of them beside three nodes: threads and compilation for a machine of their own would take the nodes' processors.
-            Environment = { ["DOTNET_PROCESSOR_COUNT"] = "1", ["DOTNET_TieredPGO"] = "0", ["DOTNET_gcConcurrent"] = "0" },
-        })!;
-        process.OutputDataReceived += (_, line) =>
-        {
-            if (int.TryParse(line.Data, CultureInfo.InvariantCulture, out var changes))
-                _changes[client] = changes;
-            else if (line.Data is { } file)
-                _complete[file] = true;
-        };
-        process.BeginOutputReadLine();
-        return process;
-    }
-
-    private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);
 }

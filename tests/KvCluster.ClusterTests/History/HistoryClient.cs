@@ -7,8 +7,8 @@ namespace KvCluster.ClusterTests.History;
 
 /// <summary>
 /// A client process: workers that read, put, put on condition and delete the same few keys as those of other processes, half of them through the
-/// library and half by unary calls. A line on standard input begins a history in the file that it names, an empty one ends it, and the end of the input ends
-/// the process. Each line on standard output is how many changes were acknowledged so far, or the
+/// library and half by unary calls. A line on standard input names a file and the nodes' addresses and begins a history, an empty one ends it, and the end of
+/// the input ends the process. Each line on standard output is how many changes were acknowledged so far, or the
 /// name of a file that is complete.
 /// </summary>
 internal sealed class HistoryClient
@@ -28,39 +28,40 @@ internal sealed class HistoryClient
     private HistoryClient(TimeSpan pause) => _pause = pause;
 
     /// <returns>The process's exit code.</returns>
-    public static async Task<int> RunAsync(int client, int workers, TimeSpan pause, IReadOnlyList<string> endpoints)
+    public static async Task<int> RunAsync(int client, int workers, TimeSpan pause)
     {
         var history = new HistoryClient(pause);
         using var ending = new CancellationTokenSource();
-        var channels = endpoints.Select(GrpcChannel.ForAddress).ToArray();
-        await using var library = new KvClient(new KvClientOptions { Endpoints = endpoints, Timeout = TimeSpan.FromSeconds(5) });
-        IObservedStore[] stores = [.. Enumerable.Range(0, workers).Select(worker => worker % 2 == 0 ? (IObservedStore)new LibraryStore(library) : new UnaryStore(channels))];
         var reporting = history.ReportAsync(ending.Token);
-        while (await ReadLineAsync() is { } file)
+        while (await ReadLineAsync() is { } line)
         {
-            await history.RecordAsync(file, client, stores);
-            Console.WriteLine(file);
+            var words = line.Split(' ');
+            await history.RecordAsync(words[0], client, workers, words[1..]);
+            Console.WriteLine(words[0]);
         }
 
         await ending.CancelAsync();
         await reporting;
-        foreach (var channel in channels)
-            channel.Dispose();
         return 0;
     }
 
     private static Task<string?> ReadLineAsync() => Task.Run(Console.In.ReadLine);
 
     // Ends when every operation that was begun has ended: what others may have seen of it is in the history.
-    private async Task RecordAsync(string file, int client, IReadOnlyList<IObservedStore> stores)
+    private async Task RecordAsync(string file, int client, int workers, IReadOnlyList<string> endpoints)
     {
+        var channels = endpoints.Select(GrpcChannel.ForAddress).ToArray();
         using var stopping = new CancellationTokenSource();
+        await using var library = new KvClient(new KvClientOptions { Endpoints = endpoints, Timeout = TimeSpan.FromSeconds(5) });
         await using var output = new StreamWriter(file);
-        var prefix = Path.GetFileNameWithoutExtension(Path.GetDirectoryName(file))!;
-        var running = stores.Select((store, worker) => WorkAsync((client * 100) + worker, prefix, store, output, stopping.Token)).ToArray();
+        var prefix = Path.GetFileName(Path.GetDirectoryName(file))!;
+        var running = Enumerable.Range(0, workers).Select(worker => WorkAsync(
+            (client * 100) + worker, prefix, worker % 2 == 0 ? new LibraryStore(library) : new UnaryStore(channels), output, stopping.Token)).ToArray();
         await ReadLineAsync();
         await stopping.CancelAsync();
         await Task.WhenAll(running);
+        foreach (var channel in channels)
+            channel.Dispose();
     }
 
     private async Task WorkAsync(int client, string prefix, IObservedStore store, StreamWriter output, CancellationToken stopping)
