@@ -58,6 +58,8 @@ public sealed record ReplicaStatus(
 /// <param name="GrantLeft">How long it has promised not to follow anyone else.</param>
 /// <param name="Followers">Leading: the other replicas as it sees them.</param>
 /// <param name="Decisions">What it decided last, oldest first.</param>
+/// <param name="ScrubbedPages">Pages of its data file whose checksums were compared in the background since it was opened.</param>
+/// <param name="ScrubPasses">How often the whole data file was gone through since then.</param>
 public sealed record ReplicaDetail(
     ulong Replica,
     ulong Incarnation,
@@ -65,7 +67,9 @@ public sealed record ReplicaDetail(
     TimeSpan LeaseLeft,
     TimeSpan GrantLeft,
     IReadOnlyList<FollowerStatus> Followers,
-    IReadOnlyList<ReplicaDecision> Decisions);
+    IReadOnlyList<ReplicaDecision> Decisions,
+    ulong ScrubbedPages,
+    ulong ScrubPasses);
 
 /// <summary>A follower as its leader sees it.</summary>
 /// <param name="Replica">The replica's id.</param>

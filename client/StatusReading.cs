@@ -39,7 +39,9 @@ internal static class StatusReading
         TimeSpan.FromMicroseconds(message.LeaseLeftUs),
         TimeSpan.FromMicroseconds(message.GrantLeftUs),
         [.. message.Followers.Select(ToFollower)],
-        [.. message.Decisions.Select(line => new ReplicaDecision(DateTimeOffset.UnixEpoch.AddMicroseconds(line.UnixUs), line.Text, line.Alarm))]);
+        [.. message.Decisions.Select(line => new ReplicaDecision(DateTimeOffset.UnixEpoch.AddMicroseconds(line.UnixUs), line.Text, line.Alarm))],
+        message.ScrubbedPages,
+        message.ScrubPasses);
 
     private static FollowerStatus ToFollower(V1.FollowerStatus message) => new(
         message.Replica,

@@ -39,6 +39,7 @@ internal sealed class ReplicaStore : IDisposable
     private readonly PendingAnswers _answers;
     private readonly MergedTransaction _transaction;
     private readonly CheckpointSchedule _checkpoints;
+    private readonly Scrub _scrub;
     private readonly WorkAction _failureNotice;
     private readonly WorkAction _lookForSpace;
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -78,6 +79,7 @@ internal sealed class ReplicaStore : IDisposable
         _journal = new JournalWriter(
             context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, reserve, new WorkAction(OnJournalCompleted));
         _checkpoints = new CheckpointSchedule(context, _pages, _index, _reader, _journal, reserve, CheckpointBound, Fail, WatchSpace);
+        _scrub = new Scrub(context, _pages, Fail);
     }
 
     /// <summary>The newest control state that is on stable storage.</summary>
@@ -123,6 +125,12 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>Keys in the published state. Any thread.</summary>
     public ulong Keys => _pages.Count(TreeId.Kv);
+
+    /// <summary>Pages of the data file whose checksums the scrub compared since the store was opened. Any thread.</summary>
+    public long ScrubbedPages => _scrub.PagesChecked;
+
+    /// <summary>How often the scrub went through the whole data file since then. Any thread.</summary>
+    public long ScrubPasses => _scrub.Passes;
 
     private bool HasEnded => _failure is not null || _isStopping;
 
@@ -182,7 +190,11 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>Names the owner, once, before any other use.</summary>
-    public void Start(IStoreEvents events) => _events = events;
+    public void Start(IStoreEvents events)
+    {
+        _events = events;
+        _scrub.Start();
+    }
 
     /// <summary>Writes a control state; <see cref="IStoreEvents.ControlWritten"/> tells when it is on stable storage. Several may be on their way.</summary>
     public void WriteControl(ControlState state)
@@ -480,6 +492,7 @@ internal sealed class ReplicaStore : IDisposable
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.Stopped);
         AnswerQueued(WriteOutcome.Stopped);
         _checkpoints.Dispose();
+        _scrub.Dispose();
     }
 
     private void BeginClose()
@@ -720,6 +733,7 @@ internal sealed class ReplicaStore : IDisposable
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.OutcomeUnknown);
         AnswerQueued(WriteOutcome.Stopped);
         _checkpoints.Fail(exception);
+        _scrub.Dispose();
         // Not from here: the owner may be in the middle of a call into this store.
         _context.Writer.Post(_failureNotice);
     }

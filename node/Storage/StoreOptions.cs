@@ -44,6 +44,12 @@ internal sealed record StoreOptions
     /// <summary>Time since the last checkpoint after which the next commit starts one.</summary>
     public TimeSpan CheckpointInterval { get; init; } = TimeSpan.FromMinutes(5);
 
+    /// <summary>Rest between two passes of the scrub, and before the first: often enough that two replicas hardly go bad between.</summary>
+    public TimeSpan ScrubInterval { get; init; } = TimeSpan.FromHours(6);
+
+    /// <summary>The scrub's rate, in bytes a second: 10 GB take about ten minutes, and a disk hardly notices.</summary>
+    public long ScrubBytesPerSecond { get; init; } = 16 << 20;
+
     /// <summary>Covered journal kept for followers that lag, in bytes; beyond it they get a snapshot.</summary>
     public long RetainedJournalBytes { get; init; } = 256 << 20;
 

@@ -27,6 +27,8 @@ internal static class ShardDetail
             follower.SnapshotBytes,
             follower.SnapshotStored,
         }),
+        detail.ScrubbedPages,
+        detail.ScrubPasses,
         Decisions = detail.Decisions.Select(line => new { Time = Time(line), line.Text, line.Alarm }),
     };
 

@@ -476,6 +476,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         detail.Record = _performer.Record;
         detail.Rests = _core.Rests;
         detail.LeaseLeftUs = Math.Max(0, _core.LeaseEndUs - nowUs);
+        detail.ScrubbedPages = (ulong)_journal.Store.ScrubbedPages;
+        detail.ScrubPasses = (ulong)_journal.Store.ScrubPasses;
         detail.GrantLeftUs = Math.Max(0, _core.GrantEndUs - nowUs);
         foreach (var follower in _core.Followers)
         {

@@ -23,6 +23,8 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     /// <summary>The last change in it.</summary>
     public UInt128 Etag => _root.Etag;
 
+    internal StoreRoot Root => _root;
+
     /// <summary>Number of keys in a tree.</summary>
     public ulong Count(TreeId tree) => _root.Trees[(int)tree].Count;
 
