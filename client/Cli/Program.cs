@@ -11,10 +11,31 @@ var root = new RootCommand("Read, write, load and look at a KvCluster.")
 };
 var parsed = root.Parse(args);
 if (parsed.Errors.Count > 0)
+    return Refuse(string.Join(" ", parsed.Errors.Select(error => error.Message)));
+
+using var interruption = new Interruption();
+using var help = new StringWriter();
+var exitCode = await parsed.InvokeAsync(new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = null, Output = help }, interruption.Token);
+return help.GetStringBuilder().Length == 0 ? exitCode : PrintHelp(help.ToString(), exitCode);
+
+static int Refuse(string mistake)
 {
-    var mistakes = string.Join(" ", parsed.Errors.Select(error => error.Message)).ReplaceLineEndings(" ");
-    Console.Error.WriteLine($"kv: {mistakes} (--help lists what there is)");
+    StandardError.Tell($"{mistake} (--help lists what there is)");
     return ExitCodes.Usage;
 }
 
-return await parsed.InvokeAsync(new InvocationConfiguration { EnableDefaultExceptionHandler = false });
+static int PrintHelp(string text, int exitCode)
+{
+    try
+    {
+        var output = new Output(isJson: false);
+        output.Line(text.TrimEnd());
+        output.Flush();
+        return exitCode;
+    }
+    catch (OutputClosedException e)
+    {
+        StandardError.Tell(e.Message);
+        return ExitCodes.Internal;
+    }
+}

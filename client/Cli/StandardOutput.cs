@@ -10,7 +10,6 @@ namespace KvCluster.Cli;
 /// <remarks>Elsewhere than on Unix it is the console's stream.</remarks>
 internal sealed class StandardOutput
 {
-    private const int Handle = 1;
     private const int Interrupted = 4;
 
     private readonly Stream? _console = OperatingSystem.IsWindows() ? Console.OpenStandardOutput() : null;
@@ -24,9 +23,11 @@ internal sealed class StandardOutput
             return;
         }
 
+        if (!StandardHandles.IsOpen(StandardHandles.Output))
+            throw new IOException("it is closed");
         while (!bytes.IsEmpty)
         {
-            var written = WriteSome(Handle, in MemoryMarshal.GetReference(bytes), bytes.Length);
+            var written = WriteSome(StandardHandles.Output, in MemoryMarshal.GetReference(bytes), bytes.Length);
             if (written >= 0)
                 bytes = bytes[(int)written..];
             else if (Marshal.GetLastPInvokeError() is var error && error != Interrupted)

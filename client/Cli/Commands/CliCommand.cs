@@ -59,7 +59,7 @@ internal static class CliCommand
     private static int Tell(Exception failure)
     {
         var (exitCode, line) = Failures.Describe(failure);
-        Console.Error.WriteLine($"kv: {line.ReplaceLineEndings(" ")}");
+        StandardError.Tell(line);
         return exitCode;
     }
 }

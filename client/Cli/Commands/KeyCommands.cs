@@ -6,6 +6,8 @@ namespace KvCluster.Cli.Commands;
 /// <summary>`kv get`, `kv put`, `kv delete`: one key.</summary>
 internal static class KeyCommands
 {
+    private const int ValueBytesMax = 8 << 20;
+
     private static readonly Argument<string> Key = new("KEY") { Description = "1 to 2,048 bytes of UTF-8." };
     private static readonly Option<string?> IfEtag = new("--if-etag") { Description = "Only if the key's value was set by the change with this etag.", HelpName = "ETAG" };
     private static readonly Option<string?> Seen = new("--seen") { Description = "For --read session: an etag that put or delete printed; the answer has that change.", HelpName = "ETAG" };
@@ -33,7 +35,7 @@ internal static class KeyCommands
         return CliCommand.Create("put", "Set a key. Returns when the change is durable on a majority.", [Key, value, IfEtag, IfAbsent, IfExists, IfValue], async (arguments, output, stop) =>
         {
             var text = arguments.GetRequiredValue(value);
-            var bytes = text == "-" ? await ReadInputAsync(stop) : Text.ToBytes(text);
+            var bytes = text == "-" ? await StandardInput.ReadToEndAsync(ValueBytesMax, stop) : Text.ToBytes(text);
             var condition = ConditionOf(arguments);
             await using var client = Globals.ClientOf(arguments);
             var position = await client.PutAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), bytes, condition, stop);
@@ -84,13 +86,5 @@ internal static class KeyCommands
         if (arguments.GetValue(IfValue) is { } value)
             conditions.Add(KvCondition.ValueEquals(Text.ToBytes(value)));
         return conditions.Count <= 1 ? conditions.SingleOrDefault() : throw new CliException(ExitCodes.Usage, "At most one of --if-etag, --if-absent, --if-exists, --if-value.");
-    }
-
-    private static async Task<ReadOnlyMemory<byte>> ReadInputAsync(CancellationToken stop)
-    {
-        using var bytes = new MemoryStream();
-        await using var input = Console.OpenStandardInput();
-        await input.CopyToAsync(bytes, stop);
-        return bytes.ToArray();
     }
 }

@@ -35,7 +35,7 @@ internal static class VerifyCommand
         }
 
         foreach (var one in differences.First(DifferencesShown))
-            Console.Error.WriteLine($"kv: line {one.Record.Line}: {Text.ForPeople(one.Record.Key.Span)} {(one.Comparison == Comparison.Missing ? "is missing" : "has another value")}");
+            StandardError.Tell($"line {one.Record.Line}: {Text.ForPeople(one.Record.Key.Span)} {(one.Comparison == Comparison.Missing ? "is missing" : "has another value")}");
         Tell(output, file.Lines, differences, Stopwatch.GetElapsedTime(started).TotalSeconds);
         return differences.Count == 0 ? ExitCodes.Done : ExitCodes.VerifyFoundDifferences;
     }

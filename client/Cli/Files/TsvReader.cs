@@ -42,7 +42,7 @@ internal sealed class TsvReader : IDisposable
     public static TsvReader Open(string path)
     {
         if (path == "-")
-            return new TsvReader("standard input", Console.OpenStandardInput());
+            return new TsvReader("standard input", StandardInput.Open());
         try
         {
             return new TsvReader(path, new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, ChunkBytes, FileOptions.SequentialScan));

@@ -1,0 +1,65 @@
+using System.Diagnostics;
+using System.Text;
+
+namespace KvCluster.Tests.Cli;
+
+/// <summary>`kv` as a shell runs it: the built program, of which exit code and both outputs are seen. Disposed: ended, whatever happened.</summary>
+internal sealed class KvProcess : IDisposable
+{
+    // A port on which nothing listens: what these tests look at comes before the first call.
+    private const string NoCluster = "http://127.0.0.1:9";
+
+    // Far beyond what is expected; a test that hangs is a failed one.
+    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
+
+    private readonly Process _process;
+    private readonly Task<string> _output;
+    private readonly Task<string> _error;
+
+    private KvProcess(string program, IEnumerable<string> arguments)
+    {
+        _process = Process.Start(new ProcessStartInfo(program, arguments)
+        {
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+            RedirectStandardError = true,
+            Environment = { ["KV_ENDPOINT"] = NoCluster },
+        })!;
+        _output = _process.StandardOutput.ReadToEndAsync();
+        _error = _process.StandardError.ReadToEndAsync();
+    }
+
+    public int Id => _process.Id;
+
+    private static string Kv => Path.Combine(AppContext.BaseDirectory, OperatingSystem.IsWindows() ? "kv.exe" : "kv");
+
+    public static KvProcess Start(params string[] arguments) => new(Kv, arguments);
+
+    /// <summary>Runs it by a shell, where $KV stands for it: for redirections and for bytes that no string has.</summary>
+    public static async Task<(int ExitCode, string Output, string Error)> RunInShellAsync(string script)
+    {
+        using var kv = new KvProcess("/bin/bash", ["-c", $"KV='{Kv}'; {script}"]);
+        kv._process.StandardInput.Close();
+        return await kv.WaitForEndAsync();
+    }
+
+    /// <summary>Gives it input, which stays open. Ends when the program has read all but what a pipe holds.</summary>
+    public async Task WriteInputAsync(string text)
+    {
+        await _process.StandardInput.BaseStream.WriteAsync(Encoding.UTF8.GetBytes(text)).AsTask().WaitAsync(Limit);
+        await _process.StandardInput.BaseStream.FlushAsync();
+    }
+
+    public async Task<(int ExitCode, string Output, string Error)> WaitForEndAsync()
+    {
+        await _process.WaitForExitAsync().WaitAsync(Limit);
+        return (_process.ExitCode, await _output, await _error);
+    }
+
+    public void Dispose()
+    {
+        if (!_process.HasExited)
+            _process.Kill(entireProcessTree: true);
+        _process.Dispose();
+    }
+}

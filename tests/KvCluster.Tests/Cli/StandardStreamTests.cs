@@ -1,0 +1,82 @@
+using KvCluster.Processes;
+
+namespace KvCluster.Tests.Cli;
+
+/// <summary>What stands around the program: inputs that never end, and outputs that nobody takes.</summary>
+public sealed class StandardStreamTests
+{
+    private const int Unavailable = 3;
+    private const int Interrupted = 5;
+    private const int Internal = 70;
+    private const int Usage = 2;
+
+    // Far more than a pipe holds: when it is written, the program has its handlers and waits for more.
+    private static readonly string Lines = string.Concat(Enumerable.Range(0, 200_000).Select(number => $"k\t{number}\n"));
+
+    [ToolFact("bash")]
+    public async Task Load_TerminatedWhileItWaitsForInput_EndsAtOnceAndSaysUpToWhichLine()
+    {
+        using var kv = KvProcess.Start("load", "-", "--from-line", "1000001");
+        await kv.WriteInputAsync(Lines);
+        Signals.End(kv.Id);
+        var (exitCode, output, error) = await kv.WaitForEndAsync();
+        Assert.Equal(Interrupted, exitCode);
+        Assert.Contains("acknowledged up to line 1000000", output, StringComparison.Ordinal);
+        Assert.Equal("kv: interrupted\n", error);
+    }
+
+    [ToolFact("bash")]
+    public async Task Put_TerminatedTwiceWhileItWaitsForInput_EndsAsInterrupted()
+    {
+        using var kv = KvProcess.Start("put", "key", "-");
+        await kv.WriteInputAsync(Lines);
+        Signals.End(kv.Id);
+        Signals.End(kv.Id);
+        var (exitCode, _, error) = await kv.WaitForEndAsync();
+        Assert.Equal(Interrupted, exitCode);
+        Assert.StartsWith("kv: interrupted", error, StringComparison.Ordinal);
+    }
+
+    [ToolFact("bash")]
+    public async Task Put_OfMoreThanAValueMayHave_IsRefusedBeforeItFillsTheMemory()
+    {
+        var (exitCode, _, error) = await KvProcess.RunInShellAsync("$KV put key - < /dev/zero");
+        Assert.Equal((Usage, "kv: standard input has more than the 8388608 bytes that a value may have.\n"), (exitCode, error));
+    }
+
+    [ToolTheory("bash")]
+    [InlineData("$KV load - <&-", Usage, "standard input is closed")]
+    [InlineData("$KV verify - <&-", Usage, "standard input is closed")]
+    [InlineData("$KV put key - <&-", Usage, "standard input is closed")]
+    [InlineData("$KV load - < /", Usage, "standard input cannot be read")]
+    [InlineData("$KV put key - < /", Usage, "standard input cannot be read")]
+    [InlineData("$KV frob 2> /dev/full", Usage, "")]
+    [InlineData("$KV frob 2>&-", Usage, "")]
+    [InlineData("$KV load - <&- 2>&-", Usage, "")]
+    [InlineData("$KV load /nowhere > /dev/full 2> /dev/full", Usage, "")]
+    [InlineData("$KV --help > /dev/full", Internal, "standard output: ")]
+    [InlineData("$KV --help >&-", Internal, "standard output: it is closed")]
+    public async Task Kv_WithAStreamThatIsClosedOrFull_EndsWithTheCodeOfWhatHappened(string script, int exitCode, string error)
+    {
+        var end = await KvProcess.RunInShellAsync(script);
+        Assert.Equal(exitCode, end.ExitCode);
+        if (error.Length == 0)
+            Assert.Empty(end.Error);
+        else
+            AssertOneLine(error, end.Error);
+    }
+
+    [ToolFact("bash")]
+    public async Task Get_WithAFullErrorStream_KeepsItsExitCode()
+    {
+        var (exitCode, _, _) = await KvProcess.RunInShellAsync("$KV get key 2> /dev/full");
+        Assert.Equal(Unavailable, exitCode);
+    }
+
+    private static void AssertOneLine(string expected, string error)
+    {
+        Assert.StartsWith("kv: ", error, StringComparison.Ordinal);
+        Assert.Contains(expected, error, StringComparison.Ordinal);
+        Assert.Equal(error.Length - 1, error.IndexOf('\n', StringComparison.Ordinal));
+    }
+}
