@@ -53,7 +53,7 @@ internal static class ScanCommands
     {
         if (output.IsJson)
         {
-            output.Document(EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag));
+            output.Document(keysOnly ? EntryDocument.WithoutValue(entry.Key.Span, entry.Etag) : EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag));
             return;
         }
 
