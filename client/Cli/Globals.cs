@@ -7,6 +7,8 @@ namespace KvCluster.Cli;
 internal static class Globals
 {
     private const string EndpointDefault = "http://127.0.0.1:7400";
+    private const double SecondsMin = 0.1;
+    private const double SecondsMax = 86_400;
 
     public static readonly Option<string> Endpoint = new("--endpoint")
     {
@@ -51,6 +53,12 @@ internal static class Globals
             Timeout = callLimit ?? CallLimitDefault,
         });
     }
+
+    /// <summary>A time in seconds, from a tenth to a day.</summary>
+    /// <exception cref="CliException">It is not.</exception>
+    public static TimeSpan SecondsOf(ParseResult arguments, Option<double> option) => arguments.GetValue(option) is >= SecondsMin and <= SecondsMax and var seconds
+        ? TimeSpan.FromSeconds(seconds)
+        : throw new CliException(ExitCodes.Usage, $"{option.Name} takes seconds from 0.1 to 86400.");
 
     private static Option<string> OutputOption()
     {

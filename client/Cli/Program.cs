@@ -9,9 +9,12 @@ var root = new RootCommand("Read, write, load and look at a KvCluster.")
     KeyCommands.Get(), KeyCommands.Put(), KeyCommands.Delete(), ScanCommands.Scan(), ScanCommands.Count(),
     LoadCommand.Create(), VerifyCommand.Create(), BenchCommand.Create(), StatusCommand.Create(), AdminCommand.Create(),
 };
-var parsed = root.Parse(args);
+if (ArgumentBytes.FirstWrong(args) is { } wrong)
+    return Refuse($"'{wrong}' is not UTF-8, as keys and values on the command line are; load takes any bytes.");
+// A key may begin with @: no argument names a file with more arguments.
+var parsed = root.Parse(args, new ParserConfiguration { ResponseFileTokenReplacer = null });
 if (parsed.Errors.Count > 0)
-    return Refuse(string.Join(" ", parsed.Errors.Select(error => error.Message)));
+    return Refuse(ParseMistakes.Describe(parsed.Errors));
 
 using var interruption = new Interruption();
 using var help = new StringWriter();

@@ -26,7 +26,7 @@ internal static class CommandLine
         var parsed = Create(run).Parse(arguments);
         if (parsed.Errors.Count == 0)
             return await parsed.InvokeAsync(new InvocationConfiguration { EnableDefaultExceptionHandler = false, ProcessTerminationTimeout = StopLimit });
-        return Refuse(string.Join(" ", parsed.Errors.Select(error => error.Message)));
+        return Refuse(KvCluster.Cli.ParseMistakes.Describe(parsed.Errors));
     }
 
     private static int Refuse(string wrong)
@@ -52,6 +52,8 @@ internal static class CommandLine
 
     private static string? WrongIn(ParseResult arguments)
     {
+        if (arguments.GetRequiredValue(Data).Length == 0)
+            return "--data names no folder.";
         if (arguments.GetValue(Nodes) is < 1 or > LocalOptions.NodesMax)
             return $"--nodes takes 1 to {LocalOptions.NodesMax}.";
         if (arguments.GetValue(Shards) is < 1 or > LocalOptions.ShardsMax)
@@ -74,6 +76,9 @@ internal static class CommandLine
             return $"at most {LocalOptions.ShardsMax - 1} keys";
         if (keys.FirstOrDefault(key => key.Length == 0 || Encoding.UTF8.GetByteCount(key) > KeyBytesMax) is { } wrong)
             return wrong.Length == 0 ? "a key is empty" : $"a key is longer than {KeyBytesMax} bytes";
+        // The runtime's mark for bytes that are no UTF-8.
+        if (keys.Any(key => key.Contains('\uFFFD', StringComparison.Ordinal)))
+            return "a key is not UTF-8";
         var bytes = keys.ConvertAll(Encoding.UTF8.GetBytes);
         return Enumerable.Range(1, keys.Count - 1).Any(i => bytes[i - 1].AsSpan().SequenceCompareTo(bytes[i]) >= 0) ? "keys must rise" : null;
     }

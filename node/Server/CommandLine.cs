@@ -86,7 +86,7 @@ internal static class CommandLine
         var options = new NodeOptions
         {
             Node = arguments.GetRequiredValue(Node) is > 0 and var node ? node : throw new UsageException("--node: ids begin at 1."),
-            DataDirectory = Path.GetFullPath(arguments.GetRequiredValue(Data)),
+            DataDirectory = FolderIn(arguments),
             Listen = UrlIn(Listen.Name, arguments.GetRequiredValue(Listen)),
             Advertise = arguments.GetValue(Advertise) is { } advertise ? UrlIn(Advertise.Name, advertise) : null,
             Cluster = ClusterIn(arguments),
@@ -123,7 +123,7 @@ internal static class CommandLine
         var listen = UrlIn(Listen.Name, arguments.GetRequiredValue(Listen));
         using var logs = CreateLogs();
         using var stopping = StopWith(arguments, stop);
-        await using var coordinator = EmbeddedCoordinator.Open(Path.GetFullPath(arguments.GetRequiredValue(Data)), TimeProvider.System);
+        await using var coordinator = EmbeddedCoordinator.Open(FolderIn(arguments), TimeProvider.System);
         await using var server = await CoordinatorServer.StartAsync(coordinator, listen, logs, stopping.Token).ConfigureAwait(false);
         await WaitAsync(stopping.Token).ConfigureAwait(false);
         return ExitCodes.Stopped;
@@ -163,6 +163,9 @@ internal static class CommandLine
         console.UseUtcTimestamp = true;
         console.TimestampFormat = "yyyy-MM-ddTHH:mm:ss.fffZ ";
     }));
+
+    private static string FolderIn(ParseResult arguments) =>
+        arguments.GetRequiredValue(Data) is { Length: > 0 } folder ? Path.GetFullPath(folder) : throw new UsageException("--data names no folder.");
 
     private static string UrlIn(string option, string text) => UrlIn(option, text, Uri.UriSchemeHttp);
 
@@ -243,6 +246,9 @@ internal static class CommandLine
             var key = Encoding.UTF8.GetBytes(part);
             if (key.Length is 0 or > KeyBytesMax)
                 throw new UsageException($"--split-at: a key has 1 to {KeyBytesMax} bytes.");
+            // The runtime's mark for bytes that are no UTF-8.
+            if (part.Contains('\uFFFD', StringComparison.Ordinal))
+                throw new UsageException("--split-at: a key is not UTF-8.");
             if (keys.Count > 0 && keys[^1].Span.SequenceCompareTo(key) >= 0)
                 throw new UsageException("--split-at: keys must rise.");
             keys.Add(key);

@@ -13,7 +13,7 @@ public sealed class LauncherRefusalTests
 
     [Theory]
     [InlineData("--nodes", "0", "--nodes takes 1 to 8")]
-    [InlineData("--nodes", "three", "three")]
+    [InlineData("--nodes", "three", "as a number in its range")]
     [InlineData("--split-at", "b,a", "keys must rise")]
     [InlineData("--split-at", "a,,b", "a key is empty")]
     [InlineData("--shards", "65", "--shards takes 1 to 64")]
@@ -25,6 +25,14 @@ public sealed class LauncherRefusalTests
         Assert.Equal(Usage, exitCode);
         AssertOneLine(expected, error);
         Assert.Empty(Directory.EnumerateFileSystemEntries(folder.Path));
+    }
+
+    [Fact]
+    public async Task Start_WithAnEmptyFolderName_IsRefused()
+    {
+        var (exitCode, error) = await LauncherProcess.RunToEndAsync("", FreePorts.Ten());
+        Assert.Equal(Usage, exitCode);
+        AssertOneLine("--data names no folder", error);
     }
 
     [Theory]

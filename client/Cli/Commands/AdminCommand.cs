@@ -7,7 +7,7 @@ internal static class AdminCommand
 {
     private static readonly Argument<uint> Shard = new("shard") { Description = "The shard's id." };
     private static readonly Argument<uint> Node = new("node") { Description = "The node's id." };
-    private static readonly Option<uint> ToNode = new("--to") { Description = "The node that is to lead (default: the one that has most of the journal).", HelpName = "NODE" };
+    private static readonly Option<uint?> ToNode = new("--to") { Description = "The node that is to lead (default: the one that has most of the journal).", HelpName = "NODE" };
     private static readonly Option<bool> Off = new("--off") { Description = "The node may lead again." };
 
     private static readonly Option<uint> FromNode = new("--from") { Description = "The node whose replica leaves for good.", Required = true, HelpName = "NODE" };
@@ -48,13 +48,20 @@ internal static class AdminCommand
     {
         await using var client = Globals.ClientOf(arguments);
         var shard = arguments.GetValue(Shard);
-        var leader = await client.TransferAsync(shard, arguments.GetValue(ToNode), stop);
+        var leader = await client.TransferAsync(shard, TransferTarget(arguments), stop);
         if (output.IsJson)
             output.Document(new { Shard = shard, Leader = leader });
         else
             output.Line($"node {leader} leads shard {shard}");
         return ExitCodes.Done;
     });
+
+    // For the server 0 is "whoever has most", for a person a node that does not exist.
+    private static uint TransferTarget(ParseResult arguments) => arguments.GetValue(ToNode) switch
+    {
+        0 => throw new CliException(ExitCodes.Usage, "There is no node 0."),
+        var node => node ?? 0,
+    };
 
     private static Command Drain() => CliCommand.Create("drain", "Have a node give its leaderships away and take none.", [Node, Off], async (arguments, output, stop) =>
     {

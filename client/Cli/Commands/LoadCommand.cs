@@ -24,7 +24,7 @@ internal static class LoadCommand
         var fromLine = arguments.GetValue(FromLine);
         if (fromLine < 1)
             throw new CliException(ExitCodes.Usage, "--from-line takes 1 or more.");
-        var giveUpAfter = TimeSpan.FromSeconds(Math.Clamp(arguments.GetValue(GiveUpAfter), 0.1, TimeSpan.FromDays(1).TotalSeconds));
+        var giveUpAfter = Globals.SecondsOf(arguments, GiveUpAfter);
         using var file = TsvReader.Open(arguments.GetRequiredValue(File));
         await using var client = Globals.ClientOf(arguments, giveUpAfter < Globals.CallLimitDefault ? giveUpAfter : null);
         using var loader = new BatchLoader(client, fromLine, giveUpAfter);

@@ -16,6 +16,8 @@ public sealed class FailuresTests
         { new KvOutcomeUnknownException("unknown"), 5 },
         { new OperationCanceledException(), 5 },
         { new CliException(ExitCodes.VerifyFoundDifferences, "differences"), 6 },
+        { new KvException("NO_SHARD", "There is no shard 99."), 2 },
+        { new KvException("NO_NODE", "There is no node 9."), 2 },
         { new KvException("CORRUPT", "corrupt"), 70 },
         { new OutputClosedException(new IOException("No space left on device")), 70 },
         { new InvalidOperationException("a bug"), 70 },

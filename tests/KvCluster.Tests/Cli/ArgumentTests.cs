@@ -1,0 +1,77 @@
+using System.Text;
+using KvCluster.Cli;
+using KvCluster.Processes;
+
+namespace KvCluster.Tests.Cli;
+
+/// <summary>What a person may get wrong on the command line: each is exit code 2 and one line, before anything is called.</summary>
+public sealed class ArgumentTests
+{
+    private const int Usage = 2;
+
+    [ToolTheory("bash")]
+    [InlineData(@"$KV put $'caf\xe9' v", "is not UTF-8")]
+    [InlineData(@"$KV get $'caf\xe9'", "is not UTF-8")]
+    [InlineData(@"$KV put key $'\xff'", "is not UTF-8")]
+    [InlineData("$KV load f --give-up-after NaN", "--give-up-after takes seconds from 0.1 to 86400")]
+    [InlineData("$KV load f --give-up-after 0", "--give-up-after takes seconds from 0.1 to 86400")]
+    [InlineData("$KV load f --give-up-after -1", "--give-up-after takes seconds from 0.1 to 86400")]
+    [InlineData("$KV bench put --seconds 0", "--seconds takes seconds from 0.1 to 86400")]
+    [InlineData("$KV bench put --seconds NaN", "--seconds takes seconds from 0.1 to 86400")]
+    [InlineData("$KV scan --limit abc", "Cannot parse argument 'abc' for option '--limit' as a number in its range.")]
+    [InlineData("$KV status --shard -1", "as a number in its range.")]
+    [InlineData("$KV admin transfer 0 --to 0", "There is no node 0")]
+    public async Task Kv_WithAWrongArgument_NamesItInOneLine(string script, string expected)
+    {
+        var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
+        Assert.Equal((Usage, ""), (exitCode, output));
+        Assert.StartsWith("kv: ", error, StringComparison.Ordinal);
+        Assert.Contains(expected, error, StringComparison.Ordinal);
+        Assert.Equal(error.Length - 1, error.IndexOf('\n', StringComparison.Ordinal));
+    }
+
+    [ToolFact("bash")]
+    public async Task Kv_WithAnUnknownCommand_SaysNothingOfAMissingOne()
+    {
+        var (exitCode, _, error) = await KvProcess.RunInShellAsync("$KV frob");
+        Assert.Equal((Usage, "kv: Unrecognized command or argument 'frob'. (--help lists what there is)\n"), (exitCode, error));
+    }
+
+    [ToolTheory("bash")]
+    [InlineData("coordinator --data '' --listen http://127.0.0.1:0", "--data names no folder")]
+    [InlineData("run --node 1 --data '' --listen http://127.0.0.1:0 --coordinator etcd=http://127.0.0.1:9", "--data names no folder")]
+    [InlineData(@"init --nodes 1 --split-at $'caf\xe9' --coordinator etcd=http://127.0.0.1:9", "a key is not UTF-8")]
+    public async Task Node_WithAWrongArgument_NamesIt(string arguments, string expected)
+    {
+        var (exitCode, _, error) = await KvProcess.RunInShellAsync($"${{KV}}-node {arguments}");
+        Assert.Equal(Usage, exitCode);
+        Assert.StartsWith("kv-node: ", error, StringComparison.Ordinal);
+        Assert.Contains(expected, error, StringComparison.Ordinal);
+    }
+
+    /// <summary>A key may be any text, also one that means something to parsers elsewhere.</summary>
+    [ToolTheory("bash")]
+    [InlineData("$KV get @there")]
+    [InlineData(@"$KV get $'\xef\xbf\xbd'")]
+    public async Task Get_OfAnOddKey_ReachesTheCluster(string script)
+    {
+        const int unavailable = 3;
+        var (exitCode, _, _) = await KvProcess.RunInShellAsync(script);
+        Assert.Equal(unavailable, exitCode);
+    }
+
+    [Theory]
+    [InlineData("kv\0get\0caf\u00e9\0", null)]
+    [InlineData("kv\0get\0caf\ufffd\0", null)]
+    [InlineData("dotnet\0kv.dll\0get\0caf\ufffd\0", null)]
+    public void FirstWrong_OfArgumentsThatAreUtf8_FindsNone(string commandLine, string? expected) =>
+        Assert.Equal(expected, ArgumentBytes.FirstWrong(["get", commandLine.Split('\0')[^2]], Encoding.UTF8.GetBytes(commandLine)));
+
+    [Fact]
+    public void FirstWrong_OfABrokenArgument_FindsIt()
+    {
+        byte[] commandLine = [.. "dotnet\0kv.dll\0put\0"u8, .. "caf"u8, 0xE9, 0, .. "\ufffd"u8, 0];
+        Assert.Equal("caf\ufffd", ArgumentBytes.FirstWrong(["put", "caf\ufffd", "\ufffd"], commandLine));
+        Assert.Equal("caf\ufffd", ArgumentBytes.FirstWrong(["put", "caf\ufffd", ""], []));
+    }
+}
