@@ -14,6 +14,7 @@ internal static class Failures
         KvUnavailableException e => (ExitCodes.Unavailable, e.Message),
         KvInvalidRequestException e => (ExitCodes.Usage, e.Message),
         KvException { Reason: "NO_SHARD" or "NO_NODE" } e => (ExitCodes.Usage, e.Message),
+        KvException { Reason: "NOT_REPLACED" or "NOT_TRANSFERRED" } e => (ExitCodes.Unavailable, e.Message),
         KvException e => (ExitCodes.Internal, $"{e.Reason}: {e.Message}"),
         OperationCanceledException => (ExitCodes.OutcomeUnknown, "interrupted"),
         OutputClosedException e => (ExitCodes.Internal, e.Message),

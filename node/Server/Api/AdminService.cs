@@ -64,6 +64,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
     {
         if (request.Node != identity.Node)
             throw Refusals.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
+        if (shards.Find(request.Shard) is null)
+            throw Refusals.NoReplica(request.Shard, identity.Node).ToStatus().ToRpcException();
         var shard = Here(request.Shard);
         await shard.Replica!.QuarantineAsync(request.Reason).ConfigureAwait(false);
         return new QuarantineResponse();

@@ -87,6 +87,9 @@ internal static class Refusals
     /// <summary>A call for another node came here.</summary>
     public static Refusal WrongNode(uint asked, uint node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
 
+    /// <summary>An operator asked for something of a replica that this node does not have.</summary>
+    public static Refusal NoReplica(uint shard, uint node) => new(StatusCode.NotFound, "NO_SHARD", $"Node {node} has no replica of shard {shard}.");
+
     /// <summary>The replica that this node should have of the shard does not work.</summary>
     public static Refusal ReplicaFailed(ShardRoute route, string failure) => route.Leader == 0
         ? new(StatusCode.Unavailable, "NO_LEADER", $"The replica here failed: {failure}") { Routes = [route], RetryAfter = LeaderPause }

@@ -43,6 +43,9 @@ internal static class StatusMapping
                     return new Status(StatusCode.Unavailable, $"The connection was lost: {protocol.Message}", failure);
                 case HttpProtocolException protocol:
                     return new Status(FromResetCode(protocol.ErrorCode), $"The peer reset the call: {protocol.Message}", failure);
+                // HttpClient's own words are to look at the inner exception: it tells what is wrong with TLS.
+                case HttpRequestException { HttpRequestError: HttpRequestError.SecureConnectionError, InnerException: { } inner }:
+                    return new Status(StatusCode.Unavailable, $"No connection: TLS: {inner.Message}", failure);
                 case SocketException or HttpRequestException { HttpRequestError: HttpRequestError.ConnectionError or HttpRequestError.NameResolutionError or HttpRequestError.SecureConnectionError }:
                     return new Status(StatusCode.Unavailable, $"No connection: {cause.Message}", failure);
             }

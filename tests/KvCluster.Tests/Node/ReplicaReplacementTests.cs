@@ -1,4 +1,5 @@
 using Google.Protobuf;
+using Grpc.Core;
 using KvCluster.Node.Coordination;
 using KvCluster.V1;
 
@@ -17,6 +18,15 @@ public sealed class ReplicaReplacementTests
         await new Admin.AdminClient(cluster.ChannelOf(bad)).QuarantineAsync(new QuarantineRequest { Node = bad, Reason = "a test does not believe it" });
         await RebuiltAsync(cluster, bad, before);
         Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(bad), "aside", "0")), "the quarantined replica is set aside");
+    }
+
+    [Fact]
+    public async Task Quarantine_OfAShardThatTheNodeDoesNotHave_SaysSo()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var failure = await Assert.ThrowsAsync<RpcException>(
+            async () => await new Admin.AdminClient(cluster.ChannelOf(1)).QuarantineAsync(new QuarantineRequest { Node = 1, Shard = 99, Reason = "a slip" }));
+        Assert.Equal((StatusCode.NotFound, "Node 1 has no replica of shard 99."), (failure.StatusCode, failure.Status.Detail));
     }
 
     [Fact]

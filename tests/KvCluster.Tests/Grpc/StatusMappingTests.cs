@@ -1,0 +1,18 @@
+using System.Security.Authentication;
+using Grpc.Core;
+using Grpc.Shared;
+
+namespace KvCluster.Tests.Grpc;
+
+public sealed class StatusMappingTests
+{
+    /// <summary>HttpClient says "see inner exception"; nobody who reads a message has that.</summary>
+    [Fact]
+    public void FromException_OfAFailedHandshake_TellsWhatIsWrongWithTls()
+    {
+        var failure = new HttpRequestException(
+            HttpRequestError.SecureConnectionError, "The SSL connection could not be established, see inner exception.", new AuthenticationException("The frame is corrupt."));
+        var status = StatusMapping.FromException(failure);
+        Assert.Equal((StatusCode.Unavailable, "No connection: TLS: The frame is corrupt."), (status.StatusCode, status.Detail));
+    }
+}
