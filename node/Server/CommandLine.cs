@@ -96,8 +96,14 @@ internal static class CommandLine
         using var logs = CreateLogs();
         using var stopping = StopWith(arguments, stop);
         await using var coordinator = new EtcdCoordinator(etcd, logs.CreateLogger<EtcdCoordinator>());
-        await using var host = await NodeHost.StartAsync(options, coordinator, logs, stopping.Token).ConfigureAwait(false);
-        await WaitAsync(stopping.Token).ConfigureAwait(false);
+        var host = await NodeHost.StartAsync(options, coordinator, logs, stopping.Token).ConfigureAwait(false);
+        if (await Task.WhenAny(WaitAsync(stopping.Token), host.DiskFailed).ConfigureAwait(false) == host.DiskFailed)
+        {
+            var failure = await host.DiskFailed.ConfigureAwait(false);
+            await Console.Error.WriteLineAsync($"kv-node: {failure.Message}. The node ends without another write; start it again when the disk works.").ConfigureAwait(false);
+            return ExitCodes.DiskFailed;
+        }
+        await host.DisposeAsync().ConfigureAwait(false);
         return ExitCodes.Stopped;
     }
 

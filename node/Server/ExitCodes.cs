@@ -11,4 +11,7 @@ internal static class ExitCodes
 
     public const int OtherFormat = 4;
     public const int Internal = 70;
+
+    /// <summary>A disk refused or lost a write; a restart recovers from what is there.</summary>
+    public const int DiskFailed = 74;
 }

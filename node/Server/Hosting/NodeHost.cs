@@ -62,6 +62,12 @@ internal sealed class NodeHost : IAsyncDisposable
         }
     }
 
+    /// <summary>
+    /// Ends when a disk has refused or lost what a replica wrote or synced. What this process knows of that disk is worth nothing from then on: the
+    /// program is to end at once, without <see cref="StopAsync"/>, and a restart recovers from what is really there.
+    /// </summary>
+    public Task<StorageIoException> DiskFailed { get; private set; } = new TaskCompletionSource<StorageIoException>().Task;
+
     /// <summary>Hands its leaderships over, stops taking calls, ends those under way, and closes the replicas. Within five seconds.</summary>
     public async Task StopAsync()
     {
@@ -132,6 +138,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var peers = Own("the streams to other nodes", new PeerTransport(identity, logs.CreateLogger<PeerTransport>()));
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, logs));
+        DiskFailed = shards.DiskFailed;
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, _log));
         var health = new HealthService();

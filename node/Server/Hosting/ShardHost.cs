@@ -48,6 +48,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly WorkThread[] _checkpoints = Threads("checkpoint");
     private readonly SharedTimers _timers = new();
     private readonly CancellationTokenSource _stopping = new();
+    private readonly TaskCompletionSource<StorageIoException> _diskFailed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private volatile HostedShards _hosted = HostedShards.None;
     private Task _running = Task.CompletedTask;
 
@@ -77,6 +78,9 @@ internal sealed class ShardHost : IAsyncDisposable
 
     /// <summary>All shards of which this node should have a replica, by start.</summary>
     public IReadOnlyList<HostedShard> All => _hosted.All;
+
+    /// <summary>Ends when a disk has refused or lost what a replica wrote or synced.</summary>
+    public Task<StorageIoException> DiskFailed => _diskFailed.Task;
 
     /// <summary>Begins to follow the records.</summary>
     public void Start() => _running = Task.Run(RunAsync);
@@ -326,5 +330,15 @@ internal sealed class ShardHost : IAsyncDisposable
         _replication,
         BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))),
         _map.Fold,
-        _logs.CreateLogger<ShardReplica>());
+        _logs.CreateLogger<ShardReplica>())
+    {
+        Failed = OnReplicaFailed,
+    };
+
+    private void OnReplicaFailed(Exception failure)
+    {
+        // Also of no room: what a full disk makes wait ends no replica.
+        if (failure is StorageIoException broken)
+            _diskFailed.TrySetResult(broken);
+    }
 }

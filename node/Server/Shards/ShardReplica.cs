@@ -539,6 +539,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         _performer.Decisions.Add(_context.Clock.GetUtcNow(), $"stopped: {failure.Message}", alarm: true);
         ShardLog.Stopped(_context.Log, Shard, failure);
         End();
+        _context.Failed(failure);
         Schedule();
     }
 

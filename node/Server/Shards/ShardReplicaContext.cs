@@ -26,4 +26,8 @@ internal sealed record ShardReplicaContext(
     ReplicationOptions Replication,
     ulong Seed,
     Action<ShardRoute> RouteChanged,
-    ILogger Log);
+    ILogger Log)
+{
+    /// <summary>Told, on the writer executor, why this replica stopped by itself. Must not block.</summary>
+    public Action<Exception> Failed { get; init; } = static _ => { };
+}
