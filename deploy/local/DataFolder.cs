@@ -15,20 +15,20 @@ internal sealed class DataFolder : IDisposable
     private static readonly JsonSerializerOptions Json = new() { PropertyNamingPolicy = JsonNamingPolicy.SnakeCaseLower, WriteIndented = true };
 
     private readonly DirectoryLock _lock;
+    private readonly Shape _shape;
 
     private DataFolder(string path, DirectoryLock held, Shape shape)
     {
         Path = path;
         _lock = held;
-        Nodes = shape.Nodes;
-        SplitKeys = shape.SplitAt;
+        _shape = shape;
     }
 
     public string Path { get; }
 
-    public int Nodes { get; }
+    public int Nodes => _shape.Nodes;
 
-    public IReadOnlyList<string> SplitKeys { get; }
+    public IReadOnlyList<string> SplitKeys => _shape.SplitAt;
 
     public string Run => System.IO.Path.Combine(Path, "run");
 
@@ -36,7 +36,9 @@ internal sealed class DataFolder : IDisposable
 
     public string Node(int node) => System.IO.Path.Combine(Path, $"node-{node}");
 
-    /// <summary>Opens the folder, or makes it with the shape asked for. A folder keeps the shape it was made with.</summary>
+    private string ShapeFile => ShapeFileIn(Path);
+
+    /// <summary>Opens the folder, or makes it for the shape asked for. A folder has the shape that it was kept with.</summary>
     public static DataFolder Open(LocalOptions options)
     {
         var path = options.Folder;
@@ -57,9 +59,7 @@ internal sealed class DataFolder : IDisposable
 
         try
         {
-            var shape = ReadOrMakeShape(options);
-            Directory.CreateDirectory(System.IO.Path.Combine(path, "run"));
-            return new DataFolder(path, held, shape);
+            return new DataFolder(path, held, ReadOrMakeShape(options));
         }
         catch
         {
@@ -68,20 +68,31 @@ internal sealed class DataFolder : IDisposable
         }
     }
 
+    /// <summary>Writes the shape down, once nothing stands in the way of a start: a refused one leaves the choice open.</summary>
+    public void Keep()
+    {
+        if (!File.Exists(ShapeFile))
+        {
+            // Renamed into place: a crash leaves all of it or nothing. Before any folder, which without it would count as somebody else's.
+            File.WriteAllText(ShapeFile + ".new", JsonSerializer.Serialize(_shape, Json));
+            File.Move(ShapeFile + ".new", ShapeFile, overwrite: true);
+        }
+
+        Directory.CreateDirectory(Run);
+    }
+
     public void Dispose() => _lock.Dispose();
+
+    private static string ShapeFileIn(string folder) => System.IO.Path.Combine(folder, "local.json");
 
     private static Shape ReadOrMakeShape(LocalOptions options)
     {
-        var file = System.IO.Path.Combine(options.Folder, "local.json");
+        var file = ShapeFileIn(options.Folder);
         if (!File.Exists(file))
         {
             if (Directory.EnumerateDirectories(options.Folder).Any())
                 throw new LauncherException(ExitCodes.OtherFormat, $"The data folder {options.Folder} holds something, and no local.json that says what: choose another with --data.");
-            var made = new Shape(FormatVersion, options.Nodes ?? LocalOptions.NodesDefault, options.SplitKeys ?? []);
-            // Renamed into place: a crash leaves all of it or nothing.
-            File.WriteAllText(file + ".new", JsonSerializer.Serialize(made, Json));
-            File.Move(file + ".new", file, overwrite: true);
-            return made;
+            return new Shape(FormatVersion, options.Nodes ?? LocalOptions.NodesDefault, options.SplitKeys ?? []);
         }
 
         var shape = ReadShape(file);

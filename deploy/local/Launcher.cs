@@ -21,6 +21,7 @@ internal static class Launcher
         {
             using var folder = DataFolder.Open(options);
             Ports.CheckFree(options, folder.Nodes);
+            folder.Keep();
             using var logs = LoggerFactory.Create(log => log.AddProvider(new LogFile(Path.Combine(folder.Run, "cluster.log"))));
             await using var coordinator = EmbeddedCoordinator.Open(folder.Coordinator, TimeProvider.System);
             await CreateShardsAsync(folder, coordinator, stop);

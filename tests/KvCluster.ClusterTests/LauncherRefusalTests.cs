@@ -47,6 +47,7 @@ public sealed class LauncherRefusalTests
         var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, port);
         Assert.Equal(Unavailable, exitCode);
         AssertOneLine($"Port {port + offset} for {use}", error);
+        Assert.False(File.Exists(Path.Combine(folder.Path, "local.json")), "a start that was refused chooses no shape");
     }
 
     [Fact]
