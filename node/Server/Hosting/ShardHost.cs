@@ -79,6 +79,10 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>All shards of which this node should have a replica, by start.</summary>
     public IReadOnlyList<HostedShard> All => _hosted.All;
 
+    /// <summary>What there is to say of replicas that are this node's and not open yet: after a start each reads back its journal.</summary>
+    public IEnumerable<ReplicaStatus> Opening() =>
+        Missing(_map.Snapshot).Select(record => new ReplicaStatus { Route = ShardDirectorySnapshot.RouteOf(record), Replica = ReplicaHere(record)!.Replica, Role = "opening" });
+
     /// <summary>Ends when a disk has refused or lost what a replica wrote or synced.</summary>
     public Task<StorageIoException> DiskFailed => _diskFailed.Task;
 
@@ -209,15 +213,19 @@ internal sealed class ShardHost : IAsyncDisposable
 
     private async Task OpenMissingAsync(ShardDirectorySnapshot snapshot)
     {
-        var hosted = All.Select(shard => shard.Shard).ToHashSet();
-        var missing = snapshot.Records.Values.Select(entry => entry.Record).Where(record => !hosted.Contains(record.Shard) && ReplicaHere(record) is not null);
-        foreach (var waits in missing.ToLookup(record => record.Epoch == 0 && !IsPreferredHere(record)).OrderBy(group => group.Key))
+        foreach (var waits in Missing(snapshot).ToLookup(record => record.Epoch == 0 && !IsPreferredHere(record)).OrderBy(group => group.Key))
         {
             if (waits.Key)
                 await Task.Delay(PreferredLead, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             var options = new ParallelOptions { MaxDegreeOfParallelism = OpeningMax };
             await Parallel.ForEachAsync(waits, options, async (record, _) => Add(await OpenAsync(record).ConfigureAwait(false))).ConfigureAwait(false);
         }
+    }
+
+    private IEnumerable<ShardRecord> Missing(ShardDirectorySnapshot snapshot)
+    {
+        var hosted = All.Select(shard => shard.Shard).ToHashSet();
+        return snapshot.Records.Values.Select(entry => entry.Record).Where(record => !hosted.Contains(record.Shard) && ReplicaHere(record) is not null);
     }
 
     private bool IsPreferredHere(ShardRecord record) => ShardView.PreferredLeader(record).Node == _identity.Node;

@@ -138,7 +138,7 @@ public sealed class NodeHostTests
         Directory.Delete(Path.Combine(cluster.DirectoryOf(1), "shards", "1"), recursive: true);
         await cluster.StartNodeAsync(1);
         await cluster.LeaderOfAsync(0);
-        await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas.Count == 2, "both replicas are reported");
+        await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas.Count(replica => replica.Role != "opening") == 2, "both replicas are reported");
         var lost = (await cluster.StatusOfAsync(1)).Replicas.Single(replica => replica.Route.Shard == 1);
         Assert.Equal("failed", lost.Role);
         Assert.StartsWith("lost", lost.Failure, StringComparison.Ordinal);
