@@ -506,7 +506,6 @@ internal sealed class ReplicaStore : IDisposable
         if (_isStopped)
             return;
         End();
-        _journal.Stop();
         // Behind whatever the journal and the checkpoint executor still have of this store.
         var becameQuiet = new WorkAction(() =>
         {
@@ -516,7 +515,7 @@ internal sealed class ReplicaStore : IDisposable
             AwaitReaders();
         });
         var passCheckpoints = new WorkAction(() => _context.Writer.Post(becameQuiet));
-        _context.Journal.Post(new WorkAction(() => _context.Checkpoints.Post(passCheckpoints)));
+        _journal.Stop(() => _context.Checkpoints.Post(passCheckpoints));
     }
 
     private void AwaitReaders()

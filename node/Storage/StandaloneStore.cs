@@ -35,13 +35,13 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <summary>Opens or creates a store on executors of the caller, who drains them.</summary>
     public static StandaloneStore Open(StoreContext context, string directory) => new(context, directory, []);
 
-    /// <summary>Opens or creates a store on three threads of its own.</summary>
+    /// <summary>Opens or creates a store on four threads of its own.</summary>
     public static StandaloneStore Open(IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log)
     {
-        WorkThread[] threads = [new("kv-writer"), new("kv-journal"), new("kv-checkpoint")];
+        WorkThread[] threads = [new("kv-writer"), new("kv-journal-0"), new("kv-journal-1"), new("kv-checkpoint")];
         try
         {
-            return new StandaloneStore(new StoreContext(files, threads[0], threads[1], threads[2], time, log, options), directory, threads);
+            return new StandaloneStore(new StoreContext(files, threads[0], threads[1..3], threads[3], time, log, options), directory, threads);
         }
         catch
         {
@@ -67,7 +67,7 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <inheritdoc/>
     public void Dispose()
     {
-        // The writer first: it hands out work to the other two, which they finish; what they report back is not needed.
+        // The writer first: it hands out work to the others, which they finish; what they report back is not needed.
         foreach (var thread in _threads)
             thread.Dispose();
         Store.Dispose();

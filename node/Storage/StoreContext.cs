@@ -7,7 +7,7 @@ namespace KvCluster.Storage;
 /// <summary>What a shard's engine runs on.</summary>
 /// <param name="Files">The disk.</param>
 /// <param name="Writer">Runs all shard logic: batches, applying, publishing, events.</param>
-/// <param name="Journal">Runs the journal's and the control file's writes.</param>
+/// <param name="JournalLanes">Run the journal's and the control file's writes; as many may be in flight as there are lanes.</param>
 /// <param name="Checkpoints">Runs the checkpoints' writes.</param>
 /// <param name="Time">Clock for deadlines and the checkpoint interval.</param>
 /// <param name="Log">One line a decision.</param>
@@ -16,7 +16,7 @@ namespace KvCluster.Storage;
 internal sealed record StoreContext(
     IFileSystem Files,
     ISerialExecutor Writer,
-    ISerialExecutor Journal,
+    IReadOnlyList<ISerialExecutor> JournalLanes,
     ISerialExecutor Checkpoints,
     TimeProvider Time,
     ILogger Log,

@@ -26,6 +26,9 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>Asked before each call (operation, path); what it gives is thrown instead.</summary>
     public Func<string, string, StorageIoException?>? Refuse { get; set; }
 
+    /// <summary>Called when a write into this path has begun and changed nothing yet: what others do meanwhile.</summary>
+    public Action<string>? DuringWrite { get; set; }
+
     /// <summary>The power is gone.</summary>
     public bool IsOff => _off;
 
@@ -236,6 +239,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
 
     internal void Write(SimulatedNode node, string path, ReadOnlySpan<byte> source, long offset, bool dataSync)
     {
+        DuringWrite?.Invoke(path);
         lock (_lock)
         {
             Reserve("Write", path, Math.Max(0, offset + source.Length - node.Content.Length));

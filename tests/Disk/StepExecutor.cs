@@ -13,12 +13,23 @@ internal sealed class StepExecutor : ISerialExecutor
     /// <inheritdoc/>
     public void Post(IWorkItem item) => _items.Enqueue(item);
 
-    /// <summary>Runs the next item; false when none waits.</summary>
+    /// <summary>An item runs: no other one may.</summary>
+    public bool IsRunning { get; private set; }
+
+    /// <summary>Runs the next item; false when none waits, or this is called from within one.</summary>
     public bool RunOne()
     {
-        if (!_items.TryDequeue(out var item))
+        if (IsRunning || !_items.TryDequeue(out var item))
             return false;
-        item.Execute();
+        IsRunning = true;
+        try
+        {
+            item.Execute();
+        }
+        finally
+        {
+            IsRunning = false;
+        }
         return true;
     }
 

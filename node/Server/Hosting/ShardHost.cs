@@ -322,7 +322,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private StoreContext StorageOf(uint shard) => new(
         LocalDisk.Instance,
         _writers[shard % ThreadsOfAKind],
-        _journals[shard % ThreadsOfAKind],
+        [.. Enumerable.Range(0, ThreadsOfAKind).Select(lane => _journals[(shard + lane) % ThreadsOfAKind])],
         _checkpoints[shard % ThreadsOfAKind],
         BootClock.Instance,
         _logs.CreateLogger<ReplicaStore>(),

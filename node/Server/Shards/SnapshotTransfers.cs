@@ -93,11 +93,11 @@ internal sealed class SnapshotTransfers(
         }));
     }
 
-    // What the old store still has on its way goes through the journal executor before the next try.
+    // Tried again until what the old store still has on its way has come back.
     private void Stop(SnapshotInstaller installer, ControlState control, Action installed)
     {
         if (!tryStop(() => context.Checkpoints.Post(new WorkAction(() => SwitchIn(installer, control, installed)))))
-            context.Journal.Post(new WorkAction(() => visit(() => Stop(installer, control, installed))));
+            context.JournalLanes[0].Post(new WorkAction(() => visit(() => Stop(installer, control, installed))));
     }
 
     // Not on the writer, which other shards share: renames are synced, and recovery reads files.

@@ -5,7 +5,7 @@ namespace KvCluster.Storage.Control;
 
 /// <summary>
 /// The control file: two checksummed slots written in turn, so that a torn write leaves the other (FORMAT.md, "Control file").
-/// Opened by recovery, written on the journal executor. A failed write ends the engine.
+/// Opened by recovery, written by the journal's lanes, one at a time. A failed write ends the engine.
 /// </summary>
 internal sealed class ControlFile : IDisposable
 {

@@ -1,7 +1,7 @@
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// A record of the live journal. Made by the writer executor; the journal executor fills in the place before it reports the record
+/// A record of the live journal. Made by the writer executor; the journal's lane fills in the place before it reports the record
 /// durable, and does not touch it afterwards.
 /// </summary>
 internal sealed class JournalEntry(RecordRef record, byte[]? body)

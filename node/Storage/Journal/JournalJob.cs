@@ -1,6 +1,6 @@
 namespace KvCluster.Storage.Journal;
 
-/// <summary>What the journal executor is asked to do; it comes back to the writer executor, in order, when it is durable.</summary>
+/// <summary>What the journal is asked to do; it comes back to the writer executor, in order, when it is durable.</summary>
 internal enum JournalJobKind
 {
     /// <summary>Write <see cref="JournalJob.Entry"/>.</summary>

@@ -1,4 +1,4 @@
-using System.Collections.Concurrent;
+using System.Diagnostics.CodeAnalysis;
 using System.Globalization;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Files;
@@ -7,51 +7,42 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Writes a shard's journal and control file, on the journal executor, in the order asked: so a write that has completed means that
-/// all before it have, and the longest durable prefix ends at the last completed one. Records that wait together leave in one write.
-/// The first failure ends it: nothing is written or reported afterwards, and no sync is tried again. A full disk is none: records for which
-/// there is no segment wait, with the cuts behind them, until <see cref="JournalJobKind.LookForSpace"/> or a recycled segment makes room;
-/// control states, which need none, pass them.
+/// Writes a shard's journal and control file on its lanes' executors. Records that wait together leave in one write; each lane may have one in flight,
+/// so that the device is at work on the next while one ends. Writes are reported in the order of their records: one that is reported means that all
+/// before it are durable too, and the longest durable prefix ends at the last reported one. Everything but records (control states, cuts, changes of
+/// the segment) happens with nothing else in flight. The first failure ends it: nothing behind it is reported, and no write is tried again.
+/// A full disk is no failure: records for which there is no segment wait, with the cuts behind them, until <see cref="JournalJobKind.LookForSpace"/>
+/// or a recycled segment makes room; control states, which need none, pass them.
 /// </summary>
 /// <remarks>
-/// Before a segment is used the next one's file exists (S8; <see cref="SegmentPreparation.Begin"/> creates both), so that a missing last segment
-/// shows. The next segment is allocated and
-/// zero-filled in small steps between the writes: a write into blocks that were never written costs half as much again.
+/// What a crash leaves of writes in flight may be a later record without an earlier one: recovery takes the first that is torn or missing as the end of
+/// the line, and the next start begins a new segment there, so that what lies behind is never reached again.
 /// </remarks>
-internal sealed class JournalWriter : IWorkItem, IDisposable
+internal sealed class JournalWriter : IDisposable
 {
-    private const int StagingBytes = 1 << 20;
-    private const int SparesMax = 2;
     private readonly StoreContext _context;
-    private readonly string _directory;
     private readonly string _asideDirectory;
     private readonly ControlFile _control;
-    private readonly SpaceReserve _reserve;
     private readonly IWorkItem _completions;
-    private readonly ConcurrentQueue<JournalJob> _jobs = new();
-    private readonly ConcurrentQueue<JournalJob> _completed = new();
-    private readonly AlignedBuffer _staging = new(StagingBytes);
-    private readonly List<JournalJob> _staged = [];
+    private readonly JournalSegments _segments;
     private readonly SegmentReader _reader;
-    private readonly SortedDictionary<ulong, ulong> _incarnations = [];
-    private readonly Stack<ulong> _spares = new();
+    private readonly JournalLane[] _lanes;
+    private readonly Lock _lock = new();
+    private readonly Queue<JournalJob> _jobs = new();
+    private readonly Queue<JournalWrite> _writes = new();
+    private readonly Queue<JournalJob> _completed = new();
+
+    /// <summary>Belongs to the lane that is alone; while none is, to the lock.</summary>
     private readonly LinkedList<JournalJob> _stalled = new();
-    private int _stagedBytes;
-    private IStorageFile? _current;
-    private SegmentHeader _currentHeader;
-    private long _offset;
     private RecordRef _last;
-    private SegmentPreparation? _next;
-    private ulong _nextNumber;
-    private int _nextBytes;
-    private int _scheduled;
-    private int _reported;
-    private long _bytes;
-    private long _bytesLeft;
-    private volatile bool _isDiskFull;
-    private volatile bool _isStalled;
+    private UInt128 _durable;
+    private bool _isAlone;
+    private bool _isFilling;
+    private bool _isReported;
     private bool _toldFull;
-    private volatile bool _isStopped;
+    private Action? _whenQuiet;
+    private long _bytesLeft;
+    private volatile bool _isStalled;
     private volatile Exception? _failure;
 
     /// <summary>Nothing is written before <see cref="StartSegment"/>.</summary>
@@ -65,20 +56,19 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         StoreContext context, string directory, string asideDirectory, ControlFile control, SpaceReserve reserve, IWorkItem completions)
     {
         _context = context;
-        _directory = directory;
         _asideDirectory = asideDirectory;
         _control = control;
-        _reserve = reserve;
         _completions = completions;
+        _segments = new JournalSegments(context, directory, control, reserve);
         _reader = new SegmentReader(context.Files, directory);
-        _nextBytes = context.Options.SegmentBytesMin;
+        _lanes = [.. context.JournalLanes.Select(executor => new JournalLane(executor, Run))];
     }
 
     /// <summary>What ended the journal; null while it works. Any thread.</summary>
     public Exception? Failure => _failure;
 
-    /// <summary>There was no room for the next segment: puts are to be refused. Any thread.</summary>
-    public bool IsDiskFull => _isDiskFull;
+    /// <inheritdoc cref="JournalSegments.IsDiskFull"/>
+    public bool IsDiskFull => _segments.IsDiskFull;
 
     /// <summary>Records wait for room. Any thread.</summary>
     public bool IsStalled => _isStalled;
@@ -86,148 +76,288 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
     /// <summary>How many bytes of records go in for certain while the disk is full. Any thread.</summary>
     public long BytesLeft => Interlocked.Read(ref _bytesLeft);
 
-    /// <summary>Size of the live segments in bytes. Any thread.</summary>
-    public long Bytes => Interlocked.Read(ref _bytes);
+    /// <inheritdoc cref="JournalSegments.Bytes"/>
+    public long Bytes => _segments.Bytes;
 
     /// <summary>Queues a job. Writer executor.</summary>
     public void Enqueue(JournalJob job)
     {
-        _jobs.Enqueue(job);
-        Schedule();
+        JournalLane? lane;
+        lock (_lock)
+        {
+            _jobs.Enqueue(job);
+            lane = FindLane();
+        }
+        lane?.Post();
     }
 
     /// <summary>Takes the next job that is done. Writer executor; call until false.</summary>
-    public bool TryTakeCompleted([System.Diagnostics.CodeAnalysis.MaybeNullWhen(false)] out JournalJob job) => _completed.TryDequeue(out job);
-
-    /// <summary>To be called before the completed jobs are taken, so that those completed later are reported anew.</summary>
-    public void AcknowledgeReport() => Interlocked.Exchange(ref _reported, 0);
-
-    /// <summary>Takes over the segments of the line that recovery found, and the number that the next one gets. By the opening thread.</summary>
-    public void Adopt(IEnumerable<(ulong Number, ulong Incarnation, long Bytes)> line, ulong nextNumber)
+    public bool TryTakeCompleted([MaybeNullWhen(false)] out JournalJob job)
     {
-        foreach (var (number, incarnation, bytes) in line)
-        {
-            _incarnations[number] = incarnation;
-            Interlocked.Add(ref _bytes, bytes);
-        }
-        _nextNumber = nextNumber;
+        lock (_lock)
+            return _completed.TryDequeue(out job);
     }
 
-    /// <summary>Takes over a dead segment's file: kept for a later segment, or deleted. By the opening thread after <see cref="StartSegment"/>.</summary>
-    public void Retire(ulong number)
+    /// <summary>To be called before the completed jobs are taken, so that those completed later are reported anew.</summary>
+    public void AcknowledgeReport()
     {
-        if (_spares.Count >= SparesMax)
-        {
-            _context.Files.Delete(SegmentName.PathOf(_directory, number));
-            return;
-        }
-        SegmentPreparation.EraseFront(_context.Files, SegmentName.PathOf(_directory, number));
-        _spares.Push(number);
+        lock (_lock)
+            _isReported = false;
+    }
+
+    /// <inheritdoc cref="JournalSegments.Adopt"/>
+    public void Adopt(IEnumerable<(ulong Number, ulong Incarnation, long Bytes)> line, ulong nextNumber) => _segments.Adopt(line, nextNumber);
+
+    /// <inheritdoc cref="JournalSegments.Retire"/>
+    public void Retire(ulong number) => _segments.Retire(number);
+
+    /// <inheritdoc cref="JournalSegments.Start"/>
+    public void StartSegment(RecordRef last, ulong predecessor, long predecessorEnd)
+    {
+        _segments.Start(last, predecessor, predecessorEnd);
+        _last = last;
+        _durable = last.Etag;
     }
 
     /// <summary>
-    /// Starts a new segment behind a record: after an open, and for a cut. Its header is synced when this returns. At an open it is
-    /// called by the opening thread, later on the journal executor.
+    /// Nothing is queued from here on. Calls <paramref name="quiet"/>, on whatever executor, when what was is done, as far as there is room for it,
+    /// and nothing of this journal is written any more. Writer executor.
     /// </summary>
-    /// <exception cref="StorageIoException">Also when the disk is full; it can be called again then.</exception>
-    /// <param name="last">The record before the segment's first.</param>
-    /// <param name="predecessor">The segment where that one ends; 0 when the line begins here.</param>
-    /// <param name="predecessorEnd">Where in it.</param>
-    public void StartSegment(RecordRef last, ulong predecessor, long predecessorEnd)
+    public void Stop(Action quiet)
     {
-        _nextBytes = _context.Options.SegmentBytesMin;
-        if (PrepareOrMakeRoom(SegmentHeader.BlockBytes, usesReserve: true) is not { } next)
-            throw new StorageIoException("Start a segment", _directory, "there is no room", isDiskFull: true);
-        _last = last;
-        Use(next, predecessor, predecessorEnd);
+        lock (_lock)
+        {
+            if (_lanes.Any(lane => lane.IsPosted || lane.IsRunning))
+            {
+                _whenQuiet = quiet;
+                return;
+            }
+        }
+        quiet();
     }
 
-    /// <inheritdoc/>
-    public void Execute()
-    {
-        Interlocked.Exchange(ref _scheduled, 0);
-        if (_failure is not null || _isStopped)
-            return;
-        try
-        {
-            while (_jobs.TryDequeue(out var job))
-                Process(job);
-            FlushStaged();
-            FillNext();
-            _isStalled = _stalled.Count > 0;
-            Interlocked.Exchange(ref _bytesLeft, _isStalled ? 0 : CountBytesLeft());
-        }
-        catch (Exception exception)
-        {
-            // Whatever it was, what is on the disk is not known any more: kept, and told to the owner, who ends the engine.
-            _failure = exception;
-        }
-        Report();
-    }
-
-    /// <summary>What is queued from here on is not done; what was is, before anything posted to the executor later. Writer executor.</summary>
-    public void Stop() => _context.Journal.Post(new WorkAction(() => _isStopped = true));
-
-    /// <summary>Only when the journal executor runs nothing of this shard any more.</summary>
+    /// <summary>Only when the executors run nothing of this shard any more.</summary>
     public void Dispose()
     {
-        _current?.Dispose();
-        _next?.Dispose();
+        _segments.Dispose();
         _reader.Dispose();
         _control.Dispose();
-        _staging.Dispose();
     }
 
-    private void Schedule()
+    /// <summary>The lane that is to see to what was queued; null when one will anyway.</summary>
+    private JournalLane? FindLane()
     {
-        if (Interlocked.Exchange(ref _scheduled, 1) == 0)
-            _context.Journal.Post(this);
+        if (_isAlone || _lanes.Any(lane => lane.IsPosted) || _lanes.FirstOrDefault(lane => !lane.IsRunning) is not { } free)
+            return null;
+        free.IsPosted = true;
+        return free;
+    }
+
+    private void Run(JournalLane lane)
+    {
+        JournalStep step;
+        do
+        {
+            lock (_lock)
+                step = Begin(lane);
+            try
+            {
+                Do(lane, step);
+            }
+            catch (Exception exception)
+            {
+                // Whatever it was, what is on the disk is not known any more: kept, and told to the owner, who ends the engine.
+                _failure = exception;
+            }
+            Action? quiet;
+            lock (_lock)
+                quiet = End(lane, step);
+            Report();
+            quiet?.Invoke();
+        }
+        while (step != JournalStep.None);
+    }
+
+    private JournalStep Begin(JournalLane lane)
+    {
+        lane.IsPosted = false;
+        var step = _failure is null && !_isAlone ? Choose(lane) : JournalStep.None;
+        lane.IsRunning = step != JournalStep.None;
+        lane.HasWritten = step == JournalStep.Write;
+        _isFilling |= step == JournalStep.Fill;
+        _isAlone |= step == JournalStep.Alone;
+        // What did not fit in is for another lane.
+        if (step == JournalStep.Write && _jobs.Count > 0)
+            FindLane()?.Post();
+        return step;
+    }
+
+    private JournalStep Choose(JournalLane lane)
+    {
+        var mayFill = _segments.WantsFill && !_isFilling && _whenQuiet is null;
+        if (mayFill && lane.HasWritten)
+            return JournalStep.Fill;
+        lane.Write = TakeRecords();
+        if (lane.Write is not null)
+            return JournalStep.Write;
+        if (_jobs.Count == 0)
+            return mayFill ? JournalStep.Fill : JournalStep.None;
+        // Whoever is at work goes on with it.
+        return _writes.Count == 0 && !_isFilling ? JournalStep.Alone : JournalStep.None;
+    }
+
+    private JournalWrite? TakeRecords()
+    {
+        JournalWrite? write = null;
+        while (_jobs.TryPeek(out var job) && job.Kind == JournalJobKind.Record)
+        {
+            if (_stalled.Count > 0)
+            {
+                _stalled.AddLast(_jobs.Dequeue());
+                continue;
+            }
+            var bytes = BytesOf(job);
+            if (!_segments.HasRoomFor(bytes) || write?.Takes(bytes) == false)
+                break;
+            write ??= _segments.BeginWrite(_durable);
+            Add(write, _jobs.Dequeue());
+        }
+        if (write is not null)
+            _writes.Enqueue(write);
+        return write;
+    }
+
+    private void Add(JournalWrite write, JournalJob job)
+    {
+        _segments.Take(BytesOf(job));
+        write.Add(job);
+        _last = job.Entry!.Record;
+    }
+
+    private void Do(JournalLane lane, JournalStep step)
+    {
+        if (step == JournalStep.None)
+            return;
+        var staging = StagingPool.Rent();
+        try
+        {
+            if (step == JournalStep.Write)
+                lane.Write!.Write(staging);
+            else if (step == JournalStep.Fill)
+                _segments.FillStep(staging);
+            else
+                DoAlone(staging);
+        }
+        finally
+        {
+            StagingPool.Return(staging);
+        }
+    }
+
+    private Action? End(JournalLane lane, JournalStep step)
+    {
+        if (step == JournalStep.Write)
+            CompleteWrite(lane);
+        _isAlone &= step != JournalStep.Alone;
+        _isFilling &= step != JournalStep.Fill;
+        if (step != JournalStep.None && !_isAlone && !_isFilling)
+        {
+            _isStalled = _stalled.Count > 0;
+            Interlocked.Exchange(ref _bytesLeft, _isStalled ? 0 : _segments.BytesLeft);
+        }
+        if (step != JournalStep.None || _lanes.Any(other => other.IsPosted || other.IsRunning))
+            return null;
+        (var quiet, _whenQuiet) = (_whenQuiet, null);
+        return quiet;
+    }
+
+    private void CompleteWrite(JournalLane lane)
+    {
+        lane.Write!.IsDone = _failure is null;
+        lane.Write = null;
+        while (_writes.TryPeek(out var first) && first.IsDone)
+        {
+            foreach (var job in first.Jobs)
+                _completed.Enqueue(job);
+            _writes.Dequeue();
+            _durable = first.Jobs[^1].Entry!.Record.Etag;
+        }
     }
 
     private void Report()
     {
-        var hasFilled = _isDiskFull && !_toldFull;
-        _toldFull = _isDiskFull;
-        if ((!_completed.IsEmpty || _failure is not null || hasFilled) && Interlocked.Exchange(ref _reported, 1) == 0)
-            _context.Writer.Post(_completions);
+        lock (_lock)
+        {
+            var hasFilled = IsDiskFull && !_toldFull;
+            _toldFull = IsDiskFull;
+            if (_isReported || (_completed.Count == 0 && _failure is null && !hasFilled))
+                return;
+            _isReported = true;
+        }
+        _context.Writer.Post(_completions);
     }
 
-    private void Process(JournalJob job)
+    private void Complete(JournalJob job)
     {
-        if (job.Kind == JournalJobKind.Record)
-        {
-            if (_stalled.Count > 0 || !TryStage(job))
-                _stalled.AddLast(job);
+        lock (_lock)
+            _completed.Enqueue(job);
+    }
+
+    /// <summary>Does the job that is next, with nothing else in flight. One that waits for a segment stays next if it gets it.</summary>
+    private void DoAlone(AlignedBuffer staging)
+    {
+        JournalJob job;
+        lock (_lock)
+            job = _jobs.Peek();
+        if (job.Kind == JournalJobKind.Record && _segments.TryRoll(_last, BytesOf(job), job.UsesReserve))
             return;
-        }
-        FlushStaged();
+        lock (_lock)
+            _jobs.Dequeue();
         switch (job.Kind)
         {
+            case JournalJobKind.Record:
+                _stalled.AddLast(job);
+                return;
             case JournalJobKind.Control:
                 _control.Write(job.Control!);
                 break;
             case JournalJobKind.Cut:
                 DropStalledBehind(job.Last.Etag);
                 _stalled.AddLast(job);
-                GoOn();
+                GoOn(staging);
                 return;
             case JournalJobKind.Recycle:
-                Recycle(job.Number);
-                GoOn();
+                _segments.Recycle(job.Number);
+                GoOn(staging);
                 break;
             default:
-                LookForSpace();
+                GoOn(staging);
+                if (_stalled.Count == 0)
+                    _segments.LookForSpace();
                 break;
         }
-        _completed.Enqueue(job);
+        Complete(job);
     }
 
     /// <summary>Does what waits for room, in order, until there is none.</summary>
-    private void GoOn()
+    private void GoOn(AlignedBuffer staging)
     {
-        while (_stalled.First is { Value: var job } && (job.Kind == JournalJobKind.Cut ? TryCut(job) : TryStage(job)))
+        while (_stalled.First is { Value: var job } && (job.Kind == JournalJobKind.Cut ? TryCut(job) : TryWrite(job, staging)))
+        {
             _stalled.RemoveFirst();
-        FlushStaged();
+            Complete(job);
+        }
+    }
+
+    private bool TryWrite(JournalJob job, AlignedBuffer staging)
+    {
+        if (!_segments.HasRoomFor(BytesOf(job)) && !_segments.TryRoll(_last, BytesOf(job), job.UsesReserve))
+            return false;
+        var write = _segments.BeginWrite(_durable);
+        Add(write, job);
+        write.Write(staging);
+        _durable = _last.Etag;
+        return true;
     }
 
     /// <summary>Records that a cut takes away need no room any more; earlier cuts stay, since their ends are told.</summary>
@@ -238,171 +368,10 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
             var next = node.Next;
             if (node.Value.Entry is { } entry && node.Value.Kind == JournalJobKind.Record && entry.Record.Etag > lastKept)
             {
-                _completed.Enqueue(node.Value);
+                Complete(node.Value);
                 _stalled.Remove(node);
             }
             node = next;
-        }
-    }
-
-    /// <summary>False: there is no room for it; nothing of it is written then.</summary>
-    private bool TryStage(JournalJob job)
-    {
-        var entry = job.Entry!;
-        var bytes = RecordEnvelope.RecordBytes(entry.Record.BodyBytes);
-        if (_offset + _stagedBytes + bytes > _current!.Length)
-        {
-            FlushStaged();
-            if (PrepareOrMakeRoom(SegmentHeader.BlockBytes + bytes, job.UsesReserve) is not { } next)
-                return false;
-            Use(next, _currentHeader.Number, _offset);
-        }
-        if (_stagedBytes + bytes > StagingBytes)
-            FlushStaged();
-        entry.Segment = _currentHeader.Number;
-        entry.Offset = _offset + _stagedBytes;
-        var envelope = new RecordEnvelope(_currentHeader.Incarnation, _last.Etag, entry.Record.BodyBytes, entry.Record.Checksum);
-        envelope.WriteTo(_staging.Span[_stagedBytes..]);
-        _stagedBytes += RecordEnvelope.Bytes;
-        for (ReadOnlySpan<byte> rest = entry.Body; ;)
-        {
-            var count = Math.Min(rest.Length, StagingBytes - _stagedBytes);
-            rest[..count].CopyTo(_staging.Span[_stagedBytes..]);
-            _stagedBytes += count;
-            rest = rest[count..];
-            if (rest.IsEmpty)
-                break;
-            WriteStaging();
-        }
-        var padded = (_stagedBytes + RecordEnvelope.BlockBytes - 1) & ~(RecordEnvelope.BlockBytes - 1);
-        _staging.Span[_stagedBytes..padded].Clear();
-        _stagedBytes = padded;
-        _staged.Add(job);
-        return true;
-    }
-
-    private void WriteStaging()
-    {
-        _current!.Write(_staging.Span[.._stagedBytes], _offset);
-        _offset += _stagedBytes;
-        _stagedBytes = 0;
-    }
-
-    private void FlushStaged()
-    {
-        if (_staged.Count == 0)
-            return;
-        WriteStaging();
-        _last = _staged[^1].Entry!.Record;
-        foreach (var job in _staged)
-            _completed.Enqueue(job);
-        _staged.Clear();
-    }
-
-    /// <summary>Makes the next segment, beside which its successor's file lies since it was prepared, the current one: its header first, then records.</summary>
-    private void Use(SegmentPreparation next, ulong predecessor, long predecessorEnd)
-    {
-        var header = new SegmentHeader(
-            next.Number,
-            NewIncarnation(next.Number),
-            _control.State.ReplicaId,
-            _control.State.Shard,
-            predecessor,
-            predecessor == 0 ? 0 : _incarnations[predecessor],
-            predecessorEnd,
-            _last.Etag,
-            _last.Checksum);
-        header.WriteTo(_staging.Span);
-        next.File.Write(_staging.Span[..SegmentHeader.BlockBytes], 0);
-        _current?.Dispose();
-        _current = next.Release();
-        _next = null;
-        _currentHeader = header;
-        _offset = SegmentHeader.BlockBytes;
-        _incarnations[header.Number] = header.Incarnation;
-        Interlocked.Add(ref _bytes, _current.Length);
-        _nextNumber = header.Number + 1;
-        _nextBytes = (int)Math.Min(2 * Math.Max(_current.Length, _context.Options.SegmentBytesMin), _context.Options.SegmentBytesMax);
-    }
-
-    /// <summary>Unlike any other incarnation of this replica by the number alone; the clock and the id keep copied files apart.</summary>
-    private ulong NewIncarnation(ulong number)
-    {
-        var mixed = number + (_control.State.ReplicaId * 0x9E37_79B9_7F4A_7C15) + (ulong)_context.Time.GetUtcNow().UtcTicks;
-        mixed = (mixed ^ (mixed >> 30)) * 0xBF58_476D_1CE4_E5B9;
-        mixed = (mixed ^ (mixed >> 27)) * 0x94D0_49BB_1331_11EB;
-        return mixed ^ (mixed >> 31);
-    }
-
-    /// <summary>The next segment, on a full disk no larger than it must be; null when there is no room for that either.</summary>
-    private SegmentPreparation? PrepareOrMakeRoom(int bytesMin, bool usesReserve)
-    {
-        try
-        {
-            return Prepare(Math.Max(bytesMin, _nextBytes), bytesMin);
-        }
-        catch (StorageIoException exception) when (exception.IsDiskFull)
-        {
-            _isDiskFull = true;
-        }
-        if (usesReserve)
-            _reserve.Release();
-        try
-        {
-            return Prepare(bytesMin, bytesMin);
-        }
-        catch (StorageIoException exception) when (exception.IsDiskFull)
-        {
-            return null;
-        }
-    }
-
-    private SegmentPreparation Prepare(int bytes, int bytesMin)
-    {
-        _next ??= SegmentPreparation.Begin(_context.Files, _directory, _nextNumber, RoundUp(bytes), _spares);
-        _next.GrowTo(RoundUp(bytesMin));
-        return _next;
-    }
-
-    /// <summary>
-    /// One step towards the next segment, between other work, once half of the current one is used: an idle shard holds one segment.
-    /// </summary>
-    private void FillNext()
-    {
-        if (_isDiskFull || _offset < _current!.Length / 2)
-            return;
-        try
-        {
-            var next = Prepare(_nextBytes, SegmentHeader.BlockBytes);
-            if (next.FillStep(_staging))
-                Schedule();
-        }
-        catch (StorageIoException exception) when (exception.IsDiskFull)
-        {
-            _isDiskFull = true;
-        }
-    }
-
-    private long CountBytesLeft()
-    {
-        var next = _next is not null ? _next.File.Length : _reserve.IsHeld ? _reserve.Bytes : 0;
-        return Math.Max(_current!.Length - _offset, next - SegmentHeader.BlockBytes);
-    }
-
-    private void LookForSpace()
-    {
-        GoOn();
-        if (_stalled.Count > 0)
-            return;
-        try
-        {
-            _ = Prepare(_nextBytes, SegmentHeader.BlockBytes);
-            _reserve.Renew();
-            _isDiskFull = false;
-        }
-        catch (StorageIoException exception) when (exception.IsDiskFull)
-        {
-            _isDiskFull = true;
         }
     }
 
@@ -410,7 +379,6 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
     private bool TryCut(JournalJob job)
     {
         var predecessor = job.Entry?.Segment ?? 0;
-        FlushStaged();
         try
         {
             KeepAside(job);
@@ -418,13 +386,11 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)
         {
-            _isDiskFull = true;
+            _segments.NoteFull();
             return false;
         }
         // Behind the synced header, the segments between the cut's point and the new one are dead.
-        foreach (var number in _incarnations.Keys.Where(number => number > predecessor && number < _currentHeader.Number).ToArray())
-            Drop(number);
-        _completed.Enqueue(job);
+        _segments.DropBehind(predecessor);
         return true;
     }
 
@@ -438,7 +404,7 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         var names = files.List(_asideDirectory);
         for (var index = 0; index <= names.Count - _context.Options.AsideFilesMax; index++)
             files.Delete(Path.Combine(_asideDirectory, names[index]));
-        var name = string.Create(CultureInfo.InvariantCulture, $"{_nextNumber:x16}-{job.Tail[0].Record.Etag:x32}.bodies");
+        var name = string.Create(CultureInfo.InvariantCulture, $"{_segments.NextNumber:x16}-{job.Tail[0].Record.Etag:x32}.bodies");
         var path = Path.Combine(_asideDirectory, name);
         // Of an attempt that found no room.
         files.Delete(path);
@@ -460,19 +426,5 @@ internal sealed class JournalWriter : IWorkItem, IDisposable
         _reader.Close();
     }
 
-    private void Recycle(ulong lowest)
-    {
-        foreach (var number in _incarnations.Keys.Where(number => number < lowest && number != _currentHeader.Number).ToArray())
-            Drop(number);
-    }
-
-    private void Drop(ulong number)
-    {
-        using (var file = _context.Files.Open(SegmentName.PathOf(_directory, number), new StorageFileOptions(StorageFileMode.OpenExisting)))
-            Interlocked.Add(ref _bytes, -file.Length);
-        _incarnations.Remove(number);
-        Retire(number);
-    }
-
-    private static int RoundUp(int bytes) => (bytes + RecordEnvelope.BlockBytes - 1) & ~(RecordEnvelope.BlockBytes - 1);
+    private static int BytesOf(JournalJob job) => RecordEnvelope.RecordBytes(job.Entry!.Record.BodyBytes);
 }

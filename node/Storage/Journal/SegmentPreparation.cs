@@ -4,7 +4,7 @@ namespace KvCluster.Storage.Journal;
 
 /// <summary>
 /// The segment that will be used next: allocated, or recycled from a dead one by rename, with its successor's empty file beside it.
-/// Journal executor. What a crash leaves is a file without a valid header, which recovery takes for "not used yet".
+/// One lane at a time. What a crash leaves is a file without a valid header, which recovery takes for "not used yet".
 /// </summary>
 internal sealed class SegmentPreparation : IDisposable
 {

@@ -43,12 +43,18 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
             return;
         run.Trace($"node {Id} starts");
         var writer = new VirtualExecutor(run.Time, run.Random, () => 20, Guarded);
-        var journal = new VirtualExecutor(run.Time, run.Random, () => run.SyncUs, Guarded);
+        VirtualExecutor[] lanes = [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(run.Time, run.Random, () => run.SyncUs, Guarded))];
         var checkpoints = new VirtualExecutor(run.Time, run.Random, () => 5 * run.SyncUs, Guarded);
         var completions = new VirtualExecutor(run.Time, run.Random, () => 20, Guarded);
-        _executors = [writer, journal, checkpoints, completions];
+        _executors = [writer, .. lanes, checkpoints, completions];
+        // While one lane writes, the writer and the other lane go on, so that a later write may be durable before it.
+        Disk.DuringWrite = _ =>
+        {
+            if (lanes.Any(lane => lane.IsRunning) && run.Random.Next(4) == 0 && writer.RunOneBeside())
+                lanes.Any(lane => lane.RunOneBeside());
+        };
         var options = new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 256 << 10, RetainedJournalBytes = 64 << 10, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
-        var storage = new StoreContext(Disk, writer, journal, checkpoints, _clock, NullLogger.Instance, options, completions);
+        var storage = new StoreContext(Disk, writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
         Disk.CreateDirectory("/data");
         Disk.SyncDirectory("/");
         try

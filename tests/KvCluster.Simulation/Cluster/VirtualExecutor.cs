@@ -9,6 +9,9 @@ internal sealed class VirtualExecutor(VirtualTime time, Random random, Func<long
     private bool _scheduled;
     private bool _dead;
 
+    /// <summary>An item runs.</summary>
+    public bool IsRunning { get; private set; }
+
     public void Post(IWorkItem item)
     {
         if (_dead)
@@ -23,6 +26,22 @@ internal sealed class VirtualExecutor(VirtualTime time, Random random, Func<long
         _items.Clear();
     }
 
+    /// <summary>Runs the next item now, while an item of another executor is at work. False: none waits, or one runs.</summary>
+    public bool RunOneBeside()
+    {
+        if (IsRunning || !_items.TryDequeue(out var item))
+            return false;
+        Execute(item);
+        return true;
+    }
+
+    private void Execute(IWorkItem item)
+    {
+        IsRunning = true;
+        item.Execute();
+        IsRunning = false;
+    }
+
     private void Schedule()
     {
         if (_scheduled || _items.Count == 0)
@@ -32,7 +51,7 @@ internal sealed class VirtualExecutor(VirtualTime time, Random random, Func<long
         {
             _scheduled = false;
             if (_items.TryDequeue(out var item))
-                run(item.Execute);
+                run(() => Execute(item));
             Schedule();
         });
     }

@@ -16,7 +16,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     {
         Disk = disk ?? new SimulatedDisk();
         Context = new StoreContext(
-            Disk, _work, _work, _work, Time, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions);
+            Disk, _work, [_work, _work], _work, Time, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions);
         Store = Disk.DirectoryExists(DirectoryPath)
             ? ReplicaStore.Open(Context, DirectoryPath)
             : ReplicaStore.Create(Context, DirectoryPath, new ControlState { ReplicaId = replica, Shard = 1 });

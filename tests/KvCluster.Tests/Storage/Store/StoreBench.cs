@@ -11,7 +11,7 @@ internal sealed class StoreBench : IDisposable
 {
     public const string DirectoryPath = "/shard";
     private readonly StepExecutor _writer = new();
-    private readonly StepExecutor _journal = new();
+    private readonly StepExecutor[] _lanes = [new(), new()];
     private readonly StepExecutor _checkpoints = new();
     private readonly StepExecutor _completions = new();
     private readonly Random _random;
@@ -21,8 +21,9 @@ internal sealed class StoreBench : IDisposable
     {
         Disk = disk ?? new SimulatedDisk();
         _random = new Random(seed);
+        Disk.DuringWrite = RunBeside;
         Context = new StoreContext(
-            Disk, _writer, _journal, _checkpoints, Time, NullLogger.Instance, options ?? SmallOptions, _completions);
+            Disk, _writer, _lanes, _checkpoints, Time, NullLogger.Instance, options ?? SmallOptions, _completions);
     }
 
     /// <summary>Small files, so that short runs roll over and recycle segments.</summary>
@@ -54,7 +55,7 @@ internal sealed class StoreBench : IDisposable
     /// <summary>Closes the store as a process that dies: nothing that waits is done any more.</summary>
     public void Close()
     {
-        foreach (var executor in (StepExecutor[])[_writer, _journal, _checkpoints])
+        foreach (var executor in (StepExecutor[])[_writer, .. _lanes, _checkpoints])
             executor.Clear();
         _standalone?.Dispose();
         _standalone = null;
@@ -66,7 +67,7 @@ internal sealed class StoreBench : IDisposable
     /// <summary>Runs one item of an executor chosen by the seed; false when none waits.</summary>
     public bool Step()
     {
-        var waiting = new[] { _writer, _journal, _checkpoints, _completions }.Where(executor => executor.Count > 0).ToArray();
+        var waiting = new[] { _writer, _lanes[0], _lanes[1], _checkpoints, _completions }.Where(executor => executor is { Count: > 0, IsRunning: false }).ToArray();
         return waiting.Length > 0 && waiting[_random.Next(waiting.Length)].RunOne();
     }
 
@@ -74,6 +75,16 @@ internal sealed class StoreBench : IDisposable
     {
         while (Step())
         {
+        }
+    }
+
+    /// <summary>While a journal lane writes, the others go on, so that a later write may be there before it.</summary>
+    private void RunBeside(string path)
+    {
+        if (_lanes.Any(lane => lane.IsRunning))
+        {
+            for (var steps = _random.Next(4); steps > 0; steps--)
+                Step();
         }
     }
 

@@ -1,0 +1,28 @@
+using KvCluster.Storage.Threads;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// One of the writes that a journal may have in flight, on an executor of its own. What it does next <see cref="JournalWriter"/> decides, under whose
+/// lock the state here is.
+/// </summary>
+internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run) : IWorkItem
+{
+    /// <summary>Posted, and not begun.</summary>
+    public bool IsPosted { get; set; }
+
+    /// <summary>At work.</summary>
+    public bool IsRunning { get; set; }
+
+    /// <summary>Its last step was a write: a step towards the next segment comes first, if one is needed.</summary>
+    public bool HasWritten { get; set; }
+
+    /// <summary>The write that it is at.</summary>
+    public JournalWrite? Write { get; set; }
+
+    /// <summary>Sets it to work.</summary>
+    public void Post() => executor.Post(this);
+
+    /// <inheritdoc/>
+    public void Execute() => run(this);
+}

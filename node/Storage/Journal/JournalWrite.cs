@@ -1,0 +1,68 @@
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// Records that leave in one write, and their place in a segment. Filled under the lock of <see cref="JournalWriter"/>, written by one lane.
+/// </summary>
+/// <param name="file">The segment's file.</param>
+/// <param name="segment">Its number.</param>
+/// <param name="incarnation">Its incarnation, which each record carries.</param>
+/// <param name="durable">The newest record that is durable, with all before it, when this is handed to the disk.</param>
+/// <param name="offset">Where the first goes.</param>
+internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incarnation, UInt128 durable, long offset)
+{
+    /// <summary>More than this is written only when it is one record.</summary>
+    public const int BytesMax = 1 << 20;
+
+    private readonly List<JournalJob> _jobs = [];
+
+    /// <summary>The records, in order.</summary>
+    public IReadOnlyList<JournalJob> Jobs => _jobs;
+
+    /// <summary>How long it is so far.</summary>
+    public int Bytes { get; private set; }
+
+    /// <summary>It is on stable storage.</summary>
+    public bool IsDone { get; set; }
+
+    /// <summary>Whether a further record may leave with these.</summary>
+    public bool Takes(int bytes) => Bytes == 0 || Bytes + bytes <= BytesMax;
+
+    /// <summary>Adds a record behind the last.</summary>
+    public void Add(JournalJob job)
+    {
+        var entry = job.Entry!;
+        entry.Segment = segment;
+        entry.Offset = offset + Bytes;
+        Bytes += RecordEnvelope.RecordBytes(entry.Record.BodyBytes);
+        _jobs.Add(job);
+    }
+
+    /// <summary>Writes them, by way of a buffer of at least <see cref="BytesMax"/> bytes; durable when it returns.</summary>
+    public void Write(AlignedBuffer staging)
+    {
+        var (at, staged) = (offset, 0);
+        foreach (var job in _jobs)
+        {
+            var record = job.Entry!.Record;
+            new RecordEnvelope(incarnation, durable, record.BodyBytes, record.Checksum).WriteTo(staging.Span[staged..]);
+            staged += RecordEnvelope.Bytes;
+            for (ReadOnlySpan<byte> rest = job.Entry.Body; ;)
+            {
+                var count = Math.Min(rest.Length, BytesMax - staged);
+                rest[..count].CopyTo(staging.Span[staged..]);
+                staged += count;
+                rest = rest[count..];
+                if (rest.IsEmpty)
+                    break;
+                file.Write(staging.Span[..staged], at);
+                (at, staged) = (at + staged, 0);
+            }
+            var padded = (staged + RecordEnvelope.BlockBytes - 1) & ~(RecordEnvelope.BlockBytes - 1);
+            staging.Span[staged..padded].Clear();
+            staged = padded;
+        }
+        file.Write(staging.Span[..staged], at);
+    }
+}

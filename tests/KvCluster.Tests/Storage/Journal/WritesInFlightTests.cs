@@ -1,0 +1,123 @@
+using KvCluster.Disk;
+using KvCluster.Storage;
+using KvCluster.Storage.Files;
+using KvCluster.Tests.Storage.Store;
+
+namespace KvCluster.Tests.Storage.Journal;
+
+/// <summary>Two writes of the journal in flight: what overtakes what, who is told when, and what a crash between them leaves.</summary>
+public sealed class WritesInFlightTests
+{
+    [Fact]
+    public void LaterWrite_DurableFirst_IsAnsweredAfterTheEarlier()
+    {
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
+        bench.Open();
+        var answers = new List<Task<WriteResult>> { Submit(bench, "first") };
+        OnFirstWrite(bench, () =>
+        {
+            answers.Add(Submit(bench, "second"));
+            RunBeside(bench);
+            Assert.All(answers, answer => Assert.False(answer.IsCompleted));
+        });
+        bench.RunUntilIdle();
+        Assert.Equal(2, answers.Count);
+        Assert.All(answers, answer => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome));
+        bench.Close();
+        bench.Open();
+        Assert.Equal(["first", "second"], bench.ReadAllKeys().Keys);
+    }
+
+    [Theory]
+    [InlineData(nameof(UnsyncedWrites.Dropped))]
+    [InlineData(nameof(UnsyncedWrites.Torn))]
+    public void PowerOff_WithTheLaterWriteDurableOnly_EndsTheLineBeforeTheEarlier(string unsynced)
+    {
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
+        bench.Open();
+        bench.Write(request => request.Put("zero"u8, "0"u8));
+        var answers = new List<Task<WriteResult>> { Submit(bench, "first") };
+        OnFirstWrite(bench, () =>
+        {
+            answers.Add(Submit(bench, "second"));
+            RunBeside(bench);
+            bench.Disk.CrashAtCall = bench.Disk.Calls + 1;
+        });
+        bench.RunUntilIdle();
+        Assert.True(bench.Disk.IsOff, "The first write went through.");
+        Assert.DoesNotContain(answers, answer => answer.IsCompletedSuccessfully && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
+        bench.Close();
+        bench.Disk.Restart(Enum.Parse<UnsyncedWrites>(unsynced), seed: 1);
+
+        bench.Open();
+        Assert.Equal(["zero"], bench.ReadAllKeys().Keys);
+        // What lies behind the torn record is never reached again, also not when the line has grown past it.
+        bench.Write(request => request.Put("after"u8, "1"u8));
+        bench.Close();
+        bench.Open();
+        Assert.Equal(["after", "zero"], bench.ReadAllKeys().Keys);
+    }
+
+    [Fact]
+    public void EarlierWrite_Failing_EndsTheEngineWithoutAnAnswerForTheLater()
+    {
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
+        bench.Open();
+        var answers = new List<Task<WriteResult>> { Submit(bench, "first") };
+        OnFirstWrite(bench, () =>
+        {
+            answers.Add(Submit(bench, "second"));
+            RunBeside(bench);
+            bench.Disk.Refuse = (operation, path) => new StorageIoException(operation, path, "the device is gone");
+        });
+        bench.RunUntilIdle();
+        Assert.IsType<StorageIoException>(bench.Store.Failure);
+        Assert.Equal(2, answers.Count);
+        Assert.All(answers, answer => Assert.Equal(WriteOutcome.OutcomeUnknown, StoreBench.Answer(answer).Outcome));
+    }
+
+    [Fact]
+    public void ControlState_WaitsForTheWritesInFlight_AndIsDurableBehindThem()
+    {
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
+        bench.Open();
+        var answer = Submit(bench, "first");
+        var committed = bench.Store.Last.Etag;
+        var wasWritten = false;
+        OnFirstWrite(bench, () =>
+        {
+            bench.Store.WriteControl(bench.Store.Control with { Committed = committed });
+            bench.RunUntilIdle();
+            wasWritten = bench.Store.Control.Committed == committed;
+        });
+        bench.RunUntilIdle();
+        Assert.False(wasWritten);
+        Assert.Equal(committed, bench.Store.Control.Committed);
+        Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
+    }
+
+    private static Task<WriteResult> Submit(StoreBench bench, string key) => bench.Submit(request => request.Put(StoreBench.Text(key), "1"u8));
+
+    /// <summary>Does this while the next write into the current segment has begun, once.</summary>
+    private static void OnFirstWrite(StoreBench bench, Action meanwhile)
+    {
+        var segment = bench.Disk.OpenPaths.First(path => path.EndsWith(".journal", StringComparison.Ordinal));
+        bench.Disk.DuringWrite = path =>
+        {
+            if (path != segment)
+                return;
+            bench.Disk.DuringWrite = null;
+            meanwhile();
+        };
+    }
+
+    /// <summary>Runs what can run beside a write that has begun: a further write into the same segment is among it.</summary>
+    private static void RunBeside(StoreBench bench)
+    {
+        var written = new List<string>();
+        bench.Disk.DuringWrite = written.Add;
+        bench.RunUntilIdle();
+        bench.Disk.DuringWrite = null;
+        Assert.Contains(written, path => path == bench.Disk.OpenPaths.First(open => open.EndsWith(".journal", StringComparison.Ordinal)));
+    }
+}
