@@ -60,6 +60,7 @@ public sealed record ReplicaStatus(
 /// <param name="Decisions">What it decided last, oldest first.</param>
 /// <param name="ScrubbedPages">Pages of its data file whose checksums were compared in the background since it was opened.</param>
 /// <param name="ScrubPasses">How often the whole data file was gone through since then.</param>
+/// <param name="Compared">Leading: the last comparison of the voters' digests that found them equal; null: none since it leads.</param>
 public sealed record ReplicaDetail(
     ulong Replica,
     ulong Incarnation,
@@ -69,7 +70,14 @@ public sealed record ReplicaDetail(
     IReadOnlyList<FollowerStatus> Followers,
     IReadOnlyList<ReplicaDecision> Decisions,
     ulong ScrubbedPages,
-    ulong ScrubPasses);
+    ulong ScrubPasses,
+    ComparedDigests? Compared);
+
+/// <summary>A comparison of a shard's trees in the background that found no difference.</summary>
+/// <param name="Etag">All of them had applied exactly this.</param>
+/// <param name="Replicas">Voters compared, the leader included.</param>
+/// <param name="Ago">Since it ended.</param>
+public sealed record ComparedDigests(Etag Etag, int Replicas, TimeSpan Ago);
 
 /// <summary>A follower as its leader sees it.</summary>
 /// <param name="Replica">The replica's id.</param>

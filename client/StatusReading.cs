@@ -41,7 +41,8 @@ internal static class StatusReading
         [.. message.Followers.Select(ToFollower)],
         [.. message.Decisions.Select(line => new ReplicaDecision(DateTimeOffset.UnixEpoch.AddMicroseconds(line.UnixUs), line.Text, line.Alarm))],
         message.ScrubbedPages,
-        message.ScrubPasses);
+        message.ScrubPasses,
+        message.Compared is { } compared ? new ComparedDigests(compared.Etag.ToEtag(), (int)compared.Replicas, TimeSpan.FromMicroseconds(compared.AgoUs)) : null);
 
     private static FollowerStatus ToFollower(V1.FollowerStatus message) => new(
         message.Replica,

@@ -78,6 +78,18 @@ internal abstract record Effect
     /// <summary>Switch in the stored snapshot, with this control file; <see cref="Event.SnapshotInstalled"/> follows.</summary>
     internal sealed record InstallSnapshot(RecordName Covers, ControlRecord Control) : Effect;
 
+    /// <summary>
+    /// Pin the published state, which is that of <paramref name="Etag"/>, and compute its digest in the background; <see cref="Event.DigestTaken"/>
+    /// follows with the same id. One that is under way is given up without an answer.
+    /// </summary>
+    internal sealed record TakeDigest(long TakeId, Etag Etag) : Effect;
+
+    /// <summary>Nobody wants the digest any more: unpin. Nothing follows.</summary>
+    internal sealed record DropDigest : Effect
+    {
+        public static readonly DropDigest Instance = new();
+    }
+
     /// <summary>The leadership was handed over, or the replicas changed, or not, and why.</summary>
     internal sealed record OrderEnded(long OrderId, bool Done, string Reason) : Effect;
 
@@ -86,6 +98,9 @@ internal abstract record Effect
 
     /// <summary>This replica stops for good: a broken invariant. Nothing is done after it.</summary>
     internal sealed record Halt(string Reason) : Effect;
+
+    /// <summary>This replica stops for good: its tree is not the one of its peers. It is to be rebuilt from them under a new id. Nothing is done after it.</summary>
+    internal sealed record Quarantine(string Reason) : Effect;
 
     /// <summary>One line a decision.</summary>
     internal sealed record Log(string Text) : Effect;

@@ -106,8 +106,8 @@ internal sealed class Election
     public void RestartTimer(long leaderRestsUs = 0)
     {
         var waitUs = StandsFirst ? Options.HeartbeatIntervalUs : _context.Random.Between(Options.TimeoutLeastUs, Options.TimeoutGreatestUs + 1);
-        // With an impaired disk it stands only if the others have not within their own time.
-        _timerUs = _context.NowUs + leaderRestsUs + waitUs + (_context.DiskImpaired ? Options.TimeoutGreatestUs : 0);
+        // With an impaired disk, or a doubted tree, it stands only if the others have not within their own time.
+        _timerUs = _context.NowUs + leaderRestsUs + waitUs + (_context.Impaired ? Options.TimeoutGreatestUs : 0);
     }
 
     /// <summary>The promised leader was heard: whoever has not gone to the coordinator yet stays with it.</summary>

@@ -1,3 +1,4 @@
+using Google.Protobuf;
 using KvCluster.V1;
 
 namespace KvCluster.Replication;
@@ -80,6 +81,11 @@ internal abstract record Event
 
     /// <summary>Nothing comes from another node any more, or the stream from it ended: nobody there is to be waited for as for one that rests.</summary>
     internal sealed record NodeSilent(uint Node) : Event;
+
+    /// <summary>
+    /// Answer to <see cref="Effect.TakeDigest"/>, some time later: the digest of the trees. Empty: the driver gave up.
+    /// </summary>
+    internal sealed record DigestTaken(long TakeId, ByteString Digest) : Event;
 
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
     internal sealed record SnapshotOpened(ulong Replica, RecordName Covers, long BytesTotal) : Event;

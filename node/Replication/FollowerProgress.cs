@@ -45,7 +45,7 @@ internal sealed class FollowerProgress(ulong replica, RecordName probe, long now
     /// <summary>The greatest heartbeat round answered.</summary>
     public ulong Round { get; set; }
 
-    /// <summary>Its disk is slow or full, as it said last.</summary>
+    /// <summary>Its disk is slow or full, or its tree doubted, as it said last.</summary>
     public bool DiskImpaired { get; set; }
 
     /// <summary>Its newest question up to where it must have applied; 0: none waits for an answer.</summary>

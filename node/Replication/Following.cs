@@ -59,6 +59,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         _snapshotCovers = default;
         _snapshotSubmitted = _snapshotStored = _snapshotTotal = 0;
         _installWanted = false;
+        context.OwnDigest.Forget();
         cut.Abandon();
     }
 
@@ -137,7 +138,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
             Granted = granted,
             Durable = Acknowledgeable.ToWire(),
             Refilling = context.Refilling,
-            DiskImpaired = context.DiskImpaired,
+            DiskImpaired = context.Impaired,
             Awaited = heartbeat.Heartbeat.Awaited,
         };
         context.Send(frame);

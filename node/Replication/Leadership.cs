@@ -27,6 +27,7 @@ internal sealed class Leadership
     private bool _open;
     private LeaderTransfer? _transfer;
     private Membership? _membership;
+    private readonly DigestComparison _digests;
 
     /// <summary>Created when the epoch is won and prepared; <see cref="OnAppended"/> with the epoch-open record follows.</summary>
     public Leadership(ReplicaContext context, ulong epoch, Quorum quorum)
@@ -36,7 +37,10 @@ internal sealed class Leadership
         Epoch = epoch;
         _shipping = new JournalShipping(context, epoch);
         _rounds = new ReadRounds(context.Options.RoundsKept);
-        _durableOf = id => id == context.Self ? context.Journal.Durable.Etag : _followers.TryGetValue(id, out var follower) ? follower.Acked : Etag.None;
+        _digests = new DigestComparison(context, epoch, _shipping.FrameTo);
+        _durableOf = id => id == context.Self ? context.Journal.Durable.Etag
+            : !_followers.TryGetValue(id, out var follower) || _digests.IsCondemned(id) ? Etag.None
+            : follower.Acked;
         _heardOf = id => id == context.Self ? long.MaxValue : _followers.TryGetValue(id, out var follower) ? follower.HeardUs : 0;
         _grantOf = id => id == context.Self ? long.MaxValue : _followers.TryGetValue(id, out var follower) ? follower.GrantEndUs : 0;
         _roundOf = id => id == context.Self ? _rounds.Newest : _followers.TryGetValue(id, out var follower) ? follower.Round : 0;
@@ -61,6 +65,9 @@ internal sealed class Leadership
 
     private long BeatIntervalUs => _rests ? _context.Options.RestIntervalUs : _context.Options.HeartbeatIntervalUs;
 
+    /// <summary>The last comparison of its voters' digests that found no difference.</summary>
+    public DigestsCompared? DigestsCompared => _digests.Last;
+
     /// <summary>Nothing was asked of it for some time: it beats seldom and has no lease.</summary>
     public bool Rests => _rests;
 
@@ -70,6 +77,7 @@ internal sealed class Leadership
         get
         {
             var dueUs = _transfer is { Phase: TransferPhase.Released } ? _checkDueUs : Math.Min(_heartbeatDueUs, _checkDueUs);
+            dueUs = Math.Min(dueUs, _digests.DueUs);
             return Math.Min(dueUs, Math.Min(_transfer?.DueUs ?? long.MaxValue, _membership?.DueUs ?? long.MaxValue));
         }
     }
@@ -168,6 +176,7 @@ internal sealed class Leadership
         {
             Asked();
             _shipping.OnRestarted(follower);
+            _digests.OnReplaced(follower);
         }
 
         switch (frame.PayloadCase)
@@ -186,6 +195,12 @@ internal sealed class Leadership
                 break;
             case Frame.PayloadOneofCase.ReadIndex:
                 OnReadIndex(follower, frame.ReadIndex.Number);
+                break;
+            case Frame.PayloadOneofCase.DigestReport:
+                _digests.OnReport(follower, frame.DigestReport);
+                break;
+            case Frame.PayloadOneofCase.DigestDoubt:
+                _digests.OnDoubt();
                 break;
             case Frame.PayloadOneofCase.TransferReady:
                 _transfer?.OnReady(follower.Replica);
@@ -253,16 +268,19 @@ internal sealed class Leadership
         _transfer = new LeaderTransfer(_context, Epoch, orderId, target);
     }
 
-    /// <summary>Asks another to take over while the own disk is impaired and one with a healthy disk follows. Nobody ordered it, so nobody waits for its end.</summary>
-    public void LeaveImpairedDisk()
+    /// <summary>
+    /// Asks another to take over while the own disk is impaired, or the own tree doubted, and one follows of which neither is so. Nobody ordered it, so nobody
+    /// waits for its end.
+    /// </summary>
+    public void LeaveImpaired()
     {
-        if (!_context.DiskImpaired || !Serving || _transfer is not null || _membership is not null || _context.NowUs < _handOverDueUs)
+        if (!_context.Impaired || !Serving || _transfer is not null || _membership is not null || _context.NowUs < _handOverDueUs)
             return;
         if (ChooseSuccessor(0) is not { } target)
             return;
         Asked();
         _handOverDueUs = _context.NowUs + _context.Options.TimeoutGreatestUs;
-        _context.Log($"its disk is slow or full: asks replica {target.Replica:x} to take over");
+        _context.Log($"its {(_context.TreeDoubted ? "tree is doubted" : "disk is slow or full")}: asks replica {target.Replica:x} to take over");
         _transfer = new LeaderTransfer(_context, Epoch, 0, target);
     }
 
@@ -281,7 +299,7 @@ internal sealed class Leadership
                 return "no majority has answered for one and a half of the greatest timeout";
             foreach (var follower in _followers.Values)
                 _shipping.CheckStall(follower);
-            LeaveImpairedDisk();
+            LeaveImpaired();
         }
 
         if (_transfer is not null && _context.NowUs >= _transfer.DeadlineUs)
@@ -294,6 +312,7 @@ internal sealed class Leadership
 
         _membership?.OnTick();
         TakeVoters();
+        BeginComparison();
         // Who was told to stand must not be kept from it.
         if (_context.NowUs >= _heartbeatDueUs && _transfer is not { Phase: TransferPhase.Released })
             SendRound();
@@ -316,6 +335,7 @@ internal sealed class Leadership
         foreach (var follower in _followers.Values)
             _shipping.SendTo(follower);
         AdvanceTransfer();
+        CompareDigests();
         _context.NoteProgress(_context.Journal.Durable.Etag);
     }
 
@@ -327,6 +347,7 @@ internal sealed class Leadership
         StopServing();
         _transfer?.End(successor, reason);
         _membership?.Abandon(reason);
+        _context.OwnDigest.Forget();
         _context.Emit(new Effect.StopLeading(reason));
         foreach (var follower in _followers.Values)
             _shipping.Stop(follower);
@@ -355,6 +376,32 @@ internal sealed class Leadership
             _context.Send(frame);
             follower.ReadIndexAsked = 0;
         }
+    }
+
+    private void CompareDigests()
+    {
+        if (!_digests.Busy)
+            return;
+        _digests.Advance(_followers, _quorum, _quorum.Agreed(_durableOf));
+        LeaveImpaired();
+    }
+
+    private void BeginComparison()
+    {
+        _digests.OnTick(Followers, _quorum);
+        if (!_digests.IsDue)
+            return;
+        var voters = _followers.Values
+            .Where(follower => _quorum.Contains(follower.Replica) && follower.State == FollowerState.Replicate && !_digests.IsCondemned(follower.Replica) && (_rests || HeardLately(follower)))
+            .ToList();
+        if (!Serving || _transfer is not null || _membership is not null || voters.Count == 0)
+        {
+            _digests.Postpone();
+            return;
+        }
+
+        Asked();
+        _digests.Begin(voters);
     }
 
     private void StopServing()
@@ -441,6 +488,7 @@ internal sealed class Leadership
             && !_rounds.Wanted
             && _transfer is null
             && _membership is null
+            && !_digests.Busy
             && SupersededUs == long.MaxValue
             && _context.Committed == last
             && _followers.Values.All(follower => follower.State == FollowerState.Replicate && follower.Acked == last && (_rests || HeardLately(follower)));

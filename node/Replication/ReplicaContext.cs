@@ -22,6 +22,7 @@ internal sealed class ReplicaContext
         Random = new SeededRandom(startup.Seed);
         Control = new ControlKeeper(startup.Control, options.ControlIntervalUs);
         View = new ShardView(startup.Record, startup.Revision);
+        OwnDigest = new OwnDigest(this);
         Committed = startup.Applied;
         NowUs = startup.NowUs;
     }
@@ -42,6 +43,8 @@ internal sealed class ReplicaContext
 
     public List<Effect> Effects { get; } = [];
 
+    public OwnDigest OwnDigest { get; }
+
     public ShardView View { get; private set; }
 
     public long NowUs { get; set; }
@@ -61,6 +64,12 @@ internal sealed class ReplicaContext
     /// <summary>The own journal's disk is slow or full, as the driver judges: others should lead.</summary>
     public bool DiskImpaired { get; set; }
 
+    /// <summary>When this process led, its trees were not those of a majority, and they have not been replaced since.</summary>
+    public bool TreeDoubted { get; set; }
+
+    /// <summary>Others should lead.</summary>
+    public bool Impaired => DiskImpaired || TreeDoubted;
+
     /// <summary>Votes, acknowledges, grants and stands: a voter whose directory exists and whose journal is whole.</summary>
     public bool Counts => (!Refilling || Options.PlantedBug == PlantedBug.RefillingCounts) && View.MayVote(Self);
 
@@ -78,14 +87,23 @@ internal sealed class ReplicaContext
     /// <summary>Raises what is committed here, and has it applied and published.</summary>
     public void CommitTo(Etag etag)
     {
-        if (etag <= Committed)
-            return;
-        Committed = etag;
-        Emit(new Effect.Commit(etag));
+        if (OwnDigest.Awaited > Committed && OwnDigest.Awaited <= etag)
+        {
+            Apply(OwnDigest.Awaited);
+            OwnDigest.Begin();
+        }
+
+        if (etag > Committed)
+            Apply(etag);
     }
 
-    /// <summary>The same, for a snapshot that already contains it.</summary>
-    public void CommittedBySnapshot(Etag etag) => Committed = Wire.Greater(Committed, etag);
+    /// <summary>The same, for a snapshot that already contains it, and is another state than the one before.</summary>
+    public void CommittedBySnapshot(Etag etag)
+    {
+        Committed = Wire.Greater(Committed, etag);
+        OwnDigest.Forget();
+        TreeDoubted = false;
+    }
 
     /// <summary>Keeps what the control file says of progress up to date; it is written when due.</summary>
     public void NoteProgress(Etag acknowledged)
@@ -131,6 +149,12 @@ internal sealed class ReplicaContext
 
         CoordinatorDoubted = doubted;
         return !doubted;
+    }
+
+    private void Apply(Etag etag)
+    {
+        Committed = etag;
+        Emit(new Effect.Commit(etag));
     }
 
     /// <summary>Remembers which process of a replica speaks now.</summary>

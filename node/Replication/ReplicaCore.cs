@@ -35,8 +35,11 @@ namespace KvCluster.Replication;
 //   CloseSnapshot        unpins                                                            -
 //   StoreSnapshotChunk   writes beside the live state                                      SnapshotStored, when written
 //   InstallSnapshot      syncs all, switches in, with the control file given               SnapshotInstalled
+//   TakeDigest           pins the published state, computes its digest in the background   DigestTaken
+//   DropDigest           unpins it                                                         -
 //   Alarm, Log           tells                                                             -
 //   Halt                 fails the replica, keeps the reason; steps nothing any more       -
+//   Quarantine           the same, and the replica is to be rebuilt from its peers         -
 //
 // While leading, Durable is stepped for the leader's own records as for a follower's. LeaseEndUs may be read on any thread: a read takes its
 // snapshot first and then compares the clock with it. Writes while Serving need no lease; failed conditions do (MayAnswerReads: the
@@ -61,6 +64,7 @@ internal sealed class ReplicaCore
     private readonly Following _following;
     private readonly Election _election;
     private readonly FollowerReads _followerReads;
+    private readonly DigestAnswers _digests;
     private Leadership? _leadership;
     private long _heardLeaderUs;
     private long _leaderRestsUs;
@@ -88,6 +92,7 @@ internal sealed class ReplicaCore
         _following = new Following(_context, _cut);
         _election = new Election(_context, _cut, _promises, epoch => Obey(epoch, _context.Self, _context.Incarnation), StartLeading);
         _followerReads = new FollowerReads(_context);
+        _digests = new DigestAnswers(_context);
         _stopped = control.Removed;
         NextTickUs = startup.NowUs;
     }
@@ -133,6 +138,9 @@ internal sealed class ReplicaCore
     /// <summary>The other replicas as this leader sees them, for status; empty while not leading.</summary>
     public IReadOnlyCollection<FollowerProgress> Followers => _leadership?.Followers ?? [];
 
+    /// <summary>This leader's last comparison of digests that found no difference; null: none in its epoch.</summary>
+    public DigestsCompared? DigestsCompared => _leadership?.DigestsCompared;
+
     /// <summary>Handles one event; <see cref="Effects"/> then holds what to do.</summary>
     /// <param name="happened">What happened.</param>
     /// <param name="nowUs">The boot clock.</param>
@@ -153,7 +161,7 @@ internal sealed class ReplicaCore
 
         Handle(happened);
         Settle();
-        _stopped |= _context.Effects.Any(effect => effect is Effect.Halt);
+        _stopped |= _context.Effects.Any(effect => effect is Effect.Halt or Effect.Quarantine);
     }
 
     private void Handle(Event happened)
@@ -202,7 +210,7 @@ internal sealed class ReplicaCore
                 break;
             case Event.DiskHealth health:
                 _context.DiskImpaired = health.Impaired;
-                _leadership?.LeaveImpairedDisk();
+                _leadership?.LeaveImpaired();
                 break;
             case Event.TransferAsked asked when _leadership is not null:
                 _leadership.Transfer(asked.OrderId, asked.Replica);
@@ -215,6 +223,9 @@ internal sealed class ReplicaCore
                 break;
             case Event.ReplicasAsked asked:
                 _context.Emit(new Effect.OrderEnded(asked.OrderId, false, "this replica does not lead"));
+                break;
+            case Event.DigestTaken taken when _context.OwnDigest.TryEnd(taken.TakeId, taken.Digest) && _leadership is null:
+                _digests.Report(_following.Leader);
                 break;
             case Event.SnapshotOpened opened when _leadership is not null:
                 _leadership.OnSnapshotOpened(opened.Replica, opened.Covers, opened.BytesTotal);
@@ -303,11 +314,12 @@ internal sealed class ReplicaCore
         switch (frame.PayloadCase)
         {
             case Frame.PayloadOneofCase.Append or Frame.PayloadOneofCase.Probe or Frame.PayloadOneofCase.Heartbeat or Frame.PayloadOneofCase.SnapshotChunk
-                or Frame.PayloadOneofCase.TransferAsk or Frame.PayloadOneofCase.Release or Frame.PayloadOneofCase.ReadIndexAnswer:
+                or Frame.PayloadOneofCase.TransferAsk or Frame.PayloadOneofCase.Release or Frame.PayloadOneofCase.ReadIndexAnswer
+                or Frame.PayloadOneofCase.DigestAsk or Frame.PayloadOneofCase.DigestDiffers:
                 OnLeaderFrame(frame);
                 break;
             case Frame.PayloadOneofCase.Ack or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Match or Frame.PayloadOneofCase.SnapshotAck
-                or Frame.PayloadOneofCase.TransferReady or Frame.PayloadOneofCase.ReadIndex:
+                or Frame.PayloadOneofCase.TransferReady or Frame.PayloadOneofCase.ReadIndex or Frame.PayloadOneofCase.DigestReport or Frame.PayloadOneofCase.DigestDoubt:
                 if (_leadership is not null && (_leadership.Epoch == frame.Epoch || _context.Options.PlantedBug == PlantedBug.NoEpochCheck))
                     _leadership.OnFrame(frame);
                 break;
@@ -359,6 +371,14 @@ internal sealed class ReplicaCore
                 _following.LearnCommitted(frame, frame.ReadIndexAnswer.Committed.FromWire());
                 _followerReads.OnAnswer(frame);
                 return;
+            case Frame.PayloadOneofCase.DigestAsk:
+                _following.HearLeader(frame);
+                if (_following.MayAnswer)
+                    _digests.OnAsk(frame);
+                return;
+            case Frame.PayloadOneofCase.DigestDiffers:
+                _digests.OnDiffers(frame.DigestDiffers);
+                return;
             case Frame.PayloadOneofCase.Release:
                 _promises.Release(frame.Release.Round);
                 if (frame.Release.Stand)
@@ -376,6 +396,7 @@ internal sealed class ReplicaCore
         if (_following.MayAnswer)
             _following.AnswerHeartbeat(frame, _promises.TryGrant(frame.Heartbeat, _election.Standing));
         _following.LearnCommitted(frame, frame.Heartbeat.Committed.FromWire());
+        _digests.OnHeartbeat(frame);
     }
 
     // A frame of a higher epoch is accepted at once, whatever grant runs: its leader was prepared by a majority, so the older lease has none.

@@ -61,6 +61,18 @@ internal sealed record ReplicationOptions
     /// <summary>Heartbeat rounds whose send time is remembered. An answer to an older round counts as contact only.</summary>
     public int RoundsKept { get; init; } = 64;
 
+    /// <summary>
+    /// A leader compares its voters' digests so long after it last did, a quarter more or less by chance. Reading a tree costs a fraction of a core and of
+    /// a disk for as long as it takes, and trees differ only by a bug or by memory that fails. 0: never.
+    /// </summary>
+    public long DigestIntervalUs { get; init; } = 3_600_000_000;
+
+    /// <summary>A comparison is judged by what has come after this: at a digest's least rate, trees of 200 GB are through.</summary>
+    public long DigestTimeUs { get; init; } = 3_600_000_000;
+
+    /// <summary>Who has not reported a digest is asked again after this; it starts nothing anew there.</summary>
+    public long DigestRepeatUs { get; init; } = 3_000_000;
+
     /// <summary>For tests of the simulation itself.</summary>
     public PlantedBug PlantedBug { get; init; }
 

@@ -40,6 +40,7 @@ internal sealed class ReplicaStore : IDisposable
     private readonly MergedTransaction _transaction;
     private readonly CheckpointSchedule _checkpoints;
     private readonly Scrub _scrub;
+    private BackgroundDigest? _digest;
     private readonly WorkAction _failureNotice;
     private readonly WorkAction _lookForSpace;
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -442,6 +443,38 @@ internal sealed class ReplicaStore : IDisposable
         }
     }
 
+    /// <summary>
+    /// Computes the digest of the published state in the background, in place of an earlier one, which is given up. Then calls back on the writer
+    /// executor, unless the store has ended or <see cref="DropDigest"/> came first.
+    /// </summary>
+    /// <param name="etag">Of the published state.</param>
+    /// <param name="done">Gets the digest; null: there is none, as too much was written meanwhile, or too many snapshots are open.</param>
+    public void TakeDigest(UInt128 etag, Action<byte[]?> done) => Guarded(() =>
+    {
+        Invariant.Check(Published == etag, $"A digest of {etag} is to be taken, published is {Published}.");
+        DropDigest();
+        try
+        {
+            _digest = new BackgroundDigest(_context, _pages, digest =>
+            {
+                DropDigest();
+                done(digest);
+            });
+        }
+        catch (SnapshotLimitException)
+        {
+            // Readers go first.
+            done(null);
+        }
+    });
+
+    /// <summary>Gives up the digest that is under way, if any.</summary>
+    public void DropDigest()
+    {
+        _digest?.Dispose();
+        _digest = null;
+    }
+
     /// <summary>Walks the whole data file and throws what does not hold; for tests.</summary>
     public void Verify() => _pages.Verify();
 
@@ -478,7 +511,9 @@ internal sealed class ReplicaStore : IDisposable
         if (_isStopped)
             return;
         _isClosing = true;
+        var digest = _digest;
         End();
+        digest?.Release();
         ReleaseJournal();
         _pages.Dispose();
     }
@@ -493,6 +528,7 @@ internal sealed class ReplicaStore : IDisposable
         AnswerQueued(WriteOutcome.Stopped);
         _checkpoints.Dispose();
         _scrub.Dispose();
+        DropDigest();
     }
 
     private void BeginClose()
@@ -733,6 +769,7 @@ internal sealed class ReplicaStore : IDisposable
         AnswerQueued(WriteOutcome.Stopped);
         _checkpoints.Fail(exception);
         _scrub.Dispose();
+        DropDigest();
         // Not from here: the owner may be in the middle of a call into this store.
         _context.Writer.Post(_failureNotice);
     }

@@ -1,5 +1,6 @@
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Threads;
+using KvCluster.Storage.Writer;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Storage;
@@ -21,4 +22,8 @@ internal sealed record StoreContext(
     TimeProvider Time,
     ILogger Log,
     StoreOptions Options,
-    ISerialExecutor? Completions = null);
+    ISerialExecutor? Completions = null)
+{
+    /// <summary>When digests in the background take their next step; one for all shards of a node.</summary>
+    public DigestPace DigestPace { get; init; } = new(Options.DigestBytesPerSecond);
+}

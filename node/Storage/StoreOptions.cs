@@ -50,6 +50,9 @@ internal sealed record StoreOptions
     /// <summary>The scrub's rate, in bytes a second: 10 GB take about ten minutes, and a disk hardly notices.</summary>
     public long ScrubBytesPerSecond { get; init; } = 16 << 20;
 
+    /// <summary>What all digests of a node together read in the background, in bytes a second: as a checkpoint writes.</summary>
+    public long DigestBytesPerSecond { get; init; } = 64 << 20;
+
     /// <summary>Covered journal kept for followers that lag, in bytes; beyond it they get a snapshot.</summary>
     public long RetainedJournalBytes { get; init; } = 256 << 20;
 

@@ -29,6 +29,7 @@ internal static class ShardDetail
         }),
         detail.ScrubbedPages,
         detail.ScrubPasses,
+        Compared = detail.Compared is { } compared ? new { Etag = compared.Etag.ToString(), compared.Replicas, AgoMs = compared.Ago.TotalMilliseconds } : null,
         Decisions = detail.Decisions.Select(line => new { Time = Time(line), line.Text, line.Alarm }),
     };
 
@@ -40,6 +41,8 @@ internal static class ShardDetail
         {
             output.Line($"node {node} leads epoch {replica.Epoch} and sees");
             output.Table(Followers(replica.Detail!.Followers));
+            if (replica.Detail.Compared is { } compared)
+                output.Line($"the trees of {compared.Replicas} replicas were equal at {compared.Etag}, {compared.Ago.TotalSeconds.ToString("F0", CultureInfo.InvariantCulture)} s ago");
         }
         foreach (var (node, line) in replicas.SelectMany(found => found.replica.Detail!.Decisions.Select(line => (found.Node, line))).OrderBy(said => said.line.Time))
             output.Line($"{Time(line)} node {node}: {(line.Alarm ? "ALARM: " : "")}{line.Text}");

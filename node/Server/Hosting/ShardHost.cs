@@ -8,6 +8,7 @@ using KvCluster.Replication;
 using KvCluster.Storage;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Threads;
+using KvCluster.Storage.Writer;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -47,6 +48,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly WorkThread[] _journals = Threads("journal");
     private readonly WorkThread[] _checkpoints = Threads("checkpoint");
     private readonly SharedTimers _timers = new();
+    private readonly DigestPace _digestPace;
     private readonly CancellationTokenSource _stopping = new();
     private readonly TaskCompletionSource<StorageIoException> _diskFailed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private volatile HostedShards _hosted = HostedShards.None;
@@ -70,6 +72,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _peers = peers;
         _replication = replication;
         _storage = storage;
+        _digestPace = new DigestPace(storage.DigestBytesPerSecond);
         _logs = logs;
         _log = logs.CreateLogger<ShardHost>();
         _coordination = new ShardCoordination(coordinator, _keys, _log);
@@ -326,7 +329,10 @@ internal sealed class ShardHost : IAsyncDisposable
         _checkpoints[shard % ThreadsOfAKind],
         BootClock.Instance,
         _logs.CreateLogger<ReplicaStore>(),
-        _storage);
+        _storage)
+    {
+        DigestPace = _digestPace,
+    };
 
     private ShardReplicaContext ContextOf(uint shard) => new(
         _identity.Node,

@@ -91,10 +91,13 @@ internal sealed class EffectPerformer(
             case Effect.CloseSnapshot close: snapshots.Close(close.Replica); break;
             case Effect.StoreSnapshotChunk store: StoreSnapshotChunk(store.Chunk); break;
             case Effect.InstallSnapshot install: InstallSnapshot(install); break;
+            case Effect.TakeDigest take: TakeDigest(take); break;
+            case Effect.DropDigest: Store.DropDigest(); break;
             case Effect.OrderEnded ended: EndOrder(ended); break;
             case Effect.Alarm alarm: Alarm(alarm.Text); break;
             case Effect.Log line: Log(line.Text); break;
             case Effect.Halt halt: throw new ReplicaHaltedException(halt.Reason);
+            case Effect.Quarantine quarantine: throw new QuarantinedException(quarantine.Reason);
             default: throw new InvalidOperationException($"The effect {effect.GetType().Name} has no driver.");
         }
     }
@@ -252,6 +255,9 @@ internal sealed class EffectPerformer(
         var stored = snapshots.Receive(chunk, Store.Directory, out var covers);
         later(new Event.SnapshotStored(covers, stored));
     }
+
+    private void TakeDigest(Effect.TakeDigest take) => Store.TakeDigest(
+        take.Etag.Value, digest => later(new Event.DigestTaken(take.TakeId, digest is null ? ByteString.Empty : UnsafeByteOperations.UnsafeWrap(digest))));
 
     private void InstallSnapshot(Effect.InstallSnapshot install) =>
         snapshots.Complete(Store.Control.With(install.Control), () => later(new Event.SnapshotInstalled(install.Covers)));

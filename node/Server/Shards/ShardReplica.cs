@@ -88,6 +88,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// <summary>Whether this replica leads and takes writes. Any thread; may be out of date when it returns.</summary>
     public bool IsServing => _performer.Serving;
 
+    /// <summary>While it leads: the last comparison with the others' trees that found no difference. Writer executor.</summary>
+    public DigestsCompared? DigestsCompared => _core.DigestsCompared;
+
     /// <summary>Begins to take part.</summary>
     public void Start()
     {
@@ -479,6 +482,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         detail.ScrubbedPages = (ulong)_journal.Store.ScrubbedPages;
         detail.ScrubPasses = (ulong)_journal.Store.ScrubPasses;
         detail.GrantLeftUs = Math.Max(0, _core.GrantEndUs - nowUs);
+        if (DigestsCompared is { } compared)
+            detail.Compared = new ComparedDigests { Etag = ToMessage(compared.Etag.Value), Replicas = (uint)compared.Replicas, AgoUs = nowUs - compared.AtUs };
         foreach (var follower in _core.Followers)
         {
             detail.Followers.Add(new FollowerStatus

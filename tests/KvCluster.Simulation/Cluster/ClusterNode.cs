@@ -2,6 +2,7 @@ using System.Buffers.Binary;
 using System.Text;
 using KvCluster.Disk;
 using KvCluster.Node.Shards;
+using KvCluster.Replication;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
@@ -20,6 +21,7 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
     private readonly NodeClock _clock = new(run.Time);
     private List<Action> _whilePaused = [];
     private ReplicaStore? _store;
+    private DigestsCompared? _compared;
     private int _paused;
     private ulong _starts;
 
@@ -296,6 +298,12 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
             Violation.Unless(Damaged, failure is Replication.InvariantException ? Rule.Invariant : Rule.GoesOn, $"the replica on node {Id} stops: {failure.Message}");
             Lose(failure);
             return;
+        }
+
+        if (Replica?.DigestsCompared is { } compared && compared != _compared)
+        {
+            _compared = compared;
+            run.DigestsCompared++;
         }
 
         foreach (var completed in _pending.ToArray())

@@ -15,6 +15,9 @@ internal sealed class ClusterRun : ISimulation
     // Leaders that rest take part in so many seeds: more would leave less time to the rest of the protocol.
     private const int RestsInOneOf = 4;
 
+    // And so do comparisons of digests.
+    private const int ComparesInOneOf = 3;
+
     private readonly HashSet<(uint From, uint To)> _cut = [];
     private readonly ClusterNode[] _nodes;
     private readonly (ClusterFault Fault, int Weight)[] _mix;
@@ -23,7 +26,7 @@ internal sealed class ClusterRun : ISimulation
 
     public ClusterRun(int seed, ClusterScenario scenario, PlantedBug bug, bool detailed)
     {
-        Options = new ReplicationOptions { PlantedBug = bug, RestAfterUs = 100_000, RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0 };
+        Options = new ReplicationOptions { PlantedBug = bug, RestAfterUs = 100_000, RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0, DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0, DigestTimeUs = 1_000_000, DigestRepeatUs = 100_000 };
         Random = new Random(seed);
         Transcript = new Transcript(detailed);
         Time = new VirtualTime(Transcript.Step);
@@ -57,7 +60,9 @@ internal sealed class ClusterRun : ISimulation
 
     public long HandOvers { get; set; }
 
-    public Activity Activity => new(_history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Record.Epoch, 0, HandOvers, 0, 0);
+    public long DigestsCompared { get; set; }
+
+    public Activity Activity => new(_history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Record.Epoch, 0, HandOvers, 0, 0, DigestsCompared);
 
     private IEnumerable<ClusterNode> Working => _nodes.Where(node => !node.Lost);
 

@@ -184,6 +184,7 @@ internal sealed class SimulatedReplica
         private long _tickDueUs = long.MaxValue;
         private long _readIdLast;
         private long _followerReadIdLast;
+        private DigestsCompared? _compared;
 
         public Process(SimulatedReplica replica)
         {
@@ -257,6 +258,12 @@ internal sealed class SimulatedReplica
             _stepping = false;
             if (_ended)
                 return;
+            if (Core.DigestsCompared is { } compared && compared != _compared)
+            {
+                _compared = compared;
+                Run.DigestsCompared++;
+            }
+
             AppendBatches();
             ArrangeTick();
         }
@@ -373,6 +380,13 @@ internal sealed class SimulatedReplica
                     }
 
                     break;
+                case Effect.TakeDigest take:
+                    Violation.Unless(Published == take.Etag, Rule.Contract, $"node {_replica.Node} is to take a digest of {take.Etag} at {Published}");
+                    var digest = Digest();
+                    After(Run.Random.NextInt64(4 * SyncUs()), () => Step(new Event.DigestTaken(take.TakeId, digest)));
+                    break;
+                case Effect.Quarantine quarantine:
+                    throw new Violation(Rule.GoesOn, $"node {_replica.Node} is quarantined: {quarantine.Reason}");
                 case Effect.OpenSnapshot open:
                     var covers = Journal.TryFind(Published, out var published) ? published.Name : Journal.Base;
                     var bytes = SnapshotBytes();
@@ -425,6 +439,8 @@ internal sealed class SimulatedReplica
             Frame.PayloadOneofCase.Release => Moment.ReleaseSent,
             _ => null,
         };
+
+        private ByteString Digest() => ByteString.CopyFromUtf8(string.Join(' ', _state.OrderBy(pair => pair.Key).Select(pair => $"{pair.Key}:{pair.Value.WriteId}@{pair.Value.Etag}")));
 
         private void WriteControl(ControlRecord control)
         {

@@ -16,6 +16,9 @@ internal sealed class SimulationRun : ISimulation
 
     // Leaders that rest take part in so many seeds: more would leave less time to the rest of the protocol.
     private const int RestsInOneOf = 4;
+
+    // And so do comparisons of digests.
+    private const int ComparesInOneOf = 3;
     private const int NodesMax = 12;
 
     private readonly PriorityQueue<Action, (long DueUs, long Order)> _due = new();
@@ -43,6 +46,9 @@ internal sealed class SimulationRun : ISimulation
             WindowBytes = 2_000,
             RestAfterUs = 100_000,
             RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0,
+            DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0,
+            DigestTimeUs = 1_000_000,
+            DigestRepeatUs = 100_000,
         };
         Network = new SimulatedNetwork(this);
         var record = new ShardRecord { Shard = 0, Generation = 1 };
@@ -85,8 +91,11 @@ internal sealed class SimulationRun : ISimulation
 
     public int FollowerReadsAnswered { get; set; }
 
+    /// <summary>Comparisons of the replicas' trees that found them equal.</summary>
+    public int DigestsCompared { get; set; }
+
     public Activity Activity => new(
-        Checker.AnsweredWrites, Checker.AnsweredReads, Checker.AnsweredScans, Checker.FailedConditions, Checker.Epochs, SnapshotsInstalled, LeadershipsHandedOver, ReplicasChanged, FollowerReadsAnswered);
+        Checker.AnsweredWrites, Checker.AnsweredReads, Checker.AnsweredScans, Checker.FailedConditions, Checker.Epochs, SnapshotsInstalled, LeadershipsHandedOver, ReplicasChanged, FollowerReadsAnswered, DigestsCompared);
 
     public long NextWriteId() => ++_writeIdLast;
 

@@ -14,7 +14,8 @@ namespace KvCluster.Tests.Replication;
 /// ways), <c>hold A-B</c> (frames from A to B wait), <c>deliver A-B</c> (those waiting arrive), <c>trim R</c> (drops the journal before what is committed),
 /// <c>unknown done|lost</c> (the next compare-and-set's outcome), <c>read R</c>, <c>follower-read R</c>,
 /// <c>transfer R TARGET</c>, <c>learner R NEW</c>,
-/// <c>promote R ID</c>, <c>remove R ID</c>, <c>watch R</c> (it hears of
+/// <c>promote R ID</c>, <c>remove R ID</c>, <c>digests MS</c> (before the cluster: how often trees are compared), <c>tree R WORD</c> (its tree is another
+/// one), <c>slow R</c> (its digests take until <c>done R</c>), <c>watch R</c> (it hears of
 /// the record), <c>silent R NODE</c> (its transport hears nothing of that node), <c>state</c>. Heartbeats but those of a leader that rests, their
 /// answers, acknowledgements and logs are not shown.
 /// </remarks>
@@ -32,6 +33,9 @@ internal sealed class ClusterTranscript
     private string? _unknown;
     private long _idLast;
     private int _steps;
+
+    /// <summary>Of all members.</summary>
+    public ReplicationOptions Options { get; private set; } = new();
 
     /// <summary>Boot clock of all members.</summary>
     public long NowUs { get; private set; } = 1_000_000;
@@ -95,6 +99,18 @@ internal sealed class ClusterTranscript
             case "hold":
                 ChangePaths(words[0], Path(words[1]));
                 return;
+            case "digests":
+                Options = Options with { DigestIntervalUs = (long)replica * 1_000, DigestTimeUs = 5_000_000 };
+                return;
+            case "tree":
+                _members[replica].Tree = words[2];
+                return;
+            case "slow":
+                _members[replica].HoldsDigests = true;
+                return;
+            case "done":
+                _members[replica].EndDigest();
+                break;
             case "unknown":
                 _unknown = words[1];
                 return;

@@ -34,6 +34,8 @@ internal sealed class Transcript
 
     public long RequestId { get; private set; }
 
+    public long TakeId { get; private set; }
+
     public ReplicaCore Core => _core;
 
     public Transcript Step(Event happened)
@@ -85,11 +87,14 @@ internal sealed class Transcript
     }
 
     /// <summary>What was asked for since the last call.</summary>
-    public void Shows(string expected)
+    public void Shows(string expected) => Assert.Equal(expected.ReplaceLineEndings("\n"), Shown());
+
+    /// <summary>The same, for tests that want a part of it.</summary>
+    public string Shown()
     {
         var shown = string.Join('\n', _lines);
         _lines.Clear();
-        Assert.Equal(expected.ReplaceLineEndings("\n"), shown);
+        return shown;
     }
 
     private void Take(Effect effect)
@@ -150,6 +155,20 @@ internal sealed class Transcript
             case Effect.OrderEnded ended:
                 _lines.Add($"transfer {ended.OrderId} {(ended.Done ? "done" : "not done")}");
                 break;
+            case Effect.TakeDigest take:
+                TakeId = take.TakeId;
+                _lines.Add($"take the digest at {Short(take.Etag)}");
+                break;
+            case Effect.DropDigest:
+                _lines.Add("drop the digest");
+                break;
+            case Effect.InstallSnapshot install:
+                Journal.Replace(install.Covers);
+                _lines.Add($"install the snapshot at {Short(install.Covers.Etag)}");
+                break;
+            case Effect.Quarantine quarantine:
+                _lines.Add($"quarantine: {quarantine.Reason}");
+                break;
             case Effect.Alarm:
                 _lines.Add("alarm");
                 break;
@@ -172,6 +191,7 @@ internal sealed class Transcript
         Frame.PayloadOneofCase.ReadIndexAnswer => $"read index {frame.ReadIndexAnswer.Number} is {Short(frame.ReadIndexAnswer.Committed)}",
         Frame.PayloadOneofCase.Release => $"release round {frame.Release.Round}{(frame.Release.Stand ? ", stand" : "")}",
         Frame.PayloadOneofCase.FetchTail => $"fetch after {Short(frame.FetchTail.After.Etag)}",
+        Frame.PayloadOneofCase.DigestReport => $"digest {frame.DigestReport.Number} is {(frame.DigestReport.Digest.IsEmpty ? "none" : frame.DigestReport.Digest.ToStringUtf8())}",
         _ => frame.PayloadCase.ToString().ToLowerInvariant(),
     };
 

@@ -13,22 +13,37 @@ internal sealed class TranscriptMember
     private readonly ulong _id;
     private readonly ListJournal _journal = new();
     private readonly Queue<Event> _events = [];
+    private Effect.TakeDigest? _taking;
 
     public TranscriptMember(ClusterTranscript cluster, ulong id, ShardRecord record, long revision)
     {
         _cluster = cluster;
         _id = id;
         var control = new ControlRecord { ReplicaId = id };
-        Core = new ReplicaCore(new ReplicaStartup(0, id * 10, control, Etag.None, record, revision, id, cluster.NowUs), _journal, new ReplicationOptions());
+        Core = new ReplicaCore(new ReplicaStartup(0, id * 10, control, Etag.None, record, revision, id, cluster.NowUs), _journal, cluster.Options);
     }
 
     public ReplicaCore Core { get; }
+
+    /// <summary>What is in its tree, beside what its journal says.</summary>
+    public string Tree { get; set; } = "";
+
+    /// <summary>Digests take time: until <see cref="EndDigest"/>.</summary>
+    public bool HoldsDigests { get; set; }
 
     public string State => string.Join(", ", Core.Followers.Select(follower => $"{follower.Replica} in {follower.State}")
         .Prepend($"{_id}: {Core.Role} of epoch {Core.Epoch}, last {_journal.Last.Name}, committed {Short(Core.Committed)}"));
 
     /// <summary>A batch of the leader's store.</summary>
     public void Append() => Step(new Event.RecordAppended(AppendOwn(_journal.Last.Etag.Change + 1)));
+
+    public void EndDigest()
+    {
+        HoldsDigests = false;
+        if (_taking is { } take)
+            Step(new Event.DigestTaken(take.TakeId, DigestAt(take.Etag)));
+        _taking = null;
+    }
 
     public void Trim()
     {
@@ -126,6 +141,19 @@ internal sealed class TranscriptMember
                 _journal.Replace(install.Covers);
                 _events.Enqueue(new Event.SnapshotInstalled(install.Covers));
                 break;
+            case Effect.TakeDigest take:
+                Show($"takes the digest at {Short(take.Etag)}");
+                _taking = take;
+                if (!HoldsDigests)
+                    _events.Enqueue(new Event.DigestTaken(take.TakeId, DigestAt(take.Etag)));
+                break;
+            case Effect.DropDigest:
+                Show("drops the digest");
+                _taking = null;
+                break;
+            case Effect.Quarantine quarantine:
+                Show($"is quarantined: {quarantine.Reason}");
+                break;
             case Effect.Alarm alarm:
                 Show($"alarm: {alarm.Text}");
                 break;
@@ -134,6 +162,8 @@ internal sealed class TranscriptMember
                 break;
         }
     }
+
+    private ByteString DigestAt(Etag etag) => ByteString.CopyFromUtf8($"{Short(etag)}{Tree}");
 
     private JournalRecord AppendOwn(ulong change, ulong epoch = 0)
     {
@@ -185,6 +215,9 @@ internal sealed class TranscriptMember
         Frame.PayloadOneofCase.Prepare => $"prepare {frame.Epoch}",
         Frame.PayloadOneofCase.Prepared => $"prepared {Short(frame.Prepared.Last.Etag.FromWire())}",
         Frame.PayloadOneofCase.Fenced => $"fenced by {frame.Epoch}",
+        Frame.PayloadOneofCase.DigestAsk => $"asks for digest {frame.DigestAsk.Number} at {Short(frame.DigestAsk.Etag.FromWire())}",
+        Frame.PayloadOneofCase.DigestReport => $"{(frame.DigestReport.Digest.IsEmpty ? "no digest" : "digest")} {frame.DigestReport.Number}",
+        Frame.PayloadOneofCase.DigestDiffers => $"digest {frame.DigestDiffers.Number} differs",
         _ => frame.PayloadCase.ToString().ToLowerInvariant(),
     };
 
