@@ -22,6 +22,9 @@ internal sealed class ReplicaStore : IDisposable
 {
     private const int ApplyBytesMax = 1 << 20;
 
+    /// <summary>The part of what waits to be applied that one step takes: who is handed records faster than it applies them comes to a balance.</summary>
+    private const int ApplyStepsMax = 16;
+
     /// <summary>A few milliseconds' work.</summary>
     private const long DigestStepBytes = 1 << 20;
     private const int DigestRest = 3;
@@ -58,6 +61,8 @@ internal sealed class ReplicaStore : IDisposable
     private ITimer? _spaceTimer;
     private int _recordsInFlight;
     private long _recordBytesInFlight;
+    private UInt128 _committed;
+    private long _committedBytesWaiting;
 
     private ReplicaStore(StoreContext context, RecoveredStore recovered)
     {
@@ -97,6 +102,9 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>The replica's directory. Any thread.</summary>
     public string Directory { get; }
+
+    /// <summary>Following, and committed records wait for <see cref="ApplyMore"/>.</summary>
+    public bool IsApplying => _committed > Published && !_isLeading && !HasEnded;
 
     /// <summary>Whether no request waits. Any thread.</summary>
     public bool QueueIsEmpty => _queue.IsEmpty;
@@ -163,11 +171,17 @@ internal sealed class ReplicaStore : IDisposable
     /// <exception cref="FormatVersionException">The directory is of another format version.</exception>
     public static ReplicaStore Open(StoreContext context, string directory, bool mayRefill = false, StoreIdentity? expected = null)
     {
+        var began = context.Time.GetTimestamp();
         var recovered = RecoveredStore.Open(context, directory, mayRefill, expected);
+        var readTime = context.Time.GetElapsedTime(began);
         var store = new ReplicaStore(context, recovered);
         try
         {
-            store.ApplyCommitted(UInt128.Max(store._pages.Covered.Etag, store.Control.Committed));
+            began = context.Time.GetTimestamp();
+            store.NoteCommitted(UInt128.Max(store._pages.Covered.Etag, store.Control.Committed));
+            store.ApplyCommitted();
+            recovered.LogReplay(readTime, store.Published, context.Time.GetElapsedTime(began));
+            store._checkpoints.JournalGrewBy(recovered.UncoveredBytes);
             store.ReadShardTime();
             recovered.StartSegment(store._journal);
             store.Control = recovered.Control.State;
@@ -212,6 +226,7 @@ internal sealed class ReplicaStore : IDisposable
     {
         Invariant.Check(!_isLeading && _pages.NewestEtag == Published, $"Lead({epoch}) while leading, or with unpublished state.");
         Invariant.Check(epoch > Last.Epoch, $"Epoch {epoch} does not lie behind that of {Last}.");
+        ApplyCommitted();
         for (var index = _index.FirstAfter(Published); index < _index.Count; index++)
             ApplyAndSeal(index, index + 1);
         (_isLeading, _epoch) = (true, epoch);
@@ -306,7 +321,8 @@ internal sealed class ReplicaStore : IDisposable
     /// </summary>
     public void Cut(UInt128 lastKept) => Guarded(() =>
     {
-        Invariant.Check(!_isLeading && lastKept >= Published, $"Cut to {lastKept} while leading, or below the published {Published}.");
+        Invariant.Check(
+            !_isLeading && lastKept >= Published && lastKept >= _committed, $"Cut to {lastKept} while leading, or below the committed {_committed}, published {Published}.");
         var kept = _index.Find(lastKept);
         var last = kept?.Record ?? _index.Base;
         Invariant.Check(last.Etag == lastKept, $"Cut to {lastKept}, which is not in the journal.");
@@ -320,19 +336,41 @@ internal sealed class ReplicaStore : IDisposable
     });
 
     /// <summary>
-    /// Everything up to an etag is committed. Following: prepared records up to it are applied and published. Leading: their states are
-    /// published and their callers answered, in etag order.
+    /// Everything up to an etag is committed. Following: prepared records up to it are applied and published, at once if they are few; otherwise
+    /// <see cref="ApplyMore"/> does it. Leading: their states are published and their callers answered, in etag order.
     /// </summary>
     public void Commit(UInt128 etag) => Guarded(() =>
     {
         if (_isLeading)
+        {
             _pages.Publish(etag);
+        }
         else
-            ApplyCommitted(etag);
+        {
+            NoteCommitted(etag);
+            if (_committedBytesWaiting <= ApplyBytesMax)
+                ApplyCommitted();
+        }
         if (_events is { } events)
             _answers.Publish(Published, events);
         _checkpoints.StartIfDue();
     });
+
+    /// <summary>
+    /// Applies and publishes some of the committed records that wait, so that what a follower is handed meanwhile goes to its journal first and is
+    /// acknowledged; true while more wait.
+    /// </summary>
+    public bool ApplyMore()
+    {
+        if (!IsApplying)
+            return false;
+        Guarded(() =>
+        {
+            ApplyStep(Math.Max(ApplyBytesMax, _committedBytesWaiting / ApplyStepsMax));
+            _checkpoints.StartIfDue();
+        });
+        return IsApplying;
+    }
 
     /// <summary>How many answers that are reads were held so far, whether they have left or not. Writer executor.</summary>
     public long HeldReadAnswers => _answers.HeldCount;
@@ -397,8 +435,19 @@ internal sealed class ReplicaStore : IDisposable
             var bytes = 0L;
             for (var index = _index.FirstAfter(after); index < _index.Count && (count == 0 || bytes + _index[index].Record.BodyBytes <= bytesMax); index++)
             {
-                bodies.Add(BodyOf(_index[index]));
-                bytes += _index[index].Record.BodyBytes;
+                var entry = _index[index];
+                try
+                {
+                    bodies.Add(BodyOf(entry));
+                }
+                catch (CorruptStoreException damage) when (entry.Record.Etag <= _pages.Covered.Etag)
+                {
+                    // Nothing but lagging followers needs it: those get a snapshot.
+                    _index.RemoveOldest(index + 1);
+                    StoreLog.CoveredJournalDamaged(_context.Log, damage.Message);
+                    return count == 0 ? -1 : count;
+                }
+                bytes += entry.Record.BodyBytes;
                 count++;
             }
         }
@@ -647,16 +696,33 @@ internal sealed class ReplicaStore : IDisposable
         _events!.Durable(Durable);
     }
 
-    private void ApplyCommitted(UInt128 etag)
+    /// <summary>Records up to here are to be applied, as far as they are there.</summary>
+    private void NoteCommitted(UInt128 etag)
     {
-        for (var first = _index.FirstAfter(Published); first < _index.Count && _index[first].Record.Etag <= etag;)
+        for (var index = _index.FirstAfter(UInt128.Max(Published, _committed)); index < _index.Count && _index[index].Record.Etag <= etag; index++)
+        {
+            _committed = _index[index].Record.Etag;
+            _committedBytesWaiting += _index[index].Record.BodyBytes;
+        }
+    }
+
+    private void ApplyCommitted() => ApplyStep(long.MaxValue);
+
+    /// <summary>Applies so many bytes of committed records, at least one record if there is any, in states of a bounded size.</summary>
+    private void ApplyStep(long bytesMax)
+    {
+        var left = bytesMax;
+        for (var first = _index.FirstAfter(Published); left > 0 && first < _index.Count && _index[first].Record.Etag <= _committed;)
         {
             var bytes = 0L;
             var end = first;
-            while (end < _index.Count && _index[end].Record.Etag <= etag && (end == first || bytes + _index[end].Record.BodyBytes <= ApplyBytesMax))
+            while (end < _index.Count && _index[end].Record.Etag <= _committed
+                && (end == first || bytes + _index[end].Record.BodyBytes <= Math.Min(left, ApplyBytesMax)))
                 bytes += _index[end++].Record.BodyBytes;
             ApplyAndSeal(first, end);
             _pages.Publish(_index[end - 1].Record.Etag);
+            _committedBytesWaiting -= bytes;
+            left -= bytes;
             first = end;
         }
     }

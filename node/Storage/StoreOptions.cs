@@ -44,6 +44,12 @@ internal sealed record StoreOptions
     /// <summary>Time since the last checkpoint after which the next commit starts one.</summary>
     public TimeSpan CheckpointInterval { get; init; } = TimeSpan.FromMinutes(5);
 
+    /// <summary>Time without a record after which a checkpoint is written early: a restart has nothing to replay of a shard that rests.</summary>
+    public TimeSpan CheckpointIdleTime { get; init; } = TimeSpan.FromSeconds(5);
+
+    /// <summary>Journal bytes since the last checkpoint from which a resting shard writes one; less is replayed in some hundredths of a second.</summary>
+    public long CheckpointIdleJournalBytes { get; init; } = 4 << 20;
+
     /// <summary>Rest between two passes of the scrub, and before the first: often enough that two replicas hardly go bad between.</summary>
     public TimeSpan ScrubInterval { get; init; } = TimeSpan.FromHours(6);
 

@@ -310,9 +310,11 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         AskForReads();
         AppendBatches();
         JudgeDisk(durableRose);
+        // Behind the events: what came meanwhile is in the journal's hands before a long backlog is applied.
+        var appliesMore = _journal.Store.ApplyMore();
         _appliedWaits.Release(_journal.Store.Published);
         ArmTimer();
-        if (!_mailbox.IsEmpty)
+        if (appliesMore || !_mailbox.IsEmpty)
             Schedule();
     }
 
@@ -334,8 +336,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             foreach (var effect in _core.Effects)
                 _performer.Perform(effect);
         }
-        // What the core calls committed is applied only now.
-        Volatile.Write(ref _currentUs, Math.Max(_currentUs, _core.CurrentUs));
+        // What the core calls committed is applied only now, or later.
+        if (!_journal.Store.IsApplying)
+            Volatile.Write(ref _currentUs, Math.Max(_currentUs, _core.CurrentUs));
     }
 
     private void AskForReads()

@@ -28,18 +28,25 @@ internal static class RecordBody
     public static bool TryReadHeader(ReadOnlySpan<byte> body, out RecordRef header)
     {
         header = default;
-        if (body.Length < HeaderBytes + TrailerBytes || body.Length > BytesMax
-            || BinaryPrimitives.ReadUInt32LittleEndian(body) != Magic || BinaryPrimitives.ReadUInt32LittleEndian(body[4..]) != (uint)body.Length)
+        return body.Length >= HeaderBytes + TrailerBytes
+            && TryReadHeader(body[..HeaderBytes], body.Length, BinaryPrimitives.ReadUInt32LittleEndian(body[^TrailerBytes..]), out header);
+    }
+
+    /// <summary>Reads the header of a body whose length and checksum are known from elsewhere. False when the bytes are not the header of such a body.</summary>
+    public static bool TryReadHeader(ReadOnlySpan<byte> front, int bodyBytes, uint checksum, out RecordRef header)
+    {
+        header = default;
+        if (bodyBytes > BytesMax || BinaryPrimitives.ReadUInt32LittleEndian(front) != Magic || BinaryPrimitives.ReadUInt32LittleEndian(front[4..]) != (uint)bodyBytes)
             return false;
-        var flags = (RecordFlags)BinaryPrimitives.ReadUInt16LittleEndian(body[8..]);
-        if ((flags & ~KnownFlags) != 0 || LastChange(body) < FirstChange(body))
+        var flags = (RecordFlags)BinaryPrimitives.ReadUInt16LittleEndian(front[8..]);
+        if ((flags & ~KnownFlags) != 0 || LastChange(front) < FirstChange(front))
             return false;
         header = new RecordRef(
-            new UInt128(Epoch(body), LastChange(body)),
-            new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(body[40..]), BinaryPrimitives.ReadUInt64LittleEndian(body[48..])),
-            BinaryPrimitives.ReadUInt32LittleEndian(body[^TrailerBytes..]),
-            BinaryPrimitives.ReadUInt32LittleEndian(body[56..]),
-            body.Length,
+            new UInt128(Epoch(front), LastChange(front)),
+            new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(front[40..]), BinaryPrimitives.ReadUInt64LittleEndian(front[48..])),
+            checksum,
+            BinaryPrimitives.ReadUInt32LittleEndian(front[56..]),
+            bodyBytes,
             flags);
         return true;
     }

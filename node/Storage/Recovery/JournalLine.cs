@@ -31,7 +31,7 @@ internal sealed class JournalLine
     /// <summary>All files that are named as segments, in order.</summary>
     public List<ulong> Files { get; } = [];
 
-    /// <summary>The records of the line, oldest first. Without their bodies.</summary>
+    /// <summary>The records of the line, oldest first. Without their bodies, which were read and are whole behind what the checkpoint covers.</summary>
     public List<JournalEntry> Entries { get; } = [];
 
     /// <summary>The record before the first entry.</summary>
@@ -169,18 +169,18 @@ internal sealed class JournalLine
     /// <summary>A bad record that the checkpoint covers is passed over: the line then begins where the checkpoint says.</summary>
     private void ReadUpTo(SegmentScanner scanner, in SegmentHeader header, long end, in Coverage covered)
     {
-        ReadSound(scanner, header, end);
+        ReadSound(scanner, header, end, covered.Etag);
         if (header.Number != covered.Position.Segment || scanner.Offset >= covered.Position.Offset || Last.Etag >= covered.Etag)
             return;
         CoveredBreak = Place(header.Number, scanner.Offset);
         BeginAt(RecordAt(covered));
         scanner.MoveTo(covered.Position.Offset);
-        ReadSound(scanner, header, end);
+        ReadSound(scanner, header, end, covered.Etag);
     }
 
-    private void ReadSound(SegmentScanner scanner, in SegmentHeader header, long end)
+    private void ReadSound(SegmentScanner scanner, in SegmentHeader header, long end, UInt128 covered)
     {
-        while (scanner.Offset < end && scanner.TryReadNext(Last, out var record))
+        while (scanner.Offset < end && scanner.TryReadNext(Last, covered, out var record))
             Add(header, scanner.Offset, record);
     }
 

@@ -5,11 +5,13 @@ namespace KvCluster.Storage.Recovery;
 
 /// <summary>
 /// Reads a segment's records from its first block on, each only if its envelope is of this life of the segment, its body is whole
-/// and it follows the one before. Opening thread.
+/// and it follows the one before. The bodies of covered records are not read: nothing is replayed from them, and who reads one for a follower
+/// verifies it then. Opening thread.
 /// </summary>
 internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDisposable
 {
     private const int WindowBytes = 1 << 20;
+    private const int FrontWindowBytes = 16 << 10;
     private byte[] _window = new byte[WindowBytes];
     private long _windowStart;
     private int _windowCount;
@@ -20,10 +22,14 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     /// <summary>Goes on at a place where a record starts or would start.</summary>
     public void MoveTo(long offset) => Offset = offset;
 
-    /// <summary>Reads the next record and moves past it; false where no sound record follows <paramref name="previous"/>.</summary>
-    public bool TryReadNext(in RecordRef previous, out RecordRef record)
+    /// <summary>
+    /// Reads the next record and moves past it; false where no sound record follows <paramref name="previous"/>. Of one up to
+    /// <paramref name="covered"/>, only that its envelope and header are sound is known.
+    /// </summary>
+    public bool TryReadNext(in RecordRef previous, UInt128 covered, out RecordRef record)
     {
-        if (!TryReadAt(Offset, out record, out _) || !record.Follows(previous))
+        var isRead = (previous.Etag < covered && TryReadFront(Offset, out record) && record.Etag <= covered) || TryReadAt(Offset, out record, out _);
+        if (!isRead || !record.Follows(previous))
             return false;
         Offset += RecordEnvelope.RecordBytes(record.BodyBytes);
         return true;
@@ -57,6 +63,15 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     /// <inheritdoc/>
     public void Dispose() => file.Dispose();
 
+    private bool TryReadFront(long offset, out RecordRef record)
+    {
+        record = default;
+        return TryWindow(offset, RecordEnvelope.Bytes + RecordBody.HeaderBytes, out var front, FrontWindowBytes)
+            && RecordEnvelope.TryRead(front, out var envelope) && envelope.Incarnation == incarnation
+            && offset + RecordEnvelope.RecordBytes(envelope.BodyBytes) <= file.Length
+            && RecordBody.TryReadHeader(front[RecordEnvelope.Bytes..], envelope.BodyBytes, envelope.BodyChecksum, out record);
+    }
+
     private bool TryReadAt(long offset, out RecordRef record, out RecordEnvelope envelope)
     {
         record = default;
@@ -68,7 +83,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
         return RecordBody.Verify(body) && RecordBody.TryReadHeader(body, out record) && record.Checksum == envelope.BodyChecksum;
     }
 
-    private bool TryWindow(long offset, int count, out ReadOnlySpan<byte> bytes)
+    private bool TryWindow(long offset, int count, out ReadOnlySpan<byte> bytes, int windowBytes = WindowBytes)
     {
         bytes = default;
         if (offset < _windowStart || offset + count > _windowStart + _windowCount)
@@ -76,7 +91,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
             if (_window.Length < count)
                 _window = new byte[count];
             _windowStart = offset;
-            _windowCount = file.Read(_window, offset);
+            _windowCount = file.Read(_window.AsSpan(0, Math.Max(count, Math.Min(windowBytes, _window.Length))), offset);
         }
         if (_windowCount < count)
             return false;

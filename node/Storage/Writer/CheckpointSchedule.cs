@@ -26,6 +26,7 @@ internal sealed class CheckpointSchedule : IDisposable
     private readonly WorkAction _write;
     private readonly WorkAction _finish;
     private readonly WorkAction _request;
+    private readonly WorkAction _lookForRest;
     private readonly ConcurrentQueue<TaskCompletionSource<Coverage>> _requested = new();
     private readonly List<TaskCompletionSource<Coverage>> _waiting = [];
     private readonly List<SnapshotSource> _sources = [];
@@ -35,6 +36,8 @@ internal sealed class CheckpointSchedule : IDisposable
     private volatile bool _hasEnded;
     private volatile bool _isUrgent;
     private volatile ITimer? _rest;
+    private ITimer? _idle;
+    private long _idleJournalBytes;
     private bool _isDiskFull;
     private bool _isForSpace;
     private long _journalBytes;
@@ -57,6 +60,7 @@ internal sealed class CheckpointSchedule : IDisposable
         _write = new WorkAction(Write);
         _finish = new WorkAction(Finish);
         _request = new WorkAction(TakeRequests);
+        _lookForRest = new WorkAction(LookForRest);
         _startedAt = context.Time.GetTimestamp();
     }
 
@@ -68,7 +72,12 @@ internal sealed class CheckpointSchedule : IDisposable
     }
 
     /// <summary>Counts journal bytes towards the trigger.</summary>
-    public void JournalGrewBy(int bytes) => Volatile.Write(ref _journalBytes, _journalBytes + bytes);
+    public void JournalGrewBy(long bytes)
+    {
+        Volatile.Write(ref _journalBytes, _journalBytes + bytes);
+        if (_idle is null && _journalBytes >= _context.Options.CheckpointIdleJournalBytes)
+            AwaitRest();
+    }
 
     /// <summary>Starts a checkpoint if a trigger is reached and none runs.</summary>
     public void StartIfDue()
@@ -122,7 +131,31 @@ internal sealed class CheckpointSchedule : IDisposable
     {
         _hasEnded = true;
         _rest?.Dispose();
+        _idle?.Dispose();
         TakeRequests();
+    }
+
+    private void AwaitRest()
+    {
+        _idleJournalBytes = _journalBytes;
+        _idle?.Dispose();
+        _idle = _context.Time.CreateTimer(_ => _context.Writer.Post(_lookForRest), null, _context.Options.CheckpointIdleTime, Timeout.InfiniteTimeSpan);
+    }
+
+    /// <summary>If no record came for a while, what came before is covered: a restart then has nothing to replay.</summary>
+    private void LookForRest()
+    {
+        if (_hasEnded)
+            return;
+        if (_running is null && !IsDiskFull && _journalBytes >= _context.Options.CheckpointIdleJournalBytes && _journalBytes == _idleJournalBytes)
+            Start();
+        if (!_hasEnded && _journalBytes >= _context.Options.CheckpointIdleJournalBytes)
+        {
+            AwaitRest();
+            return;
+        }
+        _idle?.Dispose();
+        _idle = null;
     }
 
     private void TakeRequests()

@@ -7,6 +7,7 @@ namespace KvCluster.Tests.Storage.Store;
 public sealed class PacingTests
 {
     private const string Data = StoreBench.DirectoryPath + "/state-00000001/data";
+    private const string ReplicaData = ReplicaBench.DirectoryPath + "/state-00000001/data";
     private static readonly TimeSpan Rest = TimeSpan.FromSeconds(1);
 
     private static readonly StoreOptions Options = StoreBench.SmallOptions with
@@ -76,6 +77,55 @@ public sealed class PacingTests
     }
 
     [Fact]
+    public void Checkpoint_NoRecordComesForAWhile_IsWrittenOnceAndLeavesNothingToReplay()
+    {
+        var options = StoreBench.SmallOptions with { CheckpointIdleJournalBytes = 64 << 10 };
+        using var bench = new ReplicaBench(1, options);
+        bench.Disk.Refuse = (operation, path) =>
+        {
+            _syncs += path == ReplicaData && operation == "Sync" ? 1 : 0;
+            return null;
+        };
+        bench.Lead(1);
+        PutAndCommit(bench, "a", 40 << 10);
+        Pass(bench, 10 * options.CheckpointIdleTime);
+        Assert.Equal(0, _syncs);
+        // Enough is there, but for the time that the shard does not rest.
+        for (var index = 0; index < 20; index++)
+        {
+            PutAndCommit(bench, $"b-{index}", 3000);
+            Pass(bench, options.CheckpointIdleTime * 0.6);
+        }
+        Assert.Equal(0, _syncs);
+        Pass(bench, 2 * options.CheckpointIdleTime);
+        var syncs = _syncs;
+        Assert.True(syncs > 0, "It rests and has no checkpoint.");
+        Pass(bench, 20 * options.CheckpointIdleTime);
+        Assert.Equal(syncs, _syncs);
+        bench.Reopen();
+        Pass(bench, 20 * options.CheckpointIdleTime);
+        Assert.Equal(syncs, _syncs);
+    }
+
+    [Fact]
+    public void Checkpoint_JournalFromBeforeTheStart_Counts()
+    {
+        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { CheckpointJournalBytes = 256 << 10 });
+        bench.Lead(1);
+        PutAndCommit(bench, "a", 200 << 10);
+        bench.Reopen();
+        bench.Disk.Refuse = (operation, path) =>
+        {
+            _syncs += path == ReplicaData && operation == "Sync" ? 1 : 0;
+            return null;
+        };
+        bench.Lead(2);
+        PutAndCommit(bench, "b", 100 << 10);
+        Pass(bench, TimeSpan.FromSeconds(1));
+        Assert.True(_syncs > 0, "Each start puts the checkpoint off by what it replays.");
+    }
+
+    [Fact]
     public async Task Digest_InSteps_IsThatOfTheWhole()
     {
         using var bench = Filled();
@@ -110,6 +160,23 @@ public sealed class PacingTests
         bench.RunUntilIdle();
         Assert.True(_writes > 0, "No checkpoint has started.");
         return bench;
+    }
+
+    private static void PutAndCommit(ReplicaBench bench, string key, int bytes)
+    {
+        _ = bench.Put(key, new string('x', bytes));
+        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Run();
+    }
+
+    private static void Pass(ReplicaBench bench, TimeSpan time)
+    {
+        const int Steps = 100;
+        for (var step = 0; step < Steps; step++)
+        {
+            bench.Time.Advance(time / Steps);
+            bench.Run();
+        }
     }
 
     private static void Put(StoreBench bench, int index, bool together = false)

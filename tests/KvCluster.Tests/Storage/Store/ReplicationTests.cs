@@ -16,6 +16,49 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
+    public void Commit_OfMoreThanAStep_LeavesItToApplyMoreAndAppendsGoOn()
+    {
+        const int Records = 30;
+        _leader.Lead(3);
+        for (var index = 0; index < Records; index++)
+            _ = _leader.Put($"key-{index}", new string('x', 200 << 10));
+        _leader.Store.Commit(_leader.Store.Last.Etag);
+        _follower.Follow(_leader);
+        var committed = _leader.Store.Last.Etag;
+        _follower.Store.Commit(committed);
+        Assert.True(_follower.Store.IsApplying);
+        Assert.Equal(UInt128.Zero, _follower.Store.Published);
+        _ = _leader.Put("later", "1");
+        _follower.Follow(_leader);
+        Assert.Equal(_leader.Store.Last, _follower.Store.Durable);
+        var steps = 1;
+        while (_follower.Store.ApplyMore())
+            steps++;
+        Assert.InRange(steps, 3, Records);
+        Assert.Equal(committed, _follower.Store.Published);
+        Assert.False(_follower.Store.IsApplying);
+        Assert.Equal(_leader.Digest(), _follower.Digest());
+    }
+
+    [Fact]
+    public void Lead_WhileCommittedRecordsWaitToBeApplied_PublishesThemFirst()
+    {
+        _leader.Lead(3);
+        for (var index = 0; index < 30; index++)
+            _ = _leader.Put($"key-{index}", new string('x', 200 << 10));
+        _follower.Follow(_leader);
+        var committed = _leader.Store.Last.Etag - 1;
+        _follower.Store.Commit(committed);
+        _follower.Store.ApplyMore();
+        Assert.True(_follower.Store.IsApplying);
+        _follower.Lead(7);
+        Assert.Equal(committed, _follower.Store.Published);
+        _follower.Store.Commit(_follower.Store.Last.Etag);
+        Assert.Equal(30ul, _follower.Store.Keys);
+        Assert.False(_follower.Store.ApplyMore());
+    }
+
+    [Fact]
     public void Commit_OnLeaderAndFollower_GivesEqualTrees()
     {
         _leader.Lead(3);

@@ -1,4 +1,5 @@
 using KvCluster.Storage;
+using KvCluster.Storage.Journal;
 
 namespace KvCluster.Tests.Storage.Store;
 
@@ -92,34 +93,92 @@ public sealed class RunTimeDamageTests
     }
 
     [Fact]
-    public void ReadBodies_DamagedRecord_EndsTheReplica()
+    public void ReadBodies_DamagedRecordBehindTheCheckpoint_EndsTheReplica()
     {
-        using var bench = Checkpointed();
-        var journal = ReplicaBench.DirectoryPath + "/state-00000001/journal";
-        var names = bench.Disk.List(journal);
-        foreach (var path in names.Select(name => $"{journal}/{name}").Where(path => bench.Disk.ReadAll(path).Length > 8192))
-        {
-            for (var offset = 4096 + 60; offset < bench.Disk.ReadAll(path).Length; offset += 4096)
-                bench.Disk.FlipBit(path, offset);
-        }
+        using var bench = Filled(keys: 40, valueBytes: 1500);
+        bench.Reopen();
+        FlipEveryRecord(bench);
         Assert.Equal(-1, bench.Store.ReadBodies(0, int.MaxValue, []));
         bench.Run();
         Assert.IsType<CorruptStoreException>(bench.FailureTold);
     }
 
+    [Fact]
+    public void ReadBodies_DamagedRecordThatTheCheckpointCovers_HasFollowersTakeASnapshot()
+    {
+        using var bench = Checkpointed();
+        var last = bench.Store.Last;
+        var fromTheMiddle = new UInt128(1, 21);
+        FlipRecord(bench, fromTheMiddle);
+        for (var opening = 0; opening < 2; opening++)
+        {
+            List<ReadOnlyMemory<byte>> before = [];
+            Assert.Equal(20, bench.Store.ReadBodies(0, int.MaxValue, before));
+            Assert.Equal(-1, bench.Store.ReadBodies(new UInt128(1, 20), int.MaxValue, []));
+            Assert.False(bench.Store.TryFind(new UInt128(1, 20), out _));
+            Assert.Equal(20, bench.BodiesAfter(fromTheMiddle).Count);
+            bench.Run();
+            Assert.Null(bench.FailureTold);
+            Assert.Equal(last, bench.Store.Last);
+            // It is not looked at when the journal is opened: nothing is replayed from it.
+            bench.Reopen();
+        }
+    }
+
     /// <summary>A replica that was opened again, so that none of its pages is in memory or checked.</summary>
     private static ReplicaBench Checkpointed(int keys = 40, int valueBytes = 1500)
+    {
+        var bench = Filled(keys, valueBytes);
+        var done = bench.Store.CheckpointAsync();
+        bench.Run();
+        Assert.True(done.IsCompletedSuccessfully);
+        bench.Reopen();
+        return bench;
+    }
+
+    /// <summary>The record that opens the epoch, and one for each key.</summary>
+    private static ReplicaBench Filled(int keys, int valueBytes)
     {
         var bench = new ReplicaBench(1, StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 20 });
         bench.Lead(1);
         for (var index = 0; index < keys; index++)
             _ = bench.Put($"key-{index}", new string('x', valueBytes));
         bench.Store.Commit(bench.Store.Last.Etag);
-        var done = bench.Store.CheckpointAsync();
-        bench.Run();
-        Assert.True(done.IsCompletedSuccessfully);
-        bench.Reopen();
         return bench;
+    }
+
+    private static IEnumerable<string> Segments(ReplicaBench bench)
+    {
+        const string Journal = ReplicaBench.DirectoryPath + "/state-00000001/journal";
+        return bench.Disk.List(Journal).Select(name => $"{Journal}/{name}").Where(path => bench.Disk.ReadAll(path).Length > 8192);
+    }
+
+    private static void FlipEveryRecord(ReplicaBench bench)
+    {
+        foreach (var path in Segments(bench))
+        {
+            for (var offset = 4096 + 60; offset < bench.Disk.ReadAll(path).Length; offset += 4096)
+                bench.Disk.FlipBit(path, offset);
+        }
+    }
+
+    /// <summary>In its payload, where it was written last.</summary>
+    private static void FlipRecord(ReplicaBench bench, UInt128 etag)
+    {
+        var found = 0;
+        foreach (var path in Segments(bench))
+        {
+            var bytes = bench.Disk.ReadAll(path);
+            for (var offset = 4096; offset + 200 < bytes.Length; offset += 4096)
+            {
+                var body = bytes.AsSpan(offset + RecordEnvelope.Bytes);
+                if (!RecordEnvelope.TryRead(bytes.AsSpan(offset), out _) || RecordBody.LastChange(body) != (ulong)etag)
+                    continue;
+                bench.Disk.FlipBit(path, offset + RecordEnvelope.Bytes + RecordBody.HeaderBytes + 10);
+                found++;
+            }
+        }
+        Assert.Equal(1, found);
     }
 
     private static void Scrub(ReplicaBench bench, Func<bool> until)
