@@ -543,6 +543,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         if (_failure is not null)
             return;
+        // A store that has ended refuses before its end is told: what ended it decides what is done about it.
+        if (failure is StoreStoppedException { InnerException: { } first })
+            failure = first;
         _failure = failure;
         _performer.Decisions.Add(_context.Clock.GetUtcNow(), $"stopped: {failure.Message}", alarm: true);
         ShardLog.Stopped(_context.Log, Shard, failure);
