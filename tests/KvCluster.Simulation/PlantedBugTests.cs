@@ -24,7 +24,7 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
         var missed = new List<PlantedBug>();
         foreach (var bug in Enum.GetValues<PlantedBug>().Where(bug => bug != PlantedBug.None).Except(_open))
         {
-            var results = Suite.Run(1, SeedsForABug, scenario: null, bug, stopAtFailure: true);
+            var results = Suite.Run(1, SeedsForABug, scenarios: null, bug, stopAtFailure: true);
             var caught = results.FirstOrDefault(result => result.Broken is not null);
             if (caught is null)
                 missed.Add(bug);

@@ -28,7 +28,7 @@ internal static class Program
 
         var watch = Stopwatch.StartNew();
         // With a bug the question is after how many seeds it is caught; without one, which seeds fail.
-        var results = Suite.Run(parsed.First, parsed.Seeds, parsed.Scenario, parsed.Bug, stopAtFailure: parsed.Bug != PlantedBug.None);
+        var results = Suite.Run(parsed.First, parsed.Seeds, parsed.Scenarios, parsed.Bug, stopAtFailure: parsed.Bug != PlantedBug.None);
         Print(results, watch.Elapsed);
         return results.All(result => result.Broken is null) ? 0 : 1;
     }

@@ -15,18 +15,19 @@ internal static class Scenarios
             kind.Name, kind.Faults, kind.Weight, (seed, bug, detailed) => new ClusterRun(seed, kind, bug, detailed))),
     ];
 
-    private static readonly int WeightTotal = All.Sum(scenario => scenario.Weight);
-
-    /// <summary>The scenario that a seed runs when none is named.</summary>
-    public static Scenario Of(int seed)
+    /// <summary>What a seed runs, of some scenarios, by their weights.</summary>
+    public static Scenario Of(int seed, IReadOnlyList<Scenario> among)
     {
-        var left = new SeededRandom((ulong)seed).Between(0, WeightTotal);
-        return All.First(scenario => (left -= scenario.Weight) < 0);
+        var left = new SeededRandom((ulong)seed).Between(0, among.Sum(scenario => scenario.Weight));
+        return among.First(scenario => (left -= scenario.Weight) < 0);
     }
 
-    /// <summary>The scenario of this name.</summary>
+    /// <summary>The scenario of this name, or those of a fault.</summary>
+    /// <param name="name">As in <see cref="All"/>, or a fault's: F1.</param>
     /// <exception cref="ArgumentException">There is none.</exception>
-    public static Scenario Named(string name) =>
-        All.FirstOrDefault(scenario => scenario.Name == name)
-        ?? throw new ArgumentException($"no scenario \"{name}\"; there are: {string.Join(", ", All.Select(scenario => scenario.Name))}");
+    public static IReadOnlyList<Scenario> Named(string name)
+    {
+        Scenario[] found = [.. All.Where(scenario => scenario.Name == name || scenario.IsAbout(name))];
+        return found.Length > 0 ? found : throw new ArgumentException($"no scenario \"{name}\"; there are: {string.Join(", ", All.Select(scenario => scenario.Name))}, and those of a fault: F1");
+    }
 }

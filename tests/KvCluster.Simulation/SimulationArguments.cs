@@ -3,11 +3,11 @@ using KvCluster.Replication;
 namespace KvCluster.Simulation;
 
 /// <summary>What the program is asked to run.</summary>
-internal sealed record SimulationArguments(int Seeds, int First, Scenario? Scenario, PlantedBug Bug)
+internal sealed record SimulationArguments(int Seeds, int First, IReadOnlyList<Scenario>? Scenarios, PlantedBug Bug)
 {
     public static string Usage =>
         "usage: --seeds N --first SEED [--scenario NAME] [--bug NAME]\n"
-        + $"scenarios: {string.Join(", ", Scenarios.All.Select(scenario => scenario.Name))}\n"
+        + $"scenarios: {string.Join(", ", Simulation.Scenarios.All.Select(scenario => scenario.Name))}, or F1 for those of a fault\n"
         + $"bugs: {string.Join(", ", Enum.GetNames<PlantedBug>())}";
 
     /// <exception cref="ArgumentException">An argument is unknown or has no good value.</exception>
@@ -21,7 +21,7 @@ internal sealed record SimulationArguments(int Seeds, int First, Scenario? Scena
             {
                 "--seeds" => parsed with { Seeds = Number(value, least: 1) },
                 "--first" => parsed with { First = Number(value, least: 0) },
-                "--scenario" => parsed with { Scenario = Scenarios.Named(value) },
+                "--scenario" => parsed with { Scenarios = Simulation.Scenarios.Named(value) },
                 "--bug" => parsed with
                 {
                     Bug = Enum.TryParse<PlantedBug>(value, out var bug) && Enum.IsDefined(bug) ? bug : throw new ArgumentException($"no bug \"{value}\""),

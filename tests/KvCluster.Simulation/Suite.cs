@@ -21,17 +21,17 @@ internal static class Suite
     /// <summary>Runs seeds in order.</summary>
     /// <param name="first">The first seed.</param>
     /// <param name="count">How many.</param>
-    /// <param name="scenario">One for all; null: each seed's own.</param>
+    /// <param name="scenarios">What the seeds run, by weight; null: all.</param>
     /// <param name="bug">Planted in all of them.</param>
     /// <param name="stopAtFailure">Run nothing behind the first seed that fails.</param>
-    public static IReadOnlyList<SeedResult> Run(int first, int count, Scenario? scenario, PlantedBug bug, bool stopAtFailure)
+    public static IReadOnlyList<SeedResult> Run(int first, int count, IReadOnlyList<Scenario>? scenarios, PlantedBug bug, bool stopAtFailure)
     {
         var results = new ConcurrentBag<SeedResult>();
         // One by one, so that all seeds below a failing one have run, and "the first" means the least.
         var seeds = Partitioner.Create(Enumerable.Range(first, count), EnumerablePartitionerOptions.NoBuffering);
         Parallel.ForEach(seeds, new ParallelOptions { MaxDegreeOfParallelism = Environment.ProcessorCount }, (seed, state) =>
         {
-            var result = RunSeed(seed, scenario ?? Scenarios.Of(seed), bug);
+            var result = RunSeed(seed, Scenarios.Of(seed, scenarios ?? Scenarios.All), bug);
             results.Add(result);
             if (stopAtFailure && result.Broken is not null)
                 state.Stop();

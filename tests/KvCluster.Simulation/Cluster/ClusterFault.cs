@@ -8,16 +8,40 @@ internal enum ClusterFault
 
     /// <summary>In one direction or both, for up to two seconds.</summary>
     CutOff,
+
+    /// <summary>As <see cref="CutOff"/>, the leader's, and it is crashed while another takes over.</summary>
+    CutOffAndCrash,
     Pause,
     Checkpoint,
     HandOver,
 
-    /// <summary>A restart with a flipped bit, once in a run.</summary>
+    /// <summary>A flipped bit, while the node is down or while it works, once in a run.</summary>
     Damage,
+
+    /// <summary>A write or a sync fails: the process must end.</summary>
+    FailDisk,
 
     /// <summary>One disk, or all, have no room for a while.</summary>
     FillDisk,
 
+    /// <summary>Writes of a disk take most of a second for a while.</summary>
+    SlowDisk,
+
+    /// <summary>A node loses its disk: its replica is removed and another one takes its place.</summary>
+    LoseDisk,
+
+    /// <summary>An operator has a replica replaced that works.</summary>
+    Replace,
+
     /// <summary>An hour forwards or backwards.</summary>
     JumpClock,
+
+    /// <summary>One node does not reach the coordinator for a while.</summary>
+    CutOffCoordinator,
+
+    /// <summary>No node does.</summary>
+    CoordinatorAway,
+
+    /// <summary>The coordinator goes back to what it held some time ago, and is repaired later.</summary>
+    RestoreCoordinator,
 }

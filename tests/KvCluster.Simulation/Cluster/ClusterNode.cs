@@ -4,6 +4,7 @@ using KvCluster.Disk;
 using KvCluster.Node.Shards;
 using KvCluster.Replication;
 using KvCluster.Storage;
+using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -11,101 +12,181 @@ using WriteRequest = KvCluster.Storage.WriteRequest;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>One node with one replica: the real <see cref="ShardReplica"/> over the real <see cref="ReplicaStore"/> on a simulated disk.</summary>
-internal sealed class ClusterNode(ClusterRun run, uint id)
+/// <summary>One node with at most one replica: the real <see cref="ShardReplica"/> over the real <see cref="ReplicaStore"/> on a simulated disk.</summary>
+internal sealed class ClusterNode : IDisposable
 {
     private const string Directory = "/data/shard";
 
+    // Many times the disk's ordinary pace, and above what the driver calls slow.
+    private const long SlowSyncUs = 900_000;
+
+    private readonly ClusterRun _run;
     private readonly List<Func<bool>> _pending = [];
+    private readonly NodeClock _clock;
     private VirtualExecutor[] _executors = [];
-    private readonly NodeClock _clock = new(run.Time);
     private List<Action> _whilePaused = [];
     private ReplicaStore? _store;
     private DigestsCompared? _compared;
     private int _paused;
     private ulong _starts;
+    private bool _isSlow;
+    private bool _refuses;
 
-    public uint Id { get; } = id;
+    public ClusterNode(ClusterRun run, uint id, ulong replica)
+    {
+        _run = run;
+        Id = id;
+        ReplicaId = replica;
+        var drift = run.Conditions.DriftPermille;
+        _clock = new NodeClock(run.Time, run.Random.Next(-drift, drift + 1));
+    }
+
+    public uint Id { get; }
 
     public SimulatedDisk Disk { get; } = new();
 
     public ShardReplica? Replica { get; private set; }
 
-    public ulong ReplicaId => Id * 11;
+    /// <summary>The replica whose directory it has; 0: none.</summary>
+    public ulong ReplicaId { get; private set; }
 
-    /// <summary>Its disk was damaged: it may refuse to start, or stop, and is then gone for this run.</summary>
+    /// <summary>Its disk was damaged: its replica may refuse to start, or stop, and is then lost.</summary>
     public bool Damaged { get; private set; }
 
-    /// <summary>Gone for good.</summary>
+    /// <summary>Its replica does not come back.</summary>
     public bool Lost { get; private set; }
+
+    /// <summary>Its replica leads and takes writes.</summary>
+    public bool Serves => Replica is { IsServing: true };
+
+    public string State => $"replica {ReplicaId:x}{(Damaged ? ", damaged" : "")}{(Lost ? ", lost" : Replica is null ? ", down" : $", epoch {Replica.Route.Epoch}, serves {Serves}")}";
 
     public void Start()
     {
-        if (Lost)
+        if (Lost || ReplicaId == 0 || Replica is not null)
             return;
-        run.Trace($"node {Id} starts");
-        var writer = new VirtualExecutor(run.Time, run.Random, () => 20, Guarded);
-        VirtualExecutor[] lanes = [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(run.Time, run.Random, () => run.SyncUs, Guarded))];
-        var checkpoints = new VirtualExecutor(run.Time, run.Random, () => 5 * run.SyncUs, Guarded);
-        var completions = new VirtualExecutor(run.Time, run.Random, () => 20, Guarded);
+        // As a node does that finds a directory which the record no longer names.
+        if (_run.Coordinator.Record.Replicas.All(replica => replica.Replica != ReplicaId))
+        {
+            Empty();
+            return;
+        }
+
+        _run.Trace($"node {Id} starts replica {ReplicaId:x}");
+        var writer = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
+        VirtualExecutor[] lanes =
+            [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(_run.Time, _run.Random, () => _isSlow ? SlowSyncUs : _run.Conditions.SyncUs, Guarded))];
+        var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => 5 * _run.Conditions.SyncUs, Guarded);
+        var completions = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
         _executors = [writer, .. lanes, checkpoints, completions];
         // While one lane writes, the writer and the other lane go on, so that a later write may be durable before it.
         Disk.DuringWrite = _ =>
         {
-            if (lanes.Any(lane => lane.IsRunning) && run.Random.Next(4) == 0 && writer.RunOneBeside())
+            if (lanes.Any(lane => lane.IsRunning) && _run.Random.Next(4) == 0 && writer.RunOneBeside())
                 lanes.Any(lane => lane.RunOneBeside());
         };
         var options = new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 256 << 10, RetainedJournalBytes = 64 << 10, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
         var storage = new StoreContext(Disk, writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
-        Disk.CreateDirectory("/data");
-        Disk.SyncDirectory("/");
         try
         {
-            _store = Disk.DirectoryExists(Directory)
-                ? ReplicaStore.Open(storage, Directory)
-                : ReplicaStore.Create(storage, Directory, new ControlState { ReplicaId = ReplicaId, Shard = 0 });
+            _store = Open(storage);
         }
         catch (Exception refused) when (Damaged && refused is RecoveryRefusedException or CorruptStoreException)
         {
-            Lose(refused);
+            Lose(refused.Message);
+            return;
+        }
+        catch (StorageIoException) when (_refuses)
+        {
+            // The process ends, as it does later on.
+            (Disk.Refuse, _refuses) = (null, false);
+            Disk.Restart((UnsyncedWrites)_run.Random.Next(4), _run.Random.Next());
+            _run.Time.After(_run.Random.NextInt64(1_000, 500_000), Start);
             return;
         }
 
         var context = new ShardReplicaContext(
-            Id, (++_starts << 32) | (uint)run.Random.Next(), storage, _clock, new Transport(run, this), new Coordination(run, this), run.Options,
-            (ulong)run.Random.NextInt64(), route => run.LeaderHint = route.Leader == 0 ? run.LeaderHint : route.Leader, NullLogger.Instance);
-        Replica = new ShardReplica(context, _store, run.Record, run.Revision);
+            Id, (++_starts << 32) | (uint)_run.Random.Next(), storage, _clock, new Transport(_run, this), new Coordination(_run, this), _run.Options,
+            (ulong)_run.Random.NextInt64(), route => _run.LeaderHint = route.Leader == 0 ? _run.LeaderHint : route.Leader, NullLogger.Instance);
+        Replica = new ShardReplica(context, _store, _run.Coordinator.Record, _run.Coordinator.Revision);
         Replica.Start();
+    }
+
+    /// <summary>The record gives it a new replica: makes its directory, in the place of whatever is there.</summary>
+    public void Create(ulong replica)
+    {
+        Empty();
+        (ReplicaId, Lost) = (replica, false);
+        Start();
     }
 
     public void Crash()
     {
         if (Replica is null)
             return;
-        run.Trace($"node {Id} crashes");
+        _run.Trace($"node {Id} crashes");
         End();
-        Disk.Restart((UnsyncedWrites)run.Random.Next(4), run.Random.Next());
+        Disk.Restart((UnsyncedWrites)_run.Random.Next(4), _run.Random.Next());
     }
 
-    /// <summary>While it is down, one bit of one file of its replica changes.</summary>
+    /// <summary>The run is over.</summary>
+    public void Dispose()
+    {
+        if (Replica is not null)
+            End();
+        Disk.Dispose();
+    }
+
+    /// <summary>One bit of one file of its replica changes, under a replica that works or in one that is down.</summary>
     public void Damage()
     {
-        var files = FilesIn(Directory).Where(file => Disk.ReadAll(file).Length > 0).ToArray();
-        var path = files[run.Random.Next(files.Length)];
+        var files = Disk.DirectoryExists(Directory) ? FilesIn(Directory).Where(file => Disk.ReadAll(file).Length > 0).ToArray() : [];
+        if (files.Length == 0)
+            return;
+        var path = files[_run.Random.Next(files.Length)];
         // Where something is written more often than not: behind what is used nothing is read.
         var length = Disk.ReadAll(path).Length;
-        var offset = run.Random.Next(run.Random.Next(2) == 0 ? length : Math.Min(length, 64 << 10));
-        run.Trace($"a bit of {path} of node {Id} flips at {offset}");
+        var offset = _run.Random.Next(_run.Random.Next(2) == 0 ? length : Math.Min(length, 64 << 10));
+        _run.Trace($"a bit of {path} of node {Id} flips at {offset}");
         Disk.FlipBit(path, offset);
         Damaged = true;
+    }
+
+    /// <summary>A write or a sync that comes soon fails; the process must end then.</summary>
+    public void FailDisk()
+    {
+        var left = _run.Random.Next(1, 20);
+        Disk.Refuse = (operation, path) =>
+        {
+            if (operation is not ("Write" or "Sync" or "Sync directory" or "Resize") || --left > 0)
+                return null;
+            _run.Trace($"on node {Id} the disk fails: {operation} {path}");
+            _refuses = true;
+            return new StorageIoException(operation, path, "input/output error");
+        };
+    }
+
+    /// <summary>Its writes take many times as long for a while.</summary>
+    public void SlowDown(long forUs)
+    {
+        _run.Trace($"node {Id} has a slow disk");
+        _isSlow = true;
+        _run.Time.After(forUs, () => _isSlow = false);
+    }
+
+    /// <summary>Its disk is gone, and with it its replica.</summary>
+    public void LoseDisk()
+    {
+        Crash();
+        Lose("its disk is gone");
     }
 
     /// <summary>Stops the process as SIGSTOP does: everything that reaches it waits.</summary>
     public void Pause(long forUs)
     {
-        run.Trace($"node {Id} is stopped for {forUs / 1000} ms");
+        _run.Trace($"node {Id} is stopped for {forUs / 1000} ms");
         _paused++;
-        run.Time.After(forUs, () =>
+        _run.Time.After(forUs, () =>
         {
             _paused--;
             var waiting = _whilePaused;
@@ -118,6 +199,14 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
     /// <summary>Its wall clock jumps; its boot clock does not.</summary>
     public void JumpWallClock(TimeSpan by) => _clock.WallOffset += by;
 
+    /// <summary>Faults are over: its disk works, has room and is as fast as ever.</summary>
+    public void Heal()
+    {
+        Disk.CapacityBytes = long.MaxValue;
+        Disk.Refuse = null;
+        _isSlow = false;
+    }
+
     public void Receive(Frame frame) => Deliver(() => Replica?.Receive(frame));
 
     public void NodeSilent(uint node) => Deliver(() => Replica?.NodeSilent(node));
@@ -125,38 +214,46 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
     public void RecordChanged(ShardRecord record, long revision) => Deliver(() => Replica?.RecordChanged(record, revision));
 
     /// <summary>Puts the keys and a key of its own for the write, if the first key has the value expected.</summary>
-    public void Put(int[] keys, long writeId, long? expected, Action<WriteResult> done) => Deliver(() =>
+    public void Put(ClusterWrite write, Action<WriteResult> done) => Deliver(() =>
     {
         if (Replica is null)
             return;
         var request = WriteRequest.Rent();
-        if (expected == 0)
-            request.AddCondition(Key(keys[0]), ConditionKind.Absent);
-        else if (expected is { } value)
-            request.AddCondition(Key(keys[0]), ConditionKind.ValueEquals, value: Value(value));
-        foreach (var key in keys)
-            request.Put(Key(key), Value(writeId));
-        request.Put(Marker(writeId), Value(writeId));
+        if (write.Expected == 0)
+            request.AddCondition(Key(write.Keys[0]), ConditionKind.Absent);
+        else if (write.Expected is { } value)
+            request.AddCondition(Key(write.Keys[0]), ConditionKind.ValueEquals, value: Value(value));
+        foreach (var key in write.Keys)
+            request.Put(Key(key), Value(write.Id));
+        request.Put(Marker(write.Id), Value(write.Id));
+        if (write.IsIdentified)
+            request.Identify(write.Session.Value, write.Sequence, write.Sequence);
         Poll(Replica.WriteAsync(request).AsTask(), done);
     });
 
-    /// <summary>Reads keys at one snapshot, linearizably.</summary>
-    public void Get(int[] keys, bool quorum, Action<Etag, long[]> done) => Deliver(() =>
+    /// <summary>Opens a session, whose id is the answer's etag.</summary>
+    public void OpenSession(Action<WriteResult> done) => Deliver(() =>
     {
         if (Replica is null)
             return;
-        if (!quorum && Replica.TryOpenLinearizable(out var snapshot))
-        {
-            Read(snapshot, keys, done);
-            return;
-        }
+        var request = WriteRequest.Rent();
+        request.OpenSession();
+        Poll(Replica.WriteAsync(request).AsTask(), done);
+    });
 
-        var replica = Replica;
-        Poll(replica.ConfirmReadAsync(CancellationToken.None), confirmed =>
+    /// <summary>Reads keys at one snapshot, as <c>ReadOpener</c> of the API does, with waits that are looked at after each item of work instead of awaited.</summary>
+    public void Get(int[] keys, ReadKind kind, Etag least, Action<ClusterRead?> done) => Deliver(() =>
+    {
+        try
         {
-            if (confirmed is not null)
-                Read(replica.OpenSnapshot(), keys, done);
-        });
+            if (Replica is { } replica)
+                Get(replica, keys, kind, least, done);
+        }
+        catch (StoreStoppedException) when (_refuses || Damaged)
+        {
+            // The caller gets an error; the replica itself is told in its next turn.
+            done(null);
+        }
     });
 
     public void Checkpoint() => Deliver(() =>
@@ -170,9 +267,18 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
     {
         if (Replica is null)
             return;
-        run.Trace($"node {Id} is asked to hand over");
+        _run.Trace($"node {Id} is asked to hand over");
         // Its end comes over the thread pool, at a poll that may be another one the next time: it is counted, and not part of the course that replays.
-        Poll(Replica.TransferAsync(replica), result => run.HandOvers += result.Done ? 1 : 0);
+        Poll(Replica.TransferAsync(replica), result => _run.HandOvers += result.Done ? 1 : 0);
+    });
+
+    /// <summary>It is asked, as the leader, to change the shard's replicas. What comes of it, the record shows.</summary>
+    public void ChangeReplicas(ReplicaChange change) => Deliver(() =>
+    {
+        if (Replica is null)
+            return;
+        _run.Trace($"node {Id} is asked for: {change}");
+        Poll(Replica.ChangeReplicasAsync(change), _ => { });
     });
 
     public Etag Published()
@@ -191,7 +297,7 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
         }
         catch (CorruptStoreException found) when (Damaged)
         {
-            Lose(found);
+            Lose(found.Message);
             return null;
         }
     }
@@ -222,7 +328,68 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
         return value;
     }
 
-    private void Read(ReadSnapshot snapshot, int[] keys, Action<Etag, long[]> done)
+    private ReplicaStore Open(StoreContext storage)
+    {
+        Disk.CreateDirectory("/data");
+        Disk.SyncDirectory("/");
+        return Disk.DirectoryExists(Directory)
+            ? ReplicaStore.Open(storage, Directory, mayRefill: true)
+            : ReplicaStore.Create(storage, Directory, new ControlState { ReplicaId = ReplicaId, Shard = 0 });
+    }
+
+    private void Get(ShardReplica replica, int[] keys, ReadKind kind, Etag least, Action<ClusterRead?> done)
+    {
+        switch (kind)
+        {
+            case ReadKind.Leader or ReadKind.Replica when replica.TryOpenLinearizable(out var snapshot):
+                Read(snapshot, keys, null, done);
+                break;
+            case ReadKind.Stale:
+                // Before the snapshot, which may be newer but not older.
+                var ageUs = replica.AgeUs;
+                Read(replica.OpenSnapshot(), keys, ageUs, done);
+                break;
+            case ReadKind.Session:
+                if (!replica.HasApplied(least.Value))
+                    _ = replica.AskLeaderAsync(CancellationToken.None);
+                ReadWhenApplied(replica, least.Value, keys, done);
+                break;
+            case ReadKind.Replica when !replica.IsServing:
+                Poll(replica.AskLeaderAsync(CancellationToken.None), committed =>
+                {
+                    if (committed is { } etag)
+                        ReadWhenApplied(replica, etag, keys, done);
+                    else
+                        done(null);
+                });
+                break;
+            default:
+                Poll(replica.ConfirmReadAsync(CancellationToken.None), confirmed =>
+                {
+                    if (confirmed is not null)
+                        Read(replica.OpenSnapshot(), keys, null, done);
+                    else
+                        done(null);
+                });
+                break;
+        }
+    }
+
+    private void ReadWhenApplied(ShardReplica replica, UInt128 etag, int[] keys, Action<ClusterRead?> done)
+    {
+        bool Applied()
+        {
+            if (!replica.HasApplied(etag))
+                return false;
+            Read(replica.OpenSnapshot(), keys, null, done);
+            return true;
+        }
+
+        if (!Applied())
+            _pending.Add(Applied);
+    }
+
+    private void Read(ReadSnapshot snapshot, int[] keys, ulong? ageUs, Action<ClusterRead?> done)
     {
         using (snapshot)
         {
@@ -237,20 +404,32 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
             }
             catch (CorruptStoreException found) when (Damaged)
             {
-                Lose(found);
+                Lose(found.Message);
                 return;
             }
 
-            done(Etag.FromValue(snapshot.Etag), values);
+            done(new ClusterRead(Etag.FromValue(snapshot.Etag), values, _run.NowUs, ageUs));
         }
     }
 
-    private void Lose(Exception found)
+    private void Lose(string why)
     {
-        run.Trace($"node {Id} is lost: {found.Message}");
+        _run.Trace($"the replica of node {Id} is lost: {why}");
         Lost = true;
         if (Replica is not null)
             End();
+    }
+
+    private void Empty()
+    {
+        if (Replica is not null)
+            End();
+        _run.Trace($"node {Id} removes replica {ReplicaId:x}");
+        Disk.Restart(UnsyncedWrites.Kept);
+        Disk.CreateDirectory("/data");
+        Disk.DeleteDirectory(Directory);
+        Disk.SyncDirectory("/data");
+        (ReplicaId, Damaged, Lost) = (0, false, false);
     }
 
     private void End()
@@ -260,6 +439,8 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
         Replica = null;
         _pending.Clear();
         _whilePaused.Clear();
+        Disk.Refuse = null;
+        _refuses = false;
         _store!.Dispose();
     }
 
@@ -295,15 +476,14 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
         item();
         if (Replica?.Failure is { } failure)
         {
-            Violation.Unless(Damaged, failure is Replication.InvariantException ? Rule.Invariant : Rule.GoesOn, $"the replica on node {Id} stops: {failure.Message}");
-            Lose(failure);
+            OnStopped(failure);
             return;
         }
 
         if (Replica?.DigestsCompared is { } compared && compared != _compared)
         {
             _compared = compared;
-            run.DigestsCompared++;
+            _run.DigestsCompared++;
         }
 
         foreach (var completed in _pending.ToArray())
@@ -313,6 +493,22 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
         }
     });
 
+    // A disk that fails ends the process, as the host does, and it comes back; damage ends the replica.
+    private void OnStopped(Exception failure)
+    {
+        if (_refuses && failure is StorageIoException)
+        {
+            _run.Restart(this, static () => { });
+            return;
+        }
+
+        Violation.Unless(
+            Damaged && failure is not Replication.InvariantException,
+            failure is Replication.InvariantException ? Rule.Invariant : Rule.GoesOn,
+            $"the replica on node {Id} stops: {failure.Message}");
+        Lose(failure.Message);
+    }
+
     private sealed class Transport(ClusterRun run, ClusterNode node) : IPeerTransport
     {
         public void Send(uint to, Frame frame) => run.Send(node.Id, to, frame);
@@ -320,32 +516,18 @@ internal sealed class ClusterNode(ClusterRun run, uint id)
 
     private sealed class Coordination(ClusterRun run, ClusterNode node) : IShardCoordination
     {
-        public void Read(uint shard, Action<ShardRecordRead> done) => Answer(() => new ShardRecordRead(run.Record, run.Revision, null), done);
+        private readonly ulong _process = node._starts;
 
-        public void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done)
-        {
-            var ambiguous = !run.Healed && run.Random.Next(6) == 0;
-            Answer(
-                () =>
-                {
-                    var won = run.TryPut(record, expectedRevision);
-                    return ambiguous ? new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0) : new CompareAndSetResult(won ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, run.Revision);
-                },
-                done);
-        }
+        public void Read(uint shard, Action<ShardRecordRead> done) => run.Coordinator.Read(node.Id, InProcess(done));
 
-        private void Answer<T>(Func<T> act, Action<T> done)
+        public void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) =>
+            run.Coordinator.CompareAndSet(node.Id, record, expectedRevision, InProcess(done));
+
+        // Reaches the process that asked, or none.
+        private Action<T> InProcess<T>(Action<T> done) => result => node.Deliver(() =>
         {
-            var replica = node.Replica;
-            run.Time.After(run.Random.NextInt64(100, 3_000), () =>
-            {
-                var result = act();
-                run.Time.After(run.Random.NextInt64(100, 3_000), () =>
-                {
-                    if (node.Replica == replica)
-                        done(result);
-                });
-            });
-        }
+            if (node.Replica is not null && node._starts == _process)
+                done(result);
+        });
     }
 }

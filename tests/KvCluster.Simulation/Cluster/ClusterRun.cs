@@ -1,14 +1,13 @@
 using KvCluster.Replication;
-using KvCluster.Storage;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>Three nodes of one shard from one seed on one thread: the real driver and the real engine, on simulated disks.</summary>
+/// <summary>Nodes of one shard from one seed on one thread: the real driver and the real engine, on simulated disks.</summary>
 internal sealed class ClusterRun : ISimulation
 {
-    private const int ClientCount = 2;
-    private const int Keys = 3;
+    private const int ClientCount = 3;
+    private const int ReplicaCount = 3;
     private const long DurationUs = 4_000_000;
     private const long HealWithinUs = 20_000_000;
 
@@ -19,23 +18,37 @@ internal sealed class ClusterRun : ISimulation
     private const int ComparesInOneOf = 3;
 
     private readonly HashSet<(uint From, uint To)> _cut = [];
+    private readonly HashSet<(uint Node, ulong Epoch, ulong Change)> _snapshots = [];
     private readonly ClusterNode[] _nodes;
+    private readonly ClusterClient[] _clients;
     private readonly (ClusterFault Fault, int Weight)[] _mix;
     private readonly ClusterHistory _history = new();
-    private readonly long[] _seen = new long[Keys];
+    private readonly Replacements _replacements;
+    private string _end = "";
 
     public ClusterRun(int seed, ClusterScenario scenario, PlantedBug bug, bool detailed)
     {
-        Options = new ReplicationOptions { PlantedBug = bug, RestAfterUs = 100_000, RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0, DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0, DigestTimeUs = 1_000_000, DigestRepeatUs = 100_000 };
+        Options = new ReplicationOptions
+        {
+            PlantedBug = bug,
+            RestAfterUs = 100_000,
+            RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0,
+            DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0,
+            DigestTimeUs = 1_000_000,
+            DigestRepeatUs = 100_000,
+        };
         Random = new Random(seed);
         Transcript = new Transcript(detailed);
         Time = new VirtualTime(Transcript.Step);
+        Conditions = scenario.Draw(Random);
         _mix = scenario.Mix;
-        SyncUs = Random.Next(4) == 0 ? 20_000 : 1_000;
-        Record = new ShardRecord { Generation = 1 };
-        _nodes = [new ClusterNode(this, 1), new ClusterNode(this, 2), new ClusterNode(this, 3)];
-        foreach (var node in _nodes)
-            Record.Replicas.Add(new ReplicaRecord { Replica = node.ReplicaId, Node = node.Id, Created = true });
+        var record = new ShardRecord { Generation = 1 };
+        for (var node = 1u; node <= ReplicaCount; node++)
+            record.Replicas.Add(new ReplicaRecord { Replica = node * 11, Node = node, Created = true });
+        Coordinator = new ClusterCoordinator(this, record);
+        _nodes = [.. Enumerable.Range(1, scenario.Nodes).Select(id => new ClusterNode(this, (uint)id, id <= ReplicaCount ? (ulong)id * 11 : 0))];
+        _clients = [.. Enumerable.Range(0, ClientCount).Select(_ => new ClusterClient(this, _history))];
+        _replacements = new Replacements(this);
     }
 
     public Random Random { get; }
@@ -48,23 +61,27 @@ internal sealed class ClusterRun : ISimulation
 
     public ReplicationOptions Options { get; }
 
-    public long SyncUs { get; }
+    public ClusterConditions Conditions { get; }
 
-    public ShardRecord Record { get; private set; }
+    public ClusterCoordinator Coordinator { get; }
 
-    public long Revision { get; private set; } = 1;
+    public IReadOnlyList<ClusterNode> Nodes => _nodes;
 
     public uint LeaderHint { get; set; } = 1;
 
+    /// <summary>Faults are over; what is under way may still be late.</summary>
     public bool Healed { get; private set; }
+
+    /// <summary>Shard time may have gone on by hours, so that sessions end.</summary>
+    public bool WallClockJumped { get; private set; }
 
     public long HandOvers { get; set; }
 
     public long DigestsCompared { get; set; }
 
-    public Activity Activity => new(_history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Record.Epoch, 0, HandOvers, 0, 0, DigestsCompared);
-
-    private IEnumerable<ClusterNode> Working => _nodes.Where(node => !node.Lost);
+    public Activity Activity => new(
+        _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, _snapshots.Count, HandOvers,
+        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared);
 
     public void Run()
     {
@@ -72,8 +89,9 @@ internal sealed class ClusterRun : ISimulation
         {
             foreach (var node in _nodes)
                 node.Start();
-            for (var client = 0; client < ClientCount; client++)
-                Time.After(1_000, Operation);
+            foreach (var client in _clients)
+                client.Start();
+            _replacements.Start();
             Time.After(Random.NextInt64(800_000), NextFault);
             if (Options.RestIntervalUs > 0)
                 WatchNodes();
@@ -86,40 +104,30 @@ internal sealed class ClusterRun : ISimulation
         }
         finally
         {
+            _end = string.Join('\n', _nodes.Select(node => $"node {node.Id}: {node.State}").Concat(_clients.Select(client => $"a client: {client.State}")));
             foreach (var node in _nodes)
-            {
-                node.Crash();
-                node.Disk.Dispose();
-            }
+                node.Dispose();
         }
     }
 
-    public string Describe() => string.Join('\n', _nodes.Select(node => $"node {node.Id}: damaged {node.Damaged}, lost {node.Lost}"));
+    public string Describe() => $"{_end}\nrecord: {Coordinator.Record}";
 
     public void Trace(string text) => Transcript.Line(NowUs, text);
 
-    public bool TryPut(ShardRecord record, long expectedRevision)
-    {
-        if (Revision != expectedRevision)
-            return false;
-        Record = record;
-        Revision++;
-        Trace($"the record gives epoch {record.Epoch} to replica {record.Leader:x}");
-        foreach (var node in _nodes)
-            node.RecordChanged(Record, Revision);
-        return true;
-    }
+    public bool Chance(int permille) => Random.Next(1000) < permille;
 
     public void Send(uint from, uint to, Frame frame)
     {
-        if (!Healed && Random.Next(100) == 0)
+        if (frame.SnapshotAck is { Installed: true, Covers.Etag: { } covers })
+            _snapshots.Add((from, covers.Epoch, covers.Change));
+        if (!Healed && Chance(Conditions.LossPermille))
             return;
         // Through bytes, as on a wire.
         var copy = Frame.Parser.ParseFrom(Google.Protobuf.MessageExtensions.ToByteArray(frame));
-        for (var copies = !Healed && Random.Next(50) == 0 ? 2 : 1; copies > 0; copies--)
+        for (var copies = !Healed && Chance(Conditions.DuplicationPermille) ? 2 : 1; copies > 0; copies--)
         {
-            var late = !Healed && Random.Next(100) == 0;
-            Time.After(20 + Random.NextInt64(late ? 1_000_000 : 500), () =>
+            var late = !Healed && Chance(Conditions.LatePermille);
+            Time.After(20 + Random.NextInt64(late ? Conditions.LateUs : 500), () =>
             {
                 if (_cut.Contains((from, to)))
                     return;
@@ -129,37 +137,31 @@ internal sealed class ClusterRun : ISimulation
         }
     }
 
-    private void Operation()
+    /// <summary>A caller's call is on its way to a node; it may be lost, or come when its caller has long given it up.</summary>
+    public void Call(uint node, Action<ClusterNode> call)
     {
-        var node = _nodes[Random.Next(3) == 0 ? Random.Next(3) : LeaderHint - 1];
-        var floor = _history.Floor;
-        var keys = Random.Next(4) == 0 ? [0, 1, 2] : new[] { Random.Next(Keys) };
-        if (Random.Next(3) == 0 || Healed)
-        {
-            node.Get(keys, Random.Next(4) == 0, (etag, values) =>
-            {
-                Transcript.Answer(NowUs, $"keys {string.Join(' ', keys)} are {string.Join(' ', values)}", etag);
-                _history.OnRead(keys, values, etag, floor);
-                for (var i = 0; i < keys.Length; i++)
-                    _seen[keys[i]] = values[i];
-            });
-        }
-        else
-        {
-            var writeId = _history.Begin(keys);
-            long? expected = Random.Next(3) == 0 ? _seen[keys[0]] : null;
-            node.Put(keys, writeId, expected, result => OnWritten(keys, writeId, expected, result, floor));
-        }
-
-        Time.After(Random.NextInt64(200, 8_000), Operation);
+        if (!Healed && Chance(Conditions.CallLossPermille))
+            return;
+        var late = !Healed && Chance(Conditions.CallLossPermille);
+        Time.After(20 + Random.NextInt64(late ? 2_000_000 : 300), () => call(_nodes[node - 1]));
     }
 
-    private void OnWritten(int[] keys, long writeId, long? expected, WriteResult result, Etag floor)
+    /// <summary>A node's answer is on its way to the caller; it may be lost.</summary>
+    public void Reply(Action answered)
     {
-        Transcript.Answer(NowUs, $"write {writeId} {result.Outcome}", Etag.FromValue(result.Etag));
-        _history.OnWrite(writeId, expected, result, floor);
-        foreach (var key in result.Outcome == WriteOutcome.Applied ? keys : [])
-            _seen[key] = writeId;
+        if (!Healed && Chance(Conditions.CallLossPermille))
+            return;
+        Time.After(20 + Random.NextInt64(300), answered);
+    }
+
+    /// <summary>A node's process ends, and starts again after a while.</summary>
+    public void Restart(ClusterNode node, Action whileDown)
+    {
+        if (node.Replica is null)
+            return;
+        node.Crash();
+        whileDown();
+        Time.After(Random.NextInt64(1_000, 500_000), node.Start);
     }
 
     private void NextFault()
@@ -167,7 +169,7 @@ internal sealed class ClusterRun : ISimulation
         if (Healed)
             return;
         var left = Random.Next(_mix.Sum(entry => entry.Weight));
-        Do(_mix.First(entry => (left -= entry.Weight) < 0).Fault, _nodes[Random.Next(2) == 0 ? Random.Next(3) : LeaderHint - 1]);
+        Do(_mix.First(entry => (left -= entry.Weight) < 0).Fault, _nodes[Random.Next(2) == 0 ? Random.Next(_nodes.Length) : LeaderHint - 1]);
         Time.After(Random.NextInt64(50_000, 1_200_000), NextFault);
     }
 
@@ -186,6 +188,9 @@ internal sealed class ClusterRun : ISimulation
             case ClusterFault.CutOff:
                 CutOff(node);
                 break;
+            case ClusterFault.CutOffAndCrash:
+                CutOffAndCrash(_nodes[LeaderHint - 1]);
+                break;
             case ClusterFault.Pause:
                 node.Pause(Random.NextInt64(200_000, 2_000_000));
                 break;
@@ -195,19 +200,47 @@ internal sealed class ClusterRun : ISimulation
             case ClusterFault.HandOver:
                 _nodes[LeaderHint - 1].HandOver(Random.Next(2) == 0 ? 0 : node.ReplicaId);
                 break;
-            case ClusterFault.Damage when _nodes.All(other => !other.Damaged):
-                Restart(node, node.Damage);
+            // One disk at a time: what a majority has lost, nobody can give back.
+            case ClusterFault.Damage when AllAreWhole:
+                if (Random.Next(2) == 0)
+                    Restart(node, node.Damage);
+                else
+                    node.Damage();
+                break;
+            case ClusterFault.LoseDisk when AllAreWhole && node.ReplicaId != 0:
+                node.LoseDisk();
+                break;
+            case ClusterFault.Replace:
+                _replacements.Replace(node);
+                break;
+            case ClusterFault.FailDisk:
+                node.FailDisk();
                 break;
             case ClusterFault.FillDisk:
                 foreach (var full in Random.Next(3) == 0 ? _nodes : [node])
                     FillDisk(full);
                 break;
+            case ClusterFault.SlowDisk:
+                node.SlowDown(Random.NextInt64(500_000, 3_000_000));
+                break;
             case ClusterFault.JumpClock:
                 Trace($"the wall clock of node {node.Id} jumps");
+                WallClockJumped = true;
                 node.JumpWallClock(TimeSpan.FromHours(Random.Next(2) == 0 ? 1 : -1));
+                break;
+            case ClusterFault.CutOffCoordinator:
+                CutOffCoordinator(node);
+                break;
+            case ClusterFault.CoordinatorAway:
+                CutOffCoordinator(_nodes);
+                break;
+            case ClusterFault.RestoreCoordinator:
+                RestoreCoordinator();
                 break;
         }
     }
+
+    private bool AllAreWhole => _nodes.All(node => !node.Damaged && !node.Lost) && _replacements.AreWhole;
 
     private void CutOff(ClusterNode node)
     {
@@ -220,6 +253,54 @@ internal sealed class ClusterRun : ISimulation
         }
 
         Time.After(Random.NextInt64(2_000_000), _cut.Clear);
+    }
+
+    // A tail that nobody else has, and a second failover while it is cut: the first leader comes back when the next one has just begun, which dies then.
+    private void CutOffAndCrash(ClusterNode first)
+    {
+        Trace($"nothing from node {first.Id} arrives any more");
+        foreach (var other in _nodes.Where(other => other != first))
+            _cut.Add((first.Id, other.Id));
+        Time.After(Random.NextInt64(20_000, 300_000), () =>
+        {
+            first.Crash();
+            AwaitLeader(beside: first, tries: 400, second =>
+            {
+                _cut.Clear();
+                first.Start();
+                Time.After(Random.NextInt64(20 * Conditions.SyncUs), () => Restart(second, () => { }));
+            });
+        });
+    }
+
+    private void AwaitLeader(ClusterNode beside, int tries, Action<ClusterNode> then) => Time.After(5_000, () =>
+    {
+        if (_nodes.FirstOrDefault(node => node.Serves && node != beside) is { } leader && !Healed)
+            then(leader);
+        else if (tries > 0 && !Healed)
+            AwaitLeader(beside, tries - 1, then);
+        else
+            beside.Start();
+    });
+
+    private void CutOffCoordinator(params ClusterNode[] nodes)
+    {
+        Trace($"nodes {string.Join(' ', nodes.Select(node => node.Id))} are cut off from the coordinator");
+        foreach (var node in nodes)
+            Coordinator.CutOff(node.Id);
+        Time.After(Random.NextInt64(2_500_000), Coordinator.Reconnect);
+    }
+
+    private void RestoreCoordinator()
+    {
+        Coordinator.Backup();
+        Time.After(Random.NextInt64(100_000, 1_500_000), () =>
+        {
+            if (Healed)
+                return;
+            Coordinator.Restore();
+            Time.After(Random.NextInt64(200_000, 2_000_000), Coordinator.Repair);
+        });
     }
 
     // As the transport does; what it misses, a resting leader's own beats must tell.
@@ -243,42 +324,37 @@ internal sealed class ClusterRun : ISimulation
         Time.After(Random.NextInt64(200_000, 1_500_000), () => node.Disk.CapacityBytes = long.MaxValue);
     }
 
-    private void Restart(ClusterNode node, Action whileDown)
-    {
-        if (node.Replica is null)
-            return;
-        node.Crash();
-        whileDown();
-        Time.After(Random.NextInt64(1_000, 500_000), () =>
-        {
-            if (node.Replica is null)
-                node.Start();
-        });
-    }
-
     private void Heal()
     {
         Trace("all is healed");
         Healed = true;
         _cut.Clear();
+        Coordinator.Reconnect();
+        Coordinator.Repair();
         foreach (var node in _nodes)
-            node.Disk.CapacityBytes = long.MaxValue;
-        foreach (var node in _nodes.Where(node => node.Replica is null))
+        {
+            node.Heal();
             node.Start();
+        }
     }
 
     private bool Agree()
     {
-        var working = Working.ToArray();
-        var etags = working.Select(node => node.Published()).Distinct().ToArray();
-        return etags.Length == 1 && working.Count(node => node.Replica!.IsServing) == 1 && etags[0] >= _history.Floor;
+        if (!_replacements.AreDone || !_clients.All(client => client.IsSettled))
+            return false;
+        var etags = Members.Select(node => node.Published()).Distinct().ToArray();
+        return etags.Length == 1 && Members.Count(node => node.Serves) == 1 && etags[0] >= _history.Floor;
     }
+
+    // A replica that has left may still run.
+    private IEnumerable<ClusterNode> Members =>
+        _nodes.Where(node => node.Replica is not null && Coordinator.Record.Replicas.Any(replica => replica.Replica == node.ReplicaId));
 
     private void Check()
     {
-        Violation.Unless(Agree(), Rule.Converges, $"no agreement after healing: {string.Join(", ", Working.Select(node => node.Published()))}");
-        var digests = Working.ToArray().Select(node => node.Digest()).Where(digest => digest is not null).Distinct().ToArray();
+        Violation.Unless(Agree(), Rule.Converges, $"no agreement after healing at {string.Join(", ", Members.Select(node => node.Published()))}, {_clients.Count(client => !client.IsSettled)} callers wait");
+        var digests = Members.ToArray().Select(node => node.Digest()).Where(digest => digest is not null).Distinct().ToArray();
         Violation.Unless(digests.Length == 1, Rule.Converges, "the trees differ after healing");
-        _history.Check(Working.First(node => !node.Damaged).EtagOf);
+        _history.Check(Members.First(node => !node.Damaged).EtagOf);
     }
 }

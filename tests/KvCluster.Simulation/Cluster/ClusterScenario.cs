@@ -4,20 +4,43 @@ namespace KvCluster.Simulation.Cluster;
 /// <param name="Name">As given to <c>--scenario</c>.</param>
 /// <param name="Faults">What it is about.</param>
 /// <param name="Weight">How often the suite runs it.</param>
+/// <param name="Nodes">Nodes; three of them have a replica at first.</param>
+/// <param name="Draw">The run's conditions.</param>
 /// <param name="Mix">What fails from time to time, with weights.</param>
-internal sealed record ClusterScenario(string Name, string Faults, int Weight, (ClusterFault Fault, int Weight)[] Mix)
+internal sealed record ClusterScenario(
+    string Name, string Faults, int Weight, int Nodes, Func<Random, ClusterConditions> Draw, (ClusterFault Fault, int Weight)[] Mix)
 {
     public static IReadOnlyList<ClusterScenario> All { get; } =
     [
-        new("nodes-everything", "F1-F4 F15 F20 F21", 8,
+        new("nodes-everything", "F1-F4 F15 F20-F22 F25", 8, 4, ClusterConditions.Any,
         [
             (ClusterFault.Crash, 8), (ClusterFault.LosePower, 2), (ClusterFault.CutOff, 6), (ClusterFault.Pause, 3), (ClusterFault.Checkpoint, 3), (ClusterFault.HandOver, 3),
-            (ClusterFault.JumpClock, 1),
+            (ClusterFault.JumpClock, 1), (ClusterFault.SlowDisk, 1), (ClusterFault.Replace, 2), (ClusterFault.CutOffCoordinator, 2), (ClusterFault.FailDisk, 1), (ClusterFault.CutOffAndCrash, 1),
         ]),
-        new("nodes-leader-cut-off", "F2 F3", 6, [(ClusterFault.CutOff, 6), (ClusterFault.Pause, 3), (ClusterFault.HandOver, 1)]),
-        new("nodes-power-lost", "F15", 3, [(ClusterFault.LosePower, 4), (ClusterFault.Crash, 4), (ClusterFault.Checkpoint, 4)]),
-        new("nodes-damaged", "F16", 4, [(ClusterFault.Damage, 4), (ClusterFault.Checkpoint, 4), (ClusterFault.Crash, 3)]),
-        new("nodes-disk-full", "F18", 3, [(ClusterFault.FillDisk, 6), (ClusterFault.Crash, 2), (ClusterFault.CutOff, 1), (ClusterFault.Checkpoint, 1)]),
-        new("nodes-hand-over", "F19 F25", 3, [(ClusterFault.HandOver, 8), (ClusterFault.Crash, 1), (ClusterFault.CutOff, 1)]),
+        new("nodes-leader-dies", "F1 F12", 3, 3, ClusterConditions.Any, [(ClusterFault.Crash, 8), (ClusterFault.Checkpoint, 1)]),
+        new("nodes-leader-cut-off", "F2 F3", 6, 3, ClusterConditions.Any, [(ClusterFault.CutOff, 6), (ClusterFault.Pause, 3), (ClusterFault.HandOver, 1)]),
+        new("nodes-coordinator-trouble", "F5 F6 F8-F10 F13", 4, 3, ClusterConditions.BadCoordinator,
+            [(ClusterFault.CutOffCoordinator, 6), (ClusterFault.CoordinatorAway, 4), (ClusterFault.Crash, 4), (ClusterFault.CutOff, 2), (ClusterFault.HandOver, 1)]),
+        new("nodes-coordinator-restored", "F11", 3, 3, ClusterConditions.Any,
+            [(ClusterFault.RestoreCoordinator, 6), (ClusterFault.Crash, 3), (ClusterFault.CutOff, 2), (ClusterFault.HandOver, 3)]),
+        new("nodes-bad-network", "F4 F7", 4, 3, ClusterConditions.BadNetwork, [(ClusterFault.CutOff, 4), (ClusterFault.Crash, 3), (ClusterFault.HandOver, 2)]),
+        new("nodes-failovers", "F14", 4, 3, ClusterConditions.Any, [(ClusterFault.CutOffAndCrash, 8), (ClusterFault.Crash, 1)]),
+        new("nodes-power-lost", "F15", 3, 3, ClusterConditions.Any, [(ClusterFault.LosePower, 4), (ClusterFault.Crash, 4), (ClusterFault.Checkpoint, 4)]),
+        new("nodes-damaged", "F16 F24", 4, 3, ClusterConditions.Any, [(ClusterFault.Damage, 4), (ClusterFault.Checkpoint, 4), (ClusterFault.Crash, 3)]),
+        new("nodes-disk-fails", "F17", 3, 3, ClusterConditions.Any, [(ClusterFault.FailDisk, 6), (ClusterFault.Crash, 1), (ClusterFault.Checkpoint, 3)]),
+        new("nodes-disk-full", "F18", 3, 3, ClusterConditions.Any,
+            [(ClusterFault.FillDisk, 6), (ClusterFault.Crash, 2), (ClusterFault.CutOff, 1), (ClusterFault.Checkpoint, 1)]),
+        new("nodes-slow-disk", "F4 F19", 3, 3, ClusterConditions.Any, [(ClusterFault.SlowDisk, 6), (ClusterFault.Crash, 1), (ClusterFault.HandOver, 1)]),
+        new("nodes-behind-retention", "F20", 4, 3, ClusterConditions.BadNetwork,
+            [(ClusterFault.Checkpoint, 8), (ClusterFault.Crash, 4), (ClusterFault.CutOff, 3), (ClusterFault.LosePower, 1)]),
+        new("nodes-clocks", "F21", 4, 3, ClusterConditions.Drifting,
+            [(ClusterFault.JumpClock, 4), (ClusterFault.CutOff, 6), (ClusterFault.Pause, 2), (ClusterFault.Crash, 1)]),
+        new("nodes-exactly-once", "F22", 5, 3, ClusterConditions.BadCalls,
+            [(ClusterFault.Crash, 6), (ClusterFault.CutOff, 4), (ClusterFault.HandOver, 4), (ClusterFault.Pause, 2), (ClusterFault.LosePower, 1), (ClusterFault.Checkpoint, 2)]),
+        new("nodes-follower-reads", "F1 F4 F25", 4, 3, ClusterConditions.Prompt,
+            [(ClusterFault.Crash, 3), (ClusterFault.HandOver, 4), (ClusterFault.SlowDisk, 2), (ClusterFault.Checkpoint, 1)]),
+        new("nodes-hand-over", "F19 F25", 3, 3, ClusterConditions.Any, [(ClusterFault.HandOver, 8), (ClusterFault.Crash, 1), (ClusterFault.CutOff, 1)]),
+        new("nodes-replaced", "F13 F25 F29", 4, 4, ClusterConditions.Any,
+            [(ClusterFault.Replace, 5), (ClusterFault.LoseDisk, 5), (ClusterFault.Crash, 3), (ClusterFault.HandOver, 2), (ClusterFault.CutOff, 1), (ClusterFault.Checkpoint, 2)]),
     ];
 }

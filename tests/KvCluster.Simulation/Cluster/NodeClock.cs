@@ -1,15 +1,32 @@
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>A node's clocks: the boot clock is the run's time, the wall clock is what somebody set it to.</summary>
-internal sealed class NodeClock(VirtualTime time) : TimeProvider
+/// <summary>A node's clocks: the boot clock is the run's time with a drift, the wall clock is what somebody set it to.</summary>
+internal sealed class NodeClock(VirtualTime time, int driftPermille) : TimeProvider
 {
     public TimeSpan WallOffset { get; set; }
 
     public override long TimestampFrequency => time.TimestampFrequency;
 
-    public override long GetTimestamp() => time.GetTimestamp();
+    public override long GetTimestamp()
+    {
+        var timestamp = time.GetTimestamp();
+        return timestamp + (timestamp * driftPermille / 1000);
+    }
 
     public override DateTimeOffset GetUtcNow() => time.GetUtcNow() + WallOffset;
 
-    public override ITimer CreateTimer(TimerCallback callback, object? state, TimeSpan dueTime, TimeSpan period) => time.CreateTimer(callback, state, dueTime, period);
+    public override ITimer CreateTimer(TimerCallback callback, object? state, TimeSpan dueTime, TimeSpan period) =>
+        new DriftingTimer(time.CreateTimer(callback, state, Run(dueTime), Run(period)), this);
+
+    // What this clock counts, in the run's time.
+    private TimeSpan Run(TimeSpan counted) => counted == Timeout.InfiniteTimeSpan ? counted : counted * (1000.0 / (1000 + driftPermille));
+
+    private sealed class DriftingTimer(ITimer timer, NodeClock clock) : ITimer
+    {
+        public bool Change(TimeSpan dueTime, TimeSpan period) => timer.Change(clock.Run(dueTime), clock.Run(period));
+
+        public void Dispose() => timer.Dispose();
+
+        public ValueTask DisposeAsync() => timer.DisposeAsync();
+    }
 }

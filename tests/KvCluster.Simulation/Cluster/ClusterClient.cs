@@ -1,0 +1,184 @@
+using KvCluster.Storage;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// One caller of whole replicas with one operation at a time: reads of every kind, scans, puts of one key or several, some conditional. Most writes are identified in a
+/// session and repeated, at whatever replica, until their outcome is known.
+/// </summary>
+internal sealed class ClusterClient(ClusterRun run, ClusterHistory history)
+{
+    private const long TimeoutUs = 120_000;
+    private const int Keys = 3;
+
+    private readonly long[] _values = new long[Keys];
+    private uint _node = 1;
+    private long _operation;
+    private Etag _seen;
+    private Etag _session;
+    private ulong _sequence;
+    private ClusterWrite? _open;
+
+    /// <summary>No identified write is without an answer.</summary>
+    public bool IsSettled => _open is null;
+
+    /// <summary>For the end of a transcript.</summary>
+    public string State => _open is null ? "settled" : $"write {_open.Id}, sequence {_open.Sequence} of session {_open.Session}, is open";
+
+    public void Start() => run.Time.After(run.Random.NextInt64(10_000), Next);
+
+    private void Next()
+    {
+        var keys = run.Random.Next(4) == 0 ? [0, 1, 2] : new[] { run.Random.Next(Keys) };
+        if (run.Healed || run.Random.Next(3) == 0)
+            Read((ReadKind)run.Random.Next(Enum.GetValues<ReadKind>().Length), keys);
+        else if (run.Random.Next(4) == 0)
+            Attempt(history.Begin(keys, DrawCondition(keys[0]), Etag.None, 0));
+        else if (_session == Etag.None)
+            OpenSession();
+        else
+            Attempt(_open = history.Begin(keys, DrawCondition(keys[0]), _session, ++_sequence));
+    }
+
+    private long? DrawCondition(int key) => run.Random.Next(3) == 0 ? _values[key] : null;
+
+    private void Read(ReadKind kind, int[] keys)
+    {
+        var operation = Begin(Elsewhere);
+        // A follower as well as the leader may serve it.
+        var anywhere = kind is ReadKind.Replica or ReadKind.Session or ReadKind.Stale;
+        var least = kind switch { ReadKind.Stale => Etag.None, ReadKind.Session => _seen, _ => history.Floor };
+        run.Call(anywhere ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node, node => node.Get(keys, kind, least, read => run.Reply(() =>
+        {
+            if (read is null)
+            {
+                Leave(operation);
+                return;
+            }
+
+            run.Transcript.Answer(run.NowUs, $"{kind} keys {string.Join(' ', keys)} are {string.Join(' ', read.Values)}", read.Etag);
+            history.OnRead(keys, read, least, anywhere, run.NowUs);
+            CheckAge(read);
+            if (operation != _operation)
+                return;
+            See(read.Etag);
+            for (var i = 0; i < keys.Length; i++)
+                _values[keys[i]] = read.Values[i];
+            Rest();
+        })));
+    }
+
+    // Nothing is missing from a stale answer that was acknowledged longer ago than its age.
+    private void CheckAge(ClusterRead read)
+    {
+        if (read.AgeUs is not { } ageUs || run.Conditions.StaleSlackUs == 0)
+            return;
+        var since = read.OpenedUs - ((long)ageUs * 1_000 / (1_000 - run.Conditions.DriftPermille)) - run.Conditions.StaleSlackUs;
+        var then = history.FloorAt(since);
+        Violation.Unless(read.Etag >= then, Rule.Linearizable, $"a stale read says that it is {ageUs} us old and saw {read.Etag}, but {then} was answered before that");
+    }
+
+    private void OpenSession()
+    {
+        var operation = Begin(Elsewhere);
+        var floor = history.Floor;
+        run.Call(_node, node => node.OpenSession(result => run.Reply(() =>
+        {
+            run.Transcript.Answer(run.NowUs, $"session {result.Outcome}", Etag.FromValue(result.Etag));
+            if (result.Outcome == WriteOutcome.Applied)
+                history.OnSession(Etag.FromValue(result.Etag), floor, run.NowUs);
+            if (operation != _operation)
+                return;
+            if (result.Outcome != WriteOutcome.Applied)
+            {
+                Elsewhere();
+                return;
+            }
+
+            (_session, _sequence) = (Etag.FromValue(result.Etag), 0);
+            See(_session);
+            Rest();
+        })));
+    }
+
+    // One at a time, so the lowest open sequence is the write's own.
+    private void Attempt(ClusterWrite write)
+    {
+        var operation = Begin(() => GoOn(write));
+        run.Call(_node, node => node.Put(write, result => run.Reply(() =>
+        {
+            run.Transcript.Answer(run.NowUs, $"write {write.Id} {result.Outcome}", Etag.FromValue(result.Etag));
+            history.OnWrite(write, result, run.NowUs);
+            if (operation == _operation)
+                OnWritten(write, result);
+        })));
+    }
+
+    private void OnWritten(ClusterWrite write, WriteResult result)
+    {
+        Violation.Unless(
+            result.Outcome != WriteOutcome.SequenceClosed, Rule.AppliedOnce, $"the result of write {write.Id} was dropped while its caller waits for it");
+        switch (result.Outcome)
+        {
+            case WriteOutcome.Applied or WriteOutcome.ConditionFailed:
+                See(Etag.FromValue(result.Etag));
+                foreach (var key in result.Outcome == WriteOutcome.Applied ? write.Keys : [])
+                    _values[key] = write.Id;
+                _open = null;
+                Rest();
+                break;
+            case WriteOutcome.SessionExpired:
+                Violation.Unless(run.WallClockJumped, Rule.AppliedOnce, $"session {write.Session} ended while write {write.Id} is open");
+                (_session, _open) = (Etag.None, null);
+                Rest();
+                break;
+            default:
+                GoOn(write);
+                break;
+        }
+    }
+
+    // With an identity the outcome is found out, however long that takes; without one it stays unknown.
+    private void GoOn(ClusterWrite write)
+    {
+        MoveOn();
+        run.Time.After(run.Random.NextInt64(5_000, 40_000), write.IsIdentified ? () => Attempt(write) : Next);
+    }
+
+    private long Begin(Action timedOut)
+    {
+        var operation = ++_operation;
+        run.Time.After(TimeoutUs, () =>
+        {
+            if (operation == _operation)
+                timedOut();
+        });
+        return operation;
+    }
+
+    private void Leave(long operation)
+    {
+        if (operation == _operation)
+            Elsewhere();
+    }
+
+    private void Elsewhere()
+    {
+        MoveOn();
+        run.Time.After(run.Random.NextInt64(5_000, 40_000), Next);
+    }
+
+    private void MoveOn()
+    {
+        _operation++;
+        _node = run.Random.Next(3) == 0 ? (uint)run.Random.Next(run.Nodes.Count) + 1 : run.LeaderHint;
+    }
+
+    private void Rest()
+    {
+        _operation++;
+        run.Time.After(run.Random.NextInt64(200, run.Healed ? 60_000 : 8_000), Next);
+    }
+
+    private void See(Etag etag) => _seen = etag > _seen ? etag : _seen;
+}

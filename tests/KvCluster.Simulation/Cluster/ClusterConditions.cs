@@ -1,0 +1,69 @@
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>What network, disks, coordinator and clocks of a run of whole replicas are like while faults go on.</summary>
+internal sealed record ClusterConditions
+{
+    /// <summary>In thousandths of frames.</summary>
+    public int LossPermille { get; init; } = 10;
+
+    /// <inheritdoc cref="LossPermille"/>
+    public int DuplicationPermille { get; init; } = 20;
+
+    /// <summary>Frames that are delayed by up to <see cref="LateUs"/>, so that they arrive in another epoch or another process.</summary>
+    public int LatePermille { get; init; } = 10;
+
+    public long LateUs { get; init; } = 1_000_000;
+
+    /// <summary>In thousandths of calls that are lost, of answers that are, and of calls that come up to two seconds late.</summary>
+    public int CallLossPermille { get; init; } = 10;
+
+    /// <summary>In thousandths of transactions at the coordinator.</summary>
+    public int AmbiguousPermille { get; init; } = 160;
+
+    /// <summary>In thousandths of what its watches tell: lost, told twice, or told late.</summary>
+    public int WatchFaultPermille { get; init; } = 30;
+
+    /// <summary>The greatest drift of a node's boot clock, in thousandths.</summary>
+    public int DriftPermille { get; init; }
+
+    public long SyncUs { get; init; } = 1_000;
+
+    /// <summary>
+    /// How much older than its age says a stale answer may be: what a message was under way, and how long a leader that is cut off goes on telling. 0: faults of this
+    /// kind of run make it as long as the run.
+    /// </summary>
+    public long StaleSlackUs { get; init; }
+
+    public static ClusterConditions Any(Random random) => new()
+    {
+        SyncUs = random.Next(4) == 0 ? 20_000 : 1_000,
+        DriftPermille = random.Next(3) == 0 ? 50 : 0,
+        CallLossPermille = random.Next(3) == 0 ? 50 : 5,
+    };
+
+    public static ClusterConditions BadNetwork(Random random) => Any(random) with
+    {
+        LossPermille = random.Next(150),
+        DuplicationPermille = random.Next(200),
+        LatePermille = random.Next(200),
+        LateUs = 2_000_000,
+    };
+
+    public static ClusterConditions BadCoordinator(Random random) => Any(random) with
+    {
+        AmbiguousPermille = random.Next(200, 700),
+        WatchFaultPermille = random.Next(500),
+    };
+
+    public static ClusterConditions BadCalls(Random random) => Any(random) with { CallLossPermille = random.Next(30, 150) };
+
+    public static ClusterConditions Drifting(Random random) => Any(random) with { DriftPermille = 50 };
+
+    public static ClusterConditions Prompt(Random random) => Any(random) with
+    {
+        LossPermille = 0,
+        DuplicationPermille = 0,
+        LatePermille = 0,
+        StaleSlackUs = 20_000,
+    };
+}

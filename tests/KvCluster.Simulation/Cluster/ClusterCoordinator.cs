@@ -1,0 +1,129 @@
+using KvCluster.Node.Shards;
+using KvCluster.V1;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// Holds the shard's record for whole nodes and misbehaves on purpose: is away for some nodes or all, answers "unknown" for a transaction that happened, did not
+/// happen, or will happen seconds later, tells changes late, twice or not at all, and goes back to an old backup.
+/// </summary>
+internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
+{
+    // As the node's client of the coordinator gives up.
+    private const long UnansweredUs = 300_000;
+
+    private readonly HashSet<uint> _cutOff = [];
+    private (ShardRecord Record, long Revision) _backup = (record, 1);
+    private (ShardRecord Record, long Revision)? _newest;
+
+    public ShardRecord Record { get; private set; } = record;
+
+    public long Revision { get; private set; } = 1;
+
+    /// <summary>It shows a backup, older than what it showed before.</summary>
+    public bool IsRestored => _newest is not null;
+
+    public void CutOff(uint node) => _cutOff.Add(node);
+
+    public void Reconnect() => _cutOff.Clear();
+
+    /// <summary>Keeps a copy of all it holds.</summary>
+    public void Backup()
+    {
+        if (!IsRestored)
+            _backup = (Record, Revision);
+    }
+
+    /// <summary>Is restored from the copy kept: its revision goes backwards.</summary>
+    public void Restore()
+    {
+        if (IsRestored || Revision == _backup.Revision)
+            return;
+        run.Trace($"the coordinator is restored from a backup: revision {Revision} becomes {_backup.Revision}");
+        _newest = (Record, Revision);
+        (Record, Revision) = _backup;
+    }
+
+    /// <summary>People have put back what the backup lacks, above all revisions ever given.</summary>
+    public void Repair()
+    {
+        if (_newest is not { } newest)
+            return;
+        run.Trace("the coordinator is repaired");
+        Revision = Math.Max(Revision, newest.Revision) + 1;
+        var repaired = newest.Record.Clone();
+        if (Record.Epoch > repaired.Epoch)
+            (repaired.Epoch, repaired.Leader, repaired.LeaderIncarnation) = (Record.Epoch, Record.Leader, Record.LeaderIncarnation);
+        Record = repaired;
+        _newest = null;
+        Tell();
+    }
+
+    public void Read(uint node, Action<ShardRecordRead> done)
+    {
+        if (_cutOff.Contains(node))
+            run.Time.After(UnansweredUs, () => done(new ShardRecordRead(null, 0, new TimeoutException("the coordinator does not answer"))));
+        else
+            run.Time.After(Delay(), () => Answer(new ShardRecordRead(Record, Revision, null), done));
+    }
+
+    public void CompareAndSet(uint node, ShardRecord put, long expectedRevision, Action<CompareAndSetResult> done)
+    {
+        if (_cutOff.Contains(node))
+        {
+            run.Time.After(UnansweredUs, () => done(new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0)));
+            return;
+        }
+
+        if (!run.Healed && run.Chance(run.Conditions.AmbiguousPermille))
+        {
+            var fate = run.Random.Next(3);
+            if (fate != 0)
+                run.Time.After(fate == 1 ? Delay() : run.Random.NextInt64(2_000_000), () => TryPut(put, expectedRevision));
+            run.Time.After(2 * Delay(), () => done(new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0)));
+            return;
+        }
+
+        run.Time.After(Delay(), () =>
+        {
+            var won = TryPut(put, expectedRevision);
+            Answer(new CompareAndSetResult(won ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, Revision), done);
+        });
+    }
+
+    /// <summary>A node has made the directory of a replica that the record gives it: says so in the record as it is now.</summary>
+    public void MarkCreated(ulong replica)
+    {
+        var marked = Record.Clone();
+        if (marked.Replicas.SingleOrDefault(other => other.Replica == replica) is not { Created: false } created)
+            return;
+        created.Created = true;
+        TryPut(marked, Revision);
+    }
+
+    private bool TryPut(ShardRecord put, long expectedRevision)
+    {
+        if (Revision != expectedRevision)
+            return false;
+        Record = put;
+        Revision++;
+        run.Trace($"revision {Revision} of the record gives epoch {put.Epoch} to replica {put.Leader:x}, generation {put.Generation}");
+        Tell();
+        return true;
+    }
+
+    private void Tell()
+    {
+        var (told, revision) = (Record, Revision);
+        foreach (var node in run.Nodes.Where(node => !_cutOff.Contains(node.Id)))
+        {
+            var faulty = !run.Healed && run.Chance(run.Conditions.WatchFaultPermille);
+            for (var times = faulty ? run.Random.Next(3) : 1; times > 0; times--)
+                run.Time.After(faulty ? run.Random.NextInt64(1_500_000) : Delay(), () => node.RecordChanged(told, revision));
+        }
+    }
+
+    private void Answer<T>(T result, Action<T> done) => run.Time.After(Delay(), () => done(result));
+
+    private long Delay() => run.Random.NextInt64(100, run.Chance(20) ? 300_000 : 3_000);
+}
