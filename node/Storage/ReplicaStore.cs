@@ -44,6 +44,7 @@ internal sealed class ReplicaStore : IDisposable
     private readonly CheckpointSchedule _checkpoints;
     private readonly Scrub _scrub;
     private BackgroundDigest? _digest;
+    private (UInt128 Etag, Action<byte[]?> Done)? _digestAwaited;
     private readonly WorkAction _failureNotice;
     private readonly WorkAction _lookForSpace;
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -493,28 +494,18 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// Computes the digest of the published state in the background, in place of an earlier one, which is given up. Then calls back on the writer
-    /// executor, unless the store has ended or <see cref="DropDigest"/> came first.
+    /// Computes the digest of the state that has exactly the records up to an etag, which is committed and not overtaken yet, in the background, in place
+    /// of an earlier one, which is given up. Then calls back on the writer executor, unless the store has ended or <see cref="DropDigest"/> came first.
     /// </summary>
-    /// <param name="etag">Of the published state.</param>
+    /// <param name="etag">What is committed; it may still wait to be applied.</param>
     /// <param name="done">Gets the digest; null: there is none, as too much was written meanwhile, or too many snapshots are open.</param>
     public void TakeDigest(UInt128 etag, Action<byte[]?> done) => Guarded(() =>
     {
-        Invariant.Check(Published == etag, $"A digest of {etag} is to be taken, published is {Published}.");
+        Invariant.Check(
+            Published == etag || (IsApplying && Published < etag && etag <= _committed), $"A digest of {etag} is to be taken, published is {Published}, committed {_committed}.");
         DropDigest();
-        try
-        {
-            _digest = new BackgroundDigest(_context, _pages, digest =>
-            {
-                DropDigest();
-                done(digest);
-            });
-        }
-        catch (SnapshotLimitException)
-        {
-            // Readers go first.
-            done(null);
-        }
+        _digestAwaited = (etag, done);
+        BeginDigestIfReached();
     });
 
     /// <summary>Gives up the digest that is under way, if any.</summary>
@@ -522,6 +513,7 @@ internal sealed class ReplicaStore : IDisposable
     {
         _digest?.Dispose();
         _digest = null;
+        _digestAwaited = null;
     }
 
     /// <summary>Walks the whole data file and throws what does not hold; for tests.</summary>
@@ -716,14 +708,37 @@ internal sealed class ReplicaStore : IDisposable
         {
             var bytes = 0L;
             var end = first;
+            // A digest is of a state that ends exactly where it was asked for.
+            var last = _digestAwaited?.Etag ?? _committed;
             while (end < _index.Count && _index[end].Record.Etag <= _committed
-                && (end == first || bytes + _index[end].Record.BodyBytes <= Math.Min(left, ApplyBytesMax)))
+                && (end == first || (_index[end].Record.Etag <= last && bytes + _index[end].Record.BodyBytes <= Math.Min(left, ApplyBytesMax))))
                 bytes += _index[end++].Record.BodyBytes;
             ApplyAndSeal(first, end);
             _pages.Publish(_index[end - 1].Record.Etag);
             _committedBytesWaiting -= bytes;
             left -= bytes;
             first = end;
+            BeginDigestIfReached();
+        }
+    }
+
+    private void BeginDigestIfReached()
+    {
+        if (_digestAwaited is not { } awaited || awaited.Etag != Published)
+            return;
+        _digestAwaited = null;
+        try
+        {
+            _digest = new BackgroundDigest(_context, _pages, digest =>
+            {
+                DropDigest();
+                awaited.Done(digest);
+            });
+        }
+        catch (SnapshotLimitException)
+        {
+            // Readers go first.
+            awaited.Done(null);
         }
     }
 

@@ -5,6 +5,7 @@ using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Replication;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -26,9 +27,14 @@ internal sealed class NodeCluster : IAsyncDisposable
 
     public CoordinatorKeys Keys { get; } = new("local");
 
-    public static async Task<NodeCluster> StartAsync(int nodeCount, params byte[][] splitKeys)
+    /// <summary>Of nodes that are started from now on.</summary>
+    public ReplicationOptions Replication { get; set; } = new();
+
+    public static Task<NodeCluster> StartAsync(int nodeCount, params byte[][] splitKeys) => StartAsync(nodeCount, new ReplicationOptions(), splitKeys);
+
+    public static async Task<NodeCluster> StartAsync(int nodeCount, ReplicationOptions replication, params byte[][] splitKeys)
     {
-        var cluster = new NodeCluster();
+        var cluster = new NodeCluster { Replication = replication };
         var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
         await ClusterInit.CreateAsync(cluster.Coordinator, "local", nodes, Math.Min(3, nodeCount), [.. splitKeys.Select(key => (ReadOnlyMemory<byte>)key)], CancellationToken.None);
         await Task.WhenAll(nodes.Select(node => cluster.StartNodeAsync(node)));
@@ -71,8 +77,13 @@ internal sealed class NodeCluster : IAsyncDisposable
 
     public Kv.KvClient KvOf(uint node) => new(_channels[node]);
 
-    public async Task<NodeStatus> StatusOfAsync(uint node, bool digest = false) =>
-        (await new Cluster.ClusterClient(_channels[node]).GetStatusAsync(new GetStatusRequest { Digest = digest })).Nodes.Single();
+    public async Task<NodeStatus> StatusOfAsync(uint node, bool digest = false, uint? shard = null)
+    {
+        var request = new GetStatusRequest { Digest = digest };
+        if (shard is { } one)
+            request.Shard = one;
+        return (await new Cluster.ClusterClient(_channels[node]).GetStatusAsync(request)).Nodes.Single();
+    }
 
     /// <summary>Waits until one of the running nodes leads a shard.</summary>
     public async Task<uint> LeaderOfAsync(uint shard)
@@ -129,7 +140,7 @@ internal sealed class NodeCluster : IAsyncDisposable
         return ((IPEndPoint)socket.LocalEndPoint!).Port;
     }
 
-    private NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", StopTimeMax = Limit };
+    private NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", StopTimeMax = Limit, Replication = Replication };
 
     private async Task StartNodeAsync(NodeOptions options)
     {

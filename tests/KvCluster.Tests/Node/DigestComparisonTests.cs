@@ -1,0 +1,152 @@
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Node.Coordination;
+using KvCluster.Replication;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Trees that differ though every checksum is right: the replicas find it by themselves, and the odd one is rebuilt.</summary>
+public sealed class DigestComparisonTests
+{
+    private static readonly ReplicationOptions _often = new() { DigestIntervalUs = 500_000 };
+
+    [Fact]
+    public async Task Comparison_OfEqualTrees_IsShownByItsLeaderAndHarmsNobody()
+    {
+        await using var cluster = await StartAsync(_often);
+        var before = await RecordAsync(cluster);
+        await WriteUntilAsync(cluster, () => ComparedAsync(cluster, before));
+        Assert.Equal(IdsOf(before), IdsOf(await RecordAsync(cluster)));
+    }
+
+    [Fact]
+    public async Task ValueThatChangedSilently_InOneReplica_IsFoundAndTheReplicaRebuiltWhileWritesGoOn()
+    {
+        await using var cluster = await StartAsync(new ReplicationOptions());
+        var bad = await cluster.LeaderOfAsync(0) == 1 ? 2u : 1u;
+        await StopAndChangeAsync(cluster, bad);
+        await cluster.StartNodeAsync(bad);
+        // It is there, and nothing else would find it.
+        await Tests.Grpc.Eventually.TrueAsync(() => AppliedAtAsync(cluster, bad).Result == "wrong-7", "the replica serves the changed value");
+        var before = await RecordAsync(cluster);
+        cluster.Replication = _often;
+        foreach (var node in (uint[])[1, 2, 3])
+        {
+            await cluster.StopNodeAsync(node);
+            await cluster.StartNodeAsync(node);
+        }
+
+        await WriteUntilAsync(cluster, () => RebuiltAsync(cluster, bad, before));
+        await WriteUntilAsync(cluster, () => ComparedAsync(cluster, null));
+        Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(bad), "aside", "0")), "the quarantined replica is set aside");
+        await Tests.Grpc.Eventually.TrueAsync(() => AppliedAtAsync(cluster, bad).Result == "value-7", "the new replica has the value that was written");
+    }
+
+    [Fact]
+    public async Task ValueThatChangedSilently_InTheLeader_IsFoundByItAndItHandsOverToBeRebuilt()
+    {
+        await using var cluster = await StartAsync(new ReplicationOptions());
+        var bad = await cluster.LeaderOfAsync(0);
+        await StopAndChangeAsync(cluster, bad);
+        // The others compare when they are asked to, and not for an hour by themselves.
+        cluster.Replication = _often;
+        await cluster.StartNodeAsync(bad);
+        var before = await RecordAsync(cluster);
+        await Tests.Grpc.Eventually.TrueAsync(() => TransferAsync(cluster, bad).Result, "the replica leads again");
+        await WriteUntilAsync(cluster, () => RebuiltAsync(cluster, bad, before));
+        await Tests.Grpc.Eventually.TrueAsync(() => AppliedAtAsync(cluster, bad).Result == "value-7", "the new replica has the value that was written");
+    }
+
+    private static async Task<NodeCluster> StartAsync(ReplicationOptions replication)
+    {
+        var cluster = await NodeCluster.StartAsync(3, replication);
+        for (var key = 0; key < 20; key++)
+            await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8($"k{key:D2}"), Value = ByteString.CopyFromUtf8($"value-{key}") });
+        return cluster;
+    }
+
+    private static async Task StopAndChangeAsync(NodeCluster cluster, uint node)
+    {
+        await Tests.Grpc.Eventually.TrueAsync(
+            () => cluster.StatusOfAsync(node).Result.Replicas.Single() is var replica && replica.Applied.Equals(replica.Last), "all is applied");
+        await new Admin.AdminClient(cluster.ChannelOf(node)).CheckpointAsync(new CheckpointRequest());
+        await cluster.StopNodeAsync(node);
+        SilentDamage.ChangeValue(Path.Combine(cluster.DirectoryOf(node), "shards", "0"), "value-7"u8, "wrong-7"u8);
+    }
+
+    // What is acknowledged meanwhile is there in the end.
+    private static async Task WriteUntilAsync(NodeCluster cluster, Func<Task<bool>> condition)
+    {
+        var acknowledged = new List<string>();
+        await Tests.Grpc.Eventually.TrueAsync(
+            () =>
+            {
+                var key = $"w{acknowledged.Count:D6}";
+                cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8(key) }).Wait();
+                acknowledged.Add(key);
+                return condition().Result;
+            },
+            "what is waited for");
+        foreach (var key in acknowledged)
+        {
+            string? found = null;
+            await Tests.Grpc.Eventually.TrueAsync(() => (found = ReadAsync(cluster, cluster.LeaderOfAsync(0).Result, key, ReadMode.Leader).Result) is not null, $"an answer for {key}");
+            Assert.Equal(key, found);
+        }
+    }
+
+    private static async Task<bool> TransferAsync(NodeCluster cluster, uint node)
+    {
+        var leader = await cluster.LeaderOfAsync(0);
+        if (leader != node)
+        {
+            try
+            {
+                await new Admin.AdminClient(cluster.ChannelOf(leader)).TransferAsync(new TransferRequest { ToNode = node });
+            }
+            catch (RpcException failure) when (failure.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
+            {
+                // It has not caught up yet.
+            }
+        }
+
+        return await cluster.LeaderOfAsync(0) == node;
+    }
+
+    private static async Task<ShardRecord> RecordAsync(NodeCluster cluster) =>
+        RecordText.Parse<ShardRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None)).Value!);
+
+    private static async Task<bool> RebuiltAsync(NodeCluster cluster, uint node, ShardRecord before)
+    {
+        var old = before.Replicas.Single(replica => replica.Node == node).Replica;
+        var record = await RecordAsync(cluster);
+        return record.Removed.Contains(old) && record.Replicas.Any(replica => replica.Node == node && replica is { Learner: false, Created: true });
+    }
+
+    private static IEnumerable<ulong> IdsOf(ShardRecord record) => record.Replicas.Select(replica => replica.Replica);
+
+    // All three, and none of them was replaced meanwhile.
+    private static async Task<bool> ComparedAsync(NodeCluster cluster, ShardRecord? before)
+    {
+        var leader = await cluster.LeaderOfAsync(0);
+        var detail = (await cluster.StatusOfAsync(leader, shard: 0)).Replicas.Single().Detail;
+        return detail.Compared is { Replicas: 3 } && (before is null || IdsOf(before).SequenceEqual(IdsOf(detail.Record)));
+    }
+
+    private static Task<string?> AppliedAtAsync(NodeCluster cluster, uint node) => ReadAsync(cluster, node, "k07", ReadMode.Stale);
+
+    // Null: the replica is not open yet, or does not lead.
+    private static async Task<string?> ReadAsync(NodeCluster cluster, uint node, string key, ReadMode mode)
+    {
+        try
+        {
+            var request = new GetRequest { Key = ByteString.CopyFromUtf8(key), Read = new ReadOptions { Mode = mode } };
+            return (await cluster.KvOf(node).GetAsync(request)).Value.ToStringUtf8();
+        }
+        catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable)
+        {
+            return null;
+        }
+    }
+}

@@ -1,0 +1,125 @@
+using KvCluster.Storage;
+using KvCluster.Storage.Writer;
+using KvCluster.Tests.Node;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>The digest of exactly one state, taken while the store goes on: paced, given up when it would cost too much, and gone with the store.</summary>
+public sealed class BackgroundDigestTests
+{
+    private static readonly TimeSpan _second = TimeSpan.FromSeconds(1);
+    private readonly List<byte[]?> _told = [];
+
+    [Fact]
+    public void TakeDigest_WhileTheStoreGoesOn_IsOfTheStateOfThen()
+    {
+        using var bench = Filled(400);
+        var expected = bench.Digest();
+        bench.Store.TakeDigest(bench.Store.Published, _told.Add);
+        Put(bench, "key-3", "another");
+        Assert.Empty(_told);
+        Pass(bench);
+        Assert.Equal(expected, Assert.Single(_told));
+        Assert.NotEqual(expected, bench.Digest());
+    }
+
+    [Fact]
+    public void TakeDigest_WhereCommittedRecordsWaitToBeApplied_IsOfExactlyThatRecordsState()
+    {
+        using var leader = new ReplicaBench(1);
+        using var follower = new ReplicaBench(2);
+        leader.Lead(3);
+        for (var index = 0; index < 20; index++)
+            Put(leader, $"key-{index}", new string('x', 200 << 10));
+        var (etag, expected) = (leader.Store.Last.Etag, leader.Digest());
+        for (var index = 0; index < 20; index++)
+            Put(leader, $"key-{index}", "later");
+        follower.Follow(leader);
+        follower.Store.Commit(etag);
+        Assert.True(follower.Store.IsApplying);
+        follower.Store.TakeDigest(etag, _told.Add);
+        follower.Store.Commit(leader.Store.Last.Etag);
+        while (follower.Store.ApplyMore())
+        {
+        }
+
+        Assert.Equal(leader.Store.Last.Etag, follower.Store.Published);
+        Pass(follower);
+        Assert.Equal(expected, Assert.Single(_told));
+    }
+
+    [Fact]
+    public void TakeDigest_WhenMuchIsWrittenMeanwhile_GivesUp()
+    {
+        using var bench = Filled(400, StoreBench.SmallOptions with { CheckpointScratchBytes = 1 << 20 });
+        bench.Store.TakeDigest(bench.Store.Published, _told.Add);
+        for (var index = 0; index < 400; index++)
+            Put(bench, $"key-{index}", new string('y', 8000));
+        Pass(bench);
+        Assert.Null(Assert.Single(_told));
+        // What it kept is let go of, and another one goes through.
+        Put(bench, "key-1", "1");
+        Pass(bench);
+        bench.Store.TakeDigest(bench.Store.Published, _told.Add);
+        Pass(bench);
+        Assert.Equal(bench.Digest(), _told[1]);
+    }
+
+    [Fact]
+    public void TakeDigest_AnotherOne_TakesThePlaceOfTheFirst()
+    {
+        using var bench = Filled(20);
+        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("Nobody wants it any more."));
+        bench.Store.TakeDigest(bench.Store.Published, _told.Add);
+        Pass(bench);
+        Assert.Equal(bench.Digest(), Assert.Single(_told));
+    }
+
+    [Fact]
+    public void Close_DuringADigest_DoesNotWaitForIt()
+    {
+        using var bench = Filled(400);
+        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("The store has ended."));
+        var closing = bench.Store.CloseAsync();
+        bench.Run();
+        Assert.True(closing.IsCompletedSuccessfully);
+        Pass(bench);
+    }
+
+    [Fact]
+    public void RestAfter_OfSeveralShards_SharesWhatANodeMaySpend()
+    {
+        var time = new ManualTime();
+        var pace = new DigestPace(1 << 20);
+        var began = time.GetTimestamp();
+        Assert.Equal(_second, pace.RestAfter(time, began, 1 << 20));
+        // The next shard's turn comes behind the first one's.
+        Assert.Equal(2 * _second, pace.RestAfter(time, began, 1 << 20));
+        time.Advance(10 * _second);
+        began = time.GetTimestamp();
+        // Work that takes longer than its bytes would: three times as much rest.
+        time.Advance(4 * _second);
+        Assert.Equal(12 * _second, pace.RestAfter(time, began, 1 << 20));
+    }
+
+    private static ReplicaBench Filled(int keys, StoreOptions? options = null)
+    {
+        var bench = new ReplicaBench(1, options);
+        bench.Lead(1);
+        for (var index = 0; index < keys; index++)
+            Put(bench, $"key-{index}", new string('x', 8000));
+        return bench;
+    }
+
+    private static void Put(ReplicaBench bench, string key, string value) =>
+        bench.Append(request => request.Put(StoreBench.Text(key), StoreBench.Text(value)));
+
+    private static void Pass(ReplicaBench bench)
+    {
+        for (var step = 0; step < 100; step++)
+        {
+            bench.Run();
+            bench.Time.Advance(_second);
+        }
+    }
+}
