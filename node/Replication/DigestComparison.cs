@@ -124,8 +124,8 @@ internal sealed class DigestComparison
     /// <summary>Judges when all is known, and tells who is to go.</summary>
     /// <param name="followers">All other replicas.</param>
     /// <param name="quorum">The voters.</param>
-    /// <param name="durable">What a majority has durable, without those who are to go.</param>
-    public void Advance(IReadOnlyDictionary<ulong, FollowerProgress> followers, Quorum quorum, Etag durable)
+    /// <param name="durableOf">What a replica has durable and matched; nothing for one that <see cref="IsCondemned"/>.</param>
+    public void Advance(IReadOnlyDictionary<ulong, FollowerProgress> followers, Quorum quorum, Func<ulong, Etag> durableOf)
     {
         if (Running)
         {
@@ -147,7 +147,7 @@ internal sealed class DigestComparison
             else if (follower.State == FollowerState.Snapshot)
                 OnReplaced(follower);
             else if (_context.NowUs >= condemned.RepeatUs)
-                Tell(follower, condemned, mayGo: durable >= condemned.Committed);
+                Tell(follower, condemned, mayGo: quorum.Agreed(durableOf) >= condemned.Committed);
         }
     }
 

@@ -382,7 +382,7 @@ internal sealed class Leadership
     {
         if (!_digests.Busy)
             return;
-        _digests.Advance(_followers, _quorum, _quorum.Agreed(_durableOf));
+        _digests.Advance(_followers, _quorum, _durableOf);
         LeaveImpaired();
     }
 

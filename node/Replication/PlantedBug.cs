@@ -73,4 +73,7 @@ internal enum PlantedBug
 
     /// <summary>Vote and acknowledge with a gap in the journal.</summary>
     RefillingCounts,
+
+    /// <summary>Take the digest of whatever is committed together with the record that was named.</summary>
+    DigestBehindRecord,
 }

@@ -89,7 +89,7 @@ internal sealed class ReplicaContext
     {
         if (OwnDigest.Awaited > Committed && OwnDigest.Awaited <= etag)
         {
-            Apply(OwnDigest.Awaited);
+            Apply(Options.PlantedBug == PlantedBug.DigestBehindRecord ? etag : OwnDigest.Awaited);
             OwnDigest.Begin();
         }
 

@@ -3,6 +3,7 @@ using System.Globalization;
 using System.Text;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Replication;
 using KvCluster.Storage;
 using Microsoft.Extensions.Logging;
 
@@ -28,6 +29,11 @@ internal static class CommandLine
     {
         Description = "Journal that each shard keeps, beyond what a checkpoint covers, so that a follower that was away needs no snapshot (default 256).",
         HelpName = "MIB",
+    };
+    private static readonly Option<int?> DigestInterval = new("--digest-interval-minutes")
+    {
+        Description = "How often a shard's leader here has the replicas' trees compared (default 60; 0: never).",
+        HelpName = "MINUTES",
     };
     private static readonly Option<bool> UntilStdinEnds = new("--until-stdin-ends") { Description = "Stop when standard input ends, as on SIGTERM." };
     private static readonly Option<string> Nodes = new("--nodes") { Description = "The ids of the cluster's nodes, separated by commas: 1,2,3", Required = true, HelpName = "IDS" };
@@ -72,7 +78,7 @@ internal static class CommandLine
 
     private static RootCommand Create()
     {
-        var run = new Command("run", "Runs a node until SIGTERM or Ctrl-C.") { Node, Data, Listen, Advertise, Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster, JournalRetention, UntilStdinEnds };
+        var run = new Command("run", "Runs a node until SIGTERM or Ctrl-C.") { Node, Data, Listen, Advertise, Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster, JournalRetention, DigestInterval, UntilStdinEnds };
         run.SetAction(RunAsync);
         var init = new Command("init", "Creates a cluster: its shards and where their replicas lie.") { Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster, Nodes, Replicas, SplitAt };
         init.SetAction(InitAsync);
@@ -90,6 +96,7 @@ internal static class CommandLine
             Listen = UrlIn(Listen.Name, arguments.GetRequiredValue(Listen)),
             Advertise = arguments.GetValue(Advertise) is { } advertise ? UrlIn(Advertise.Name, advertise) : null,
             Cluster = ClusterIn(arguments),
+            Replication = ReplicationIn(arguments),
             Storage = StorageIn(arguments),
         };
         var etcd = EtcdOptionsIn(arguments);
@@ -216,6 +223,13 @@ internal static class CommandLine
             throw new EtcdSecurityException(file, failure.Message);
         }
     }
+
+    private static ReplicationOptions ReplicationIn(ParseResult arguments) => arguments.GetValue(DigestInterval) switch
+    {
+        null => new ReplicationOptions(),
+        >= 0 and <= 525_600 and var minutes => new ReplicationOptions { DigestIntervalUs = minutes * 60_000_000L },
+        _ => throw new UsageException("--digest-interval-minutes takes 0 to 525600."),
+    };
 
     private static StoreOptions StorageIn(ParseResult arguments) => arguments.GetValue(JournalRetention) switch
     {
