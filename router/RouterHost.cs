@@ -4,9 +4,7 @@ using KvCluster.Router.Api;
 using KvCluster.Serving;
 using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
-using Microsoft.AspNetCore.Hosting;
 using Microsoft.Extensions.DependencyInjection;
-using Microsoft.Extensions.Hosting;
 using Microsoft.Extensions.Logging;
 using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
 
@@ -59,10 +57,7 @@ internal sealed class RouterHost : IAsyncDisposable
 
     private async Task<OwnedServer> ServeAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
     {
-        var builder = WebApplication.CreateSlimBuilder();
-        builder.Logging.ClearProviders();
-        builder.WebHost.ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, new Uri(options.Listen)));
-        builder.Services.AddSingleton(logs).AddSingleton<IHostLifetime, NoLifetime>();
+        var builder = ServerBuilder.Create(logs, new Uri(options.Listen));
         builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_health);
         builder.Services.AddSingleton<Forwarding>().AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();

@@ -1,8 +1,6 @@
 using KvCluster.Serving;
 using Microsoft.AspNetCore.Builder;
-using Microsoft.AspNetCore.Hosting;
 using Microsoft.Extensions.DependencyInjection;
-using Microsoft.Extensions.Hosting;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Coordination;
@@ -22,11 +20,7 @@ internal sealed class CoordinatorServer : IAsyncDisposable
     /// <exception cref="IOException">The port is taken.</exception>
     public static async Task<CoordinatorServer> StartAsync(EmbeddedCoordinator coordinator, string listen, ILoggerFactory logs, CancellationToken cancellationToken)
     {
-        var builder = WebApplication.CreateSlimBuilder();
-        builder.Logging.ClearProviders();
-        builder.Services.AddSingleton(logs);
-        builder.Services.AddSingleton<IHostLifetime, NoLifetime>();
-        builder.WebHost.ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, new Uri(listen)));
+        var builder = ServerBuilder.Create(logs, new Uri(listen));
         builder.Services.AddSingleton(coordinator);
         builder.Services.AddSingleton(new ReflectionCatalog(
             Etcdserverpb.KV.Descriptor, Etcdserverpb.Watch.Descriptor, Etcdserverpb.Lease.Descriptor, Etcdserverpb.Maintenance.Descriptor));

@@ -11,9 +11,7 @@ using KvCluster.Serving;
 using KvCluster.Storage.Files;
 using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
-using Microsoft.AspNetCore.Hosting;
 using Microsoft.Extensions.DependencyInjection;
-using Microsoft.Extensions.Hosting;
 using Microsoft.Extensions.Logging;
 using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
 
@@ -207,11 +205,7 @@ internal sealed class NodeHost : IAsyncDisposable
         Uri listen,
         CancellationToken cancellationToken)
     {
-        var builder = WebApplication.CreateSlimBuilder();
-        builder.Logging.ClearProviders();
-        builder.Services.AddSingleton(logs);
-        builder.WebHost.ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen));
-        builder.Services.AddSingleton<IHostLifetime, NoLifetime>();
+        var builder = ServerBuilder.Create(logs, listen);
         var services = builder.Services;
         services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(peers).AddSingleton(health);
         services.AddSingleton<TimeProvider>(BootClock.Instance);

@@ -1,0 +1,25 @@
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Hosting;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Serving;
+
+/// <summary>
+/// Begins a server that takes nothing from its surroundings: no environment, and no settings files of the working directory, which the usual
+/// builders also watch, with all that lies below it: a node started in the folder above its data would wake for every write to its journals.
+/// </summary>
+internal static class ServerBuilder
+{
+    /// <param name="logs">Stays the caller's.</param>
+    /// <param name="listen">"http://host:port".</param>
+    public static WebApplicationBuilder Create(ILoggerFactory logs, Uri listen)
+    {
+        var builder = WebApplication.CreateEmptyBuilder(new WebApplicationOptions());
+        builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen));
+        builder.Services.AddRoutingCore();
+        builder.Services.AddSingleton(logs).AddSingleton<IHostLifetime, NoLifetime>();
+        return builder;
+    }
+}
