@@ -6,8 +6,8 @@ namespace KvCluster.Node.Transport;
 /// <summary>About how much memory a frame holds: what queues of frames are bounded by.</summary>
 internal static class FrameBytes
 {
-    // What a frame takes besides its bodies.
-    private const int OverheadBytes = 128;
+    /// <summary>What a frame takes besides its bodies.</summary>
+    public const int OverheadBytes = 128;
 
     public static long Of(Frame frame) => OverheadBytes + frame.PayloadCase switch
     {

@@ -1,7 +1,6 @@
 // Frames for one other node. Replicas add from their writer executors and never wait; one session at a time sends and receives, on the
 // thread pool. What does not fit, or comes while there is no session, is dropped: the protocol repeats what matters.
 using System.Diagnostics;
-using System.Threading.Channels;
 using Grpc.Core;
 using KvCluster.V1;
 
@@ -10,12 +9,6 @@ namespace KvCluster.Node.Transport;
 /// <summary>A bounded queue of frames and the session that empties it.</summary>
 internal sealed class PeerLink
 {
-    /// <summary>Frames waiting: heartbeats and answers of a thousand shards for a second.</summary>
-    private const int FramesMax = 16_384;
-
-    /// <summary>Bytes waiting: the windows of several shards; beyond that the other side does not keep up.</summary>
-    private const long BytesMax = 64 << 20;
-
     /// <summary>Bytes after which a message is sent, so that a long queue does not become one message.</summary>
     private const int MessageBytes = 1 << 20;
 
@@ -29,13 +22,13 @@ internal sealed class PeerLink
     private static readonly TimeSpan BeatPatience = TimeSpan.FromMilliseconds(5);
 
     private readonly Lock _gate = new();
-    private readonly Channel<Frame> _frames = Channel.CreateBounded<Frame>(new BoundedChannelOptions(FramesMax) { FullMode = BoundedChannelFullMode.Wait });
+    private readonly FrameLanes _frames = new();
     private readonly SemaphoreSlim _urgencyRose = new(0);
     private int _urgency;
     private long _sessions;
     private CancellationTokenSource? _session;
     private string _reason = "";
-    private long _waitingBytes;
+    private volatile bool _isPatienceOver;
     private long _heardTimestamp;
     private volatile bool _isUp;
 
@@ -51,12 +44,7 @@ internal sealed class PeerLink
     /// <summary>Queues a frame, or drops it. Any thread; never waits.</summary>
     public void Send(Frame frame)
     {
-        if (!_isUp)
-            return;
-        var bytes = FrameBytes.Of(frame);
-        if (Interlocked.Add(ref _waitingBytes, bytes) > BytesMax || !_frames.Writer.TryWrite(frame))
-            Interlocked.Add(ref _waitingBytes, -bytes);
-        else
+        if (_isUp && _frames.TryAdd(frame))
             Raise(FrameUrgency.Of(frame));
     }
 
@@ -97,7 +85,7 @@ internal sealed class PeerLink
             await session.CancelAsync().ConfigureAwait(false);
             await sending.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             if (!_isUp)
-                DropAll();
+                _frames.Clear();
         }
     }
 
@@ -128,9 +116,11 @@ internal sealed class PeerLink
     // A failed write ends the session's stream, which the receiving side sees too.
     private async Task SendAllAsync(IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
     {
+        // One that is set again and again: waits that time out by themselves cost an exception each, ten times a second on an idle node.
+        using var patience = new Timer(static state => ((PeerLink)state!).EndPatience(), this, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
         while (true)
         {
-            await WaitUntilDueAsync(cancellationToken).ConfigureAwait(false);
+            await WaitUntilDueAsync(patience, cancellationToken).ConfigureAwait(false);
             // Before the queue is emptied: who adds from here on raises it again.
             Interlocked.Exchange(ref _urgency, (int)Urgency.None);
             // Signals of what was seen without waiting for them.
@@ -140,44 +130,36 @@ internal sealed class PeerLink
             // An empty one, too, which says that this side lives.
             do
             {
-                await outgoing.WriteAsync(TakeMessage()).ConfigureAwait(false);
+                await outgoing.WriteAsync(_frames.TryTake(MessageBytes, out var message) ? message : new PeerMessage()).ConfigureAwait(false);
             }
-            while (_frames.Reader.Count > 0);
+            while (_frames.Count > 0);
         }
     }
 
     // Ends when something urgent waits, or what waits has waited as long as it may.
-    private async Task WaitUntilDueAsync(CancellationToken cancellationToken)
+    private async Task WaitUntilDueAsync(Timer patience, CancellationToken cancellationToken)
     {
         for (var urgency = Volatile.Read(ref _urgency); urgency < (int)Urgency.Now; urgency = Volatile.Read(ref _urgency))
         {
-            var patience = (Urgency)urgency switch
-            {
-                Urgency.Answer => AnswerPatience,
-                Urgency.Beat => BeatPatience,
-                _ => AliveInterval,
-            };
-            if (!await _urgencyRose.WaitAsync(patience, cancellationToken).ConfigureAwait(false))
+            _isPatienceOver = false;
+            patience.Change(PatienceOf((Urgency)urgency), Timeout.InfiniteTimeSpan);
+            await _urgencyRose.WaitAsync(cancellationToken).ConfigureAwait(false);
+            // Also by what was set for an earlier wait and fires late: then it goes a little early.
+            if (_isPatienceOver)
                 return;
         }
     }
 
-    private PeerMessage TakeMessage()
+    private static TimeSpan PatienceOf(Urgency urgency) => urgency switch
     {
-        var message = new PeerMessage();
-        var bytes = 0L;
-        while (bytes < MessageBytes && _frames.Reader.TryRead(out var frame))
-        {
-            bytes += FrameBytes.Of(frame);
-            message.Frames.Add(frame);
-        }
-        Interlocked.Add(ref _waitingBytes, -bytes);
-        return message;
-    }
+        Urgency.Answer => AnswerPatience,
+        Urgency.Beat => BeatPatience,
+        _ => AliveInterval,
+    };
 
-    private void DropAll()
+    private void EndPatience()
     {
-        while (_frames.Reader.TryRead(out var frame))
-            Interlocked.Add(ref _waitingBytes, -FrameBytes.Of(frame));
+        _isPatienceOver = true;
+        _urgencyRose.Release();
     }
 }

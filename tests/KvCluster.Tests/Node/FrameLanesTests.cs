@@ -1,0 +1,128 @@
+using Google.Protobuf;
+using KvCluster.Node.Transport;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>The frames of many shards that wait for one stream.</summary>
+public sealed class FrameLanesTests
+{
+    private const int FrameBodyBytes = 256 << 10;
+    private static readonly ByteString Body = UnsafeByteOperations.UnsafeWrap(new byte[FrameBodyBytes]);
+
+    private readonly FrameLanes _lanes = new();
+
+    [Fact]
+    public void TryAdd_ShardWithoutCredit_DropsItsRecordsAndNothingElse()
+    {
+        var added = Fill(shard: 1);
+        Assert.InRange(added * (long)FrameBodyBytes, FrameLanes.LaneBytesMax - (2 * FrameBodyBytes), FrameLanes.LaneBytesMax);
+        Assert.True(_lanes.TryAdd(Heartbeat(1, 1)));
+        Assert.True(_lanes.TryAdd(Heartbeat(2, 1)));
+        Assert.Equal(added, Fill(shard: 2));
+    }
+
+    [Fact]
+    public void TryTake_ShardWithMuchToSend_LeavesAShareOfTheNextMessageToEachOther()
+    {
+        Fill(shard: 1);
+        for (var shard = 2u; shard <= 4; shard++)
+            Assert.True(_lanes.TryAdd(Heartbeat(shard, 1)));
+        Assert.True(_lanes.TryTake(1 << 20, out var message));
+        Assert.Equal([1u, 2u, 3u, 4u], message.Frames.Select(frame => frame.Shard).Distinct().Order());
+        Assert.InRange(message.CalculateSize(), 1, (1 << 20) + FrameBodyBytes);
+    }
+
+    [Fact]
+    public void TryTake_FramesOfAShard_KeepTheirOrder()
+    {
+        var random = new Random(Seed);
+        var next = new ulong[6];
+        var seen = new ulong[6];
+        for (var step = 0; step < 20_000; step++)
+        {
+            var shard = (uint)random.Next(1, 6);
+            if (random.Next(3) > 0)
+            {
+                if (_lanes.TryAdd(random.Next(4) == 0 ? Records(shard, next[shard] + 1) : Heartbeat(shard, next[shard] + 1)))
+                    next[shard]++;
+                continue;
+            }
+            if (!_lanes.TryTake(random.Next(1, 1 << 20), out var message))
+                continue;
+            foreach (var frame in message.Frames)
+                Assert.Equal(++seen[frame.Shard], frame.Epoch);
+        }
+        while (_lanes.TryTake(1 << 20, out var message))
+        {
+            foreach (var frame in message.Frames)
+                Assert.Equal(++seen[frame.Shard], frame.Epoch);
+        }
+        Assert.Equal(next, seen);
+        Assert.Equal(0, _lanes.Count);
+    }
+
+    [Fact]
+    public void TryAdd_OtherSideDoesNotKeepUp_IsBoundedOverAllShardsAndLeavesEachAFrame()
+    {
+        const int Shards = 100;
+        var frames = 0L;
+        for (var shard = 1u; shard <= Shards; shard++)
+        {
+            var added = Fill(shard);
+            Assert.True(added > 0, $"Shard {shard} has no room at all.");
+            frames += added;
+        }
+        Assert.InRange(frames * FrameBodyBytes, FrameLanes.BytesMax / 2, FrameLanes.BytesMax + (Shards * (long)FrameBodyBytes));
+    }
+
+    [Fact]
+    public void TryAdd_FramesWithoutBodies_AreBoundedByTheirCount()
+    {
+        for (var epoch = 1ul; epoch <= FrameLanes.LaneFramesMax; epoch++)
+            Assert.True(_lanes.TryAdd(Heartbeat(1, epoch)));
+        Assert.False(_lanes.TryAdd(Heartbeat(1, 0)));
+        Assert.True(_lanes.TryAdd(Heartbeat(2, 0)));
+    }
+
+    [Fact]
+    public void TryAdd_FrameLargerThanTheCredit_GoesIntoAnEmptyLane()
+    {
+        var large = new Frame { Shard = 1, Append = new Append { Bodies = { UnsafeByteOperations.UnsafeWrap(new byte[20 << 20]) } } };
+        Assert.True(_lanes.TryAdd(Heartbeat(1, 1)));
+        Assert.True(_lanes.TryAdd(large));
+        Assert.False(_lanes.TryAdd(large));
+        Assert.False(_lanes.TryAdd(Records(1, 2)));
+    }
+
+    [Fact]
+    public void Clear_GivesAllCreditBack()
+    {
+        var added = Fill(shard: 1);
+        _lanes.Clear();
+        Assert.False(_lanes.TryTake(1 << 20, out _));
+        Assert.Equal(added, Fill(shard: 1));
+    }
+
+    private static int Seed
+    {
+        get
+        {
+            var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Environment.TickCount;
+            Console.WriteLine($"KV_SEED={seed}");
+            return seed;
+        }
+    }
+
+    private static Frame Heartbeat(uint shard, ulong epoch) => new() { Shard = shard, Epoch = epoch, Heartbeat = new Heartbeat() };
+
+    private static Frame Records(uint shard, ulong epoch) => new() { Shard = shard, Epoch = epoch, Append = new Append { Bodies = { Body } } };
+
+    private int Fill(uint shard)
+    {
+        var added = 0;
+        while (_lanes.TryAdd(Records(shard, 1)))
+            added++;
+        return added;
+    }
+}
