@@ -18,6 +18,9 @@ internal sealed class DigestComparison
     // After a comparison that came to nothing.
     private const int RetriesInAnInterval = 16;
 
+    // Who is silent for so many of the greatest timeouts is not waited for: digests may take hours.
+    private const int SilentTimeouts = 4;
+
     private readonly ReplicaContext _context;
     private readonly Func<FollowerProgress, Frame> _frameTo;
     private readonly SeededRandom _random;
@@ -131,7 +134,7 @@ internal sealed class DigestComparison
         {
             foreach (var replica in _reports.Keys.ToList())
             {
-                if (!followers.TryGetValue(replica, out var follower) || follower.State == FollowerState.Snapshot)
+                if (_reports[replica] is null && !(followers.TryGetValue(replica, out var follower) && MayReport(follower)))
                     _reports[replica] = ByteString.Empty;
             }
 
@@ -150,6 +153,9 @@ internal sealed class DigestComparison
                 Tell(follower, condemned, mayGo: quorum.Agreed(durableOf) >= condemned.Committed);
         }
     }
+
+    private bool MayReport(FollowerProgress follower) =>
+        follower.State != FollowerState.Snapshot && _context.NowUs - follower.HeardUs < SilentTimeouts * _context.Options.TimeoutGreatestUs;
 
     private void Ask(IReadOnlyCollection<FollowerProgress> voters)
     {

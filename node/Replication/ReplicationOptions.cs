@@ -67,8 +67,8 @@ internal sealed record ReplicationOptions
     /// </summary>
     public long DigestIntervalUs { get; init; } = 3_600_000_000;
 
-    /// <summary>A comparison is judged by what has come after this: at a digest's least rate, trees of 200 GB are through.</summary>
-    public long DigestTimeUs { get; init; } = 3_600_000_000;
+    /// <summary>A comparison is judged by what has come after this: trees of 200 GB are through, which are read at 10 MB/s on a machine that is busy.</summary>
+    public long DigestTimeUs { get; init; } = 21_600_000_000;
 
     /// <summary>Who has not reported a digest is asked again after this; it starts nothing anew there.</summary>
     public long DigestRepeatUs { get; init; } = 3_000_000;
