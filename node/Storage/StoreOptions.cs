@@ -32,8 +32,11 @@ internal sealed record StoreOptions
     /// <summary>Segments double up to this size, in bytes.</summary>
     public int SegmentBytesMax { get; init; } = 64 << 20;
 
-    /// <summary>Journal bytes since the last checkpoint that start one: bounds replay to about a second.</summary>
-    public long CheckpointJournalBytes { get; init; } = 256 << 20;
+    /// <summary>
+    /// Journal bytes since the last checkpoint that start one: bounds replay to about a second, or three while others load the machine. Writes all over a
+    /// large tree reach the scratch memory long before.
+    /// </summary>
+    public long CheckpointJournalBytes { get; init; } = 128 << 20;
 
     /// <summary>Scratch memory that starts a checkpoint, in bytes.</summary>
     public long CheckpointScratchBytes { get; init; } = 256 << 20;

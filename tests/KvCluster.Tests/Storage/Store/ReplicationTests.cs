@@ -16,6 +16,37 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
+    public void RetainedJournal_AfterCheckpoints_ReachesBackAsFarAsItsBoundAndNotMuchFarther()
+    {
+        const int Records = 200;
+        const int RecordBytes = 8 << 10;
+        const int RetainedBytes = 512 << 10;
+        using var leader = new ReplicaBench(1, StoreBench.SmallOptions with { RetainedJournalBytes = RetainedBytes });
+        leader.Lead(3);
+        for (var index = 0; index < Records; index++)
+        {
+            _ = leader.Put($"key-{index}", new string('x', RecordBytes - 1024));
+            leader.Store.Commit(leader.Store.Last.Etag);
+            if (index % 20 == 19)
+                Checkpoint(leader);
+        }
+        // Two, as what only the older meta page needs stays, too.
+        Checkpoint(leader);
+        Checkpoint(leader);
+        var last = leader.Store.Last.Etag;
+        var within = last - (RetainedBytes / RecordBytes / 2);
+        Assert.Equal(RetainedBytes / RecordBytes / 2, leader.BodiesAfter(within).Count);
+        Assert.True(leader.Store.TryFind(within, out _));
+        var beyond = last - (2 * RetainedBytes / RecordBytes);
+        Assert.Equal(-1, leader.Store.ReadBodies(beyond, int.MaxValue, []));
+        Assert.InRange(leader.Store.JournalBytes, RetainedBytes / 2, 2 * RetainedBytes);
+        // What is kept for followers outlives a restart.
+        leader.Reopen();
+        Assert.Equal(RetainedBytes / RecordBytes / 2, leader.BodiesAfter(within).Count);
+        Assert.Equal(-1, leader.Store.ReadBodies(beyond, int.MaxValue, []));
+    }
+
+    [Fact]
     public void Commit_OfMoreThanAStep_LeavesItToApplyMoreAndAppendsGoOn()
     {
         const int Records = 30;
@@ -323,5 +354,12 @@ public sealed class ReplicationTests : IDisposable
         Assert.True(reader.MoveNext());
         Assert.Equal(OperationCode.Delete, reader.Code);
         Assert.False(reader.MoveNext());
+    }
+
+    private static void Checkpoint(ReplicaBench bench)
+    {
+        var done = bench.Store.CheckpointAsync();
+        bench.Run();
+        Assert.True(done.IsCompletedSuccessfully);
     }
 }
