@@ -61,6 +61,7 @@ internal sealed class Histories : IAsyncDisposable
         _clients.Tell(static _ => "");
         await Until.TrueAsync(() => _clients.HaveWritten(FileOf), "the clients' histories are complete", Limit);
         _isResting = true;
+        Assert.Empty(_clients.Contradictions);
         var whole = Path.Combine(Path.GetDirectoryName(FileOf(0))!, "whole.jsonl");
         await using (var output = File.Create(whole))
         {

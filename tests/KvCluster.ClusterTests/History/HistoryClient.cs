@@ -1,4 +1,3 @@
-using System.Diagnostics;
 using System.Globalization;
 using Grpc.Net.Client;
 using KvCluster.Client;
@@ -6,20 +5,15 @@ using KvCluster.Client;
 namespace KvCluster.ClusterTests.History;
 
 /// <summary>
-/// A client process: workers that read, put, put on condition and delete the same few keys as those of other processes, half of them through the
-/// library and half by unary calls. A line on standard input names a file and the nodes' addresses and begins a history, an empty one ends it, and the end of
-/// the input ends the process. Each line on standard output is how many changes were acknowledged so far, or the
-/// name of a file that is complete.
+/// A client process: workers that read at leaders and at replicas, scan, put one key or two on condition and delete, the same few keys as those of other
+/// processes, half of them through the library and half by unary calls. A line on standard input names a file and the nodes' addresses and begins a history, an empty one ends it, and the end of
+/// the input ends the process. Each line on standard output is how many changes were acknowledged so far, the
+/// name of a file that is complete, or, marked, what an answer contradicted itself in.
 /// </summary>
 internal sealed class HistoryClient
 {
-    /// <summary>First letters of keys: a test that splits its cluster between them has keys in every shard.</summary>
-    private const string Letters = "ahpw";
-
-    private const int KeysOfALetter = 3;
-
-    // The same keys for all processes at a time, others after it: contended, and yet no key's history grows beyond what a checker can search.
-    private static readonly TimeSpan KeyTime = TimeSpan.FromSeconds(1);
+    /// <summary>Begins a line on standard output that tells of a contradiction.</summary>
+    public const string ContradictionMark = "contradiction: ";
 
     private readonly Lock _gate = new();
     private readonly TimeSpan _pause;
@@ -56,7 +50,7 @@ internal sealed class HistoryClient
         await using var output = new StreamWriter(file);
         var prefix = Path.GetFileName(Path.GetDirectoryName(file))!;
         var running = Enumerable.Range(0, workers).Select(worker => WorkAsync(
-            (client * 100) + worker, prefix, worker % 2 == 0 ? new LibraryStore(library) : new UnaryStore(channels), output, stopping.Token)).ToArray();
+            new HistoryWorker((client * 100) + worker, prefix, worker % 2 == 0 ? new LibraryStore(library) : new UnaryStore(channels)), output, stopping.Token)).ToArray();
         await ReadLineAsync();
         await stopping.CancelAsync();
         await Task.WhenAll(running);
@@ -64,60 +58,26 @@ internal sealed class HistoryClient
             channel.Dispose();
     }
 
-    private async Task WorkAsync(int client, string prefix, IObservedStore store, StreamWriter output, CancellationToken stopping)
+    private async Task WorkAsync(HistoryWorker worker, StreamWriter output, CancellationToken stopping)
     {
-        var random = new Random(client);
-        var lastSeen = new Dictionary<string, string?>();
-        for (var number = 0; !stopping.IsCancellationRequested; number++)
+        while (!stopping.IsCancellationRequested)
         {
-            var key = NextKey(random, prefix);
-            var value = string.Create(CultureInfo.InvariantCulture, $"{client}-{number}");
-            lastSeen.TryGetValue(key, out var expected);
-            var call = Now();
-            var (op, written, observed) = random.Next(100) switch
-            {
-                < 40 => ("get", "", await store.GetAsync(key)),
-                < 65 => ("put", value, await store.PutAsync(key, value)),
-                < 90 => ("cas", value, await store.PutIfAsync(key, expected, value)),
-                _ => ("delete", "", await store.DeleteAsync(key)),
-            };
-            var entry = new HistoryEntry(
-                client, key, op, op == "get" ? observed.Value : written, op == "cas" ? expected ?? "" : "", op == "cas" && expected is null,
-                observed.Found, call, Now(), observed.Status, observed.Etag);
-            Write(output, entry);
-            if (observed.Status == "ok")
-                lastSeen[key] = Known(op, value, expected, observed);
-            if (lastSeen.Count > 1000)
-                lastSeen.Clear();
-            await Task.Delay(observed.Status == "ok" ? _pause : TimeSpan.FromMilliseconds(20), CancellationToken.None);
+            var entries = await worker.NextAsync();
+            Write(output, entries);
+            await Task.Delay(entries.Any(static entry => entry.Status == "ok") ? _pause : TimeSpan.FromMilliseconds(20), CancellationToken.None);
         }
+
+        if (worker.Contradiction is { } contradiction)
+            Console.WriteLine(ContradictionMark + contradiction);
     }
 
-    // What this worker last knew of the key; a condition that failed tells only that it knows nothing.
-    private static string? Known(string op, string value, string? expected, Observation observed) => op switch
-    {
-        "get" => observed.Found ? observed.Value : null,
-        "put" => value,
-        "cas" => observed.Found ? value : expected is null ? "nothing that was ever written" : null,
-        _ => null,
-    };
-
-    // The prefix is the history's: it begins with keys that nobody has written.
-    private static string NextKey(Random random, string prefix)
-    {
-        var time = (long)(Stopwatch.GetElapsedTime(0) / KeyTime);
-        return string.Create(CultureInfo.InvariantCulture, $"{Letters[random.Next(Letters.Length)]}{prefix}-{time}-{random.Next(KeysOfALetter)}");
-    }
-
-    private static long Now() => (long)(Stopwatch.GetElapsedTime(0).TotalMicroseconds * 1000);
-
-    private void Write(StreamWriter output, HistoryEntry entry)
+    private void Write(StreamWriter output, IReadOnlyList<HistoryEntry> entries)
     {
         lock (_gate)
         {
-            output.WriteLine(entry.ToLine());
-            if (entry.Status == "ok" && entry.Op != "get" && (entry.Op != "cas" || entry.Found))
-                _changes++;
+            foreach (var entry in entries)
+                output.WriteLine(entry.ToLine());
+            _changes += entries.Count(static entry => entry.IsChange);
         }
     }
 

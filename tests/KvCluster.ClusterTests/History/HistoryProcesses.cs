@@ -22,11 +22,15 @@ internal sealed class HistoryProcesses : IAsyncDisposable
     private readonly Process[] _processes;
     private readonly int[] _changes = new int[Count];
     private readonly ConcurrentDictionary<string, bool> _written = new();
+    private readonly ConcurrentQueue<string> _contradictions = new();
 
     private HistoryProcesses() => _processes = [.. Enumerable.Range(0, Count).Select(Start)];
 
     /// <summary>Acknowledged changes so far.</summary>
     public int Changes => _changes.Sum();
+
+    /// <summary>What answers contradicted themselves in, of the histories whose files are complete.</summary>
+    public IReadOnlyCollection<string> Contradictions => _contradictions;
 
     /// <summary>Some that rest, or new ones.</summary>
     public static HistoryProcesses Take() => Resting.TryTake(out var resting) ? resting : new HistoryProcesses();
@@ -68,6 +72,8 @@ internal sealed class HistoryProcesses : IAsyncDisposable
         {
             if (int.TryParse(line.Data, CultureInfo.InvariantCulture, out var changes))
                 _changes[client] = changes;
+            else if (line.Data?.StartsWith(HistoryClient.ContradictionMark, StringComparison.Ordinal) == true)
+                _contradictions.Enqueue(line.Data);
             else if (line.Data is { } file)
                 _written[file] = true;
         };

@@ -6,26 +6,43 @@ namespace KvCluster.ClusterTests.History;
 /// <summary>Through <see cref="KvClient"/>, which finds leaders and repeats changes by their request ids.</summary>
 internal sealed class LibraryStore(KvClient client) : IObservedStore
 {
-    public Task<Observation> GetAsync(string key) => ObserveAsync(async () =>
+    public Task<Observation> GetAsync(string key, KvReadMode read) => ObserveAsync(async () =>
     {
-        var got = await client.GetAsync(key);
-        return new Observation("ok", got.Found, got.Found ? Encoding.UTF8.GetString(got.Value.Span) : "", got.Found ? got.Etag.ToString() : "");
+        var got = await client.GetAsync(key, read);
+        return got.Found ? new Observation("ok", Found: true, Text(got.Value), got.Etag) : new Observation("ok");
     });
 
-    public Task<Observation> PutAsync(string key, string value) =>
-        ObserveAsync(async () => new Observation("ok", Etag: (await client.PutAsync(key, value)).Etag.ToString()));
-
-    public Task<Observation> PutIfAsync(string key, string? expected, string value)
+    public async Task<IReadOnlyDictionary<string, Observation>?> ScanAsync(string prefix, KvReadMode read)
     {
-        var condition = expected is null ? KvCondition.Absent() : KvCondition.ValueEquals(Encoding.UTF8.GetBytes(expected));
-        return ObserveAsync(async () => new Observation("ok", Found: true, Etag: (await client.PutAsync(key, value, condition)).Etag.ToString()));
+        var entries = new Dictionary<string, Observation>();
+        var walked = await ObserveAsync(async () =>
+        {
+            await foreach (var entry in client.ScanAsync(new KvScan { Prefix = Bytes(prefix), Read = read }))
+                entries.Add(Text(entry.Key), new Observation("ok", Found: true, Text(entry.Value), entry.Etag));
+            return new Observation("ok");
+        });
+        return walked.Status == "ok" ? entries : null;
+    }
+
+    public Task<Observation> PutAsync(string key, string value) =>
+        ObserveAsync(async () => new Observation("ok", Etag: (await client.PutAsync(key, value)).Etag));
+
+    public Task<Observation> PutIfAsync(string key, string? expected, string value) =>
+        ObserveAsync(async () => new Observation("ok", Found: true, Etag: (await client.PutAsync(key, value, Expecting(expected))).Etag));
+
+    public Task<Observation> PutBothIfAsync((string Key, string Value) first, string? expected, (string Key, string Value) second)
+    {
+        var write = new KvWrite().If(Expecting(expected, first.Key)).Put(Bytes(first.Key), Bytes(first.Value)).Put(Bytes(second.Key), Bytes(second.Value));
+        return ObserveAsync(async () => new Observation("ok", Found: true, Etag: (await client.WriteAsync(write)).Etag));
     }
 
     public Task<Observation> DeleteAsync(string key) => ObserveAsync(async () =>
     {
         var deleted = await client.DeleteAsync(key);
-        return new Observation("ok", Etag: deleted.Existed ? deleted.Position.Etag.ToString() : "");
+        return new Observation("ok", Etag: deleted.Existed ? deleted.Position.Etag : default);
     });
+
+    private static KvCondition Expecting(string? expected, string key = "") => expected is null ? KvCondition.Absent(Bytes(key)) : KvCondition.ValueEquals(Bytes(expected), Bytes(key));
 
     private static async Task<Observation> ObserveAsync(Func<Task<Observation>> operation)
     {
@@ -42,4 +59,8 @@ internal sealed class LibraryStore(KvClient client) : IObservedStore
             return failure.Outcome == ChangeOutcome.NotApplied ? Observation.NotDone : Observation.Unknown;
         }
     }
+
+    private static string Text(ReadOnlyMemory<byte> bytes) => Encoding.UTF8.GetString(bytes.Span);
+
+    private static byte[] Bytes(string text) => Encoding.UTF8.GetBytes(text);
 }

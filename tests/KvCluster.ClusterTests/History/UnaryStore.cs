@@ -2,58 +2,98 @@ using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Client;
 using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.History;
 
-/// <summary>By unary calls to one node after the other: a caller that goes on at the next where one does not lead or does not answer.</summary>
+/// <summary>
+/// By unary calls to one node after the other: a caller that goes on at the next where one does not lead or does not answer. What any replica may answer it asks
+/// of all in turn.
+/// </summary>
 internal sealed class UnaryStore(IReadOnlyList<GrpcChannel> nodes) : IObservedStore
 {
     // Longer than a failover, so that calls wait for the end of one; shorter than a test.
     private static readonly TimeSpan CallTime = TimeSpan.FromSeconds(3);
 
     private int _node;
+    private int _replica;
 
-    public Task<Observation> GetAsync(string key) => ObserveAsync(async (kv, deadline) =>
+    public Task<Observation> GetAsync(string key, KvReadMode read) => ReadAsync(read, async (kv, options, deadline) =>
     {
-        var got = await kv.GetAsync(new GetRequest { Key = Bytes(key) }, deadline: deadline);
-        return new Observation("ok", got.Found, got.Value.ToStringUtf8(), got.Found ? Text(got.Etag) : "");
+        var got = await kv.GetAsync(new GetRequest { Key = Bytes(key), Read = options }, deadline: deadline);
+        return got.Found ? new Observation("ok", Found: true, got.Value.ToStringUtf8(), EtagOf(got.Etag)) : new Observation("ok");
     });
 
+    public async Task<IReadOnlyDictionary<string, Observation>?> ScanAsync(string prefix, KvReadMode read)
+    {
+        var entries = new Dictionary<string, Observation>();
+        var walked = await ReadAsync(read, async (kv, options, deadline) =>
+        {
+            using var scan = kv.Scan(new ScanRequest { Prefix = Bytes(prefix), Read = options }, deadline: deadline);
+            await foreach (var page in scan.ResponseStream.ReadAllAsync())
+                foreach (var entry in page.Entries)
+                    entries.Add(entry.Key.ToStringUtf8(), new Observation("ok", Found: true, entry.Value.ToStringUtf8(), EtagOf(entry.Etag)));
+            return new Observation("ok");
+        });
+        return walked.Status == "ok" ? entries : null;
+    }
+
     public Task<Observation> PutAsync(string key, string value) => ObserveAsync(async (kv, deadline) =>
-        new Observation("ok", Etag: Text((await kv.PutAsync(new PutRequest { Key = Bytes(key), Value = Bytes(value) }, deadline: deadline)).Position.Etag)));
+        new Observation("ok", Etag: EtagOf((await kv.PutAsync(new PutRequest { Key = Bytes(key), Value = Bytes(value) }, deadline: deadline)).Position.Etag)));
 
     public Task<Observation> PutIfAsync(string key, string? expected, string value)
     {
-        var condition = expected is null ? new Condition { Exists = false } : new Condition { ValueEquals = Bytes(expected) };
-        var request = new PutRequest { Key = Bytes(key), Value = Bytes(value), Conditions = { condition } };
-        return ObserveAsync(async (kv, deadline) => new Observation("ok", Found: true, Etag: Text((await kv.PutAsync(request, deadline: deadline)).Position.Etag)));
+        var request = new PutRequest { Key = Bytes(key), Value = Bytes(value), Conditions = { Expecting(expected) } };
+        return ObserveAsync(async (kv, deadline) => new Observation("ok", Found: true, Etag: EtagOf((await kv.PutAsync(request, deadline: deadline)).Position.Etag)));
+    }
+
+    public Task<Observation> PutBothIfAsync((string Key, string Value) first, string? expected, (string Key, string Value) second)
+    {
+        var request = new WriteRequest { Conditions = { Expecting(expected, first.Key) }, Operations = { PutOf(first), PutOf(second) } };
+        return ObserveAsync(async (kv, deadline) => new Observation("ok", Found: true, Etag: EtagOf((await kv.WriteAsync(request, deadline: deadline)).Position.Etag)));
     }
 
     public Task<Observation> DeleteAsync(string key) => ObserveAsync(async (kv, deadline) =>
     {
         var deleted = await kv.DeleteAsync(new DeleteRequest { Key = Bytes(key) }, deadline: deadline);
-        return new Observation("ok", Etag: deleted.Existed ? Text(deleted.Position.Etag) : "");
+        return new Observation("ok", Etag: deleted.Existed ? EtagOf(deleted.Position.Etag) : default);
     });
 
-    private async Task<Observation> ObserveAsync(Func<Kv.KvClient, DateTime, Task<Observation>> operation)
+    private static Condition Expecting(string? expected, string key = "") =>
+        expected is null ? new Condition { Key = Bytes(key), Exists = false } : new Condition { Key = Bytes(key), ValueEquals = Bytes(expected) };
+
+    private static Operation PutOf((string Key, string Value) put) => new() { Put = new PutOperation { Key = Bytes(put.Key), Value = Bytes(put.Value) } };
+
+    private Task<Observation> ReadAsync(KvReadMode read, Func<Kv.KvClient, ReadOptions, DateTime, Task<Observation>> operation) => read switch
+    {
+        KvReadMode.Leader => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Leader }, deadline)),
+        KvReadMode.Quorum => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Quorum }, deadline)),
+        KvReadMode.Replica => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Replica }, deadline), _replica++),
+        _ => throw new ArgumentOutOfRangeException(nameof(read), read, "Not a linearizable read."),
+    };
+
+    private Task<Observation> ObserveAsync(Func<Kv.KvClient, DateTime, Task<Observation>> operation) => ObserveAsync(operation, _node);
+
+    private async Task<Observation> ObserveAsync(Func<Kv.KvClient, DateTime, Task<Observation>> operation, int node)
     {
         try
         {
-            return await operation(new Kv.KvClient(nodes[_node % nodes.Count]), DateTime.UtcNow + CallTime);
+            return await operation(new Kv.KvClient(nodes[node % nodes.Count]), DateTime.UtcNow + CallTime);
         }
         catch (RpcException failure)
         {
             var info = failure.GetRpcStatus()?.GetDetail<ErrorInfo>();
             if (info?.Reason == "CONDITION_FAILED")
                 return Observation.Refused;
-            _node++;
+            if (node == _node)
+                _node++;
             return info is not null && info.Metadata.TryGetValue("applied", out var applied) && applied == "no" ? Observation.NotDone : Observation.Unknown;
         }
     }
 
-    private static string Text(V1.Etag etag) => new KvCluster.Etag(etag.Epoch, etag.Change).ToString();
+    private static KvCluster.Etag EtagOf(V1.Etag etag) => new(etag.Epoch, etag.Change);
 
     private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
 }
