@@ -6,13 +6,20 @@ namespace KvCluster.Simulation.Cluster;
 /// One caller of whole replicas with one operation at a time: reads of every kind, scans, puts of one key or several, some conditional. Most writes are identified in a
 /// session and repeated, at whatever replica, until their outcome is known.
 /// </summary>
-internal sealed class ClusterClient(ClusterRun run, ClusterHistory history)
+/// <param name="run">The run.</param>
+/// <param name="history">Told of every answer.</param>
+/// <param name="first">The node that it calls at first.</param>
+/// <param name="hardlyWrites">It mostly reads, or tries what cannot hold, and so stays with a leader that has been cut off.</param>
+internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint first, bool hardlyWrites)
 {
     private const long TimeoutUs = 120_000;
     private const int Keys = 3;
 
+    // No write has this id.
+    private const long Impossible = -1;
+
     private readonly long[] _values = new long[Keys];
-    private uint _node = 1;
+    private uint _node = first;
     private long _operation;
     private Etag _seen;
     private Etag _session;
@@ -30,7 +37,9 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history)
     private void Next()
     {
         var keys = run.Random.Next(4) == 0 ? [0, 1, 2] : new[] { run.Random.Next(Keys) };
-        if (run.Healed || run.Random.Next(3) == 0)
+        if (!run.Healed && hardlyWrites && (run.Conditions.PinnedCallers || run.Random.Next(8) != 0))
+            AskLeader(keys);
+        else if (run.Healed || run.Random.Next(3) == 0)
             Read((ReadKind)run.Random.Next(Enum.GetValues<ReadKind>().Length), keys);
         else if (run.Random.Next(4) == 0)
             Attempt(history.Begin(keys, DrawCondition(keys[0]), Etag.None, 0));
@@ -38,6 +47,14 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history)
             OpenSession();
         else
             Attempt(_open = history.Begin(keys, DrawCondition(keys[0]), _session, ++_sequence));
+    }
+
+    private void AskLeader(int[] keys)
+    {
+        if (run.Random.Next(2) == 0)
+            Read(ReadKind.Leader, keys);
+        else
+            Attempt(history.Begin(keys, Impossible, Etag.None, 0));
     }
 
     private long? DrawCondition(int key) => run.Random.Next(3) == 0 ? _values[key] : null;
@@ -48,7 +65,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history)
         // A follower as well as the leader may serve it.
         var anywhere = kind is ReadKind.Replica or ReadKind.Session or ReadKind.Stale;
         var least = kind switch { ReadKind.Stale => Etag.None, ReadKind.Session => _seen, _ => history.Floor };
-        run.Call(anywhere ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node, node => node.Get(keys, kind, least, read => run.Reply(() =>
+        run.Call(anywhere && !run.Conditions.PinnedCallers ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node, node => node.Get(keys, kind, least, read => run.Reply(() =>
         {
             if (read is null)
             {
@@ -171,6 +188,8 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history)
     private void MoveOn()
     {
         _operation++;
+        if (run.Conditions.PinnedCallers && !run.Healed)
+            return;
         _node = run.Random.Next(3) == 0 ? (uint)run.Random.Next(run.Nodes.Count) + 1 : run.LeaderHint;
     }
 

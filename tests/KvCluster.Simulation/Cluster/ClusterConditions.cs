@@ -34,6 +34,9 @@ internal sealed record ClusterConditions
     /// </summary>
     public long StaleSlackUs { get; init; }
 
+    /// <summary>Each caller reaches one node only, and the one at the first node never writes: no writes wait at a leader there that has been cut off.</summary>
+    public bool PinnedCallers { get; init; }
+
     public static ClusterConditions Any(Random random) => new()
     {
         SyncUs = random.Next(4) == 0 ? 20_000 : 1_000,
@@ -56,6 +59,8 @@ internal sealed record ClusterConditions
     };
 
     public static ClusterConditions BadCalls(Random random) => Any(random) with { CallLossPermille = random.Next(30, 150) };
+
+    public static ClusterConditions Pinned(Random random) => Any(random) with { PinnedCallers = true };
 
     public static ClusterConditions Drifting(Random random) => Any(random) with { DriftPermille = 50 };
 

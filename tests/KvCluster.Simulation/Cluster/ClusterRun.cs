@@ -47,7 +47,7 @@ internal sealed class ClusterRun : ISimulation
             record.Replicas.Add(new ReplicaRecord { Replica = node * 11, Node = node, Created = true });
         Coordinator = new ClusterCoordinator(this, record);
         _nodes = [.. Enumerable.Range(1, scenario.Nodes).Select(id => new ClusterNode(this, (uint)id, id <= ReplicaCount ? (ulong)id * 11 : 0))];
-        _clients = [.. Enumerable.Range(0, ClientCount).Select(_ => new ClusterClient(this, _history))];
+        _clients = [.. Enumerable.Range(0, ClientCount).Select(client => new ClusterClient(this, _history, first: Conditions.PinnedCallers ? (uint)client + 1 : 1, hardlyWrites: client == 0))];
         _replacements = new Replacements(this);
     }
 

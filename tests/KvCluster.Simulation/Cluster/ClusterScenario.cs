@@ -19,6 +19,7 @@ internal sealed record ClusterScenario(
         ]),
         new("nodes-leader-dies", "F1 F12", 3, 3, ClusterConditions.Any, [(ClusterFault.Crash, 8), (ClusterFault.Checkpoint, 1)]),
         new("nodes-leader-cut-off", "F2 F3", 6, 3, ClusterConditions.Any, [(ClusterFault.CutOff, 6), (ClusterFault.Pause, 3), (ClusterFault.HandOver, 1)]),
+        new("nodes-callers-cut-off", "F3", 4, 3, ClusterConditions.Pinned, [(ClusterFault.CutOff, 6), (ClusterFault.HandOver, 3), (ClusterFault.Crash, 1)]),
         new("nodes-coordinator-trouble", "F5 F6 F8-F10 F13", 4, 3, ClusterConditions.BadCoordinator,
             [(ClusterFault.CutOffCoordinator, 6), (ClusterFault.CoordinatorAway, 4), (ClusterFault.Crash, 4), (ClusterFault.CutOff, 2), (ClusterFault.HandOver, 1)]),
         new("nodes-coordinator-restored", "F11", 3, 3, ClusterConditions.Any,

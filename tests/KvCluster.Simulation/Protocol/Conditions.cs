@@ -24,6 +24,9 @@ internal sealed record Conditions
 
     public long SyncUs { get; init; }
 
+    /// <summary>Of records in one frame, at least one record; few, so that tails arrive in parts.</summary>
+    public int FrameBytes { get; init; } = 400;
+
     /// <summary>In thousandths of transactions.</summary>
     public int AmbiguousPermille { get; init; }
 
@@ -81,6 +84,14 @@ internal sealed record Conditions
         DriftPermille = random.Next(2) == 0 ? 50 : 0,
     };
 
+    /// <summary>Three voters and leases of one and a half seconds.</summary>
+    public static Conditions LongLeasesOfThree(Random random) => LongLeases(random) with { Voters = 3, LeaseUs = 1_500_000 };
+
+    /// <summary>Much of what is sent comes seconds later.</summary>
+    public static Conditions LateFrames(Random random) => Calm(random) with { Voters = 3, DurationUs = 10_000_000, LatePermille = 300, LateUs = 3_000_000 };
+
+    public static Conditions ThreeVoters(Random random) => Calm(random) with { Voters = 3, DurationUs = 10_000_000 };
+
     public static Conditions BadCoordinator(Random random) => Calm(random) with
     {
         AmbiguousPermille = random.Next(200, 700),
@@ -103,6 +114,17 @@ internal sealed record Conditions
         Voters = 3,
         DurationUs = 10_000_000,
         SyncUs = random.Next(2) == 0 ? 20_000 : 60_000,
+        FrameBytes = random.Next(4) != 0 ? 1 : 400,
+    };
+
+    public static Conditions AmbiguousChanges(Random random) => Calm(random) with
+    {
+        Voters = 3,
+        Learners = 1,
+        DurationUs = 10_000_000,
+        AmbiguousPermille = 600,
+        FaultEveryUs = random.Next(200_000, 600_000),
+        NarrowPermille = 0,
     };
 
     public static Conditions WithLearners(Random random) => Calm(random) with { Voters = 3, Learners = 2, DurationUs = 10_000_000 };

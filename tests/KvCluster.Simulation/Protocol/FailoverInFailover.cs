@@ -2,14 +2,16 @@ namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
 /// Leaders whose last records reached nobody, one after the other, and then the first tail coming back: a leader is cut off with a tail of its own, its
-/// successor dies when it has just opened its epoch, the first returns and leads again, and dies while its old tail spreads. Only one that
-/// counts the old tail as committed loses something when the second returns.
+/// successor dies when it has just opened its epoch, the first returns and leads again, and dies with all others when its old tail has just been
+/// acknowledged. Only one that counts the old tail as committed loses something when the second returns.
 /// </summary>
 internal sealed class FailoverInFailover : Adversary
 {
     private int _act;
     private SimulatedReplica? _first;
     private SimulatedReplica? _second;
+    private SimulatedReplica? _third;
+    private int _acknowledged;
 
     public override void On(SimulationRun run, SimulatedReplica replica, Moment moment)
     {
@@ -37,19 +39,39 @@ internal sealed class FailoverInFailover : Adversary
                 });
                 break;
             case 2 when moment == Moment.LeadingStarted:
-                // The old tail is on its way, the new epoch's first record behind it.
                 _act = 3;
-                run.After(run.Random.NextInt64(run.Conditions.SyncUs / 4, 2 * run.Conditions.SyncUs), () =>
-                {
-                    run.Down(replica);
-                    run.Up(_second!);
-                    run.Up(_first!, except: replica);
-                });
+                _third = replica;
+                _acknowledged = 0;
+                if (run.Chance(100))
+                    run.After(run.Random.NextInt64(run.Conditions.SyncUs / 4, 2 * run.Conditions.SyncUs), () => End(run));
                 break;
-            case 3 when moment == Moment.ServingStarted:
+            // The old tail is acknowledged record by record, the new epoch's first record is the last of them.
+            case 3 when moment == Moment.AckSent && replica != _third && ++_acknowledged <= 2 && run.Chance(600):
+                run.After(run.Random.NextInt64(run.Conditions.DelayUs, 3 * run.Conditions.DelayUs), () => End(run));
+                break;
+            case 4 when moment == Moment.ServingStarted:
                 _act = 0;
                 run.UpAll();
                 break;
         }
+    }
+
+    // What was not synced anywhere goes as well.
+    private void End(SimulationRun run)
+    {
+        if (_act != 3)
+            return;
+        _act = 4;
+        run.Down(_third!);
+        foreach (var other in run.Replicas.Where(other => other != _third))
+            run.Restart(other, run.Random.NextInt64(5_000));
+        run.Up(_second!);
+        run.Up(_first!, except: _third);
+        run.After(8_000_000, () =>
+        {
+            // Nobody leads without it.
+            _act = _act == 4 ? 0 : _act;
+            run.UpAll();
+        });
     }
 }

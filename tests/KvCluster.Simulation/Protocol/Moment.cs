@@ -16,5 +16,8 @@ internal enum Moment
     LeadingStarted,
     ServingStarted,
     ReleaseSent,
+
+    /// <summary>A follower acknowledges what it has synced.</summary>
+    AckSent,
     Installing,
 }

@@ -21,7 +21,7 @@ internal sealed record ProtocolScenario(
 
     public static IReadOnlyList<ProtocolScenario> All { get; } =
     [
-        new("everything", "F1-F9 F13-F15 F20 F21", 24, Conditions.Any, Everything, () => new RandomAdversary()),
+        new("everything", "F1-F9 F13-F15 F20 F21", 22, Conditions.Any, Everything, () => new RandomAdversary()),
         new("leader-dies", "F1 F12", 6, Conditions.Any, [(Fault.RestartLeader, 8), (Fault.Restart, 2)], () => new RandomAdversary()),
         new("leader-stops", "F2", 5, Conditions.LongLeases, [(Fault.PauseLeader, 8), (Fault.Restart, 1)], () => new RandomAdversary()),
         new("leader-cut-off", "F3", 6, Conditions.LongLeases, [(Fault.IsolateLeaderInSteps, 6), (Fault.IsolateLeader, 4), (Fault.Partition, 2)], () => new RandomAdversary()),
@@ -29,14 +29,19 @@ internal sealed record ProtocolScenario(
         new("coordinator-trouble", "F5 F6 F8 F9 F13", 8, Conditions.BadCoordinator,
             [(Fault.CutOffCoordinator, 4), (Fault.CoordinatorAway, 4), (Fault.RestartLeader, 4), (Fault.IsolateLeader, 3), (Fault.Restart, 3)], () => new RandomAdversary()),
         new("bad-network", "F7", 5, Conditions.BadNetwork, [(Fault.CutLink, 5), (Fault.Isolate, 2), (Fault.Restart, 2), (Fault.HandOver, 1)], () => new RandomAdversary()),
-        new("failover-in-failover", "F14", 14, Conditions.SlowDisks, [], () => new FailoverInFailover()),
+        new("failover-in-failover", "F14", 18, Conditions.SlowDisks, [], () => new FailoverInFailover()),
         new("power-lost", "F15 F16", 5, Conditions.SlowDisks, [(Fault.LosePower, 5), (Fault.Checkpoint, 2), (Fault.Restart, 2)], () => new RandomAdversary()),
         new("tail-lost", "F16 F20 F29", 5, Conditions.Any, [(Fault.LoseTail, 6), (Fault.RestartLeader, 2), (Fault.Restart, 2)], () => new RandomAdversary()),
         new("behind-retention", "F20", 5, Conditions.Any, [(Fault.Checkpoint, 6), (Fault.Restart, 4), (Fault.Isolate, 2)], () => new RandomAdversary()),
         new("clocks-drift", "F21", 5, Conditions.LongLeases, [(Fault.IsolateLeaderInSteps, 6), (Fault.IsolateLeader, 3)], () => new RandomAdversary()),
-        new("granter-restarts", "F1 F3 F13", 14, Conditions.LongLeases, [(Fault.IsolateLeaderInSteps, 8), (Fault.IsolateLeader, 2)], () => new GranterRestarts()),
+        new("granter-restarts", "F1 F3 F13", 6, Conditions.LongLeases, [(Fault.IsolateLeaderInSteps, 8), (Fault.IsolateLeader, 2)], () => new GranterRestarts()),
         new("hand-over", "F19 F25", 6, Conditions.Calm, [(Fault.HandOver, 8), (Fault.Restart, 1)], () => new HandOverCut()),
         new("learners", "F25", 6, Conditions.WithLearners, [(Fault.Partition, 6), (Fault.Restart, 2), (Fault.IsolateLeader, 2)], () => new RandomAdversary()),
+        new("grant-outlived", "F1 F3 F21", 10, Conditions.LongLeasesOfThree, [], () => new GrantOutlived()),
+        new("old-leader-returns", "F3 F13 F14", 10, Conditions.LongLeasesOfThree, [(Fault.IsolateLeader, 1)], () => new OldLeaderReturns()),
+        new("round-trip", "F7 F25", 8, Conditions.LateFrames, [], () => new RoundTrip()),
+        new("tail-lost-in-minority", "F1 F16 F29", 6, Conditions.ThreeVoters, [], () => new TailLostInMinority()),
+        new("voters-half-changed", "F9 F13 F25", 7, Conditions.AmbiguousChanges, [(Fault.ChangeReplicas, 1)], () => new VotersHalfChanged()),
         new("replicas-change", "F13 F25", 14, Conditions.Any, [(Fault.ChangeReplicas, 10), .. Everything.Select(entry => (entry.Item1, (entry.Item2 + 9) / 10))],
             () => new RandomAdversary()),
     ];

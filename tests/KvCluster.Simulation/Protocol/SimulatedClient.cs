@@ -1,7 +1,9 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>One caller with one operation at a time: puts of one key or several, some conditional, reads and scans, over few keys so that callers meet.</summary>
-internal sealed class SimulatedClient(SimulationRun run)
+/// <param name="run">The run.</param>
+/// <param name="writesPercent">How many of its operations are writes: one that hardly writes stays with a leader that has been cut off.</param>
+internal sealed class SimulatedClient(SimulationRun run, int writesPercent)
 {
     private const long TimeoutUs = 700_000;
     private const int Keys = 4;
@@ -15,7 +17,7 @@ internal sealed class SimulatedClient(SimulationRun run)
     private void Next()
     {
         var operation = ++_operation;
-        var writes = run.Random.Next(100) < 55;
+        var writes = run.Random.Next(100) < writesPercent;
         var keys = DrawKeys(several: run.Random.Next(4) == 0);
         var floor = run.Checker.Floor;
         var writeId = writes ? run.NextWriteId() : 0;

@@ -9,6 +9,13 @@ internal sealed class SimulatedNetwork(SimulationRun run)
 
     public void Cut(int from, int to) => _cut.Add((from, to));
 
+    /// <summary>Two nodes do not hear of each other.</summary>
+    public void CutLink(int one, int other)
+    {
+        _cut.Add((one, other));
+        _cut.Add((other, one));
+    }
+
     public bool IsCut(int from, int to) => _cut.Contains((from, to));
 
     public void Heal() => _cut.Clear();

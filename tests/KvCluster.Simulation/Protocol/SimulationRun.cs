@@ -42,7 +42,7 @@ internal sealed class SimulationRun : ISimulation
             PlantedBug = bug,
             SnapshotChunkBytes = 64,
             SnapshotWindowBytes = 256,
-            FrameBytes = 400,
+            FrameBytes = Conditions.FrameBytes,
             WindowBytes = 2_000,
             RestAfterUs = 100_000,
             RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0,
@@ -125,7 +125,8 @@ internal sealed class SimulationRun : ISimulation
         foreach (var replica in Replicas)
             After(Random.NextInt64(200_000), replica.Start);
         for (var i = 0; i < ClientCount; i++)
-            new SimulatedClient(this).Start();
+            new SimulatedClient(this, writesPercent: i == 0 ? 10 : 65).Start();
+        _adversary.Begin(this);
         if (_mix.Length > 0)
             After(Random.NextInt64(Conditions.FaultEveryUs), NextFault);
         if (Options.RestIntervalUs > 0)

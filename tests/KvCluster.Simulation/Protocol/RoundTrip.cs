@@ -1,0 +1,41 @@
+namespace KvCluster.Simulation.Protocol;
+
+/// <summary>
+/// A leadership goes to another replica and comes back to the same process, which is cut off then: what was said to it in its first epoch is late, and must not
+/// count in the second.
+/// </summary>
+internal sealed class RoundTrip : Adversary
+{
+    private SimulatedReplica? _home;
+
+    public override void On(SimulationRun run, SimulatedReplica replica, Moment moment)
+    {
+        if (moment != Moment.ServingStarted)
+            return;
+        if (_home is null)
+        {
+            _home = replica;
+            run.After(run.Random.NextInt64(600_000, 1_500_000), () => replica.Transfer(0));
+        }
+        else if (replica != _home)
+        {
+            var home = _home;
+            run.After(run.Random.NextInt64(20_000, 100_000), () => replica.Transfer(home.Id));
+            // If it never comes back, another one is next.
+            run.After(3_000_000, () => _home = _home == home ? null : _home);
+        }
+        else
+        {
+            _home = null;
+            run.After(run.Random.NextInt64(200_000), () =>
+            {
+                if (run.Healed)
+                    return;
+                run.Trace($"node {replica.Node} leads again and is cut off");
+                foreach (var other in run.Replicas.Where(other => other != replica))
+                    run.Network.CutLink(replica.Node, other.Node);
+                run.After(2_000_000, run.Network.Heal);
+            });
+        }
+    }
+}
