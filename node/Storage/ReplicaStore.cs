@@ -110,8 +110,8 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>Whether no request waits. Any thread.</summary>
     public bool QueueIsEmpty => _queue.IsEmpty;
 
-    /// <summary>Leading, and a journal slot is free.</summary>
-    public bool CanAppendBatch => _isLeading && !HasEnded && _recordsInFlight < _context.Options.JournalWritesMax;
+    /// <summary>Leading, and a lane of the journal is free; while none is, further requests gather for the next batch.</summary>
+    public bool CanAppendBatch => _isLeading && !HasEnded && _recordsInFlight < _context.JournalLanes.Count;
 
     /// <summary>
     /// Whether a follower may hand in more bodies. Not when as much as it may keep waits for the disk, which is slow or full: what is not
@@ -182,7 +182,6 @@ internal sealed class ReplicaStore : IDisposable
             store.NoteCommitted(UInt128.Max(store._pages.Covered.Etag, store.Control.Committed));
             store.ApplyCommitted();
             recovered.LogReplay(readTime, store.Published, context.Time.GetElapsedTime(began));
-            store._checkpoints.JournalGrewBy(recovered.UncoveredBytes);
             store.ReadShardTime();
             recovered.StartSegment(store._journal);
             store.Control = recovered.Control.State;
@@ -209,6 +208,7 @@ internal sealed class ReplicaStore : IDisposable
     public void Start(IStoreEvents events)
     {
         _events = events;
+        _checkpoints.CountUncovered();
         _scrub.Start();
     }
 

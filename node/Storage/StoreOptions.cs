@@ -17,9 +17,6 @@ internal sealed record StoreOptions
     /// <summary>A batch closes at this many payload bytes when an earlier one is still being written.</summary>
     public int BatchBytesUnderLoad { get; init; } = 1 << 20;
 
-    /// <summary>A leader's batches that may be in the journal's hands at once: as many as it has lanes, so that further requests gather in the next.</summary>
-    public int JournalWritesMax { get; init; } = 2;
-
     /// <summary>Bytes of bodies kept in memory for followers and for applying.</summary>
     public long RecentBodyBytesMax { get; init; } = 16 << 20;
 

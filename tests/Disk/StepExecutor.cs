@@ -11,6 +11,9 @@ internal sealed class StepExecutor : ISerialExecutor
     public int Count => _items.Count;
 
     /// <inheritdoc/>
+    public bool IsIdle => _items.Count == 0 && !IsRunning;
+
+    /// <inheritdoc/>
     public void Post(IWorkItem item) => _items.Enqueue(item);
 
     /// <summary>An item runs: no other one may.</summary>

@@ -17,7 +17,7 @@ namespace KvCluster.Node.Hosting;
 /// <summary>Opens, finds and closes a node's replicas.</summary>
 internal sealed class ShardHost : IAsyncDisposable
 {
-    /// <summary>Of each kind: enough for two cores' disks; shards are bound to one of each by their id.</summary>
+    /// <summary>Of each kind: enough for two cores' disks. By its id a shard is bound to one writer and one checkpoint thread; its journal has a lane on each journal thread.</summary>
     private const int ThreadsOfAKind = 2;
 
     /// <summary>Replicas that are opened at the same time; each may replay a whole journal.</summary>

@@ -12,7 +12,7 @@ internal sealed class JournalEntry(RecordRef record, byte[]? body)
     /// <summary>Its body, while it is kept in memory. Never changed; frames to followers may hold on to it.</summary>
     public byte[]? Body { get; set; } = body;
 
-    /// <summary>The segment it lies in; 0 until it is durable.</summary>
+    /// <summary>The segment it lies in; 0 until it has a place, which a lane gives it before it writes. To be read when it is durable.</summary>
     public ulong Segment { get; set; }
 
     /// <summary>Where its envelope starts in the segment, in bytes.</summary>

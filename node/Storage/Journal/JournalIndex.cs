@@ -48,6 +48,15 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
         return low;
     }
 
+    /// <summary>Journal bytes of the entries from a position up to another one.</summary>
+    public long BytesOf(int first, int end)
+    {
+        var bytes = 0L;
+        for (var index = first; index < end; index++)
+            bytes += RecordEnvelope.RecordBytes(this[index].Record.BodyBytes);
+        return bytes;
+    }
+
     /// <summary>The entry with this etag; null if there is none.</summary>
     public JournalEntry? Find(UInt128 etag)
     {

@@ -1,6 +1,9 @@
 namespace KvCluster.Storage.Journal;
 
-/// <summary>What the journal is asked to do; it comes back to the writer executor, in order, when it is durable.</summary>
+/// <summary>
+/// What the journal is asked to do; it comes back to the writer executor when it is durable, records in order. On a full disk control states pass the
+/// records that wait for room, and records that a cut takes away while they wait come back unwritten.
+/// </summary>
 internal enum JournalJobKind
 {
     /// <summary>Write <see cref="JournalJob.Entry"/>.</summary>

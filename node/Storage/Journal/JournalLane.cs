@@ -20,6 +20,9 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// <summary>The write that it is at.</summary>
     public JournalWrite? Write { get; set; }
 
+    /// <inheritdoc cref="ISerialExecutor.IsIdle"/>
+    public bool HasIdleExecutor => executor.IsIdle;
+
     /// <summary>Sets it to work.</summary>
     public void Post() => executor.Post(this);
 

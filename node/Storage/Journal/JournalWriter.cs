@@ -144,12 +144,14 @@ internal sealed class JournalWriter : IDisposable
         _control.Dispose();
     }
 
-    /// <summary>The lane that is to see to what was queued; null when one will anyway.</summary>
+    /// <summary>The lane that is to see to what was queued, best one whose executor is not at another shard's work; null when one will anyway.</summary>
     private JournalLane? FindLane()
     {
-        if (_isAlone || _lanes.Any(lane => lane.IsPosted) || _lanes.FirstOrDefault(lane => !lane.IsRunning) is not { } free)
+        if (_isAlone || _lanes.Any(lane => lane.IsPosted))
             return null;
-        free.IsPosted = true;
+        var free = _lanes.FirstOrDefault(lane => !lane.IsRunning && lane.HasIdleExecutor) ?? _lanes.FirstOrDefault(lane => !lane.IsRunning);
+        if (free is not null)
+            free.IsPosted = true;
         return free;
     }
 
@@ -167,7 +169,7 @@ internal sealed class JournalWriter : IDisposable
             catch (Exception exception)
             {
                 // Whatever it was, what is on the disk is not known any more: kept, and told to the owner, who ends the engine.
-                _failure = exception;
+                Interlocked.CompareExchange(ref _failure, exception, null);
             }
             Action? quiet;
             lock (_lock)
@@ -401,6 +403,7 @@ internal sealed class JournalWriter : IDisposable
             return;
         var files = _context.Files;
         files.CreateDirectory(_asideDirectory);
+        files.SyncDirectory(Path.GetDirectoryName(_asideDirectory)!);
         var names = files.List(_asideDirectory);
         for (var index = 0; index <= names.Count - _context.Options.AsideFilesMax; index++)
             files.Delete(Path.Combine(_asideDirectory, names[index]));
@@ -414,9 +417,13 @@ internal sealed class JournalWriter : IDisposable
         {
             foreach (var entry in job.Tail)
             {
-                file.Write(entry.Body ?? _reader.ReadBody(entry), offset);
-                offset += entry.Record.BodyBytes;
+                if (TryReadBody(entry) is not { } body)
+                    continue;
+                file.Write(body, offset);
+                offset += body.Length;
             }
+            file.Sync();
+            files.SyncDirectory(_asideDirectory);
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)
         {
@@ -424,6 +431,20 @@ internal sealed class JournalWriter : IDisposable
             throw;
         }
         _reader.Close();
+    }
+
+    /// <summary>Null: damaged, which ends nothing, since it is cut off.</summary>
+    private byte[]? TryReadBody(JournalEntry entry)
+    {
+        try
+        {
+            return entry.Body ?? _reader.ReadBody(entry);
+        }
+        catch (CorruptStoreException damage)
+        {
+            StoreLog.CutRecordDamaged(_context.Log, damage.Message);
+            return null;
+        }
     }
 
     private static int BytesOf(JournalJob job) => RecordEnvelope.RecordBytes(job.Entry!.Record.BodyBytes);

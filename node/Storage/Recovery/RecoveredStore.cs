@@ -49,9 +49,6 @@ internal sealed partial class RecoveredStore : IDisposable
     /// <summary>The records of the line.</summary>
     public JournalIndex Index { get; }
 
-    /// <summary>Bytes of the line's records behind the checkpoint.</summary>
-    public long UncoveredBytes => BytesOf(Index.FirstAfter(Pages.Covered.Etag), Index.Count);
-
     /// <summary>Looks at everything, decides, and opens or refuses.</summary>
     /// <param name="context">What the store runs on.</param>
     /// <param name="directory">The replica's directory.</param>
@@ -134,7 +131,7 @@ internal sealed partial class RecoveredStore : IDisposable
         var covered = Index.FirstAfter(Pages.Covered.Etag);
         var replayed = Index.FirstAfter(published);
         LogReplay(
-            _context.Log, Layout.Directory, BytesOf(0, Index.Count) >> 20, (long)readTime.TotalMilliseconds, replayed - covered, BytesOf(covered, replayed) >> 20,
+            _context.Log, Layout.Directory, Index.BytesOf(0, Index.Count) >> 20, (long)readTime.TotalMilliseconds, replayed - covered, Index.BytesOf(covered, replayed) >> 20,
             (long)replayTime.TotalMilliseconds);
     }
 
@@ -143,14 +140,6 @@ internal sealed partial class RecoveredStore : IDisposable
     {
         Control.Dispose();
         Pages.Dispose();
-    }
-
-    private long BytesOf(int first, int end)
-    {
-        var bytes = 0L;
-        for (var index = first; index < end; index++)
-            bytes += RecordEnvelope.RecordBytes(Index[index].Record.BodyBytes);
-        return bytes;
     }
 
     /// <summary>

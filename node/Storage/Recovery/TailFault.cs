@@ -3,7 +3,7 @@ namespace KvCluster.Storage.Recovery;
 /// <summary>How the last segment of the line ends.</summary>
 internal enum TailFault
 {
-    /// <summary>Behind the last record lies nothing that was ever a record of this life.</summary>
+    /// <summary>No record of this life was being written right behind the last; of two writes in flight the later may be there.</summary>
     None,
 
     /// <summary>A record behind the end is torn, or sound but unchained; nothing shows that what is missing was durable.</summary>

@@ -6,6 +6,9 @@ namespace KvCluster.Storage.Threads;
 /// </summary>
 internal interface ISerialExecutor
 {
+    /// <summary>Nothing is queued or runs, as far as can be seen: for a choice between executors. Any thread.</summary>
+    bool IsIdle { get; }
+
     /// <summary>Queues an item; never blocks, never runs it before returning. Any thread.</summary>
     void Post(IWorkItem item);
 }

@@ -12,6 +12,7 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     private readonly SemaphoreSlim _wake = new(0);
     private readonly Thread _thread;
     private int _parked;
+    private volatile bool _isBusy;
     private volatile bool _stopping;
 
     /// <summary>Starts the thread.</summary>
@@ -20,6 +21,9 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
         _thread = new Thread(Run) { Name = name, IsBackground = true };
         _thread.Start();
     }
+
+    /// <inheritdoc/>
+    public bool IsIdle => !_isBusy && _items.IsEmpty;
 
     /// <inheritdoc/>
     public void Post(IWorkItem item)
@@ -47,7 +51,9 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
         {
             if (_items.TryDequeue(out var item))
             {
+                _isBusy = true;
                 item.Execute();
+                _isBusy = false;
                 spinner.Reset();
             }
             else if (_stopping)

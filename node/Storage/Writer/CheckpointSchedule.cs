@@ -41,6 +41,9 @@ internal sealed class CheckpointSchedule : IDisposable
     private bool _isDiskFull;
     private bool _isForSpace;
     private long _journalBytes;
+
+    /// <summary>Of the journal behind the running checkpoint, what was there when it began.</summary>
+    private long _uncoveredBytes;
     private long _startedAt;
 
     /// <summary>Starts nothing yet.</summary>
@@ -78,6 +81,9 @@ internal sealed class CheckpointSchedule : IDisposable
         if (_idle is null && _journalBytes >= _context.Options.CheckpointIdleJournalBytes)
             AwaitRest();
     }
+
+    /// <summary>Counts what was in the journal before the store was opened. Once, when its owner is there to hear what comes of it.</summary>
+    public void CountUncovered() => JournalGrewBy(BytesBehind(_pages.Covered.Etag));
 
     /// <summary>Starts a checkpoint if a trigger is reached and none runs.</summary>
     public void StartIfDue()
@@ -184,7 +190,9 @@ internal sealed class CheckpointSchedule : IDisposable
         if (_running is not null)
         {
             _isUrgent = _isForSpace || _waiting.Count > 0;
-            Volatile.Write(ref _journalBytes, 0);
+            // Not none: what is applied may lie far behind the journal's end.
+            _uncoveredBytes = BytesBehind(_running.Etag);
+            Volatile.Write(ref _journalBytes, _uncoveredBytes);
             _context.Checkpoints.Post(_write);
             return;
         }
@@ -195,6 +203,8 @@ internal sealed class CheckpointSchedule : IDisposable
             request.SetResult(_pages.Covered);
         _waiting.Clear();
     }
+
+    private long BytesBehind(UInt128 etag) => _index.BytesOf(_index.FirstAfter(etag), _index.Count);
 
     private Coverage CoverageOf(UInt128 etag)
     {
@@ -227,7 +237,7 @@ internal sealed class CheckpointSchedule : IDisposable
 
     private void GoOnAfterARest()
     {
-        var need = (double)Volatile.Read(ref _journalBytes) / _context.Options.CheckpointJournalBytes;
+        var need = (double)(Volatile.Read(ref _journalBytes) - _uncoveredBytes) / _context.Options.CheckpointJournalBytes;
         // Done when half of the bytes have come that start the next one.
         if (_isUrgent || 2 * need >= _running!.Progress)
         {
@@ -302,7 +312,7 @@ internal sealed class CheckpointSchedule : IDisposable
             _pages.CoveredByOlderMeta.Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
         var covered = 0;
         var coveredBytes = 0L;
-        while (covered < _index.Count && _index[covered].Segment < needed)
+        while (covered < _index.Count && _index[covered].IsDurable && _index[covered].Segment < needed)
             coveredBytes += RecordEnvelope.RecordBytes(_index[covered++].Record.BodyBytes);
         var retainedBytes = _journal.IsDiskFull || _isForSpace ? 0 : _context.Options.RetainedJournalBytes;
         var dropped = 0;

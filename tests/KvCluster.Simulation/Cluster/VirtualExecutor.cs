@@ -12,6 +12,8 @@ internal sealed class VirtualExecutor(VirtualTime time, Random random, Func<long
     /// <summary>An item runs.</summary>
     public bool IsRunning { get; private set; }
 
+    public bool IsIdle => _items.Count == 0 && !IsRunning;
+
     public void Post(IWorkItem item)
     {
         if (_dead)

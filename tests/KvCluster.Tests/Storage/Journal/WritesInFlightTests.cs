@@ -77,6 +77,23 @@ public sealed class WritesInFlightTests
     }
 
     [Fact]
+    public void BothWrites_Failing_KeepsTheFirstFailure()
+    {
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
+        bench.Open();
+        _ = Submit(bench, "first");
+        OnFirstWrite(bench, () =>
+        {
+            _ = Submit(bench, "second");
+            bench.Disk.Refuse = (operation, path) => new StorageIoException(operation, path, "the device is gone");
+            RunBeside(bench);
+            bench.Disk.Refuse = (operation, path) => new StorageIoException(operation, path, "it is still gone");
+        });
+        bench.RunUntilIdle();
+        Assert.Contains("the device is gone", Assert.IsType<StorageIoException>(bench.Store.Failure).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
     public void ControlState_WaitsForTheWritesInFlight_AndIsDurableBehindThem()
     {
         using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });

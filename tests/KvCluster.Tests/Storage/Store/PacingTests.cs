@@ -108,6 +108,31 @@ public sealed class PacingTests
     }
 
     [Fact]
+    public void Checkpoint_WhileCommittedRecordsWaitToBeApplied_IsFollowedByOneOfTheRest()
+    {
+        var options = StoreBench.SmallOptions with { CheckpointIdleJournalBytes = 64 << 10 };
+        using var leader = new ReplicaBench(1, options);
+        using var follower = new ReplicaBench(2, options);
+        leader.Lead(1);
+        for (var index = 0; index < 30; index++)
+            _ = leader.Put($"key-{index}", new string('x', 200 << 10));
+        follower.Follow(leader);
+        var last = leader.Store.Last.Etag;
+        follower.Store.Commit(last);
+        follower.Store.ApplyMore();
+        var early = follower.Store.CheckpointAsync();
+        follower.Run();
+        Assert.InRange(StoreBench.Answer(early).Etag, UInt128.One, last - 1);
+        while (follower.Store.ApplyMore())
+        {
+        }
+        // With nothing further to hear of, the rest is covered once the shard has rested.
+        Pass(follower, 3 * options.CheckpointIdleTime);
+        using var source = follower.Store.OpenSnapshotSource();
+        Assert.Equal(last, source.Covers.Etag);
+    }
+
+    [Fact]
     public void Checkpoint_JournalFromBeforeTheStart_Counts()
     {
         using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { CheckpointJournalBytes = 256 << 10 });

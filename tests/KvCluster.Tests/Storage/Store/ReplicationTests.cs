@@ -1,3 +1,4 @@
+using KvCluster.Disk;
 using KvCluster.Storage;
 using KvCluster.Storage.Writer;
 
@@ -222,6 +223,22 @@ public sealed class ReplicationTests : IDisposable
         Assert.True(_follower.Store.Append(bodies[0].Span, out _));
         Assert.False(_follower.Store.Append(bodies[0].Span, out _));
         Assert.True(_follower.Store.Append(bodies[1].Span, out _));
+    }
+
+    [Fact]
+    public void Cut_PowerOffBehindIt_KeepsTheTailAside()
+    {
+        _leader.Lead(1);
+        var common = _leader.Store.Last;
+        _leader.Put("a", new string('t', 5000));
+        _leader.Store.StopLeading();
+        _leader.Store.Cut(common.Etag);
+        _leader.Run();
+        Assert.Equal([common], _leader.CutsTold);
+        _leader.Store.Dispose();
+        _leader.Disk.Restart(UnsyncedWrites.Dropped);
+        var kept = Assert.Single(_leader.Disk.List(ReplicaBench.DirectoryPath + "/aside"));
+        Assert.InRange(_leader.Disk.ReadAll($"{ReplicaBench.DirectoryPath}/aside/{kept}").Length, 5000, 6000);
     }
 
     [Fact]
