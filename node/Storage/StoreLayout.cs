@@ -20,6 +20,9 @@ internal sealed class StoreLayout(string directory)
     /// <summary>Space kept for a full disk.</summary>
     public string Reserve => Path.Combine(Directory, "reserve");
 
+    /// <summary>There: the directory is not to be opened; it holds why.</summary>
+    public string Quarantined => Path.Combine(Directory, "quarantined");
+
     /// <summary>Cut tails.</summary>
     public string Aside => Path.Combine(Directory, "aside");
 

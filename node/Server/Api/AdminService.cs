@@ -67,8 +67,9 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         if (shards.Find(request.Shard) is null)
             throw Refusals.NoReplica(request.Shard, identity.Node).ToStatus().ToRpcException();
         var shard = Here(request.Shard);
-        await shard.Replica!.QuarantineAsync(request.Reason).ConfigureAwait(false);
-        return new QuarantineResponse();
+        return await shard.Replica!.QuarantineAsync(request.Reason).ConfigureAwait(false)
+            ? new QuarantineResponse()
+            : throw Refusals.ReplicaFailed(shard.Route, shard.Replica.Failure?.Message ?? "the replica is stopping").ToStatus().ToRpcException();
     }
 
     private HostedShard Here(uint id)

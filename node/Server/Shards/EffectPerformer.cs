@@ -17,6 +17,7 @@ namespace KvCluster.Node.Shards;
 /// <param name="followerReads">Reads that wait for the leader's answer while it does not.</param>
 /// <param name="later">Leaves an event for a later turn. Any thread.</param>
 /// <param name="atOnce">Leaves an event to be stepped right after the running list of effects.</param>
+/// <param name="quarantine">Ends this replica for good, a little later.</param>
 /// <param name="snapshots">Snapshots sent and received.</param>
 internal sealed class EffectPerformer(
     ShardReplicaContext context,
@@ -25,6 +26,7 @@ internal sealed class EffectPerformer(
     WaitingReads followerReads,
     Action<Event> later,
     Action<Event> atOnce,
+    Action<string> quarantine,
     SnapshotTransfers snapshots)
 {
     private readonly List<ReadOnlyMemory<byte>> _bodies = [];
@@ -97,7 +99,7 @@ internal sealed class EffectPerformer(
             case Effect.Alarm alarm: Alarm(alarm.Text); break;
             case Effect.Log line: Log(line.Text); break;
             case Effect.Halt halt: throw new ReplicaHaltedException(halt.Reason);
-            case Effect.Quarantine quarantine: throw new QuarantinedException(quarantine.Reason);
+            case Effect.Quarantine wrong: quarantine(wrong.Reason); break;
             default: throw new InvalidOperationException($"The effect {effect.GetType().Name} has no driver.");
         }
     }

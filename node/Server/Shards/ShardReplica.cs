@@ -2,7 +2,9 @@ using System.Collections.Concurrent;
 using KvCluster.Node.Transport;
 using KvCluster.Replication;
 using KvCluster.Storage;
+using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Threads;
 using KvCluster.V1;
 using Event = KvCluster.Replication.Event;
@@ -65,7 +67,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         _clockTicksPerMicrosecond = context.Clock.TimestampFrequency / 1_000_000;
         _journal = new ReplicaJournalView(store);
         var snapshots = new SnapshotTransfers(context.Storage, action => LeaveVisit(new Visit(action, null)), TryStopStore, UseStore, Fail);
-        _performer = new EffectPerformer(context, _journal, _waitingReads, _followerReads, Enqueue, _atOnce.Enqueue, snapshots);
+        _performer = new EffectPerformer(context, _journal, _waitingReads, _followerReads, Enqueue, _atOnce.Enqueue, why => Quarantine(why, null), snapshots);
         Shard = record.Shard;
         _performer.Remember(record);
         _core = new ReplicaCore(
@@ -217,8 +219,17 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// <summary>Changes the shard's replicas, as its leader. Ends when the outcome is definite, or this replica stops leading.</summary>
     public Task<OrderResult> ChangeReplicasAsync(ReplicaChange change) => OrderAsync(id => new Event.ReplicasAsked(id, change));
 
-    /// <summary>Ends this replica for good, as a failure of its own does: it votes, acknowledges and answers no more.</summary>
-    public Task QuarantineAsync(string why) => VisitAsync(() => Fail(new QuarantinedException(why)));
+    /// <summary>
+    /// Ends this replica for good, as a failure of its own does: it votes, acknowledges and answers no more, also after a restart. False: it had stopped
+    /// before, for another reason, or the disk did not take the mark and failed.
+    /// </summary>
+    public async Task<bool> QuarantineAsync(string why)
+    {
+        var ended = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+        if (await VisitAsync(() => Quarantine(why, ended)).ConfigureAwait(false))
+            await ended.Task.ConfigureAwait(false);
+        return _failure is QuarantinedException;
+    }
 
     /// <summary>Stops taking part; callers that wait are answered. The store is closed when this ends.</summary>
     public async ValueTask DisposeAsync()
@@ -537,6 +548,30 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             _retired.Add(old.CloseAsync());
         }
         _switched!.SetResult();
+    }
+
+    /// <summary>Marks the directory, where a sync may take long, and then fails.</summary>
+    private void Quarantine(string why, TaskCompletionSource<bool>? ended)
+    {
+        var (storage, directory) = (_context.Storage, _journal.Store.Directory);
+        storage.Checkpoints.Post(new WorkAction(() =>
+        {
+            Exception outcome = new QuarantinedException(why);
+            try
+            {
+                QuarantineMark.Write(storage.Files, directory, why);
+            }
+            catch (StorageIoException full) when (full.IsDiskFull)
+            {
+                // What waits for room must not wait with wrong content.
+                outcome = new QuarantinedException($"{why}; a restart may not know: {full.Message}");
+            }
+            catch (Exception failure)
+            {
+                outcome = failure;
+            }
+            LeaveVisit(new Visit(() => Fail(outcome), ended));
+        }));
     }
 
     private void Fail(Exception failure)

@@ -72,12 +72,13 @@ internal sealed partial class RecoveredStore : IDisposable
             var states = files.DirectoryExists(directory) ? layout.States(files) : [];
             facts = facts with
             {
+                Quarantined = QuarantineMark.TryRead(files, layout),
                 ControlSlots = control?.SlotsValid ?? 0,
                 HasState = states.Count > 0,
                 Committed = control?.State.Committed ?? default,
                 Acknowledged = control?.State.Acknowledged ?? default,
             };
-            if (control is not null && facts.HasState)
+            if (control is not null && facts is { HasState: true, Quarantined: null })
                 facts = LookAtState(context, layout.State(states[^1]), control.State, facts, out pages);
             var row = RecoveryTable.Decide(facts);
             var description = row.Describe(facts);

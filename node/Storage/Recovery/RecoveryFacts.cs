@@ -3,6 +3,9 @@ namespace KvCluster.Storage.Recovery;
 /// <summary>What an opening store found; the input of <c>RecoveryTable</c>. What could not be looked at is at its default.</summary>
 internal sealed record RecoveryFacts
 {
+    /// <summary>Why the directory is marked as not to be opened; null: it is not marked.</summary>
+    public string? Quarantined { get; init; }
+
     /// <summary>The control file is there.</summary>
     public bool HasControlFile { get; init; }
 

@@ -11,6 +11,8 @@ internal static class RecoveryTable
     /// <summary>The rows, in the order in which they are asked.</summary>
     public static readonly IReadOnlyList<RecoveryRow> Rows =
     [
+        Rebuild("quarantined", facts => facts.Quarantined is not null,
+            facts => $"it was taken out of service, since its content is not to be believed: {facts.Quarantined}"),
         Rebuild("control file missing", facts => !facts.HasControlFile,
             _ => "the control file is missing, and with it the replica's promises"),
         Rebuild("control file unreadable", facts => facts.ControlSlots == 0,

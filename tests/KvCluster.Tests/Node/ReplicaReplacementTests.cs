@@ -21,6 +21,30 @@ public sealed class ReplicaReplacementTests
     }
 
     [Fact]
+    public async Task Quarantine_WithNobodyToRebuildFrom_HoldsThroughARestartUntilThereIs()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await FillAsync(cluster);
+        var before = await RecordAsync(cluster);
+        foreach (var other in (uint[])[2, 3])
+            await cluster.StopNodeAsync(other);
+        await new Admin.AdminClient(cluster.ChannelOf(1)).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = "a test does not believe it" });
+        Assert.Equal("failed", (await cluster.StatusOfAsync(1)).Replicas.Single().Role);
+        for (var restart = 0; restart < 2; restart++)
+        {
+            await cluster.StopNodeAsync(1);
+            await cluster.StartNodeAsync(1);
+            ReplicaStatus? status = null;
+            await Grpc.Eventually.TrueAsync(() => (status = cluster.StatusOfAsync(1).Result.Replicas.Single()).Role != "opening", "the replica is looked at");
+            Assert.Equal("failed", status!.Role);
+            Assert.EndsWith("a test does not believe it.", status.Failure, StringComparison.Ordinal);
+        }
+        foreach (var other in (uint[])[2, 3])
+            await cluster.StartNodeAsync(other);
+        await RebuiltAsync(cluster, 1, before);
+    }
+
+    [Fact]
     public async Task Quarantine_OfAShardThatTheNodeDoesNotHave_SaysSo()
     {
         await using var cluster = await NodeCluster.StartAsync(1);

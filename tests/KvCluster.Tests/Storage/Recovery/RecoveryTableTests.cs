@@ -18,6 +18,7 @@ public sealed class RecoveryTableTests : IDisposable
 
     private static readonly Dictionary<string, Action<RecoveryTableTests>> Damages = new()
     {
+        ["quarantined"] = test => QuarantineMark.Write(test.Disk, StoreBench.DirectoryPath, "a test\ndoes not believe it"),
         ["control file missing"] = test => test.Disk.Delete(Control),
         ["control file unreadable"] = test =>
         {
@@ -152,6 +153,48 @@ public sealed class RecoveryTableTests : IDisposable
                 Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"{name}: call {call} hides the loss.");
             }
         }
+    }
+
+    [Fact]
+    public void Open_QuarantinedBeforeAPowerLoss_IsRefusedWithTheReason()
+    {
+        QuarantineMark.Write(Disk, StoreBench.DirectoryPath, "a test\ndoes not believe it");
+        Disk.Restart(UnsyncedWrites.Dropped, 1);
+        Assert.EndsWith("not to be believed: a test does not believe it.", Refusal(mayRefill: true).Message, StringComparison.Ordinal);
+        // An operator may.
+        Disk.Delete(StoreBench.DirectoryPath + "/quarantined");
+        OpensWith(RecordCount);
+    }
+
+    [Fact]
+    public void Quarantine_WhilePowerFails_LeavesADirectoryThatOpensOrSaysThatItIsMarked()
+    {
+        var refused = 0;
+        for (var call = 1; ; call++)
+        {
+            using var test = new RecoveryTableTests();
+            test.Disk.CrashAtCall = test.Disk.Calls + call;
+            try
+            {
+                QuarantineMark.Write(test.Disk, StoreBench.DirectoryPath, "a test");
+                break;
+            }
+            catch (SimulatedCrashException)
+            {
+                test.Disk.Restart((UnsyncedWrites)(call % 4), call);
+            }
+            if (!test.Disk.FileExists(StoreBench.DirectoryPath + "/quarantined"))
+            {
+                test.OpensWith(RecordCount);
+                continue;
+            }
+            Assert.Equal("quarantined", test.Refusal(mayRefill: true).Row);
+            // Again, by whoever did not hear that it was done.
+            QuarantineMark.Write(test.Disk, StoreBench.DirectoryPath, "a shorter one");
+            Assert.EndsWith(": a shorter one.", test.Refusal(mayRefill: true).Message, StringComparison.Ordinal);
+            refused++;
+        }
+        Assert.InRange(refused, 1, int.MaxValue);
     }
 
     [Fact]
