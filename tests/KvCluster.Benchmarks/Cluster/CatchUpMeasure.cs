@@ -11,6 +11,7 @@ internal static class CatchUpMeasure
     // 192 MiB: less than the journal that is kept for such a follower.
     private const int Values = 3072;
     private const int Writers = 8;
+    private const int WriteBytes = 256 << 10;
 
     public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(int runs, Action<string> progress, CancellationToken cancellation)
     {
@@ -45,6 +46,11 @@ internal static class CatchUpMeasure
             progress($"catch-up, run {run + 1} of {runs}: {missed:F0} MB at {rates[^1]:F0} MB/s");
         }
 
-        return [BenchmarkRow.Of(FaultSuite.Name, "follower catches up from the journal, values of 64 KiB", FaultSuite.Ours, "MB/s", rates)];
+        var device = Enumerable.Range(0, runs).Select(_ => DeviceWrites.PerSecond(Path.GetTempPath(), WriteBytes, TimeSpan.FromSeconds(1)) * WriteBytes / 1e6).ToList();
+        return
+        [
+            BenchmarkRow.Of(FaultSuite.Name, "follower catches up from the journal, values of 64 KiB", FaultSuite.Ours, "MB/s", rates),
+            BenchmarkRow.Of(FaultSuite.Name, "synced writes of 256 KiB, one after the other", "device", "MB/s", device),
+        ];
     }
 }

@@ -7,16 +7,16 @@ namespace KvCluster.Benchmarks.Cluster;
 /// <summary>
 /// Puts a second without a part of the cluster, to those with it: each window between two with all parts, so that a machine that slows down, and nodes that
 /// are still warming up, count on both sides.
-/// KV_ETCD_GONE: how many seconds etcd is away before the window without it (default 0).
+/// KV_ETCD_GONE: how many seconds etcd is away before the window without it (default 300, with --quick none).
 /// </summary>
 internal static class MissingPartMeasure
 {
     private const int Callers = 256;
     private static readonly TimeSpan SlowWay = TimeSpan.FromMilliseconds(50);
 
-    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(int windows, TimeSpan window, Action<string> progress, CancellationToken cancellation)
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(int windows, TimeSpan window, TimeSpan etcdGone, Action<string> progress, CancellationToken cancellation)
     {
-        var gone = TimeSpan.FromSeconds(double.TryParse(Environment.GetEnvironmentVariable("KV_ETCD_GONE"), CultureInfo.InvariantCulture, out var seconds) ? seconds : 0);
+        var gone = TimeSpan.FromSeconds(double.TryParse(Environment.GetEnvironmentVariable("KV_ETCD_GONE"), CultureInfo.InvariantCulture, out var seconds) ? seconds : etcdGone.TotalSeconds);
         var ratios = new Dictionary<string, List<double>>();
         await using (var direct = await Puts.StartAsync(FaultSuite.Nodes, network: null, window, cancellation))
         await using (var alone = await Puts.StartAsync(1, network: null, window, cancellation))

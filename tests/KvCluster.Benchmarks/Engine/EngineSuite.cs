@@ -43,7 +43,7 @@ internal static class EngineSuite
                 rows.Add(BenchmarkRow.Of(Suite, workload, system, unit, values));
             }
 
-            await Measure("synced 4 KiB write", "device", "op/s", () => Task.FromResult(SyncedWrites(directory, time)));
+            await Measure("synced 4 KiB write", "device", "op/s", () => Task.FromResult(DeviceWrites.PerSecond(directory, AlignedBuffer.Alignment, time)));
             await Measure($"load of {KeyCount} keys in batches of {LoadBatch}", System, "op/s", () => LoadAsync(store));
             await Measure("durable put, 1 caller", System, "op/s", () => PutsAsync(store, callers: 1, keys: 1, time));
             await Measure("durable put, 64 callers", System, "op/s", () => PutsAsync(store, callers: 64, keys: 1, time));
@@ -65,21 +65,6 @@ internal static class EngineSuite
         {
             Directory.Delete(directory, recursive: true);
         }
-    }
-
-    private static double SyncedWrites(string directory, TimeSpan time)
-    {
-        var path = Path.Combine(directory, "device");
-        using var file = LocalDisk.Instance.Open(path, new StorageFileOptions(StorageFileMode.CreateNew, Direct: true, DataSync: true));
-        using var block = new AlignedBuffer(AlignedBuffer.Alignment);
-        using var zeros = new AlignedBuffer(8 << 20);
-        file.Write(zeros.Span, 0);
-        var started = Stopwatch.GetTimestamp();
-        var count = 0;
-        for (; Stopwatch.GetElapsedTime(started) < time; count++)
-            file.Write(block.Span, (long)(count % 2048) * block.Length);
-        LocalDisk.Instance.Delete(path);
-        return Rate(count, started);
     }
 
     private static async Task<double> LoadAsync(StandaloneStore store)
