@@ -164,10 +164,10 @@ internal sealed class ReplicaStore : IDisposable
     /// The replica has peers: with its checkpoint whole and something behind it lost, it opens with the rest, and <see cref="Control"/> names an
     /// acknowledged etag behind <see cref="Last"/>: it must neither vote, acknowledge nor lead before it is refilled to what is committed.
     /// </param>
+    /// <param name="expected">Whose directory it must be; null: anybody's.</param>
     /// <exception cref="RecoveryRefusedException">
     /// Something that was durable is, or may be, missing, and is not to be refilled. Nothing was changed.
     /// </exception>
-    /// <param name="expected">Whose directory it must be; null: anybody's.</param>
     /// <exception cref="ForeignStoreException">The directory is another replica's. Nothing was changed.</exception>
     /// <exception cref="FormatVersionException">The directory is of another format version.</exception>
     public static ReplicaStore Open(StoreContext context, string directory, bool mayRefill = false, StoreIdentity? expected = null)

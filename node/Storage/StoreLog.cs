@@ -2,9 +2,18 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Storage;
 
-/// <summary>What a store says of itself while it works: one line a decision.</summary>
+/// <summary>What a store says of itself when it is opened and while it works: one line a decision.</summary>
 internal static partial class StoreLog
 {
+    [LoggerMessage(Level = LogLevel.Information, Message = "Opening '{Directory}': {Row}: {Description}")]
+    public static partial void Opening(ILogger log, string directory, string row, string description);
+
+    [LoggerMessage(
+        Level = LogLevel.Information,
+        Message = "Opening '{Directory}': {JournalMebibytes} MiB of journal looked through in {ReadMilliseconds} ms, replayed {Records} records, {Mebibytes} MiB, in {ReplayMilliseconds} ms")]
+    public static partial void Replayed(
+        ILogger log, string directory, long journalMebibytes, long readMilliseconds, int records, long mebibytes, long replayMilliseconds);
+
     [LoggerMessage(Level = LogLevel.Warning, Message = "Journal kept for followers is damaged and is not used any more: {Damage}")]
     public static partial void CoveredJournalDamaged(ILogger log, string damage);
 

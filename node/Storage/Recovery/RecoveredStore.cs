@@ -2,7 +2,6 @@ using System.Buffers.Binary;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
-using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Storage.Recovery;
 
@@ -10,7 +9,7 @@ namespace KvCluster.Storage.Recovery;
 /// What an opened directory consists of, after <c>RecoveryTable</c> has decided that it may be opened. Opening thread. Up to
 /// <see cref="StartSegment"/> nothing on the disk is changed, so recovery may be interrupted and repeated (S7).
 /// </summary>
-internal sealed partial class RecoveredStore : IDisposable
+internal sealed class RecoveredStore : IDisposable
 {
     private readonly StoreContext _context;
     private readonly JournalLine _line;
@@ -84,7 +83,7 @@ internal sealed partial class RecoveredStore : IDisposable
             var description = row.Describe(facts);
             if (row.Decision == RecoveryDecision.Rebuild || (row.Decision == RecoveryDecision.Refill && !mayRefill))
                 throw new RecoveryRefusedException(directory, row.Name, description, facts.DataFault);
-            LogOpening(context.Log, directory, row.Name, description);
+            StoreLog.Opening(context.Log, directory, row.Name, description);
             return new RecoveredStore(context, row, layout, states, control!, pages!, facts.Line!);
         }
         catch
@@ -131,7 +130,7 @@ internal sealed partial class RecoveredStore : IDisposable
     {
         var covered = Index.FirstAfter(Pages.Covered.Etag);
         var replayed = Index.FirstAfter(published);
-        LogReplay(
+        StoreLog.Replayed(
             _context.Log, Layout.Directory, Index.BytesOf(0, Index.Count) >> 20, (long)readTime.TotalMilliseconds, replayed - covered, Index.BytesOf(covered, replayed) >> 20,
             (long)replayTime.TotalMilliseconds);
     }
@@ -179,13 +178,4 @@ internal sealed partial class RecoveredStore : IDisposable
             Line = JournalLine.Read(context.Files, StoreLayout.Journal(state), covered, control.ReplicaId),
         };
     }
-
-    [LoggerMessage(Level = LogLevel.Information, Message = "Opening '{Directory}': {Row}: {Description}")]
-    private static partial void LogOpening(ILogger log, string directory, string row, string description);
-
-    [LoggerMessage(
-        Level = LogLevel.Information,
-        Message = "Opening '{Directory}': {JournalMebibytes} MiB of journal looked through in {ReadMilliseconds} ms, replayed {Records} records, {Mebibytes} MiB, in {ReplayMilliseconds} ms")]
-    private static partial void LogReplay(
-        ILogger log, string directory, long journalMebibytes, long readMilliseconds, int records, long mebibytes, long replayMilliseconds);
 }
