@@ -22,13 +22,13 @@ public sealed class SimulationTests(ITestOutputHelper output)
         var results = Suite.Run(first, seeds, scenarios: null, PlantedBug.None, stopAtFailure: true);
         var did = results.Aggregate(default(Activity), (sum, result) => sum + result.Activity);
         var simulatedHours = results.Sum(result => result.SimulatedUs) / 3.6e9;
-        output.WriteLine($"{results.Count} seeds in {watch.Elapsed.TotalSeconds:F1} s, {simulatedHours / watch.Elapsed.TotalHours:F0} simulated hours an hour: {did}");
+        output.WriteLine($"{results.Count} seeds, {results.Count(result => result.Broken is not null)} violations, {simulatedHours:F2} simulated hours in {watch.Elapsed.TotalSeconds:F1} s, {simulatedHours / watch.Elapsed.TotalHours:F0} simulated hours an hour: {did}");
         Assert.True(results.All(result => result.Broken is null), results.FirstOrDefault(result => result.Broken is not null)?.Report());
         // A suite in which nothing happens proves nothing.
         if (seeds < SeedsInCi)
             return;
         Assert.True(did.Writes > seeds * 50L && did.Reads > seeds * 30L && did.Scans > seeds * 5L && did.FailedConditions > seeds * 5L, $"the runs did too little: {did}");
-        Assert.True(did.Epochs > seeds * 2L && did.Snapshots > seeds / 50 && did.HandOvers > seeds / 10 && did.ReplicaChanges > seeds / 20 && did.FollowerReads > seeds && did.Repeats > seeds / 2, $"the runs did too little: {did}");
+        Assert.True(did.Epochs > seeds * 2L && did.Snapshots > seeds / 50 && did.HandOvers > seeds / 10 && did.ReplicaChanges > seeds / 20 && did.FollowerReads > seeds && did.Repeats > seeds / 2 && did.DigestsCompared > seeds / 2, $"the runs did too little: {did}");
     }
 
     [Theory]
@@ -51,9 +51,11 @@ public sealed class SimulationTests(ITestOutputHelper output)
     [Fact]
     public void EveryFaultOfTheTable_HasScenarios()
     {
-        // The faults that a simulated cluster can have: not those of whole processes under load, of hostile requests and of overload (F26 to F28). The maps of clients and
-        // routers (F23) are the client's, which has tests of its own. Each runs with whole replicas too.
-        var faults = Enumerable.Range(1, 29).Except([23, 26, 27, 28]).Select(number => $"F{number}").ToArray();
+        // The faults that a simulated cluster can have: not those of whole processes under load, of hostile requests and of overload (F26 to F28). Each runs with whole
+        // replicas too. Two have no simulated run, and their proofs elsewhere. The maps of clients and routers (F23) are the client's: RouteTableTests, RepairTests and
+        // RouterHostTests, and with processes NodeFaultTests and HostileTests (F23_...). A record that cannot be applied (F24) stops every replica that has it, after which a run has nothing left to
+        // agree on: ReplicationTests.Commit_RecordWithUnknownOperation_StopsTheReplica. That the process and its other shards go on then is tested nowhere.
+        var faults = Enumerable.Range(1, 29).Except([23, 24, 26, 27, 28]).Select(number => $"F{number}").ToArray();
         Assert.All(faults, fault => Assert.Contains(Scenarios.All, scenario => scenario.IsAbout(fault)));
         Assert.All(faults, fault => Assert.Contains(Scenarios.Named(fault), scenario => scenario.Name.StartsWith("nodes-", StringComparison.Ordinal)));
     }

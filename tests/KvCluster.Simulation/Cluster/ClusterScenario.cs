@@ -27,7 +27,7 @@ internal sealed record ClusterScenario(
         new("nodes-bad-network", "F4 F7", 4, 3, ClusterConditions.BadNetwork, [(ClusterFault.CutOff, 4), (ClusterFault.Crash, 3), (ClusterFault.HandOver, 2)]),
         new("nodes-failovers", "F14", 4, 3, ClusterConditions.Any, [(ClusterFault.CutOffAndCrash, 8), (ClusterFault.Crash, 1)]),
         new("nodes-power-lost", "F15", 3, 3, ClusterConditions.Any, [(ClusterFault.LosePower, 4), (ClusterFault.Crash, 4), (ClusterFault.Checkpoint, 4)]),
-        new("nodes-damaged", "F16 F24", 4, 3, ClusterConditions.Any, [(ClusterFault.Damage, 4), (ClusterFault.Checkpoint, 4), (ClusterFault.Crash, 3)]),
+        new("nodes-damaged", "F16", 4, 3, ClusterConditions.Any, [(ClusterFault.Damage, 4), (ClusterFault.Checkpoint, 4), (ClusterFault.Crash, 3)]),
         new("nodes-disk-fails", "F17", 3, 3, ClusterConditions.Any, [(ClusterFault.FailDisk, 6), (ClusterFault.Crash, 1), (ClusterFault.Checkpoint, 3)]),
         new("nodes-disk-full", "F18", 3, 3, ClusterConditions.Any,
             [(ClusterFault.FillDisk, 6), (ClusterFault.Crash, 2), (ClusterFault.CutOff, 1), (ClusterFault.Checkpoint, 1)]),
