@@ -9,7 +9,8 @@ namespace KvCluster.ClusterTests;
 
 /// <summary>
 /// F22 with real processes: leaders are killed while clients increment counters by conditional puts, each of which is repeated by its request id until it is
-/// known. A put applied twice, or one applied and reported as a failed condition, leaves a counter at another value than its callers counted.
+/// known. A put applied twice, or one applied and reported as a failed condition, leaves a counter at another value than its callers counted. Outcomes become
+/// unknown by kills alone here; by lost answers, hand-overs and cut tails they do in the simulation.
 /// </summary>
 public sealed class ExactlyOnceTests
 {

@@ -38,8 +38,9 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         cluster.Network.Heal();
         followers[1].Start();
         await histories.MoreChangesAsync(Some);
-        await shared.EndAsync();
+        await cluster.UntilEveryReplicaWorksAsync();
         Assert.Equal(epoch, await cluster.EpochAsync());
+        await shared.EndAsync();
     }
 
     /// <summary>First etcd is slow for everybody, then its leader dies and, while it has none, ours.</summary>

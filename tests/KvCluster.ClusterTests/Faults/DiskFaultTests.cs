@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using KvCluster.Client;
 using KvCluster.ClusterTests.History;
 
@@ -22,6 +23,7 @@ public sealed class DiskFaultTests
         await histories.MoreChangesAsync(Some);
         disk.Fill();
         await FillJournalsAsync(cluster);
+        await cluster.HandOverAsync();
         await histories.MoreChangesAsync(Some);
         disk.Empty();
         await histories.MoreChangesAsync(Some);
@@ -92,7 +94,7 @@ public sealed class DiskFaultTests
     [SmallDiskFact]
     public Task F17_DeviceFailsUnderTheLeader_AnotherLeadsAndARestartRecovers() => FailDeviceAsync(Leader);
 
-    private static async Task FailDeviceAsync(int node)
+    private static async Task FailDeviceAsync(int node, [CallerMemberName] string test = "")
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, DiskMebibytes / 2);
         await using var cluster = await FaultCluster.StartAsync(dataOf: other => other == node ? disk.Data : null);
@@ -104,10 +106,12 @@ public sealed class DiskFaultTests
         await Until.TrueAsync(() => Task.FromResult(!cluster.Node(node).IsRunning), "the node has ended");
         await cluster.LeaderAsync(except: node);
         await histories.MoreChangesAsync(Some);
+        await cluster.HandOverAsync();
+        await histories.MoreChangesAsync(Some);
         disk.MendDevice();
         cluster.Node(node).Start();
         await histories.MoreChangesAsync(Some);
-        await histories.CheckAsync();
+        await histories.CheckAsync(test);
         await cluster.UntilEqualAsync();
     }
 

@@ -25,8 +25,9 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
         cluster.Etcd.Start(0);
         minority.Start();
         await histories.MoreChangesAsync(2 * Some);
-        await shared.EndAsync();
+        await cluster.UntilEveryReplicaWorksAsync();
         Assert.Equal((leader, epoch), (await cluster.LeaderAsync(), await cluster.EpochAsync()));
+        await shared.EndAsync();
     }
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
@@ -37,8 +38,7 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
         for (var node = 1; node <= cluster.Nodes.Count; node++)
         {
             await cluster.Node(node).KillAsync();
-            for (var shard = 0u; shard < ManyShardsCluster.Shards; shard++)
-                await cluster.LeaderAsync(shard, except: node);
+            await cluster.UntilLedWithoutAsync(node, ManyShardsCluster.Shards);
             await histories.MoreChangesAsync(Some);
             cluster.Node(node).Start();
             await cluster.UntilEveryReplicaWorksAsync();
@@ -55,6 +55,7 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
         {
             await histories.MoreChangesAsync(Some);
             Assert.Equal(0, await node.StopAsync());
+            await cluster.HandOverAsync();
             await histories.MoreChangesAsync(Some);
             node.Start();
             await cluster.UntilEveryReplicaWorksAsync();

@@ -1,16 +1,19 @@
+using System.Runtime.CompilerServices;
 using KvCluster.Processes;
 using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>A follower that comes back without its files, or with bytes of them changed, under five client processes whose histories must be linearizable.</summary>
+/// <summary>A replica that comes back without its files, or with others than it wrote, under five client processes whose histories must be linearizable.</summary>
 public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
     private const int Some = 100;
-    private const int Page = 4096;
-    private const int MetaPages = 2;
+    private const int PageBytes = 8192;
+    private const int MetaBytes = 2 * PageBytes;
+    private const int JournalBlockBytes = 4096;
 
-    // Leads nothing unless both others fail: the only shard belongs to node 1.
+    // Where the only shard belongs, and a node that leads nothing unless both others fail.
+    private const int Leader = 1;
     private const int Follower = 3;
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
@@ -18,32 +21,37 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
-        var before = await ReplicaAsync(cluster);
+        var before = await ReplicaAsync(cluster, Follower);
         await cluster.Node(Follower).KillAsync();
+        await cluster.HandOverAsync();
         Directory.Delete(cluster.Node(Follower).Data, recursive: true);
         cluster.Node(Follower).Start();
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
         // What it promised and acknowledged is gone: it must not vote under the same id.
-        Assert.NotEqual(before, await ReplicaAsync(cluster));
+        Assert.NotEqual(before, await ReplicaAsync(cluster, Follower));
     }
 
     /// <summary>Every page of the trees, while its meta pages are whole: whichever is read first tells.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F16_FlippedBitsInTheTree_AreFoundAndRepairedFromAPeer()
+    public Task F16_FlippedBitsInTheTree_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: MetaBytes));
+
+    /// <summary>Neither says any more where the trees are.</summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public Task F16_FlippedBitsInBothMetaPages_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: 0, end: MetaBytes));
+
+    /// <summary>Each page of the trees is whole, and lies where another one was to be: misplaced writes.</summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public Task F16_PagesInEachOthersPlaces_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => SwapPages(DataOf(state)));
+
+    /// <summary>The node that belongs to the shard, and would lead again as soon as it may: all that it has is damaged.</summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public Task F16_FlippedBitsInAllOfTheLeadersFiles_AreFoundAndRepairedFromAPeer() => DamageAsync(Leader, static state =>
     {
-        var (cluster, histories) = await shared.BeginAsync();
-        await histories.MoreChangesAsync(Some);
-        await cluster.CheckpointAsync();
-        await histories.MoreChangesAsync(Some);
-        var before = await ReplicaAsync(cluster);
-        await cluster.Node(Follower).KillAsync();
-        Damage(Directory.GetFiles(State(cluster), "data").Single(), firstPage: MetaPages);
-        cluster.Node(Follower).Start();
-        await histories.MoreChangesAsync(Some);
-        await shared.EndAsync();
-        Assert.NotEqual(before, await ReplicaAsync(cluster));
-    }
+        FlipBits(DataOf(state), PageBytes, from: 0);
+        foreach (var segment in SegmentsOf(state))
+            FlipBits(segment, JournalBlockBytes, from: 0);
+    });
 
     /// <summary>Every block of its segments but their headers: more than what it had not synced, so it must not go on from what is left as if that were all.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
@@ -53,31 +61,93 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         await histories.MoreChangesAsync(Some);
         await cluster.Node(Follower).KillAsync();
         var since = cluster.Node(Follower).Log.Count;
-        foreach (var segment in Directory.GetFiles(Path.Combine(State(cluster), "journal")))
-            Damage(segment, firstPage: 1);
+        foreach (var segment in SegmentsOf(State(cluster, Follower)))
+            FlipBits(segment, JournalBlockBytes, from: JournalBlockBytes);
         cluster.Node(Follower).Start();
+        await cluster.HandOverAsync();
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
         Assert.Contains(cluster.Node(Follower).Log.Skip(since), static line => line.Contains("Opening '", StringComparison.Ordinal) && !line.Contains(": sound:", StringComparison.Ordinal));
     }
 
-    private static string State(FaultCluster cluster) => Directory.GetDirectories(Path.Combine(cluster.Node(Follower).Data, "shards", "0"), "state-*").Max()!;
+    // A node dies, and its files are not as it left them when it starts.
+    private async Task DamageAsync(int node, Action<string> damage, [CallerMemberName] string test = "")
+    {
+        var (cluster, histories) = await shared.BeginAsync();
+        await histories.MoreChangesAsync(Some);
+        await cluster.CheckpointAsync();
+        await histories.MoreChangesAsync(Some);
+        var before = await ReplicaAsync(cluster, node);
+        await cluster.Node(node).KillAsync();
+        damage(State(cluster, node));
+        await cluster.LeaderAsync(except: node);
+        var acknowledged = await AcknowledgedAsync(cluster, before);
+        cluster.Node(node).Start();
+        await UntilReplacedAsync(cluster, node, before, acknowledged);
+        await cluster.HandOverAsync();
+        await histories.MoreChangesAsync(Some);
+        await shared.EndAsync(test);
+    }
+
+    // What it promised and acknowledged may be gone: under its id it must not lead nor acknowledge, and so it gets another.
+    private static Task UntilReplacedAsync(FaultCluster cluster, int node, ulong before, KvCluster.Etag acknowledged) => Until.TrueAsync(async () =>
+    {
+        Assert.True(await AcknowledgedAsync(cluster, before) <= acknowledged, "a damaged replica acknowledged");
+        var replica = (await cluster.StatusOfAsync(node))?.Replicas.FirstOrDefault();
+        Assert.False(replica?.Replica == before && replica.Role == "leader", "a damaged replica leads");
+        return replica is { Role: "follower" or "leader" } && replica.Replica != before;
+    }, $"the damaged replica {before} is replaced");
+
+    // How much of the journal a replica has acknowledged, as whoever leads counts it.
+    private static async Task<KvCluster.Etag> AcknowledgedAsync(FaultCluster cluster, ulong replica)
+    {
+        var statuses = await Task.WhenAll(cluster.Nodes.Where(static node => node.IsRunning).Select(node => cluster.StatusOfAsync(node.Node, detailOf: 0)));
+        return statuses.SelectMany(static status => status?.Replicas ?? []).SelectMany(static own => own.Detail?.Followers ?? []).Where(follower => follower.Replica == replica)
+            .Select(static follower => new KvCluster.Etag(follower.Acknowledged?.Epoch ?? 0, follower.Acknowledged?.Change ?? 0)).DefaultIfEmpty().Max();
+    }
+
+    private static string State(FaultCluster cluster, int node) => Directory.GetDirectories(Path.Combine(cluster.Node(node).Data, "shards", "0"), "state-*").Max()!;
+
+    private static string DataOf(string state) => Directory.GetFiles(state, "data").Single();
+
+    private static string[] SegmentsOf(string state) => Directory.GetFiles(Path.Combine(state, "journal"));
 
     // One bit of every page or block that holds anything.
-    private static void Damage(string file, int firstPage)
+    private static void FlipBits(string file, int pageBytes, int from, int end = int.MaxValue) => Rewrite(file, bytes =>
+    {
+        foreach (var start in UsedPages(bytes, pageBytes, from).TakeWhile(start => start < end))
+            bytes[start + 20] ^= 0x10;
+    });
+
+    private static void SwapPages(string file) => Rewrite(file, static bytes =>
+    {
+        foreach (var pair in UsedPages(bytes, PageBytes, MetaBytes).Chunk(2).Where(static pair => pair.Length == 2))
+        {
+            var first = bytes.AsSpan(pair[0], PageBytes).ToArray();
+            bytes.AsSpan(pair[1], PageBytes).CopyTo(bytes.AsSpan(pair[0]));
+            first.CopyTo(bytes.AsSpan(pair[1]));
+        }
+    });
+
+    private static IEnumerable<int> UsedPages(byte[] bytes, int pageBytes, int from)
+    {
+        for (var start = from; start + pageBytes <= bytes.Length; start += pageBytes)
+            if (bytes.AsSpan(start, pageBytes).ContainsAnyExcept((byte)0))
+                yield return start;
+    }
+
+    private static void Rewrite(string file, Action<byte[]> change)
     {
         var bytes = File.ReadAllBytes(file);
-        for (var start = firstPage * Page; start + Page <= bytes.Length; start += Page)
-            if (bytes.AsSpan(start, Page).ContainsAnyExcept((byte)0))
-                bytes[start + 20] ^= 0x10;
+        change(bytes);
         using var output = new FileStream(file, FileMode.Open, FileAccess.Write);
         output.Write(bytes);
     }
 
-    private static async Task<ulong> ReplicaAsync(FaultCluster cluster)
+    private static async Task<ulong> ReplicaAsync(FaultCluster cluster, int node)
     {
         ReplicaStatus? replica = null;
-        await Until.TrueAsync(async () => (replica = (await cluster.StatusOfAsync(Follower))?.Replicas.FirstOrDefault()) is not null, "the replica's status");
+        await Until.TrueAsync(async () => (replica = (await cluster.StatusOfAsync(node))?.Replicas.FirstOrDefault()) is not null, "the replica's status");
         return replica!.Replica;
     }
 }

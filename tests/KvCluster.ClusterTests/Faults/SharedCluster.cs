@@ -34,11 +34,13 @@ public class SharedCluster : IAsyncLifetime
         return (_cluster, _histories!);
     }
 
-    /// <summary>Ends the test's history: it must be linearizable, and all replicas equal.</summary>
+    /// <summary>Ends the test's history, the last of it with a hand-over: it must be linearizable, and all replicas equal.</summary>
     internal async Task EndAsync([System.Runtime.CompilerServices.CallerMemberName] string test = "")
     {
-        await _histories!.CheckAsync(test);
-        await _cluster!.UntilEqualAsync();
+        await _cluster!.HandOverAsync();
+        await _histories!.MoreChangesNowAsync(50);
+        await _histories.CheckAsync(test);
+        await _cluster.UntilEqualAsync();
         _isClean = true;
     }
 

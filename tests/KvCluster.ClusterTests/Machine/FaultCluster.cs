@@ -13,6 +13,9 @@ namespace KvCluster.ClusterTests;
 /// </summary>
 internal sealed class FaultCluster : IAsyncDisposable
 {
+    // Ten times what a failover may take (benchmarks measure it), so that a busy machine fails no test and one that takes a minute does.
+    private static readonly TimeSpan FailoverMax = TimeSpan.FromSeconds(30);
+
     private readonly TemporaryFolder _folder = new();
     private readonly List<Relay> _relays = [];
     private readonly List<NodeProcess> _nodes = [];
@@ -87,12 +90,16 @@ internal sealed class FaultCluster : IAsyncDisposable
     }
 
     /// <summary>What a node says of itself; null where it does not answer.</summary>
-    public async Task<NodeStatus?> StatusOfAsync(int node, bool digest = false)
+    /// <param name="detailOf">The shard whose replica is to tell everything; null: all shards, in short.</param>
+    public async Task<NodeStatus?> StatusOfAsync(int node, bool digest = false, uint? detailOf = null)
     {
+        var request = new GetStatusRequest { Digest = digest };
+        if (detailOf is { } shard)
+            request.Shard = shard;
         try
         {
             var client = new V1.Cluster.ClusterClient(_channels[node - 1]);
-            return (await client.GetStatusAsync(new GetStatusRequest { Digest = digest }, deadline: DateTime.UtcNow.AddSeconds(5))).Nodes.Single();
+            return (await client.GetStatusAsync(request, deadline: DateTime.UtcNow.AddSeconds(5))).Nodes.Single();
         }
         catch (RpcException)
         {
@@ -115,6 +122,13 @@ internal sealed class FaultCluster : IAsyncDisposable
         return leader;
     }
 
+    /// <summary>Waits, after a node has died, until other nodes lead all shards.</summary>
+    public Task UntilLedWithoutAsync(int dead, uint shards = 1) => Until.TrueAsync(async () =>
+    {
+        var statuses = await Task.WhenAll(_nodes.Where(node => node.IsRunning && node.Node != dead).Select(node => StatusOfAsync(node.Node)));
+        return statuses.SelectMany(static status => status?.Replicas ?? []).Where(static replica => replica.Role == "leader").Select(static replica => replica.Route.Shard).Distinct().Count() == shards;
+    }, $"all shards are led without node {dead}{Explain()}", FailoverMax);
+
     /// <summary>Hands a shard over until a node leads it.</summary>
     public Task UntilLeadsAsync(int node, uint shard = 0) => Until.TrueAsync(async () =>
     {
@@ -132,6 +146,25 @@ internal sealed class FaultCluster : IAsyncDisposable
 
         return false;
     }, $"node {node} leads shard {shard}{Explain()}");
+
+    /// <summary>Has whoever leads a shard give it to the node that has most of its journal; ends when another leadership has begun.</summary>
+    public async Task HandOverAsync(uint shard = 0)
+    {
+        var before = await EpochAsync(shard);
+        await Until.TrueAsync(async () =>
+        {
+            try
+            {
+                await AdminOf(await LeaderAsync(shard)).TransferAsync(new TransferRequest { Shard = shard }, deadline: DateTime.UtcNow.AddSeconds(5));
+            }
+            catch (RpcException)
+            {
+                // Nobody is where it could lead yet, or the leader has changed: the epoch tells.
+            }
+
+            return await EpochAsync(shard) > before;
+        }, $"shard {shard} is handed over{Explain()}");
+    }
 
     /// <summary>
     /// Hands every shard to the node that leads it when all is well, as nodes do by themselves a while after another has come: from here on nobody but a
