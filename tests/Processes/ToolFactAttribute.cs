@@ -6,8 +6,12 @@ internal sealed class ToolFactAttribute : FactAttribute
 {
     public ToolFactAttribute(params string[] programs)
     {
+        Programs = programs;
         var missing = programs.Where(program => Tools.Find(program) is null).ToList();
         if (missing.Count > 0)
             Skip = $"neither in PATH nor among the shared tools: {string.Join(", ", missing)}";
     }
+
+    /// <summary>What it runs.</summary>
+    public IReadOnlyList<string> Programs { get; }
 }

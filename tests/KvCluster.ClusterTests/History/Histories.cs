@@ -14,7 +14,11 @@ internal sealed class Histories : IAsyncDisposable
 
     private static readonly string Log = Path.Combine(AppContext.BaseDirectory, "histories.log");
 
-    private static int _checked;
+    private static readonly Lock Gate = new();
+
+    // Under the gate.
+    private static readonly HashSet<string> Tests = [];
+    private static int _operations;
 
     private readonly string _folder;
     private readonly IReadOnlyList<string> _endpoints;
@@ -30,8 +34,21 @@ internal sealed class Histories : IAsyncDisposable
         Begin();
     }
 
-    /// <summary>Every count of operations is multiplied by this: short in an ordinary run, long with KV_LONG=1.</summary>
-    public static int Length => Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 20 : 1;
+    /// <summary>Whether this is the run with KV_LONG=1.</summary>
+    public static bool IsLong => Environment.GetEnvironmentVariable("KV_LONG") == "1";
+
+    /// <summary>Every count of operations is multiplied by this: short in an ordinary run.</summary>
+    public static int Length => IsLong ? 20 : 1;
+
+    /// <summary>Of all histories of this run so far: the tests that had theirs checked, and the operations in them.</summary>
+    public static (IReadOnlySet<string> Tests, int Operations) Judged
+    {
+        get
+        {
+            lock (Gate)
+                return (Tests.ToHashSet(), _operations);
+        }
+    }
 
     /// <summary>Acknowledged changes so far.</summary>
     public int Changes => _clients.Changes;
@@ -78,6 +95,13 @@ internal sealed class Histories : IAsyncDisposable
         _history++;
     }
 
+    /// <summary>Ends the log with the sum.</summary>
+    public static void LogTotal()
+    {
+        var (tests, operations) = Judged;
+        File.AppendAllText(Log, string.Create(CultureInfo.InvariantCulture, $"histories of {tests.Count} tests, {operations} operations: all linearizable\n"));
+    }
+
     public async ValueTask DisposeAsync()
     {
         if (_isResting)
@@ -86,15 +110,16 @@ internal sealed class Histories : IAsyncDisposable
             await _clients.DisposeAsync();
     }
 
-    // One line a history beside this program, the sum over all of the run at its end: what the checker has judged.
+    // One line a history beside this program: what the checker has judged.
     private static void Count(string test, int operations)
     {
-        lock (Log)
+        lock (Gate)
         {
-            if (_checked == 0)
+            if (Tests.Count == 0)
                 File.Delete(Log);
-            _checked += operations;
-            File.AppendAllText(Log, string.Create(CultureInfo.InvariantCulture, $"{test}: {operations} operations, linearizable; {_checked} so far\n"));
+            Tests.Add(test);
+            _operations += operations;
+            File.AppendAllText(Log, string.Create(CultureInfo.InvariantCulture, $"{test}: {operations} operations, linearizable; {_operations} so far\n"));
         }
     }
 
