@@ -733,7 +733,7 @@ internal sealed class ReplicaStore : IDisposable
             {
                 DropDigest();
                 awaited.Done(digest);
-            });
+            }, Fail);
         }
         catch (SnapshotLimitException)
         {

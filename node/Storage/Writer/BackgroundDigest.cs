@@ -5,7 +5,7 @@ namespace KvCluster.Storage.Writer;
 
 /// <summary>
 /// Computes the digest of one published state while the shard goes on: in steps on the checkpoint executor, with a rest behind each. Begun and ended on
-/// the writer executor. It gives up rather than keep too much memory from being reused. A bad page ends the engine, as it does when a reader meets it.
+/// the writer executor. It gives up rather than keep too much memory from being reused. A bad page, or whatever else goes wrong, ends the engine.
 /// </summary>
 internal sealed class BackgroundDigest : IDisposable
 {
@@ -15,6 +15,7 @@ internal sealed class BackgroundDigest : IDisposable
     private readonly StoreContext _context;
     private readonly PageStore _pages;
     private readonly Action<byte[]?> _done;
+    private readonly Action<Exception> _fail;
     private readonly ReadSnapshot _snapshot;
     private readonly TreeDigest _digest;
     private readonly WorkAction _step;
@@ -26,12 +27,14 @@ internal sealed class BackgroundDigest : IDisposable
     /// <param name="context">The shard's executors, clock and bounds.</param>
     /// <param name="pages">What is read.</param>
     /// <param name="done">Told on the writer executor, once unless it is disposed before: the digest; null: it gave up.</param>
+    /// <param name="fail">Told on the writer executor what ended it.</param>
     /// <exception cref="SnapshotLimitException">As many are open as may be.</exception>
-    public BackgroundDigest(StoreContext context, PageStore pages, Action<byte[]?> done)
+    public BackgroundDigest(StoreContext context, PageStore pages, Action<byte[]?> done, Action<Exception> fail)
     {
         _context = context;
         _pages = pages;
         _done = done;
+        _fail = fail;
         _snapshot = pages.OpenSnapshot();
         _digest = new TreeDigest(_snapshot);
         _step = new WorkAction(Step);
@@ -64,25 +67,23 @@ internal sealed class BackgroundDigest : IDisposable
     {
         if (_hasEnded)
             return;
-        // The pages that this state shares with no later one are kept for it alone.
-        if (_pages.ScratchBytes > 2 * _context.Options.CheckpointScratchBytes)
-        {
-            Tell(null);
-            return;
-        }
-
         try
         {
+            // The pages that this state shares with no later one are kept for it alone.
+            if (_pages.ScratchBytes > 2 * _context.Options.CheckpointScratchBytes)
+            {
+                Tell(null);
+                return;
+            }
             var began = _context.Time.GetTimestamp();
             if (_digest.Step(StepBytes) is { } whole)
                 Tell(whole);
             else
                 _rest.Change(_context.DigestPace.RestAfter(_context.Time, began, StepBytes), Timeout.InfiniteTimeSpan);
         }
-        catch (CorruptStoreException)
+        catch (Exception failure)
         {
-            // The page space has told the store, which ends.
-            Tell(null);
+            _context.Writer.Post(new WorkAction(() => _fail(failure)));
         }
     }
 

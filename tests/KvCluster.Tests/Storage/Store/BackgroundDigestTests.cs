@@ -87,6 +87,16 @@ public sealed class BackgroundDigestTests
     }
 
     [Fact]
+    public void TakeDigest_ThatFailsInAnUnforeseenWay_EndsTheStoreAndNotTheProcess()
+    {
+        // With no pace at all a rest cannot be reckoned.
+        using var bench = Filled(400, StoreBench.SmallOptions with { DigestBytesPerSecond = 0 });
+        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("There is none."));
+        Pass(bench);
+        Assert.IsType<DivideByZeroException>(bench.FailureTold);
+    }
+
+    [Fact]
     public void RestAfter_OfSeveralShards_SharesWhatANodeMaySpend()
     {
         var time = new ManualTime();

@@ -34,6 +34,16 @@ public sealed class RunTimeDamageTests
     }
 
     [Fact]
+    public void TakeDigest_DamagedPage_EndsTheReplica()
+    {
+        using var bench = Checkpointed();
+        FlipEveryPage(bench);
+        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("There is none."));
+        bench.Run();
+        Assert.IsType<CorruptStoreException>(bench.FailureTold);
+    }
+
+    [Fact]
     public void Append_DamagedPage_EndsTheReplicaAndAnswersItsCallers()
     {
         using var bench = Checkpointed();
