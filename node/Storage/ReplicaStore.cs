@@ -27,8 +27,6 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>A few milliseconds' work.</summary>
     private const long DigestStepBytes = 1 << 20;
-    private const int DigestRest = 3;
-    private static readonly TimeSpan DigestRestMin = TimeSpan.FromMilliseconds(1);
     private static readonly TimeSpan SpaceInterval = TimeSpan.FromSeconds(1);
     private static readonly TimeSpan SnapshotGrace = TimeSpan.FromSeconds(10);
     private static readonly TimeSpan ClosePoll = TimeSpan.FromMilliseconds(20);
@@ -478,8 +476,8 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// The same in the background: it rests three times as long as it works, so that a tree of any size takes no more than a quarter of a core.
-    /// Any thread; the snapshot stays open until it ends.
+    /// The same for somebody who waits: it rests as long as it works, so that a tree of any size takes no more than half of a core; more than one at a time
+    /// is not to be taken. Any thread; the snapshot stays open until it ends.
     /// </summary>
     public static async Task<byte[]> DigestAsync(ReadSnapshot snapshot, TimeProvider time, CancellationToken cancellationToken)
     {
@@ -489,7 +487,8 @@ internal sealed class ReplicaStore : IDisposable
             var began = time.GetTimestamp();
             if (digest.Step(DigestStepBytes) is { } whole)
                 return whole;
-            await Task.Delay(DigestRest * time.GetElapsedTime(began) + DigestRestMin, time, cancellationToken).ConfigureAwait(false);
+            await Task.Delay(time.GetElapsedTime(began), time, cancellationToken).ConfigureAwait(false);
+            cancellationToken.ThrowIfCancellationRequested();
         }
     }
 

@@ -27,8 +27,8 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
         var status = new NodeStatus { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version };
         // Before the open ones, so that none is left out that is opened meanwhile.
         var opening = shards.Opening().Where(replica => !request.HasShard || replica.Route.Shard == request.Shard).ToList();
-        var asked = shards.All.Where(shard => !request.HasShard || shard.Shard == request.Shard);
-        status.Replicas.AddRange(await Task.WhenAll(asked.Select(shard => shard.StatusAsync(request.Digest, detail: request.HasShard))).ConfigureAwait(false));
+        var asked = shards.All.Where(shard => !request.HasShard || shard.Shard == request.Shard).ToList();
+        status.Replicas.AddRange(await shards.StatusAsync(asked, request.Digest, detail: request.HasShard, context.CancellationToken).ConfigureAwait(false));
         status.Replicas.AddRange(opening.Where(replica => status.Replicas.All(open => open.Route.Shard != replica.Route.Shard)));
         return new GetStatusResponse { Cluster = identity.Cluster, Nodes = { status } };
     }

@@ -30,7 +30,7 @@ internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardRepl
 
     public bool Owns(ReadOnlySpan<byte> key) => Ranges.Contain(Route.Start.Span, Route.End.Span, key);
 
-    public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail) => Replica is null
+    public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken = default) => Replica is null
         ? new ReplicaStatus { Route = Route, Replica = ReplicaId, Role = "failed", Failure = failure }
-        : await Replica.StatusAsync(digest, detail).ConfigureAwait(false);
+        : await Replica.StatusAsync(digest, detail, cancellationToken).ConfigureAwait(false);
 }

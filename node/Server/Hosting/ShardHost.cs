@@ -49,6 +49,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly WorkThread[] _checkpoints = Threads("checkpoint");
     private readonly SharedTimers _timers = new();
     private readonly DigestPace _digestPace;
+    private readonly SemaphoreSlim _digestTurn = new(1);
     private readonly CancellationTokenSource _stopping = new();
     private readonly TaskCompletionSource<StorageIoException> _diskFailed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private volatile HostedShards _hosted = HostedShards.None;
@@ -85,6 +86,27 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>What there is to say of replicas that are this node's and not open yet: after a start each reads back its journal.</summary>
     public IEnumerable<ReplicaStatus> Opening() =>
         Missing(_map.Snapshot).Select(record => new ReplicaStatus { Route = ShardDirectorySnapshot.RouteOf(record), Replica = ReplicaHere(record)!.Replica, Role = "opening" });
+
+    /// <summary>What <c>kv status</c> shows of shards. With digests, one after another, of whichever callers: each reads a whole tree.</summary>
+    public async Task<IReadOnlyList<ReplicaStatus>> StatusAsync(IReadOnlyCollection<HostedShard> asked, bool digest, bool detail, CancellationToken cancellationToken)
+    {
+        if (!digest)
+            return await Task.WhenAll(asked.Select(shard => shard.StatusAsync(digest, detail, cancellationToken))).ConfigureAwait(false);
+        var found = new List<ReplicaStatus>(asked.Count);
+        foreach (var shard in asked)
+        {
+            await _digestTurn.WaitAsync(cancellationToken).ConfigureAwait(false);
+            try
+            {
+                found.Add(await shard.StatusAsync(digest, detail, cancellationToken).ConfigureAwait(false));
+            }
+            finally
+            {
+                _digestTurn.Release();
+            }
+        }
+        return found;
+    }
 
     /// <summary>Ends when a disk has refused or lost what a replica wrote or synced.</summary>
     public Task<StorageIoException> DiskFailed => _diskFailed.Task;

@@ -184,8 +184,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return _journal.Store.TrySubmit(request) ? completion : Refuse(request, WriteOutcome.Busy);
     }
 
-    /// <summary>What <c>kv status</c> shows of this replica; with <paramref name="digest"/>, reads its whole tree.</summary>
-    public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail)
+    /// <summary>What <c>kv status</c> shows of this replica; with <paramref name="digest"/>, reads its whole tree, unless that is cancelled.</summary>
+    public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken)
     {
         var status = new ReplicaStatus { Route = Route, Replica = _journal.Store.Control.ReplicaId };
         if (detail)
@@ -197,7 +197,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             return status;
         }
         if (digest)
-            await AddDigestAsync(status).ConfigureAwait(false);
+            await AddDigestAsync(status, cancellationToken).ConfigureAwait(false);
         return status;
     }
 
@@ -517,10 +517,10 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         }
     }
 
-    private async Task AddDigestAsync(ReplicaStatus status)
+    private async Task AddDigestAsync(ReplicaStatus status, CancellationToken cancellationToken)
     {
         using var snapshot = OpenSnapshot();
-        var digest = await ReplicaStore.DigestAsync(snapshot, _context.Clock, CancellationToken.None).ConfigureAwait(false);
+        var digest = await ReplicaStore.DigestAsync(snapshot, _context.Clock, cancellationToken).ConfigureAwait(false);
         status.Digest = Google.Protobuf.ByteString.CopyFrom(digest);
         status.DigestEtag = ToMessage(snapshot.Etag);
     }

@@ -166,6 +166,16 @@ public sealed class PacingTests
         Assert.Equal(whole, await ReplicaStore.DigestAsync(snapshot, TimeProvider.System, CancellationToken.None));
     }
 
+    [Fact]
+    public async Task Digest_WhoseCallerGoesAway_Ends()
+    {
+        using var bench = Filled();
+        using var snapshot = bench.Standalone.OpenSnapshot();
+        using var caller = new CancellationTokenSource();
+        await caller.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => ReplicaStore.DigestAsync(snapshot, TimeProvider.System, caller.Token));
+    }
+
     /// <summary>So full that a checkpoint of many writes has started by itself, and rests.</summary>
     private StoreBench Filled()
     {
