@@ -1,5 +1,6 @@
 using KvCluster.Storage;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Store;
 
@@ -146,6 +147,29 @@ public sealed class ReplicaStoreTests : IDisposable
         _bench.Open();
         Assert.Equal("9", _bench.Read("key-39"));
         Assert.Equal(40ul, _bench.Store.Keys);
+    }
+
+    /// <summary>One of the two is the newer page: without it, the older one's checkpoint and the journal behind that must be there (S5).</summary>
+    [Theory]
+    [InlineData(0)]
+    [InlineData(1)]
+    public void Open_AMetaPageDamagedAfterTheJournalWasRecycled_ReplaysFromTheOther(int damagedPage)
+    {
+        _bench.Open();
+        for (var round = 0; round < 10; round++)
+        {
+            for (var index = 0; index < 40; index++)
+                _bench.Write(request => request.Put(StoreBench.Text($"key-{index}"), StoreBench.Text($"{round}")));
+            _bench.Checkpoint();
+        }
+        _bench.Write(request => request.Put("last"u8, "1"u8));
+        Assert.False(_bench.Store.TryFind(new UInt128(1, 2), out _));
+        _bench.Close();
+        _bench.Disk.FlipBit($"{StoreBench.DirectoryPath}/state-00000001/data", (damagedPage * Page.Bytes) + 40);
+        _bench.Open();
+        Assert.Equal("9", _bench.Read("key-39"));
+        Assert.Equal("1", _bench.Read("last"));
+        Assert.Equal(41ul, _bench.Store.Keys);
     }
 
     [Fact]
