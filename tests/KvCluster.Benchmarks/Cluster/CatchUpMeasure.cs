@@ -36,7 +36,7 @@ internal static class CatchUpMeasure
             var goal = (await servers.ReplicaAsync(leader, cancellation))!.Committed;
             servers.Start(follower);
             V1.ReplicaStatus? first = null;
-            while (first is null || first.Durable.Change == 0)
+            while (first?.Durable is not { Change: > 0 })
                 first = await servers.ReplicaAsync(follower, cancellation);
             var started = Stopwatch.GetTimestamp();
             while ((await servers.ReplicaAsync(follower, cancellation))!.Durable.Change < goal.Change)
