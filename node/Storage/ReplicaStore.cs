@@ -25,8 +25,6 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>The part of what waits to be applied that one step takes: who is handed records faster than it applies them comes to a balance.</summary>
     private const int ApplyStepsMax = 16;
 
-    /// <summary>A few milliseconds' work.</summary>
-    private const long DigestStepBytes = 1 << 20;
     private static readonly TimeSpan SpaceInterval = TimeSpan.FromSeconds(1);
     private static readonly TimeSpan SnapshotGrace = TimeSpan.FromSeconds(10);
     private static readonly TimeSpan ClosePoll = TimeSpan.FromMilliseconds(20);
@@ -485,7 +483,7 @@ internal sealed class ReplicaStore : IDisposable
         while (true)
         {
             var began = time.GetTimestamp();
-            if (digest.Step(DigestStepBytes) is { } whole)
+            if (digest.Step(TreeDigest.StepBytes) is { } whole)
                 return whole;
             await Task.Delay(time.GetElapsedTime(began), time, cancellationToken).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();

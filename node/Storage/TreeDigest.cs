@@ -10,6 +10,9 @@ namespace KvCluster.Storage;
 /// </summary>
 internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
 {
+    /// <summary>A step of a few milliseconds' work.</summary>
+    public const long StepBytes = 1 << 20;
+
     private readonly IncrementalHash _hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
     private readonly TreeId[] _trees = Enum.GetValues<TreeId>();
     private Cursor? _cursor;

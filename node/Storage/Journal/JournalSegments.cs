@@ -235,8 +235,8 @@ internal sealed class JournalSegments : IDisposable
 
     private SegmentPreparation Prepare(int bytes, int bytesMin)
     {
-        _next ??= SegmentPreparation.Begin(_context.Files, _directory, NextNumber, RoundUp(bytes), _spares);
-        _next.GrowTo(RoundUp(bytesMin));
+        _next ??= SegmentPreparation.Begin(_context.Files, _directory, NextNumber, RecordEnvelope.RoundUp(bytes), _spares);
+        _next.GrowTo(RecordEnvelope.RoundUp(bytesMin));
         return _next;
     }
 
@@ -247,6 +247,4 @@ internal sealed class JournalSegments : IDisposable
         _incarnations.Remove(number);
         Retire(number);
     }
-
-    private static int RoundUp(int bytes) => (bytes + RecordEnvelope.BlockBytes - 1) & ~(RecordEnvelope.BlockBytes - 1);
 }

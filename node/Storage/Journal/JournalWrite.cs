@@ -59,7 +59,7 @@ internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incar
                 file.Write(staging.Span[..staged], at);
                 (at, staged) = (at + staged, 0);
             }
-            var padded = (staged + RecordEnvelope.BlockBytes - 1) & ~(RecordEnvelope.BlockBytes - 1);
+            var padded = RecordEnvelope.RoundUp(staged);
             staging.Span[staged..padded].Clear();
             staged = padded;
         }

@@ -19,7 +19,10 @@ internal readonly record struct RecordEnvelope(ulong Incarnation, UInt128 Durabl
     public const int BlockBytes = AlignedBuffer.Alignment;
 
     /// <summary>Bytes that a record with such a body takes in a segment.</summary>
-    public static int RecordBytes(int bodyBytes) => (Bytes + bodyBytes + BlockBytes - 1) & ~(BlockBytes - 1);
+    public static int RecordBytes(int bodyBytes) => RoundUp(Bytes + bodyBytes);
+
+    /// <summary>The next boundary of a block.</summary>
+    public static int RoundUp(int bytes) => (bytes + BlockBytes - 1) & ~(BlockBytes - 1);
 
     /// <summary>Writes the envelope.</summary>
     public void WriteTo(Span<byte> destination)

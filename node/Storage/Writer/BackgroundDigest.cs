@@ -9,9 +9,6 @@ namespace KvCluster.Storage.Writer;
 /// </summary>
 internal sealed class BackgroundDigest : IDisposable
 {
-    /// <summary>A few milliseconds' work.</summary>
-    private const long StepBytes = 1 << 20;
-
     private readonly StoreContext _context;
     private readonly PageStore _pages;
     private readonly Action<byte[]?> _done;
@@ -73,10 +70,10 @@ internal sealed class BackgroundDigest : IDisposable
                 return;
             }
             var began = _context.Time.GetTimestamp();
-            if (_digest.Step(StepBytes) is { } whole)
+            if (_digest.Step(TreeDigest.StepBytes) is { } whole)
                 Tell(whole);
             else
-                _rest.Change(_context.DigestPace.RestAfter(_context.Time, began, StepBytes), Timeout.InfiniteTimeSpan);
+                _rest.Change(_context.DigestPace.RestAfter(_context.Time, began, TreeDigest.StepBytes), Timeout.InfiniteTimeSpan);
         }
         catch (Exception failure)
         {

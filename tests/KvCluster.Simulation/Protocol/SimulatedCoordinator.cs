@@ -60,13 +60,10 @@ internal sealed class SimulatedCoordinator(SimulationRun run, ShardRecord record
     }
 
     /// <summary>A node has made the directory of a replica that the record gives it: says so in the record as it is now.</summary>
-    public void MarkCreated(ulong id)
+    public void MarkCreated(ulong replica)
     {
-        var marked = Record.Clone();
-        if (marked.Replicas.SingleOrDefault(replica => replica.Replica == id) is not { Created: false } created)
-            return;
-        created.Created = true;
-        TryPut(marked, Revision);
+        if (CreatedMark.On(Record, replica) is { } marked)
+            TryPut(marked, Revision);
     }
 
     private bool TryPut(ShardRecord put, long expectedRevision)

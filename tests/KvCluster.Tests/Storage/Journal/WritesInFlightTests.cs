@@ -11,8 +11,7 @@ public sealed class WritesInFlightTests
     [Fact]
     public void LaterWrite_DurableFirst_IsAnsweredAfterTheEarlier()
     {
-        using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
-        bench.Open();
+        using var bench = Opened();
         var answers = new List<Task<WriteResult>> { Submit(bench, "first") };
         OnFirstWrite(bench, () =>
         {
@@ -33,8 +32,7 @@ public sealed class WritesInFlightTests
     [InlineData(nameof(UnsyncedWrites.Torn))]
     public void PowerOff_WithTheLaterWriteDurableOnly_EndsTheLineBeforeTheEarlier(string unsynced)
     {
-        using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
-        bench.Open();
+        using var bench = Opened();
         bench.Write(request => request.Put("zero"u8, "0"u8));
         var answers = new List<Task<WriteResult>> { Submit(bench, "first") };
         OnFirstWrite(bench, () =>
@@ -61,8 +59,7 @@ public sealed class WritesInFlightTests
     [Fact]
     public void EarlierWrite_Failing_EndsTheEngineWithoutAnAnswerForTheLater()
     {
-        using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
-        bench.Open();
+        using var bench = Opened();
         var answers = new List<Task<WriteResult>> { Submit(bench, "first") };
         OnFirstWrite(bench, () =>
         {
@@ -79,8 +76,7 @@ public sealed class WritesInFlightTests
     [Fact]
     public void BothWrites_Failing_KeepsTheFirstFailure()
     {
-        using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
-        bench.Open();
+        using var bench = Opened();
         _ = Submit(bench, "first");
         OnFirstWrite(bench, () =>
         {
@@ -96,8 +92,7 @@ public sealed class WritesInFlightTests
     [Fact]
     public void ControlState_WaitsForTheWritesInFlight_AndIsDurableBehindThem()
     {
-        using var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
-        bench.Open();
+        using var bench = Opened();
         var answer = Submit(bench, "first");
         var committed = bench.Store.Last.Etag;
         var wasWritten = false;
@@ -111,6 +106,14 @@ public sealed class WritesInFlightTests
         Assert.False(wasWritten);
         Assert.Equal(committed, bench.Store.Control.Committed);
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
+    }
+
+    /// <summary>With room for all records of a test in its first segment.</summary>
+    private static StoreBench Opened()
+    {
+        var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
+        bench.Open();
+        return bench;
     }
 
     private static Task<WriteResult> Submit(StoreBench bench, string key) => bench.Submit(request => request.Put(StoreBench.Text(key), "1"u8));
