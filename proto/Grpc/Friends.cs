@@ -2,6 +2,7 @@
 using System.Runtime.CompilerServices;
 
 [assembly: InternalsVisibleTo("KvCluster.Grpc.Server")]
+[assembly: InternalsVisibleTo("KvCluster.Serving")]
 [assembly: InternalsVisibleTo("KvCluster.Proto")]
 [assembly: InternalsVisibleTo("KvCluster.Client")]
 [assembly: InternalsVisibleTo("kv")]

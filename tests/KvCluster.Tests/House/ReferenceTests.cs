@@ -8,12 +8,13 @@ public sealed class ReferenceTests
         ["proto/Grpc/KvCluster.Grpc.csproj"] = [],
         ["proto/Grpc.Server/KvCluster.Grpc.Server.csproj"] = ["KvCluster.Grpc"],
         ["proto/Contract/KvCluster.Proto.csproj"] = ["KvCluster.Grpc"],
+        ["proto/Serving/KvCluster.Serving.csproj"] = ["KvCluster.Proto", "KvCluster.Grpc.Server"],
         ["node/Storage/KvCluster.Storage.csproj"] = [],
         ["node/Replication/KvCluster.Replication.csproj"] = ["KvCluster.Proto"],
-        ["node/Server/KvCluster.Node.csproj"] = ["KvCluster.Storage", "KvCluster.Replication", "KvCluster.Proto", "KvCluster.Grpc.Server"],
+        ["node/Server/KvCluster.Node.csproj"] = ["KvCluster.Storage", "KvCluster.Replication", "KvCluster.Proto", "KvCluster.Serving"],
         ["client/KvCluster.Client.csproj"] = ["KvCluster.Proto"],
         ["client/Cli/KvCluster.Cli.csproj"] = ["KvCluster.Client"],
-        ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.Grpc.Server"],
+        ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.Serving"],
         ["deploy/local/KvCluster.Local.csproj"] = ["KvCluster.Node", "KvCluster.Router"],
     };
 
