@@ -1,0 +1,31 @@
+# The image of a node: `docker build -f deploy/node.Dockerfile -t kvcluster/node .` at the root of the sources, with BuildKit.
+# A closed network names its own base images with --build-arg, and its package feed with --secret id=nuget-config,src=NuGet.Config.
+ARG SDK_IMAGE=mcr.microsoft.com/dotnet/sdk:10.0
+ARG RUNTIME_IMAGE=mcr.microsoft.com/dotnet/runtime-deps:10.0-noble-chiseled
+
+FROM --platform=$BUILDPLATFORM ${SDK_IMAGE} AS build
+ARG TARGETARCH
+WORKDIR /source
+COPY . .
+RUN --mount=type=cache,target=/root/.nuget/packages,sharing=locked \
+    --mount=type=secret,id=nuget-config,target=/root/.nuget/NuGet/NuGet.Config \
+    dotnet publish node/Server -c Release -a "$TARGETARCH" --self-contained -p:PublishReadyToRun=true -p:DebugType=none -p:PublishDocumentationFiles=false -o /publish -v quiet
+# A named volume takes over the owner of the folder it is mounted on.
+RUN mkdir /empty
+
+FROM ${RUNTIME_IMAGE}
+COPY --from=build /publish /app
+COPY --from=build --chown=1654:1654 /empty /data
+# DOTNET_EnableDiagnostics=0: the runtime's diagnostic socket lies in /tmp, which a read-only root file system does not have.
+ENV DOTNET_EnableDiagnostics=0 \
+    DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1 \
+    KVCLUSTER_DATA=/data \
+    KVCLUSTER_LISTEN=http://0.0.0.0:7401 \
+    KVCLUSTER_ADMIN=http://0.0.0.0:7480 \
+    KVCLUSTER_LOG_FORMAT=json
+USER 1654:1654
+VOLUME /data
+EXPOSE 7401 7480
+HEALTHCHECK --interval=5s --timeout=4s --start-period=60s --retries=3 CMD ["/app/kv-node", "health"]
+ENTRYPOINT ["/app/kv-node"]
+CMD ["run"]

@@ -1,0 +1,25 @@
+# The image of a router: `docker build -f deploy/router.Dockerfile -t kvcluster/router .` at the root of the sources, with BuildKit.
+# Arguments and secret as in node.Dockerfile.
+ARG SDK_IMAGE=mcr.microsoft.com/dotnet/sdk:10.0
+ARG RUNTIME_IMAGE=mcr.microsoft.com/dotnet/runtime-deps:10.0-noble-chiseled
+
+FROM --platform=$BUILDPLATFORM ${SDK_IMAGE} AS build
+ARG TARGETARCH
+WORKDIR /source
+COPY . .
+RUN --mount=type=cache,target=/root/.nuget/packages,sharing=locked \
+    --mount=type=secret,id=nuget-config,target=/root/.nuget/NuGet/NuGet.Config \
+    dotnet publish router -c Release -a "$TARGETARCH" --self-contained -p:PublishReadyToRun=true -p:DebugType=none -p:PublishDocumentationFiles=false -o /publish -v quiet
+
+FROM ${RUNTIME_IMAGE}
+COPY --from=build /publish /app
+ENV DOTNET_EnableDiagnostics=0 \
+    DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1 \
+    KVCLUSTER_LISTEN=http://0.0.0.0:7400 \
+    KVCLUSTER_ADMIN=http://0.0.0.0:7480 \
+    KVCLUSTER_LOG_FORMAT=json
+USER 1654:1654
+EXPOSE 7400 7480
+HEALTHCHECK --interval=5s --timeout=4s --start-period=60s --retries=3 CMD ["/app/kv-router", "health"]
+ENTRYPOINT ["/app/kv-router"]
+CMD ["run"]
