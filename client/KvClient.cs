@@ -3,6 +3,7 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Sessions;
 using KvCluster.Client.Transport;
+using KvCluster.Security;
 using KvCluster.Serving;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -24,7 +25,7 @@ public sealed class KvClient : IAsyncDisposable
     private readonly CallRouter _calls;
     private readonly ClientSessions _sessions;
     private readonly SeenPositions _seen = new();
-    private readonly NodeChannels _channels = new();
+    private readonly NodeChannels _channels;
 
     /// <summary>A client that learns the cluster from this address, of a router or a node: "http://host:port".</summary>
     public KvClient(string endpoint)
@@ -34,6 +35,7 @@ public sealed class KvClient : IAsyncDisposable
 
     /// <summary>A client with these options. Connects with the first call.</summary>
     /// <exception cref="ArgumentException">No endpoint, or one that is not an http or https address.</exception>
+    /// <exception cref="KvException">A file of <see cref="KvClientOptions.Tls"/> is not usable; the message names it and says why.</exception>
     public KvClient(KvClientOptions options)
     {
         if (options.Endpoints.Count == 0)
@@ -44,7 +46,9 @@ public sealed class KvClient : IAsyncDisposable
                 throw new ArgumentException($"The endpoint '{endpoint}' is not an address like http://host:port.", nameof(options));
         }
         _options = options;
-        _calls = new CallRouter(options);
+        var connector = ConnectorOf(options.Tls);
+        _channels = new NodeChannels(connector);
+        _calls = new CallRouter(options, connector);
         _sessions = new ClientSessions(_calls);
     }
 
@@ -290,6 +294,21 @@ public sealed class KvClient : IAsyncDisposable
     {
         await _calls.DisposeAsync().ConfigureAwait(false);
         _channels.Dispose();
+    }
+
+    private static TlsConnector ConnectorOf(KvTlsOptions? tls)
+    {
+        if (tls is null)
+            return new TlsConnector(files: null);
+        try
+        {
+            var files = new TlsFiles { AuthorityFile = tls.AuthorityFile, CertificateFile = tls.CertificateFile, KeyFile = tls.KeyFile };
+            return new TlsConnector(new CredentialFiles(files, TimeProvider.System), tls.ServerName);
+        }
+        catch (UnusableFileException failure)
+        {
+            throw new KvException("TLS_FILE_UNUSABLE", failure.Message, cause: failure);
+        }
     }
 
     private IAsyncEnumerator<ScanPage> Walk(KvScan scan, CancellationToken cancellationToken)

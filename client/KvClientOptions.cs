@@ -3,7 +3,7 @@ namespace KvCluster.Client;
 /// <summary>How a <see cref="KvClient"/> reaches its cluster.</summary>
 public sealed class KvClientOptions
 {
-    /// <summary>Addresses to learn the shard map from, "http://host:port", of routers or nodes. One that answers is enough.</summary>
+    /// <summary>Addresses to learn the shard map from, "http://host:port" or "https://host:port", of routers or nodes. One that answers is enough.</summary>
     public IReadOnlyList<string> Endpoints { get; init; } = ["http://127.0.0.1:7400"];
 
     /// <summary>
@@ -24,6 +24,9 @@ public sealed class KvClientOptions
 
     /// <summary>How long a call may take in all, with every retry. Long enough to sit out the failover of a leader.</summary>
     public TimeSpan Timeout { get; init; } = TimeSpan.FromSeconds(10);
+
+    /// <summary>For https endpoints; null: the machine's authorities, and no certificate is shown.</summary>
+    public KvTlsOptions? Tls { get; init; }
 
     /// <summary>Calls that may wait for an answer at one node; further calls wait for a place.</summary>
     public int CallsInFlightMax { get; init; } = 4096;

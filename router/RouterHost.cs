@@ -1,7 +1,9 @@
 using KvCluster.Client;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Api;
+using KvCluster.Security;
 using KvCluster.Serving;
+using KvCluster.Serving.Security;
 using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
@@ -19,21 +21,28 @@ internal sealed class RouterHost : IAsyncDisposable
     private const int MessageBytesMax = 32 << 20;
 
     private readonly CallRouter _calls;
-    private readonly NodeChannels _channels = new();
+    private readonly NodeChannels _channels;
+    private readonly ServerTls? _tls;
     private readonly HealthService _health = new();
     private OwnedServer? _server;
 
-    private RouterHost(RouterOptions options) =>
-        _calls = new CallRouter(new KvClientOptions { Endpoints = options.Seeds, Timeout = options.Timeout });
+    private RouterHost(RouterOptions options, ILogger log)
+    {
+        _tls = options.Tls is null ? null : new ServerTls(options.Tls, name: null, log, TimeProvider.System);
+        var connector = new TlsConnector(_tls?.Files);
+        _channels = new NodeChannels(connector);
+        _calls = new CallRouter(new KvClientOptions { Endpoints = options.Seeds, Timeout = options.Timeout }, connector);
+    }
 
     /// <summary>Where it serves: "http://host:port".</summary>
     public string Address => _server?.App.Urls.Single() ?? "";
 
     /// <summary>Starts a router. It listens when this ends; the shard map comes in the background, and calls wait for it.</summary>
     /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
+    /// <exception cref="UnusableFileException">A file of <see cref="RouterOptions.Tls"/> is not usable.</exception>
     public static async Task<RouterHost> StartAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
     {
-        var router = new RouterHost(options);
+        var router = new RouterHost(options, logs.CreateLogger<RouterHost>());
         try
         {
             router._server = await router.ServeAsync(options, logs, cancellationToken).ConfigureAwait(false);
@@ -53,11 +62,13 @@ internal sealed class RouterHost : IAsyncDisposable
             await _server.DisposeAsync().ConfigureAwait(false);
         await _calls.DisposeAsync().ConfigureAwait(false);
         _channels.Dispose();
+        if (_tls is not null)
+            await _tls.DisposeAsync().ConfigureAwait(false);
     }
 
     private async Task<OwnedServer> ServeAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
     {
-        var builder = ServerBuilder.Create(logs, new Uri(options.Listen));
+        var builder = ServerBuilder.Create(logs, new Uri(options.Listen), _tls);
         builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_health);
         builder.Services.AddSingleton<Forwarding>().AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();

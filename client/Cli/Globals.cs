@@ -26,6 +26,14 @@ internal static class Globals
         Recursive = true,
     };
 
+    public static readonly Option<string?> TlsCa = FromEnvironment("--tls-ca", "KVCLUSTER_TLS_CA", "With https: PEM file of the authorities that signed the servers' certificates (default: the machine's", "FILE");
+
+    public static readonly Option<string?> TlsCert = FromEnvironment("--tls-cert", "KVCLUSTER_TLS_CERT", "With https: PEM file of the client certificate to show (", "FILE");
+
+    public static readonly Option<string?> TlsKey = FromEnvironment("--tls-key", "KVCLUSTER_TLS_KEY", "PEM file of that certificate's private key (", "FILE");
+
+    public static readonly Option<string?> TlsServerName = FromEnvironment("--tls-server-name", "KVCLUSTER_TLS_SERVER_NAME", "What the servers' certificates must name, if not the hosts of their addresses (", "NAME");
+
     /// <summary>For calls that read or write whole replicas.</summary>
     public static readonly TimeSpan CallLimitOfWholeReplicas = TimeSpan.FromMinutes(10);
 
@@ -51,6 +59,7 @@ internal static class Globals
             Endpoints = [EndpointOf(arguments)],
             Gateway = arguments.GetValue(Gateway),
             Timeout = callLimit ?? CallLimitDefault,
+            Tls = TlsOf(arguments),
         });
     }
 
@@ -59,6 +68,29 @@ internal static class Globals
     public static TimeSpan SecondsOf(ParseResult arguments, Option<double> option) => arguments.GetValue(option) is >= SecondsMin and <= SecondsMax and var seconds
         ? TimeSpan.FromSeconds(seconds)
         : throw new CliException(ExitCodes.Usage, $"{option.Name} takes seconds from 0.1 to 86400.");
+
+    /// <exception cref="CliException">A certificate without its key, or the other way round.</exception>
+    private static KvTlsOptions TlsOf(ParseResult arguments)
+    {
+        var tls = new KvTlsOptions
+        {
+            AuthorityFile = arguments.GetValue(TlsCa),
+            CertificateFile = arguments.GetValue(TlsCert),
+            KeyFile = arguments.GetValue(TlsKey),
+            ServerName = arguments.GetValue(TlsServerName),
+        };
+        return tls is { CertificateFile: null, KeyFile: not null }
+            ? throw new CliException(ExitCodes.Usage, "--tls-key goes with --tls-cert.")
+            : tls;
+    }
+
+    private static Option<string?> FromEnvironment(string name, string variable, string description, string help) => new(name)
+    {
+        Description = $"{description}{(description.EndsWith('(') ? "" : "; ")}or env {variable}).",
+        HelpName = help,
+        Recursive = true,
+        DefaultValueFactory = _ => Environment.GetEnvironmentVariable(variable) is { Length: > 0 } value ? value : null,
+    };
 
     private static Option<string> OutputOption()
     {

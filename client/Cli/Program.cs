@@ -5,7 +5,7 @@ using KvCluster.Cli.Commands;
 
 var root = new RootCommand("Read, write, load and look at a KvCluster.")
 {
-    Globals.Endpoint, Globals.OutputFormat, Globals.Gateway,
+    Globals.Endpoint, Globals.OutputFormat, Globals.Gateway, Globals.TlsCa, Globals.TlsCert, Globals.TlsKey, Globals.TlsServerName,
     KeyCommands.Get(), KeyCommands.Put(), KeyCommands.Delete(), ScanCommands.Scan(), ScanCommands.Count(),
     LoadCommand.Create(), VerifyCommand.Create(), BenchCommand.Create(), StatusCommand.Create(), AdminCommand.Create(),
 };

@@ -1,5 +1,6 @@
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Security;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Routing;
@@ -13,14 +14,16 @@ internal sealed class MapWatch : IAsyncDisposable
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(100);
     private readonly RouteTable _table;
     private readonly IReadOnlyList<string> _endpoints;
+    private readonly TlsConnector _connector;
     private readonly CancellationTokenSource _disposed = new();
     private readonly Task _running;
     private volatile string _failure = "no endpoint has answered yet";
 
-    public MapWatch(RouteTable table, IReadOnlyList<string> endpoints)
+    public MapWatch(RouteTable table, IReadOnlyList<string> endpoints, TlsConnector connector)
     {
         _table = table;
         _endpoints = endpoints;
+        _connector = connector;
         _running = RunAsync();
     }
 
@@ -52,6 +55,7 @@ internal sealed class MapWatch : IAsyncDisposable
             {
                 UseProxy = false,
                 ConnectTimeout = TimeSpan.FromSeconds(2),
+                ConnectCallback = _connector.ConnectAsync,
                 KeepAlivePingDelay = TimeSpan.FromSeconds(2),
                 KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
             };

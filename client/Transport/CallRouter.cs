@@ -2,6 +2,7 @@ using System.Diagnostics.CodeAnalysis;
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using KvCluster.Client.Routing;
+using KvCluster.Security;
 using KvCluster.Serving;
 using KvCluster.V1;
 using Polly;
@@ -33,11 +34,13 @@ internal sealed class CallRouter : IAsyncDisposable
     private int _spread;
     private bool _closed;
 
-    public CallRouter(KvClientOptions options)
+    /// <param name="options">How the cluster is reached; its files were read into the connector.</param>
+    /// <param name="connector">Makes the connections.</param>
+    public CallRouter(KvClientOptions options, TlsConnector connector)
     {
         _options = options;
-        _connections = new NodeConnections(options.CallsInFlightMax);
-        _watch = new MapWatch(Table, options.Endpoints);
+        _connections = new NodeConnections(connector, options.CallsInFlightMax);
+        _watch = new MapWatch(Table, options.Endpoints, connector);
         _retries = new ResiliencePipelineBuilder<Attempt>()
             .AddRetry(new RetryStrategyOptions<Attempt>
             {

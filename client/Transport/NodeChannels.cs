@@ -1,10 +1,11 @@
 using System.Collections.Concurrent;
 using Grpc.Net.Client;
+using KvCluster.Security;
 
 namespace KvCluster.Client.Transport;
 
 /// <summary>One gRPC channel for each address, for the calls that do not go over the Exchange stream. Thread-safe.</summary>
-internal sealed class NodeChannels : IDisposable
+internal sealed class NodeChannels(TlsConnector connector) : IDisposable
 {
     private readonly ConcurrentDictionary<string, GrpcChannel> _channels = new();
 
@@ -16,12 +17,13 @@ internal sealed class NodeChannels : IDisposable
             channel.Dispose();
     }
 
-    private static GrpcChannel Open(string address)
+    private GrpcChannel Open(string address)
     {
         var handler = new SocketsHttpHandler
         {
             UseProxy = false,
             ConnectTimeout = TimeSpan.FromSeconds(2),
+            ConnectCallback = connector.ConnectAsync,
             KeepAlivePingDelay = TimeSpan.FromSeconds(2),
             KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
         };

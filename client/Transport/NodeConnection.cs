@@ -1,8 +1,8 @@
-using System.Net.Sockets;
 using System.Runtime.CompilerServices;
 using System.Threading.Channels;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Security;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
@@ -25,6 +25,7 @@ internal sealed class NodeConnection : IAsyncDisposable
     private static readonly CallAnswer NoPlace = new(null, false, "too many calls wait for this node", true);
 
     private readonly string _address;
+    private readonly TlsConnector _connector;
     private readonly Channel<ulong> _queue = Channel.CreateUnbounded<ulong>(new UnboundedChannelOptions { SingleReader = true });
     private readonly OpenCalls _open;
     private readonly CancellationTokenSource _disposed = new();
@@ -32,9 +33,10 @@ internal sealed class NodeConnection : IAsyncDisposable
     private volatile string _failure = "";
     private long _pausedUntilMs;
 
-    public NodeConnection(string address, int callsInFlightMax)
+    public NodeConnection(string address, TlsConnector connector, int callsInFlightMax)
     {
         _address = address;
+        _connector = connector;
         _open = new OpenCalls(callsInFlightMax);
         _running = RunAsync();
     }
@@ -117,7 +119,7 @@ internal sealed class NodeConnection : IAsyncDisposable
             ConnectTimeout = TimeSpan.FromSeconds(2),
             ConnectCallback = async (context, cancellationToken) =>
             {
-                var stream = await ConnectAsync(context, cancellationToken).ConfigureAwait(false);
+                var stream = await _connector.ConnectAsync(context, cancellationToken).ConfigureAwait(false);
                 Volatile.Write(ref connected, true);
                 return stream;
             },
@@ -134,21 +136,6 @@ internal sealed class NodeConnection : IAsyncDisposable
         if (!Volatile.Read(ref connected))
             _open.MarkUnsent();
         return reason;
-    }
-
-    private static async ValueTask<Stream> ConnectAsync(SocketsHttpConnectionContext context, CancellationToken cancellationToken)
-    {
-        var socket = new Socket(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
-        try
-        {
-            await socket.ConnectAsync(context.DnsEndPoint, cancellationToken).ConfigureAwait(false);
-            return new NetworkStream(socket, ownsSocket: true);
-        }
-        catch
-        {
-            socket.Dispose();
-            throw;
-        }
     }
 
     private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, CancellationToken cancellationToken)

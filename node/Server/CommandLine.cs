@@ -4,6 +4,7 @@ using System.Text;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Replication;
+using KvCluster.Security;
 using KvCluster.Storage;
 using Microsoft.Extensions.Logging;
 
@@ -62,7 +63,7 @@ internal static class CommandLine
         {
             return Tell(failure.Message, failure switch
             {
-                UsageException or EtcdSecurityException => ExitCodes.Usage,
+                UsageException or UnusableFileException => ExitCodes.Usage,
                 DirectoryFormatException => ExitCodes.OtherFormat,
                 IOException or StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException => ExitCodes.Unavailable,
                 _ => ExitCodes.Internal,
@@ -220,7 +221,7 @@ internal static class CommandLine
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {
-            throw new EtcdSecurityException(file, failure.Message);
+            throw new UnusableFileException(file, failure.Message);
         }
     }
 

@@ -1,13 +1,15 @@
 using System.Net;
+using KvCluster.Serving.Security;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 
 namespace KvCluster.Serving;
 
-/// <summary>How this program's servers listen: HTTP/2 in clear text on one address.</summary>
+/// <summary>How this program's servers listen: HTTP/2 on one address, in clear text or with TLS.</summary>
 internal static class KestrelListener
 {
     /// <param name="address">A host of "localhost" means the loopback address; another name than an IP address: all addresses of the machine.</param>
-    public static void Listen(KestrelServerOptions kestrel, Uri address)
+    /// <param name="tls">For https; null: in clear text.</param>
+    public static void Listen(KestrelServerOptions kestrel, Uri address, ServerTls? tls)
     {
         kestrel.AddServerHeader = false;
         // A router's or a busy client's unary calls come on few connections.
@@ -20,7 +22,11 @@ internal static class KestrelListener
             kestrel.Listen(IPAddress.Loopback, address.Port, Http2);
         else
             kestrel.ListenAnyIP(address.Port, Http2);
-    }
 
-    private static void Http2(ListenOptions listen) => listen.Protocols = HttpProtocols.Http2;
+        void Http2(ListenOptions listen)
+        {
+            listen.Protocols = HttpProtocols.Http2;
+            tls?.Secure(listen);
+        }
+    }
 }

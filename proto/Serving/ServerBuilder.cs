@@ -1,3 +1,4 @@
+using KvCluster.Serving.Security;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Hosting;
 using Microsoft.Extensions.DependencyInjection;
@@ -13,11 +14,12 @@ namespace KvCluster.Serving;
 internal static class ServerBuilder
 {
     /// <param name="logs">Stays the caller's.</param>
-    /// <param name="listen">"http://host:port".</param>
-    public static WebApplicationBuilder Create(ILoggerFactory logs, Uri listen)
+    /// <param name="listen">"http://host:port" or "https://host:port".</param>
+    /// <param name="tls">For https; stays the caller's.</param>
+    public static WebApplicationBuilder Create(ILoggerFactory logs, Uri listen, ServerTls? tls = null)
     {
         var builder = WebApplication.CreateEmptyBuilder(new WebApplicationOptions());
-        builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen));
+        builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen, tls));
         builder.Services.AddRoutingCore();
         builder.Services.AddSingleton(logs).AddSingleton<IHostLifetime, NoLifetime>();
         return builder;

@@ -6,6 +6,7 @@ using Etcdserverpb;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Shards;
+using KvCluster.Security;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Coordination;
@@ -23,11 +24,12 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     private int _current;
     private int _answered = -1;
 
-    /// <exception cref="EtcdSecurityException">A file that the options name is not usable.</exception>
+    /// <exception cref="UnusableFileException">A file that the options name is not usable.</exception>
     public EtcdCoordinator(EtcdOptions options, ILogger log)
     {
-        var security = EtcdEndpoint.SecurityOf(options);
-        _endpoints = [.. options.Endpoints.Select(address => new EtcdEndpoint(address, security, RequestTime))];
+        var connector = new TlsConnector(new CredentialFiles(
+            new TlsFiles { AuthorityFile = options.AuthorityFile, CertificateFile = options.CertificateFile, KeyFile = options.KeyFile }, TimeProvider.System));
+        _endpoints = [.. options.Endpoints.Select(address => new EtcdEndpoint(address, connector, RequestTime))];
         _login = new EtcdLogin(options.User, options.Password, RequestTime);
         _check = new EtcdHeaderCheck(log);
         _log = log;

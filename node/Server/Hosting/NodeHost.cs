@@ -7,7 +7,9 @@ using KvCluster.Node.Api;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Transport;
+using KvCluster.Security;
 using KvCluster.Serving;
+using KvCluster.Serving.Security;
 using KvCluster.Storage.Files;
 using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
@@ -44,6 +46,7 @@ internal sealed class NodeHost : IAsyncDisposable
     /// <exception cref="DirectoryFormatException">The data directory is of another format version.</exception>
     /// <exception cref="ForeignDirectoryException">The data directory is another node's, or of another cluster.</exception>
     /// <exception cref="StaleDirectoryException">The data directory is an old copy.</exception>
+    /// <exception cref="UnusableFileException">A file of <see cref="NodeOptions.Tls"/> is not usable.</exception>
     /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
     public static async Task<NodeHost> StartAsync(NodeOptions options, ICoordinator coordinator, ILoggerFactory logs, CancellationToken cancellationToken)
     {
@@ -117,6 +120,8 @@ internal sealed class NodeHost : IAsyncDisposable
     private async Task StartPartsAsync(ICoordinator coordinator, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         var keys = new CoordinatorKeys(_options.Cluster);
+        var name = NodeNames.OfNode(_options.Node, _options.Cluster);
+        var tls = _options.Tls is null ? null : Own("the certificates", new ServerTls(_options.Tls, name, _log, TimeProvider.System));
         var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
         Own("the data directory", directory);
         var cluster = await WaitForClusterAsync(coordinator, keys, cancellationToken).ConfigureAwait(false);
@@ -133,14 +138,14 @@ internal sealed class NodeHost : IAsyncDisposable
         Address = address;
 
         var map = Own("the shard map", new ShardDirectory(coordinator, keys, _log));
-        var peers = Own("the streams to other nodes", new PeerTransport(identity, logs.CreateLogger<PeerTransport>()));
+        var peers = Own("the streams to other nodes", new PeerTransport(identity, tls?.Files, logs.CreateLogger<PeerTransport>()));
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, logs));
         DiskFailed = shards.DiskFailed;
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, _log));
         var health = new HealthService();
-        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, health, logs, listen.Uri, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, health, logs, listen.Uri, tls, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -203,9 +208,10 @@ internal sealed class NodeHost : IAsyncDisposable
         HealthService health,
         ILoggerFactory logs,
         Uri listen,
+        ServerTls? tls,
         CancellationToken cancellationToken)
     {
-        var builder = ServerBuilder.Create(logs, listen);
+        var builder = ServerBuilder.Create(logs, listen, tls);
         var services = builder.Services;
         services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(peers).AddSingleton(health);
         services.AddSingleton<TimeProvider>(BootClock.Instance);

@@ -1,4 +1,5 @@
 using KvCluster.Replication;
+using KvCluster.Serving.Security;
 using KvCluster.Storage;
 
 namespace KvCluster.Node.Hosting;
@@ -12,7 +13,7 @@ internal sealed record NodeOptions
     /// <summary>Where its replicas lie. Created when it is not there; used by one process at a time.</summary>
     public required string DataDirectory { get; init; }
 
-    /// <summary>Where it listens, "http://host:port"; port 0: a free one.</summary>
+    /// <summary>Where it listens, "http://host:port", or "https://host:port" with <see cref="Tls"/>; port 0: a free one.</summary>
     public required string Listen { get; init; }
 
     /// <summary>Where clients and other nodes reach it; null: where it listens.</summary>
@@ -20,6 +21,9 @@ internal sealed record NodeOptions
 
     /// <summary>The cluster's name.</summary>
     public string Cluster { get; init; } = "local";
+
+    /// <summary>Secures the node's connections; null: all in plain text.</summary>
+    public ServerTlsOptions? Tls { get; init; }
 
     /// <summary>Times and windows of the protocol; its lease is taken from the cluster's record.</summary>
     public ReplicationOptions Replication { get; init; } = new();

@@ -10,11 +10,14 @@ internal sealed class PeerService(PeerTransport transport) : V1.Replication.Repl
     {
         try
         {
-            await transport.AcceptAsync(requestStream, responseStream, context.CancellationToken).ConfigureAwait(false);
+            await transport.AcceptAsync(requestStream, responseStream, NamesOf(context), context.CancellationToken).ConfigureAwait(false);
         }
         catch (OperationCanceledException) when (!context.CancellationToken.IsCancellationRequested)
         {
             throw new RpcException(new Status(StatusCode.Unavailable, "The node stops, or a newer stream took over."));
         }
     }
+
+    private static IReadOnlyCollection<string> NamesOf(ServerCallContext context) =>
+        [.. context.AuthContext.FindPropertiesByName("x509_subject_alternative_name").Select(name => name.Value)];
 }

@@ -6,13 +6,17 @@ using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Shards;
+using KvCluster.Security;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Transport;
 
 /// <summary>Carries frames between nodes.</summary>
-internal sealed class PeerTransport(NodeIdentity identity, ILogger log) : IPeerTransport, IAsyncDisposable
+/// <param name="identity">This node.</param>
+/// <param name="credentials">With them, nodes prove to each other who they are; null: in plain text, whoever reaches the port is believed.</param>
+/// <param name="log">What becomes of the streams.</param>
+internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? credentials, ILogger log) : IPeerTransport, IAsyncDisposable
 {
     /// <summary>Largest message that a node takes: the largest record body, of one write of 16 MiB after a full batch, with room to spare.</summary>
     public const int MessageBytesMax = 32 << 20;
@@ -57,11 +61,19 @@ internal sealed class PeerTransport(NodeIdentity identity, ILogger log) : IPeerT
     public long SessionOf(uint node) => _links.TryGetValue(node, out var link) && link.IsUp ? link.Sessions : 0;
 
     /// <summary>Runs a stream that another node opened, until it ends.</summary>
+    /// <param name="incoming">What it sends.</param>
+    /// <param name="outgoing">What it is sent.</param>
+    /// <param name="names">What its certificate names.</param>
+    /// <param name="cancellationToken">Ends it.</param>
     /// <exception cref="RpcException">The hello does not fit, or the stream broke.</exception>
-    public async Task AcceptAsync(IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
+    public async Task AcceptAsync(IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, IReadOnlyCollection<string> names, CancellationToken cancellationToken)
     {
+        if (credentials is not null && names.Count == 0)
+            throw new RpcException(new Status(StatusCode.Unauthenticated, "Streams between nodes need a certificate with the name of a node."));
         using var ending = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _stopping.Token);
         var node = await ReadHelloAsync(incoming, ending.Token).ConfigureAwait(false);
+        if (credentials is not null && NodeNames.OfNode(node, identity.Cluster) is var name && !NodeNames.Cover(names, name))
+            throw new RpcException(new Status(StatusCode.PermissionDenied, $"The caller's certificate does not name {name} but {string.Join(", ", names)}."));
         if (node <= identity.Node)
             throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {node} does not open streams to node {identity.Node}: the greater id does."));
         await outgoing.WriteAsync(Hello()).ConfigureAwait(false);
@@ -143,7 +155,7 @@ internal sealed class PeerTransport(NodeIdentity identity, ILogger log) : IPeerT
             var address = _map!.Snapshot.Nodes[node].Address;
             try
             {
-                using var channel = ChannelTo(address);
+                using var channel = ChannelTo(node, address);
                 await ConnectAsync(node, channel).ConfigureAwait(false);
                 pause = PauseMin;
             }
@@ -169,7 +181,12 @@ internal sealed class PeerTransport(NodeIdentity identity, ILogger log) : IPeerT
         await RunSessionAsync(node, call.ResponseStream, call.RequestStream, _stopping.Token).ConfigureAwait(false);
     }
 
-    private static GrpcChannel ChannelTo(string address) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
+    // The other side must prove that it is that node, wherever its address leads.
+    private GrpcChannel ChannelTo(uint node, string address) => credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
+        ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node, identity.Cluster)))
+        : throw new ArgumentException("it has no TLS, and this node does not speak in plain text");
+
+    private static GrpcChannel ChannelTo(string address, TlsConnector connector) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
     {
         MaxReceiveMessageSize = MessageBytesMax,
         DisposeHttpClient = true,
@@ -178,6 +195,7 @@ internal sealed class PeerTransport(NodeIdentity identity, ILogger log) : IPeerT
             UseProxy = false,
             AllowAutoRedirect = false,
             ConnectTimeout = TimeSpan.FromSeconds(1),
+            ConnectCallback = connector.ConnectAsync,
             InitialHttp2StreamWindowSize = 8 << 20,
             // A peer that is stopped or cut off keeps its connection open; the stream must notice and be opened anew.
             KeepAlivePingDelay = TimeSpan.FromSeconds(2),

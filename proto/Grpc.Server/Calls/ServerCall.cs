@@ -66,6 +66,8 @@ internal sealed class ServerCall : ServerCallContext
 
     protected override WriteOptions? WriteOptionsCore { get; set; }
 
+    protected override AuthContext AuthContextCore => PeerCertificate.Describe(_features.Get<ITlsConnectionFeature>()?.ClientCertificate);
+
     protected override IDictionary<object, object> UserStateCore => _userState ??= [];
 
     protected override Status StatusCore

@@ -38,6 +38,9 @@ internal abstract class ServerCallContext
         set => WriteOptionsCore = value;
     }
 
+    /// <summary>What the caller proved of itself: its client certificate.</summary>
+    public AuthContext AuthContext => AuthContextCore;
+
     /// <summary>For interceptors and handlers to hand things on.</summary>
     public IDictionary<object, object> UserState => UserStateCore;
 
@@ -58,6 +61,8 @@ internal abstract class ServerCallContext
     protected abstract Status StatusCore { get; set; }
 
     protected abstract WriteOptions? WriteOptionsCore { get; set; }
+
+    protected abstract AuthContext AuthContextCore { get; }
 
     protected abstract IDictionary<object, object> UserStateCore { get; }
 

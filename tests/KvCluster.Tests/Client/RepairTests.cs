@@ -3,6 +3,7 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client;
 using KvCluster.Client.Transport;
+using KvCluster.Security;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using Method = KvCluster.V1.Method;
@@ -164,7 +165,7 @@ public sealed class RepairTests
     public async Task Call_ThatWaitsForAPlace_EndsAtItsTime()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        await using var calls = new CallRouter(new KvClientOptions { Endpoints = [cluster.Endpoint], CallsInFlightMax = 1 });
+        await using var calls = new CallRouter(new KvClientOptions { Endpoints = [cluster.Endpoint], CallsInFlightMax = 1 }, new TlsConnector(files: null));
         var gate = new TaskCompletionSource();
         cluster.Nodes[0].Script = async _ =>
         {

@@ -4,6 +4,7 @@ using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Processes;
+using KvCluster.Security;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -48,8 +49,8 @@ public sealed class RealEtcdTests
         var file = Path.Combine(folder.Path, "ca.pem");
         File.WriteAllText(file, "nothing");
         var options = new EtcdOptions { Endpoints = ["https://127.0.0.1:1"], AuthorityFile = file };
-        Assert.Contains(file, Assert.Throws<EtcdSecurityException>(() => Connect(options)).Message, StringComparison.Ordinal);
-        Assert.Contains("absent.pem", Assert.Throws<EtcdSecurityException>(() => Connect(options with { AuthorityFile = "absent.pem" })).Message, StringComparison.Ordinal);
+        Assert.Contains(file, Assert.Throws<UnusableFileException>(() => Connect(options)).Message, StringComparison.Ordinal);
+        Assert.Contains("absent.pem", Assert.Throws<UnusableFileException>(() => Connect(options with { AuthorityFile = "absent.pem" })).Message, StringComparison.Ordinal);
     }
 
     /// <summary>Tokens live a second here: every kind of call goes on past the end of some, and past a restart that forgets them all.</summary>

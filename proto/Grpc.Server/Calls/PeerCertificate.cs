@@ -1,0 +1,31 @@
+using System.Security.Cryptography.X509Certificates;
+using System.Text;
+using Grpc.Core;
+
+namespace Grpc.AspNetCore.Server.Calls;
+
+/// <summary>A caller's certificate, which the handshake found to be good, as gRPC writes it.</summary>
+internal static class PeerCertificate
+{
+    private const string AlternativeName = "x509_subject_alternative_name";
+    private const string CommonName = "x509_common_name";
+
+    private static readonly AuthContext None = new(null, []);
+
+    public static AuthContext Describe(X509Certificate2? certificate)
+    {
+        if (certificate is null)
+            return None;
+        var properties = new Dictionary<string, List<AuthProperty>>(StringComparer.Ordinal);
+        Add(AlternativeName, certificate.Extensions.OfType<X509SubjectAlternativeNameExtension>().SelectMany(static names => names.EnumerateDnsNames()));
+        Add(CommonName, [certificate.GetNameInfo(X509NameType.SimpleName, forIssuer: false)]);
+        return new AuthContext(properties.ContainsKey(AlternativeName) ? AlternativeName : CommonName, properties);
+
+        void Add(string name, IEnumerable<string> values)
+        {
+            List<AuthProperty> found = [.. values.Select(value => AuthProperty.Create(name, Encoding.UTF8.GetBytes(value)))];
+            if (found.Count > 0)
+                properties.Add(name, found);
+        }
+    }
+}

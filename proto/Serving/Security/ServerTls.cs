@@ -1,0 +1,69 @@
+// TLS of one server: what Kestrel asks for with every connection, and the files behind it. Created and disposed by the node's or router's host; handshakes run on the
+// thread pool. A connection keeps the certificate that it began with.
+using System.Net;
+using System.Net.Security;
+using System.Security.Cryptography.X509Certificates;
+using KvCluster.Security;
+using Microsoft.AspNetCore.Hosting;
+using Microsoft.AspNetCore.Server.Kestrel.Core;
+using Microsoft.AspNetCore.Server.Kestrel.Https;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Serving.Security;
+
+/// <summary>Secures a server's connections with files that may change.</summary>
+internal sealed class ServerTls : IAsyncDisposable
+{
+    private static readonly TimeSpan HandshakeTime = TimeSpan.FromSeconds(5);
+
+    private readonly bool _requiresClientCertificate;
+    private readonly RefusedConnections _refused;
+    private readonly CertificateWatch _watch;
+
+    /// <param name="options">The files, and what is asked of clients.</param>
+    /// <param name="name">What the certificate must name, of <see cref="NodeNames"/>; null: anything.</param>
+    /// <param name="log">What becomes of certificates, and who is refused.</param>
+    /// <param name="time">For when certificates end.</param>
+    /// <exception cref="UnusableFileException">A file is not usable.</exception>
+    public ServerTls(ServerTlsOptions options, string? name, ILogger log, TimeProvider time)
+    {
+        Files = new CredentialFiles(options.Files with { IsOfAuthority = true, RequiredName = name }, time);
+        _requiresClientCertificate = options.RequiresClientCertificate;
+        _refused = new RefusedConnections(log, time);
+        _watch = new CertificateWatch(Files, log, time);
+    }
+
+    /// <summary>Also for the connections that this process makes.</summary>
+    public CredentialFiles Files { get; }
+
+    /// <summary>Has what listens speak TLS only.</summary>
+    public void Secure(ListenOptions listen) => listen.UseHttps(new TlsHandshakeCallbackOptions
+    {
+        HandshakeTimeout = HandshakeTime,
+        OnConnection = context => ValueTask.FromResult(OptionsFor(context.Connection.RemoteEndPoint)),
+    });
+
+    public ValueTask DisposeAsync() => _watch.DisposeAsync();
+
+    private SslServerAuthenticationOptions OptionsFor(EndPoint? remote)
+    {
+        var credentials = Files.Current;
+        return new SslServerAuthenticationOptions
+        {
+            ServerCertificateContext = credentials.Context,
+            CertificateChainPolicy = credentials.ChainPolicy,
+            // Asked for always: nodes and routers come to the same port as clients.
+            ClientCertificateRequired = true,
+            CertificateRevocationCheckMode = X509RevocationMode.NoCheck,
+            RemoteCertificateValidationCallback = (_, certificate, chain, errors) => Admits(credentials, remote, certificate, chain, errors),
+        };
+    }
+
+    private bool Admits(TlsCredentials credentials, EndPoint? remote, X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors)
+    {
+        if (errors == SslPolicyErrors.None || (certificate is null && !_requiresClientCertificate))
+            return true;
+        _refused.Tell(remote, CertificateRefusal.Describe(certificate, chain, errors, name: null, credentials.Files.AuthorityFile));
+        return false;
+    }
+}

@@ -1,0 +1,13 @@
+using KvCluster.Security;
+
+namespace KvCluster.Serving.Security;
+
+/// <summary>How a node or router secures the connections that it takes and makes.</summary>
+internal sealed record ServerTlsOptions
+{
+    /// <summary>The cluster's authority, and this process's certificate and key.</summary>
+    public required TlsFiles Files { get; init; }
+
+    /// <summary>Whether every client must show a certificate of the authority. Otherwise it may; one of another authority is refused in any case.</summary>
+    public bool RequiresClientCertificate { get; init; }
+}

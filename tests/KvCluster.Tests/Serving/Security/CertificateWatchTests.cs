@@ -1,0 +1,80 @@
+using KvCluster.Disk;
+using KvCluster.Security;
+using KvCluster.Serving.Security;
+
+namespace KvCluster.Tests.Serving.Security;
+
+/// <summary>What operators are told of certificates, and when.</summary>
+public sealed class CertificateWatchTests : IDisposable
+{
+    private readonly CertificateFolder _folder = new();
+    private readonly ManualTime _time = new();
+    private readonly LinesLog _log = new();
+    private readonly DevelopmentAuthority _authority;
+
+    public CertificateWatchTests() => _authority = CertificateFolder.Authority(now: _time.GetUtcNow());
+
+    private DateTimeOffset Now => _time.GetUtcNow();
+
+    public void Dispose()
+    {
+        _authority.Dispose();
+        _folder.Dispose();
+    }
+
+    [Fact]
+    public async Task Certificate_ThatEndsTomorrow_IsSaidAtStartAtItsEndAndEachDay()
+    {
+        await using var watch = Watch(Now.AddHours(23));
+        Assert.StartsWith($"Warning: The certificate in {_folder.PathOf("node.pem")} ends at ", Assert.Single(_log.Lines), StringComparison.Ordinal);
+        Pass(TimeSpan.FromHours(22));
+        Assert.Single(_log.Lines);
+        Pass(TimeSpan.FromHours(2));
+        Assert.Equal(2, _log.Lines.Length);
+        Assert.StartsWith($"Error: The certificate in {_folder.PathOf("node.pem")} ended at ", _log.Lines[1], StringComparison.Ordinal);
+        Pass(TimeSpan.FromHours(48));
+        Assert.Equal(4, _log.Lines.Length);
+        _folder.Write("node", _authority.Issue("node", ["n"], Now, Now.AddDays(90)));
+        Pass(TimeSpan.FromHours(72));
+        Assert.Equal(4, _log.Lines.Length);
+    }
+
+    [Fact]
+    public async Task Certificate_ThatEndsInFiveDays_IsSaidEachDay()
+    {
+        await using var watch = Watch(Now.AddDays(5));
+        Pass(TimeSpan.FromDays(3.5));
+        Assert.Equal(4, _log.Lines.Length);
+    }
+
+    [Fact]
+    public async Task Certificate_ThatEndsInAMonth_IsNotSaid()
+    {
+        await using var watch = Watch(Now.AddDays(30));
+        Pass(TimeSpan.FromDays(2));
+        Assert.Empty(_log.Lines);
+    }
+
+    [Fact]
+    public async Task Change_ThatIsNotFit_IsSaidOnceWhenItLasts()
+    {
+        await using var watch = Watch(Now.AddDays(60));
+        _folder.Write("node.pem", _authority.Issue("renewed", ["n"], Now, Now.AddDays(90)).CertificatePem);
+        _time.Advance(CertificateWatch.Interval);
+        Assert.Empty(_log.Lines);
+        Pass(TimeSpan.FromHours(2));
+        Assert.Contains("it is not the key of the certificate", Assert.Single(_log.Lines), StringComparison.Ordinal);
+        File.Delete(_folder.PathOf("node.pem"));
+        Pass(TimeSpan.FromHours(2));
+        Assert.Equal(2, _log.Lines.Length);
+    }
+
+    private CertificateWatch Watch(DateTimeOffset until) => new(new CredentialFiles(_folder.Issue(_authority, "node", Now, until, "n"), _time), _log, _time);
+
+    // In steps of an hour: each is a turn of the watch.
+    private void Pass(TimeSpan time)
+    {
+        for (var passed = TimeSpan.Zero; passed < time; passed += TimeSpan.FromHours(1))
+            _time.Advance(TimeSpan.FromHours(1));
+    }
+}

@@ -1,0 +1,72 @@
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+using KvCluster.Security;
+using KvCluster.Serving.Security;
+using KvCluster.Tests.Node;
+
+namespace KvCluster.Tests.Serving.Security;
+
+/// <summary>The folder that kv-node certs init makes.</summary>
+public sealed class DevelopmentCertificatesTests : IDisposable
+{
+    private readonly TemporaryDirectory _directory = new();
+
+    public void Dispose() => _directory.Dispose();
+
+    [Fact]
+    public void Create_MakesCertificatesThatAreUsable()
+    {
+        var written = Create();
+        Assert.Equal(written.Order(), Directory.GetFiles(_directory.Path).Select(Path.GetFileName).Order());
+        foreach (var (name, required) in ((string, string?)[])[("node-1", "node-1.local.kvcluster"), ("node-2", "node-2.local.kvcluster"), ("router", "router.local.kvcluster"), ("client", null)])
+        {
+            var credentials = new CredentialFiles(
+                new TlsFiles { AuthorityFile = PathOf("ca.pem"), CertificateFile = PathOf($"{name}.pem"), KeyFile = PathOf($"{name}-key.pem"), IsOfAuthority = true, RequiredName = required },
+                TimeProvider.System).Current;
+            Assert.InRange((credentials.End!.Value.At - DateTimeOffset.UtcNow).TotalDays, 390, 400);
+            string[] hosts = [.. CertificateRefusal.NamesOf(credentials.Own!)];
+            if (required is null)
+                Assert.Empty(hosts);
+            else
+                Assert.Superset(new HashSet<string> { "localhost", "127.0.0.1", "::1", "kv.example" }, hosts.ToHashSet());
+        }
+    }
+
+    [Fact]
+    public void Create_GivesClientsNoServersUse()
+    {
+        Create();
+        Assert.Equal(["1.3.6.1.5.5.7.3.2"], UsesOf("client"));
+        Assert.Equal(["1.3.6.1.5.5.7.3.1", "1.3.6.1.5.5.7.3.2"], UsesOf("node-1").Order());
+    }
+
+    [Fact]
+    public void Create_MakesKeysForTheirOwnerOnly()
+    {
+        if (OperatingSystem.IsWindows())
+            return;
+        foreach (var file in Create())
+        {
+            var others = File.GetUnixFileMode(PathOf(file)) & ~(UnixFileMode.UserRead | UnixFileMode.UserWrite);
+            Assert.True(!file.EndsWith("-key.pem", StringComparison.Ordinal) || others == UnixFileMode.None, $"{file}: {others}");
+        }
+    }
+
+    [Fact]
+    public void Create_WhereAFileIs_WritesNothing()
+    {
+        File.WriteAllText(PathOf("client-key.pem"), "mine");
+        Assert.Contains(PathOf("client-key.pem"), Assert.Throws<IOException>(Create).Message, StringComparison.Ordinal);
+        Assert.Equal("mine", File.ReadAllText(Assert.Single(Directory.GetFiles(_directory.Path))));
+    }
+
+    private IReadOnlyList<string> Create() => DevelopmentCertificates.Create(_directory.Path, "local", [1, 2], ["kv.example"], DateTimeOffset.UtcNow);
+
+    private string PathOf(string name) => Path.Combine(_directory.Path, name);
+
+    private IEnumerable<string> UsesOf(string name)
+    {
+        using var certificate = X509Certificate2.CreateFromPem(File.ReadAllText(PathOf($"{name}.pem")));
+        return [.. certificate.Extensions.OfType<X509EnhancedKeyUsageExtension>().Single().EnhancedKeyUsages.Cast<Oid>().Select(use => use.Value!)];
+    }
+}

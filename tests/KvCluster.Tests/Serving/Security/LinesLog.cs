@@ -1,0 +1,32 @@
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Tests.Serving.Security;
+
+/// <summary>Keeps what is logged, from warnings on, as lines "Warning: ...".</summary>
+internal sealed class LinesLog : ILogger
+{
+    private readonly Lock _lock = new();
+    private readonly List<string> _lines = [];
+
+    public string[] Lines
+    {
+        get
+        {
+            lock (_lock)
+                return [.. _lines];
+        }
+    }
+
+    public IDisposable? BeginScope<TState>(TState state)
+        where TState : notnull => null;
+
+    public bool IsEnabled(LogLevel logLevel) => logLevel >= LogLevel.Warning;
+
+    public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter)
+    {
+        if (!IsEnabled(logLevel))
+            return;
+        lock (_lock)
+            _lines.Add($"{logLevel}: {formatter(state, exception)}");
+    }
+}

@@ -1,0 +1,164 @@
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Client;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using KvCluster.Router;
+using KvCluster.Security;
+using KvCluster.Serving.Security;
+using KvCluster.Tests.Grpc;
+using KvCluster.Tests.Node;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Serving.Security;
+
+/// <summary>Three nodes and a router with mutual TLS, each with a certificate of its own.</summary>
+public sealed class SecureClusterTests : IAsyncLifetime
+{
+    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
+
+    private readonly CertificateFolder _folder = new();
+    private readonly TemporaryDirectory _data = new();
+    private readonly DevelopmentAuthority _authority = CertificateFolder.Authority();
+    private readonly List<NodeHost> _nodes = [];
+    private EmbeddedCoordinator _coordinator = null!;
+    private RouterHost _router = null!;
+
+    public async Task InitializeAsync()
+    {
+        _coordinator = EmbeddedCoordinator.Open(Path.Combine(_data.Path, "coordinator"), TimeProvider.System);
+        await ClusterInit.CreateAsync(_coordinator, "local", [1, 2, 3], 3, [], CancellationToken.None);
+        for (var node = 1u; node <= 3; node++)
+            await StartNodeAsync(node);
+        _router = await RouterHost.StartAsync(
+            new RouterOptions { Listen = "https://127.0.0.1:0", Seeds = [_nodes[0].Address], Tls = new ServerTlsOptions { Files = FilesFor("router", _authority, "router.local.kvcluster") } },
+            NullLoggerFactory.Instance, CancellationToken.None);
+        _folder.Issue(_authority, "client");
+    }
+
+    public async Task DisposeAsync()
+    {
+        await _router.DisposeAsync();
+        foreach (var node in _nodes)
+            await node.StopAsync();
+        await _coordinator.DisposeAsync();
+        _authority.Dispose();
+        _data.Dispose();
+        _folder.Dispose();
+    }
+
+    [Fact]
+    public async Task Writes_GoOn_WhileAuthorityAndCertificatesAreReplaced()
+    {
+        await using var direct = ClientOf(_nodes[1].Address);
+        await using var gateway = ClientOf(_router.Address, gateway: true);
+        await PutAsync("before");
+
+        // As an operator does it: all trust both authorities, then all get new certificates, then the old authority goes.
+        using var next = CertificateFolder.Authority("next");
+        var before = CertificatesInUse();
+        _folder.Write("ca.pem", _authority.CertificatePem + next.CertificatePem);
+        foreach (var (name, host) in Names())
+            _folder.Write(name, next.Issue(name, [host, "127.0.0.1"], CertificateFolder.Now, CertificateFolder.Now.AddDays(30)));
+        await PutAsync("during");
+        await Eventually.TrueAsync(() => CertificatesInUse().Intersect(before).Any() == false, "each process uses its new certificate");
+        _folder.Write("ca.pem", next.CertificatePem);
+
+        await PutAsync("after");
+        // A node that starts now trusts the new authority only. With another one away a write needs the stream between it and the last.
+        await StopNodeAsync(2);
+        await StartNodeAsync(3, next);
+        await StopNodeAsync(1);
+        await using var late = ClientOf(_nodes[1].Address);
+        await late.PutAsync("late", "value");
+
+        async Task PutAsync(string key)
+        {
+            await direct.PutAsync($"{key}/direct", "value");
+            await gateway.PutAsync($"{key}/gateway", "value");
+            Assert.True((await direct.GetAsync($"{key}/gateway")).Found);
+        }
+    }
+
+    [Fact]
+    public async Task Connect_WithoutTheCertificateOfThatNode_IsRefused()
+    {
+        var without = new TlsFiles { AuthorityFile = _folder.PathOf("ca.pem") };
+        Assert.Equal(StatusCode.Unauthenticated, await ConnectAsync(without, 3));
+        Assert.Equal(StatusCode.Unauthenticated, await ConnectAsync(_folder.FilesOf("client"), 3));
+        Assert.Equal(StatusCode.PermissionDenied, await ConnectAsync(_folder.FilesOf("router"), 3));
+        Assert.Equal(StatusCode.PermissionDenied, await ConnectAsync(_folder.FilesOf("node-2"), 3));
+        Assert.Equal(StatusCode.PermissionDenied, await ConnectAsync(_folder.Issue(_authority, "foreign", "node-3.other.kvcluster"), 3));
+        Assert.Equal(StatusCode.OK, await ConnectAsync(_folder.FilesOf("node-3"), 3));
+    }
+
+    [Fact]
+    public async Task Start_WithTheCertificateOfAnotherNode_IsRefused()
+    {
+        var failure = await Assert.ThrowsAsync<UnusableFileException>(() => NodeHost.StartAsync(
+            OptionsOf(3) with { Node = 4, DataDirectory = Path.Combine(_data.Path, "node-4") }, _coordinator, NullLoggerFactory.Instance, CancellationToken.None));
+        Assert.Contains("does not name node-4.local.kvcluster but node-3.local.kvcluster", failure.Message, StringComparison.Ordinal);
+    }
+
+    private static IEnumerable<(string Name, string Host)> Names() =>
+        [("node-1", "node-1.local.kvcluster"), ("node-2", "node-2.local.kvcluster"), ("node-3", "node-3.local.kvcluster"), ("router", "router.local.kvcluster"), ("client", "client")];
+
+    private TlsFiles FilesFor(string name, DevelopmentAuthority authority, string host) => _folder.Issue(authority, name, host, "127.0.0.1");
+
+    private NodeOptions OptionsOf(uint node) => new()
+    {
+        Node = node,
+        DataDirectory = Path.Combine(_data.Path, $"node-{node}"),
+        Listen = "https://127.0.0.1:0",
+        Tls = new ServerTlsOptions { Files = _folder.FilesOf($"node-{node}"), RequiresClientCertificate = false },
+        StopTimeMax = Limit,
+    };
+
+    private async Task StartNodeAsync(uint node, DevelopmentAuthority? authority = null)
+    {
+        FilesFor($"node-{node}", authority ?? _authority, NodeNames.OfNode(node, "local"));
+        _nodes.Add(await NodeHost.StartAsync(OptionsOf(node), _coordinator, NullLoggerFactory.Instance, CancellationToken.None));
+    }
+
+    private async Task StopNodeAsync(int index)
+    {
+        await _nodes[index].StopAsync();
+        _nodes.RemoveAt(index);
+    }
+
+    private KvClient ClientOf(string endpoint, bool gateway = false) => new(new KvClientOptions
+    {
+        Endpoints = [endpoint],
+        Gateway = gateway,
+        Timeout = Limit,
+        Tls = new KvTlsOptions { AuthorityFile = _folder.PathOf("ca.pem"), CertificateFile = _folder.PathOf("client.pem"), KeyFile = _folder.PathOf("client-key.pem") },
+    });
+
+    private HashSet<string> CertificatesInUse() => [.. _nodes.Select(node => node.Address).Append(_router.Address).Select(ServerCertificates.ThumbprintOf)];
+
+    // What became of a stream to node 1 that says that it comes from this node.
+    private async Task<StatusCode> ConnectAsync(TlsFiles files, uint node)
+    {
+        using var channel = ChannelTo(_nodes[0].Address, files);
+        var record = RecordText.Parse<ClusterRecord>((await _coordinator.GetAsync(new CoordinatorKeys("local").Cluster, CancellationToken.None)).Value!);
+        using var limit = new CancellationTokenSource(Limit);
+        using var call = new V1.Replication.ReplicationClient(channel).Connect(cancellationToken: limit.Token);
+        try
+        {
+            await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = record.ClusterId, Node = node, FormatLevel = record.FormatLevel, Incarnation = 1 } });
+            Assert.True(await call.ResponseStream.MoveNext(limit.Token));
+            return StatusCode.OK;
+        }
+        catch (RpcException failure)
+        {
+            return failure.StatusCode;
+        }
+    }
+
+    private static GrpcChannel ChannelTo(string address, TlsFiles files) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
+    {
+        DisposeHttpClient = true,
+        HttpHandler = new SocketsHttpHandler { UseProxy = false, ConnectCallback = new TlsConnector(new CredentialFiles(files, TimeProvider.System)).ConnectAsync },
+    });
+}
