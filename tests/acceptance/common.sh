@@ -57,6 +57,9 @@ end_of_script() {
   if [[ -n $launcher_pid ]]; then
     stop "$launcher_pid" 10 || echo "$name: the launcher had to be killed"
   fi
+  if declare -F release >/dev/null; then
+    release "$code"
+  fi
   if ((code != 0 && code != 77)); then
     tail -n 8 "$work"/*.out "$cluster"/run/*.log 2>/dev/null | cut -c1-300 || true
   fi
