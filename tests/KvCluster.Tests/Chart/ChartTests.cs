@@ -1,0 +1,67 @@
+using KvCluster.Processes;
+
+namespace KvCluster.Tests.Chart;
+
+/// <summary>The Helm chart: what it renders, and what it says to wrong values.</summary>
+public sealed class ChartTests
+{
+    private static readonly string Chart = Path.Combine(Tools.Repository(), "helm", "kvcluster");
+    private static readonly string Here = Path.Combine(Tools.Repository(), "tests", "KvCluster.Tests", "Chart");
+
+    /// <summary>Set to 1 this writes the golden files anew; the difference is for review.</summary>
+    private static bool WritesGolden => Environment.GetEnvironmentVariable("KV_GOLDEN") == "1";
+
+    [ToolTheory("helm")]
+    [InlineData("default")]
+    [InlineData("everything")]
+    [InlineData("single")]
+    public async Task Template_WithValues_IsTheGoldenFile(string name)
+    {
+        var (exitCode, rendered, error) = await HelmAsync("template", "store", Chart, "--namespace", "data", "--values", Path.Combine(Here, "values", name + ".yaml"));
+
+        Assert.True(exitCode == 0, error);
+        var golden = Path.Combine(Here, "golden", name + ".yaml");
+        if (WritesGolden)
+            await File.WriteAllTextAsync(golden, rendered + "\n");
+        Assert.Equal((await File.ReadAllTextAsync(golden)).TrimEnd(), rendered);
+    }
+
+    [ToolTheory("helm")]
+    [InlineData("default")]
+    [InlineData("everything")]
+    [InlineData("single")]
+    public async Task Lint_WithValues_FindsNothing(string name)
+    {
+        var (exitCode, output, error) = await HelmAsync("lint", "--strict", Chart, "--values", Path.Combine(Here, "values", name + ".yaml"));
+
+        Assert.True(exitCode == 0, output + error);
+    }
+
+    [ToolTheory("helm")]
+    [InlineData("node.count=2", "node.count is 2, fewer than cluster.replicationFactor, 3")]
+    [InlineData("node.count=0", "at '/node/count': minimum: got 0, want 1")]
+    [InlineData("nodes.count=4", "additional properties 'nodes' not allowed")]
+    [InlineData("node.storage.size=20GB", "at '/node/storage/size': '20GB' does not match pattern")]
+    [InlineData("node.settings.listen=x", "node.settings.listen: the chart sets this itself")]
+    [InlineData("node.settings.tls-cert=x", "node.settings.tls-cert: the chart sets this itself")]
+    [InlineData("node.settings.Journal=x", "at '/node/settings': additional properties 'Journal' not allowed")]
+    [InlineData("image.pullPolicy=always", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'")]
+    [InlineData("cluster.splitAt={b,a}", "cluster.splitAt: keys must rise, and 'a' does not come after 'b'")]
+    [InlineData("cluster.name=a/b", "at '/cluster/name': 'a/b' does not match pattern")]
+    [InlineData("etcd.count=2", "at '/etcd/count': value must be one of 1, 3, 5")]
+    [InlineData("etcd.enabled=false", "etcd.enabled is false and externalEtcd.endpoints is empty")]
+    [InlineData("externalEtcd.endpoints={https://etcd:2379}", "etcd.enabled is true and externalEtcd.endpoints names an etcd too")]
+    [InlineData("externalEtcd.endpoints={etcd}", "at '/externalEtcd/endpoints/0': 'etcd' does not match pattern")]
+    [InlineData("tls.enabled=true", "tls.enabled needs tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled")]
+    [InlineData("tls.certManager.enabled=true", "tls.certManager.enabled without tls.enabled")]
+    public async Task Template_WithAMistake_SaysWhichValueAndWhy(string value, string message)
+    {
+        var (exitCode, _, error) = await HelmAsync("template", "store", Chart, "--set", value);
+
+        Assert.NotEqual(0, exitCode);
+        Assert.Contains(message, error, StringComparison.Ordinal);
+    }
+
+    private static Task<(int ExitCode, string Output, string Error)> HelmAsync(params IEnumerable<string> arguments) =>
+        Tools.RunAsync(Tools.Find("helm")!, [.. arguments, "--kube-version", "1.34.0"]);
+}
