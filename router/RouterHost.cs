@@ -3,6 +3,7 @@ using KvCluster.Client.Transport;
 using KvCluster.Router.Api;
 using KvCluster.Security;
 using KvCluster.Serving;
+using KvCluster.Serving.Admin;
 using KvCluster.Serving.Security;
 using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
@@ -23,30 +24,37 @@ internal sealed class RouterHost : IAsyncDisposable
     private readonly CallRouter _calls;
     private readonly NodeChannels _channels;
     private readonly ServerTls? _tls;
-    private readonly HealthService _health = new();
+    private readonly HealthService _grpcHealth = new();
+    private readonly ProcessHealth _health;
     private OwnedServer? _server;
 
-    private RouterHost(RouterOptions options, ILogger log)
+    private RouterHost(RouterOptions options, ProcessHealth health, ILogger log)
     {
         _tls = options.Tls is null ? null : new ServerTls(options.Tls, name: null, log, TimeProvider.System);
         var connector = new TlsConnector(_tls?.Files);
         _channels = new NodeChannels(connector);
         _calls = new CallRouter(new KvClientOptions { Endpoints = options.Seeds, Timeout = options.Timeout }, connector);
+        _health = health;
     }
 
     /// <summary>Where it serves: "http://host:port".</summary>
     public string Address => _server?.App.Urls.Single() ?? "";
 
     /// <summary>Starts a router. It listens when this ends; the shard map comes in the background, and calls wait for it.</summary>
+    /// <param name="options">What it needs to know.</param>
+    /// <param name="health">Is told how far it is: ready with a shard map.</param>
+    /// <param name="logs">Stays the caller's.</param>
+    /// <param name="cancellationToken">Gives the start up.</param>
     /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
     /// <exception cref="UnusableFileException">A file of <see cref="RouterOptions.Tls"/> is not usable.</exception>
-    public static async Task<RouterHost> StartAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
+    public static async Task<RouterHost> StartAsync(RouterOptions options, ProcessHealth health, ILoggerFactory logs, CancellationToken cancellationToken)
     {
-        var router = new RouterHost(options, logs.CreateLogger<RouterHost>());
+        var router = new RouterHost(options, health, logs.CreateLogger<RouterHost>());
         try
         {
             router._server = await router.ServeAsync(options, logs, cancellationToken).ConfigureAwait(false);
-            router._health.SetStatus("", ServingStatus.Serving);
+            router._grpcHealth.SetStatus("", ServingStatus.Serving);
+            health.Started(router.NotReady);
             return router;
         }
         catch
@@ -58,6 +66,7 @@ internal sealed class RouterHost : IAsyncDisposable
 
     public async ValueTask DisposeAsync()
     {
+        _health.Stops();
         if (_server is not null)
             await _server.DisposeAsync().ConfigureAwait(false);
         await _calls.DisposeAsync().ConfigureAwait(false);
@@ -66,10 +75,13 @@ internal sealed class RouterHost : IAsyncDisposable
             await _tls.DisposeAsync().ConfigureAwait(false);
     }
 
+    // With a map it routes, also while nobody can give it a newer one.
+    private string? NotReady() => _calls.Table.IsKnown ? null : $"it has no shard map yet: {_calls.MapFailure}";
+
     private async Task<OwnedServer> ServeAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, new Uri(options.Listen), _tls);
-        builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_health);
+        builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth);
         builder.Services.AddSingleton<Forwarding>().AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();
         builder.Services.AddSingleton(new ReflectionCatalog(
@@ -82,6 +94,6 @@ internal sealed class RouterHost : IAsyncDisposable
         app.MapGrpcService<HealthService>();
         app.MapGrpcService<ReflectionService>();
         app.MapGrpcService<ReflectionAlphaService>();
-        return await OwnedServer.StartAsync(app, _health, cancellationToken).ConfigureAwait(false);
+        return await OwnedServer.StartAsync(app, _grpcHealth, cancellationToken).ConfigureAwait(false);
     }
 }

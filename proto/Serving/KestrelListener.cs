@@ -4,12 +4,13 @@ using Microsoft.AspNetCore.Server.Kestrel.Core;
 
 namespace KvCluster.Serving;
 
-/// <summary>How this program's servers listen: HTTP/2 on one address, in clear text or with TLS.</summary>
+/// <summary>How this program's servers listen: on one address, in clear text or with TLS.</summary>
 internal static class KestrelListener
 {
     /// <param name="address">A host of "localhost" means the loopback address; another name than an IP address: all addresses of the machine.</param>
+    /// <param name="protocols">What is spoken there.</param>
     /// <param name="tls">For https; null: in clear text.</param>
-    public static void Listen(KestrelServerOptions kestrel, Uri address, ServerTls? tls)
+    public static void Listen(KestrelServerOptions kestrel, Uri address, HttpProtocols protocols, ServerTls? tls)
     {
         kestrel.AddServerHeader = false;
         // A router's or a busy client's unary calls come on few connections.
@@ -17,15 +18,15 @@ internal static class KestrelListener
         kestrel.Limits.Http2.InitialConnectionWindowSize = 8 << 20;
         kestrel.Limits.Http2.InitialStreamWindowSize = 4 << 20;
         if (IPAddress.TryParse(address.Host.Trim('[', ']'), out var ip))
-            kestrel.Listen(ip, address.Port, Http2);
+            kestrel.Listen(ip, address.Port, Speak);
         else if (address.Host == "localhost")
-            kestrel.Listen(IPAddress.Loopback, address.Port, Http2);
+            kestrel.Listen(IPAddress.Loopback, address.Port, Speak);
         else
-            kestrel.ListenAnyIP(address.Port, Http2);
+            kestrel.ListenAnyIP(address.Port, Speak);
 
-        void Http2(ListenOptions listen)
+        void Speak(ListenOptions listen)
         {
-            listen.Protocols = HttpProtocols.Http2;
+            listen.Protocols = protocols;
             tls?.Secure(listen);
         }
     }

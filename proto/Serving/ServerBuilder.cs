@@ -1,6 +1,7 @@
 using KvCluster.Serving.Security;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Hosting;
+using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Hosting;
 using Microsoft.Extensions.Logging;
@@ -16,10 +17,11 @@ internal static class ServerBuilder
     /// <param name="logs">Stays the caller's.</param>
     /// <param name="listen">"http://host:port" or "https://host:port".</param>
     /// <param name="tls">For https; stays the caller's.</param>
-    public static WebApplicationBuilder Create(ILoggerFactory logs, Uri listen, ServerTls? tls = null)
+    /// <param name="protocols">What is spoken there.</param>
+    public static WebApplicationBuilder Create(ILoggerFactory logs, Uri listen, ServerTls? tls = null, HttpProtocols protocols = HttpProtocols.Http2)
     {
         var builder = WebApplication.CreateEmptyBuilder(new WebApplicationOptions());
-        builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen, tls));
+        builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen, protocols, tls));
         builder.Services.AddRoutingCore();
         builder.Services.AddSingleton(logs).AddSingleton<IHostLifetime, NoLifetime>();
         return builder;

@@ -19,21 +19,13 @@ internal static class ClusterInit
     /// index i mod replicas of shard i) lie on different nodes too. The key <c>cluster</c> is written last, so that it says that
     /// all shards are there; a repeated call completes what an interrupted one began.
     /// </summary>
-    /// <param name="nodes">Ids, at least one, without repetition.</param>
-    /// <param name="replicationFactor">Replicas of a shard, at most the nodes.</param>
-    /// <param name="splitKeys">Where a new shard begins: not empty, strictly rising.</param>
     /// <returns>False: the cluster exists; nothing was changed.</returns>
-    /// <exception cref="ArgumentException">An argument is not as described.</exception>
+    /// <exception cref="ArgumentException">The cluster is not as described.</exception>
     /// <exception cref="InvalidOperationException">An interrupted call left shards with other ranges.</exception>
     /// <exception cref="CoordinatorUnavailableException">The coordinator did not answer.</exception>
-    public static async Task<bool> CreateAsync(
-        ICoordinator coordinator,
-        string cluster,
-        IReadOnlyList<uint> nodes,
-        int replicationFactor,
-        IReadOnlyList<ReadOnlyMemory<byte>> splitKeys,
-        CancellationToken cancellationToken)
+    public static async Task<bool> CreateAsync(ICoordinator coordinator, string cluster, NewCluster created, CancellationToken cancellationToken)
     {
+        var (nodes, replicationFactor, splitKeys) = created;
         Validate(nodes, replicationFactor, splitKeys);
         var keys = new CoordinatorKeys(cluster);
         if ((await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is not null)

@@ -3,6 +3,9 @@ namespace KvCluster.Node.Coordination;
 /// <summary>Keeps a folder to one process: the file LOCK in it, held open and locked until disposed or the process ends.</summary>
 internal sealed class DirectoryLock : IDisposable
 {
+    /// <summary>EWOULDBLOCK, of flock; other failures are the disk's, or the mount's.</summary>
+    private static readonly int WouldBlock = OperatingSystem.IsMacOS() ? 35 : OperatingSystem.IsWindows() ? unchecked((int)0x80070020) : 11;
+
     private readonly FileStream _file;
 
     private DirectoryLock(FileStream file) => _file = file;
@@ -15,7 +18,7 @@ internal sealed class DirectoryLock : IDisposable
         {
             return new DirectoryLock(new FileStream(path, FileMode.OpenOrCreate, FileAccess.ReadWrite, FileShare.None));
         }
-        catch (IOException failure) when (File.Exists(path))
+        catch (IOException failure) when (failure.HResult == WouldBlock)
         {
             throw new DirectoryInUseException(directory, failure);
         }

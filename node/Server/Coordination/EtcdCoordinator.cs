@@ -18,6 +18,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     private static readonly TimeSpan RequestTime = TimeSpan.FromSeconds(3);
 
     private readonly EtcdEndpoint[] _endpoints;
+    private readonly string _addresses;
     private readonly EtcdLogin _login;
     private readonly EtcdHeaderCheck _check;
     private readonly ILogger _log;
@@ -30,6 +31,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         var connector = new TlsConnector(new CredentialFiles(
             new TlsFiles { AuthorityFile = options.AuthorityFile, CertificateFile = options.CertificateFile, KeyFile = options.KeyFile }, TimeProvider.System));
         _endpoints = [.. options.Endpoints.Select(address => new EtcdEndpoint(address, connector, RequestTime))];
+        _addresses = string.Join(", ", options.Endpoints);
         _login = new EtcdLogin(options.User, options.Password, RequestTime);
         _check = new EtcdHeaderCheck(log);
         _log = log;
@@ -148,9 +150,11 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         failure.StatusCode is StatusCode.InvalidArgument or StatusCode.NotFound or StatusCode.Unimplemented or StatusCode.PermissionDenied
             or StatusCode.Unauthenticated or StatusCode.FailedPrecondition or StatusCode.ResourceExhausted;
 
-    private static Exception Unavailable(RpcException failure, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
+    private Exception Unavailable(RpcException failure, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
         ? new OperationCanceledException(cancellationToken)
-        : new CoordinatorUnavailableException($"The coordinator does not answer: {failure.StatusCode} {failure.Status.Detail}", failure);
+        : EtcdLogin.IsDenied(failure.Status)
+            ? new CoordinatorDeniedException($"The coordinator at {_addresses} refuses {_login}: {failure.Status.Detail}", failure)
+            : new CoordinatorUnavailableException($"The coordinator at {_addresses} does not answer: {failure.StatusCode} {failure.Status.Detail}", failure);
 
     // Once, at one member; twice where the first was refused for its token, which is certainly before it did anything.
     private async Task<T> CallAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)

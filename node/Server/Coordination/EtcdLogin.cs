@@ -50,6 +50,14 @@ internal sealed class EtcdLogin(string? user, string password, TimeSpan requestT
         || reason.Contains("revision of auth store is old", StringComparison.Ordinal)
         || reason.Contains("user name is empty", StringComparison.Ordinal);
 
+    /// <summary>Whether etcd refuses the user, the password, or what the user may do, and will again.</summary>
+    public static bool IsDenied(Status status) => status.StatusCode == StatusCode.PermissionDenied
+        || (status.StatusCode == StatusCode.InvalidArgument
+            && (status.Detail.Contains("invalid user ID or password", StringComparison.Ordinal) || status.Detail.Contains("user name is empty", StringComparison.Ordinal)));
+
+    /// <summary>Whose calls these are, for people.</summary>
+    public override string ToString() => user is null ? "calls without a user (coordinator-user)" : $"the user '{user}'";
+
     private async Task<string?> AuthenticateAsync(EtcdEndpoint endpoint)
     {
         try

@@ -49,4 +49,7 @@ internal static partial class HostLog
 
     [LoggerMessage(15, LogLevel.Error, "A change of the shards' records could not be followed; trying again")]
     public static partial void FollowingFailed(ILogger log, Exception failure);
+
+    [LoggerMessage(16, LogLevel.Information, "Created cluster {Cluster}: {Shards} shards of {Replicas} replicas on {Nodes} nodes")]
+    public static partial void CreatedCluster(ILogger log, string cluster, int shards, int replicas, int nodes);
 }

@@ -22,6 +22,9 @@ internal sealed class NodeDirectory : IAsyncDisposable
         _lock = directoryLock;
     }
 
+    /// <summary>Whether it belongs to a node of some cluster.</summary>
+    public bool IsClaimed => _files.FileExists(OwnerPath);
+
     /// <summary>Whether this process created it: it holds nothing that was ever acknowledged.</summary>
     public bool IsNew { get; private set; }
 
@@ -41,20 +44,16 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <summary>Opens or creates it.</summary>
     /// <exception cref="DirectoryInUseException">Another process has it open.</exception>
     /// <exception cref="DirectoryFormatException">It is of another version, or of something else.</exception>
+    /// <exception cref="DirectoryNotUsableException">It cannot be made or written.</exception>
     public static NodeDirectory Open(string path, IFileSystem files)
     {
-        DurableDirectory.Create(path);
-        var directoryLock = DirectoryLock.Take(path);
         try
         {
-            var directory = new NodeDirectory(files, path, directoryLock);
-            directory.Check();
-            return directory;
+            return TakeAndCheck(path, files);
         }
-        catch
+        catch (Exception failure) when (failure is UnauthorizedAccessException or IOException and not (DirectoryInUseException or DirectoryFormatException))
         {
-            directoryLock.Dispose();
-            throw;
+            throw new DirectoryNotUsableException(path, failure);
         }
     }
 
@@ -114,6 +113,23 @@ internal sealed class NodeDirectory : IAsyncDisposable
     {
         _lock.Dispose();
         return ValueTask.CompletedTask;
+    }
+
+    private static NodeDirectory TakeAndCheck(string path, IFileSystem files)
+    {
+        DurableDirectory.Create(path);
+        var directoryLock = DirectoryLock.Take(path);
+        try
+        {
+            var directory = new NodeDirectory(files, path, directoryLock);
+            directory.Check();
+            return directory;
+        }
+        catch
+        {
+            directoryLock.Dispose();
+            throw;
+        }
     }
 
     private void Check()

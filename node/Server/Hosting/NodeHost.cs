@@ -9,6 +9,7 @@ using KvCluster.Node.Shards;
 using KvCluster.Node.Transport;
 using KvCluster.Security;
 using KvCluster.Serving;
+using KvCluster.Serving.Admin;
 using KvCluster.Serving.Security;
 using KvCluster.Storage.Files;
 using KvCluster.V1;
@@ -24,13 +25,16 @@ internal sealed class NodeHost : IAsyncDisposable
 {
     private readonly ILogger _log;
     private readonly NodeOptions _options;
+    private readonly ProcessHealth _health;
+    private readonly HealthService _grpcHealth = new();
     private readonly Stack<(string Name, IAsyncDisposable Part)> _parts = [];
     private LeaderPlacement? _placement;
     private bool _isStopped;
 
-    private NodeHost(NodeOptions options, ILogger log)
+    private NodeHost(NodeOptions options, ProcessHealth health, ILogger log)
     {
         _options = options;
+        _health = health;
         _log = log;
     }
 
@@ -41,16 +45,22 @@ internal sealed class NodeHost : IAsyncDisposable
     /// Starts a node. Ends when it serves; its replicas are opened, and elect their leaders, in the background. Waits for the cluster's record
     /// until there is one.
     /// </summary>
+    /// <param name="options">What it is started with.</param>
     /// <param name="coordinator">Stays the caller's, who disposes it after the node.</param>
+    /// <param name="health">Is told how far it is.</param>
+    /// <param name="logs">Stays the caller's.</param>
+    /// <param name="cancellationToken">Gives the start up.</param>
     /// <exception cref="DirectoryInUseException">Another process uses the data directory.</exception>
+    /// <exception cref="DirectoryNotUsableException">The data directory cannot be made or written.</exception>
     /// <exception cref="DirectoryFormatException">The data directory is of another format version.</exception>
+    /// <exception cref="CoordinatorDeniedException">The coordinator refuses user or password.</exception>
     /// <exception cref="ForeignDirectoryException">The data directory is another node's, or of another cluster.</exception>
     /// <exception cref="StaleDirectoryException">The data directory is an old copy.</exception>
     /// <exception cref="UnusableFileException">A file of <see cref="NodeOptions.Tls"/> is not usable.</exception>
     /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
-    public static async Task<NodeHost> StartAsync(NodeOptions options, ICoordinator coordinator, ILoggerFactory logs, CancellationToken cancellationToken)
+    public static async Task<NodeHost> StartAsync(NodeOptions options, ICoordinator coordinator, ProcessHealth health, ILoggerFactory logs, CancellationToken cancellationToken)
     {
-        var host = new NodeHost(options, logs.CreateLogger<NodeHost>());
+        var host = new NodeHost(options, health, logs.CreateLogger<NodeHost>());
         try
         {
             await host.StartPartsAsync(coordinator, logs, cancellationToken).ConfigureAwait(false);
@@ -69,12 +79,14 @@ internal sealed class NodeHost : IAsyncDisposable
     /// </summary>
     public Task<StorageIoException> DiskFailed { get; private set; } = new TaskCompletionSource<StorageIoException>().Task;
 
-    /// <summary>Hands its leaderships over, stops taking calls, ends those under way, and closes the replicas. Within five seconds.</summary>
+    /// <summary>Hands its leaderships over, stops taking calls, ends those under way, and closes the replicas. Within <see cref="NodeOptions.StopTimeMax"/>.</summary>
     public async Task StopAsync()
     {
         if (_isStopped)
             return;
         _isStopped = true;
+        _health.Stops();
+        _grpcHealth.SetStatus("", ServingStatus.NotServing);
         var stopping = DrainAndStopAsync();
         if (await Task.WhenAny(stopping, Task.Delay(_options.StopTimeMax)).ConfigureAwait(false) == stopping)
         {
@@ -95,11 +107,15 @@ internal sealed class NodeHost : IAsyncDisposable
         if (_placement is not null)
         {
             using var limit = new CancellationTokenSource(_options.DrainTimeMax);
-            await ((Task)_placement.DrainAsync(_options.DrainTimeMax, patience: TimeSpan.Zero, limit.Token)).WaitAsync(limit.Token)
+            await ((Task)_placement.DrainAsync(_options.DrainTimeMax, PatienceOf(_options.DrainTimeMax), limit.Token)).WaitAsync(limit.Token)
                 .ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }
         await StopPartsAsync().ConfigureAwait(false);
     }
+
+    // Where there is time, for followers that catch up just now; none in the last seconds.
+    private static TimeSpan PatienceOf(TimeSpan drainTimeMax) =>
+        TimeSpan.FromSeconds(Math.Clamp((drainTimeMax.TotalSeconds - 1) / 2, 0, 5));
 
     private async Task StopPartsAsync()
     {
@@ -124,7 +140,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var tls = _options.Tls is null ? null : Own("the certificates", new ServerTls(_options.Tls, name, _log, TimeProvider.System));
         var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
         Own("the data directory", directory);
-        var cluster = await WaitForClusterAsync(coordinator, keys, cancellationToken).ConfigureAwait(false);
+        var cluster = await WaitForClusterAsync(coordinator, keys, mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
+        _health.Waits("it opens its data");
         directory.Claim(_options.Node, cluster.ClusterId);
         await CountStartAsync(coordinator, keys, directory, cancellationToken).ConfigureAwait(false);
 
@@ -142,20 +159,26 @@ internal sealed class NodeHost : IAsyncDisposable
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, logs));
         DiskFailed = shards.DiskFailed;
+        _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, _log));
-        var health = new HealthService();
-        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, health, logs, listen.Uri, tls, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, _grpcHealth, logs, listen.Uri, tls, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
-        placement.DrainingChanged = registration.SetDraining;
+        placement.DrainingChanged = draining =>
+        {
+            registration.SetDraining(draining);
+            _health.Drains(draining);
+        };
         _placement = placement;
-        health.SetStatus("", ServingStatus.Serving);
+        _grpcHealth.SetStatus("", ServingStatus.Serving);
+        _health.Started(shards.NotReady);
         HostLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts);
     }
 
-    private async Task<ClusterRecord> WaitForClusterAsync(ICoordinator coordinator, CoordinatorKeys keys, CancellationToken cancellationToken)
+    // A folder that belonged to a cluster waits for that one: where its record is lost, a new one would not be it.
+    private async Task<ClusterRecord> WaitForClusterAsync(ICoordinator coordinator, CoordinatorKeys keys, bool mayCreate, CancellationToken cancellationToken)
     {
         var said = "";
         while (true)
@@ -166,15 +189,24 @@ internal sealed class NodeHost : IAsyncDisposable
                 var read = await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false);
                 if (read.Value is not null)
                     return CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
-                reason = "it was not initialized yet (kv-node init)";
+                if (mayCreate && _options.Bootstrap is { } created)
+                {
+                    if (await ClusterInit.CreateAsync(coordinator, _options.Cluster, created, cancellationToken).ConfigureAwait(false))
+                        HostLog.CreatedCluster(_log, _options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
+                    continue;
+                }
+                reason = mayCreate
+                    ? "it was not initialized yet (kv-node init, or bootstrap-nodes)"
+                    : "the coordinator has none, and this data folder belongs to a cluster; is it the right coordinator?";
             }
-            catch (CoordinatorUnavailableException failure)
+            catch (CoordinatorUnavailableException failure) when (failure is not CoordinatorDeniedException)
             {
                 reason = failure.Message;
             }
             if (reason != said)
                 HostLog.WaitsForCluster(_log, _options.Cluster, reason);
             said = reason;
+            _health.Waits($"it waits for the record of cluster {_options.Cluster}: {reason}");
             await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);
         }
     }

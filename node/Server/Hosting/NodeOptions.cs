@@ -1,3 +1,4 @@
+using KvCluster.Node.Coordination;
 using KvCluster.Replication;
 using KvCluster.Serving.Security;
 using KvCluster.Storage;
@@ -25,6 +26,9 @@ internal sealed record NodeOptions
     /// <summary>Secures the node's connections; null: all in plain text.</summary>
     public ServerTlsOptions? Tls { get; init; }
 
+    /// <summary>The cluster to create where there is none; null: wait until somebody else does.</summary>
+    public NewCluster? Bootstrap { get; init; }
+
     /// <summary>Times and windows of the protocol; its lease is taken from the cluster's record.</summary>
     public ReplicationOptions Replication { get; init; } = new();
 
@@ -34,6 +38,6 @@ internal sealed record NodeOptions
     /// <summary>Of a stop's time, how much may go into handing leaderships over; what is left then is found out by the others.</summary>
     public TimeSpan DrainTimeMax { get; init; } = TimeSpan.FromSeconds(1);
 
-    /// <summary>Of the five seconds that a stop may take; what is not done then is abandoned, which is safe at any time.</summary>
+    /// <summary>How long a stop may take; what is not done then is abandoned, which is safe at any time.</summary>
     public TimeSpan StopTimeMax { get; init; } = TimeSpan.FromSeconds(3.5);
 }

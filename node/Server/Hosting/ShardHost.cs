@@ -29,6 +29,9 @@ internal sealed class ShardHost : IAsyncDisposable
     /// </summary>
     private static readonly TimeSpan PreferredLead = TimeSpan.FromMilliseconds(400);
 
+    /// <summary>What a replica that is ready has may be so old: leaders of shards at rest speak every five seconds, and one may be lost.</summary>
+    private static readonly TimeSpan ReadyAgeMax = TimeSpan.FromSeconds(15);
+
     private static readonly TimeSpan RetryPause = TimeSpan.FromSeconds(1);
 
     private readonly Lock _gate = new();
@@ -110,6 +113,26 @@ internal sealed class ShardHost : IAsyncDisposable
 
     /// <summary>Ends when a disk has refused or lost what a replica wrote or synced.</summary>
     public Task<StorageIoException> DiskFailed => _diskFailed.Task;
+
+    /// <summary>Why requests had better go elsewhere: what this node should serve it does not, or not up to date. Null: nothing. Any thread.</summary>
+    public string? NotReady()
+    {
+        var snapshot = _map.Snapshot;
+        if (snapshot.Records.IsEmpty)
+            return "it has not read the shards' records yet";
+        if (Missing(snapshot).FirstOrDefault() is { } missing)
+            return $"shard {missing.Shard}: its replica is being opened";
+        return All.Select(NotReady).FirstOrDefault(reason => reason is not null);
+    }
+
+    private static string? NotReady(HostedShard shard) => shard.Replica switch
+    {
+        null => $"shard {shard.Shard}: its replica does not work: {shard.Failure}",
+        { Failure: { } failure } => $"shard {shard.Shard}: its replica does not work: {failure.Message}",
+        { AgeUs: null } => $"shard {shard.Shard}: it has not heard of a leader",
+        { AgeUs: { } ageUs } when ageUs > ReadyAgeMax.TotalMicroseconds => $"shard {shard.Shard}: what it has is {ageUs / 1_000_000} s old: there is no leader, or it lags behind",
+        _ => null,
+    };
 
     /// <summary>Begins to follow the records.</summary>
     public void Start() => _running = Task.Run(RunAsync);

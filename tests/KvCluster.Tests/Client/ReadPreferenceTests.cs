@@ -2,6 +2,7 @@ using System.Text;
 using Grpc.Core;
 using KvCluster.Client;
 using KvCluster.Router;
+using KvCluster.Serving.Admin;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 using Method = KvCluster.V1.Method;
@@ -87,7 +88,7 @@ public sealed class ReadPreferenceTests
     {
         await using var cluster = await FakeCluster.StartAsync(3, "m");
         await using var router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.Endpoint] }, NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.Endpoint] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         await using var client = new KvClient(new KvClientOptions { Endpoints = [gateway ? router.Address : cluster.Endpoint], Gateway = gateway, Read = KvReadMode.Session });
         await client.PutAsync("a", "1");
         await client.PutAsync("z", "2");

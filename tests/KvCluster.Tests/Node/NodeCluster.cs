@@ -6,6 +6,7 @@ using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Replication;
+using KvCluster.Serving.Admin;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -36,7 +37,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     {
         var cluster = new NodeCluster { Replication = replication };
         var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
-        await ClusterInit.CreateAsync(cluster.Coordinator, "local", nodes, Math.Min(3, nodeCount), [.. splitKeys.Select(key => (ReadOnlyMemory<byte>)key)], CancellationToken.None);
+        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster(nodes, Math.Min(3, nodeCount), [.. splitKeys.Select(key => (ReadOnlyMemory<byte>)key)]), CancellationToken.None);
         await Task.WhenAll(nodes.Select(node => cluster.StartNodeAsync(node)));
         return cluster;
     }
@@ -49,7 +50,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     {
         var cluster = new NodeCluster();
         var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
-        await ClusterInit.CreateAsync(cluster.Coordinator, "local", nodes, Math.Min(3, nodeCount), [], CancellationToken.None);
+        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster(nodes, Math.Min(3, nodeCount), []), CancellationToken.None);
         var port = FreePort();
         cluster._linksOfFirst = new HoldingProxy(port);
         await Task.WhenAll(nodes.Select(node => node == 1
@@ -144,7 +145,7 @@ internal sealed class NodeCluster : IAsyncDisposable
 
     private async Task StartNodeAsync(NodeOptions options)
     {
-        var host = await NodeHost.StartAsync(options, Coordinator, NullLoggerFactory.Instance, CancellationToken.None);
+        var host = await NodeHost.StartAsync(options, Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         var address = options.Advertise is null ? host.Address : options.Listen;
         lock (_nodes)
         {

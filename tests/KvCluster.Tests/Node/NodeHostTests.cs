@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Serving.Admin;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -151,7 +152,7 @@ public sealed class NodeHostTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var options = new NodeOptions { Node = 2, DataDirectory = cluster.DirectoryOf(2), Listen = $"http://{cluster.ChannelOf(1).Target}" };
-        await Assert.ThrowsAnyAsync<IOException>(() => NodeHost.StartAsync(options, cluster.Coordinator, NullLoggerFactory.Instance, CancellationToken.None));
+        await Assert.ThrowsAnyAsync<IOException>(() => NodeHost.StartAsync(options, cluster.Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
         await cluster.StartNodeAsync(2);
     }
 

@@ -110,12 +110,12 @@ public sealed class RealEtcdTests
         await AddUserAsync(etcd, "node", "secret");
         var options = new EtcdOptions { Endpoints = etcd.Endpoints, User = "node", Password = "secret" };
         await using var wrong = Connect(options with { Password = "guessed" });
-        await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => wrong.GetAsync("/kvcluster/k", Never));
-        await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => wrong.CompareAndSetAsync("/kvcluster/k", 0, "1", 0, Never));
+        await Assert.ThrowsAsync<CoordinatorDeniedException>(() => wrong.GetAsync("/kvcluster/k", Never));
+        await Assert.ThrowsAsync<CoordinatorDeniedException>(() => wrong.CompareAndSetAsync("/kvcluster/k", 0, "1", 0, Never));
         await using var nobody = Connect(options with { User = null });
-        await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => nobody.CompareAndSetAsync("/kvcluster/k", 0, "1", 0, Never));
+        await Assert.ThrowsAsync<CoordinatorDeniedException>(() => nobody.CompareAndSetAsync("/kvcluster/k", 0, "1", 0, Never));
         await using var user = Connect(options);
-        await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => user.CompareAndSetAsync("/elsewhere", 0, "1", 0, Never));
+        await Assert.ThrowsAsync<CoordinatorDeniedException>(() => user.CompareAndSetAsync("/elsewhere", 0, "1", 0, Never));
         Assert.Null((await user.GetAsync("/kvcluster/k", Never)).Value);
     }
 

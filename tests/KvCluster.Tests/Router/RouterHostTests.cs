@@ -6,6 +6,7 @@ using KvCluster.Client;
 using KvCluster.Router;
 using KvCluster.Serving;
 using KvCluster.Tests.Client;
+using KvCluster.Serving.Admin;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 using Method = KvCluster.V1.Method;
@@ -192,7 +193,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     public async Task Call_BeforeAnyNodeAnswers_WaitsForTheDeadlineOnly()
     {
         await using var lonely = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = ["http://127.0.0.1:1"] }, NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(lonely.Address);
         var failure = await Assert.ThrowsAsync<RpcException>(
             () => new Kv.KvClient(channel).PutAsync(new PutRequest { Key = Utf8("a") }, deadline: DateTime.UtcNow.AddMilliseconds(300)).ResponseAsync);
@@ -225,5 +226,5 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     private Task<RouterHost> StartAsync(string listen) => RouterHost.StartAsync(
-        new RouterOptions { Listen = listen, Seeds = [_cluster.Nodes[1].Address] }, NullLoggerFactory.Instance, CancellationToken.None);
+        new RouterOptions { Listen = listen, Seeds = [_cluster.Nodes[1].Address] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 }

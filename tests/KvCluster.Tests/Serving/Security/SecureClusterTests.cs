@@ -5,6 +5,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Router;
 using KvCluster.Security;
+using KvCluster.Serving.Admin;
 using KvCluster.Serving.Security;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Node;
@@ -28,12 +29,12 @@ public sealed class SecureClusterTests : IAsyncLifetime
     public async Task InitializeAsync()
     {
         _coordinator = EmbeddedCoordinator.Open(Path.Combine(_data.Path, "coordinator"), TimeProvider.System);
-        await ClusterInit.CreateAsync(_coordinator, "local", [1, 2, 3], 3, [], CancellationToken.None);
+        await ClusterInit.CreateAsync(_coordinator, "local", new NewCluster([1, 2, 3], 3, []), CancellationToken.None);
         for (var node = 1u; node <= 3; node++)
             await StartNodeAsync(node);
         _router = await RouterHost.StartAsync(
             new RouterOptions { Listen = "https://127.0.0.1:0", Seeds = [_nodes[0].Address], Tls = new ServerTlsOptions { Files = FilesFor("router", _authority, "router.local.kvcluster") } },
-            NullLoggerFactory.Instance, CancellationToken.None);
+            new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         _folder.Issue(_authority, "client");
     }
 
@@ -97,7 +98,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
     public async Task Start_WithTheCertificateOfAnotherNode_IsRefused()
     {
         var failure = await Assert.ThrowsAsync<UnusableFileException>(() => NodeHost.StartAsync(
-            OptionsOf(3) with { Node = 4, DataDirectory = Path.Combine(_data.Path, "node-4") }, _coordinator, NullLoggerFactory.Instance, CancellationToken.None));
+            OptionsOf(3) with { Node = 4, DataDirectory = Path.Combine(_data.Path, "node-4") }, _coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
         Assert.Contains("does not name node-4.local.kvcluster but node-3.local.kvcluster", failure.Message, StringComparison.Ordinal);
     }
 
@@ -118,7 +119,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
     private async Task StartNodeAsync(uint node, DevelopmentAuthority? authority = null)
     {
         FilesFor($"node-{node}", authority ?? _authority, NodeNames.OfNode(node, "local"));
-        _nodes.Add(await NodeHost.StartAsync(OptionsOf(node), _coordinator, NullLoggerFactory.Instance, CancellationToken.None));
+        _nodes.Add(await NodeHost.StartAsync(OptionsOf(node), _coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
     }
 
     private async Task StopNodeAsync(int index)

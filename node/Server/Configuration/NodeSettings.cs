@@ -1,0 +1,201 @@
+using System.Globalization;
+using System.Text;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using KvCluster.Replication;
+using KvCluster.Security;
+using KvCluster.Serving.Configuration;
+using KvCluster.Storage;
+
+namespace KvCluster.Node.Configuration;
+
+/// <summary>The settings of kv-node's commands, what they may not say together, and the options that come of them.</summary>
+internal static class NodeSettings
+{
+    private const int KeyBytesMax = 2048;
+
+    /// <summary>What a node's parts take to stop, of the time that a stop has.</summary>
+    private static readonly TimeSpan PartsStopTime = TimeSpan.FromSeconds(2.5);
+
+    public static readonly Setting<uint> Node = new("node", "N", "The node's id, from 1 on.", NodeId);
+    public static readonly Setting<uint> PodName = new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: of kvcluster-node-0 the id is 1.", NodeOfPod);
+    public static readonly Setting<string> Data = new("data", "DIR", "Folder for the data; one process uses it at a time.", Folder) { IsRequired = true };
+    public static readonly Setting<string> Listen = new("listen", "URL", "Where to listen: http://127.0.0.1:7401.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
+    public static readonly Setting<string> Advertise = new("advertise", "URL", "Where others reach this node, if not where it listens.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+    public static readonly Setting<string> Cluster = new("cluster", "NAME", "The cluster's name.", ClusterName) { Default = "local" };
+
+    public static readonly Setting<IReadOnlyList<string>> Coordinator = new("coordinator", "KIND=URLS",
+        "The coordinator, all its members: etcd=http://10.0.0.1:2379,http://10.0.0.2:2379 or etcd=https://...", Etcd) { IsRequired = true };
+
+    public static readonly Setting<string> CoordinatorCa = new("coordinator-ca", "FILE", "With https: PEM file of the authorities that signed the coordinator's certificates; otherwise those of the machine.", SettingForms.Path);
+    public static readonly Setting<string> CoordinatorCert = new("coordinator-cert", "FILE", "With https: PEM file of the client certificate to show.", SettingForms.Path);
+    public static readonly Setting<string> CoordinatorKey = new("coordinator-key", "FILE", "PEM file of that certificate's private key.", SettingForms.Path);
+    public static readonly Setting<string> CoordinatorUser = new("coordinator-user", "NAME", "User of the coordinator.", SettingForms.Text);
+    public static readonly Setting<string> CoordinatorPasswordFile = new("coordinator-password-file", "FILE", "File with that user's password, a line.", SettingForms.Path);
+
+    public static readonly Setting<IReadOnlyList<uint>> BootstrapNodes = new("bootstrap-nodes", "IDS",
+        "The ids of the first nodes: 1,2,3. A node with an empty folder that finds no such cluster creates it; all say the same. Afterwards it means nothing.", NodeIds);
+
+    public static readonly Setting<IReadOnlyList<uint>> Nodes = new("nodes", "IDS", "The ids of the cluster's nodes, separated by commas: 1,2,3", NodeIds) { IsRequired = true };
+    public static readonly Setting<int?> Replicas = new("replicas", "N", "Of a new cluster: replicas of each shard; otherwise 3, at most the nodes.", text => SettingForms.Number(1, 64)(text));
+    public static readonly Setting<IReadOnlyList<ReadOnlyMemory<byte>>> SplitAt = new("split-at", "KEYS", "Of a new cluster: keys at which shards begin, separated by commas: files/,packages/", SplitKeys);
+
+    public static readonly Setting<int> JournalRetention = new("journal-retention-mib", "MIB",
+        "Journal that each shard keeps, beyond what a checkpoint covers, so that a follower that was away needs no snapshot.", SettingForms.Number(0, 1 << 20)) { Default = "256" };
+
+    public static readonly Setting<int> DigestInterval = new("digest-interval-minutes", "MINUTES",
+        "How often a shard's leader here has the replicas' trees compared; 0: never.", SettingForms.Number(0, 525_600)) { Default = "60" };
+
+    private static readonly Setting[] EtcdTable = [Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster];
+
+    public static readonly IReadOnlyList<Setting> RunTable =
+    [
+        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, DigestInterval,
+        CommonSettings.Admin, CommonSettings.AdminTokenFile, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
+    ];
+
+    public static readonly IReadOnlyList<Setting> InitTable = [CommonSettings.Config, .. EtcdTable, Nodes, Replicas, SplitAt, CommonSettings.LogFormat];
+
+    public static readonly IReadOnlyList<Setting> CoordinatorTable = [CommonSettings.Config, Data, Listen, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds];
+
+    /// <summary>All of them.</summary>
+    public static readonly IReadOnlyList<Setting> Known = [.. RunTable.Union(InitTable).Union(CoordinatorTable)];
+
+    public static void CheckRun(Settings settings)
+    {
+        if (settings.IsGiven(Node) == settings.IsGiven(PodName))
+            settings.AddMistake(Node, $"one of {Node.Name} and {PodName.Name} says which node it is.");
+        CheckEtcd(settings);
+        CheckNewCluster(settings, BootstrapNodes);
+        CommonSettings.CheckTls(settings);
+    }
+
+    public static void CheckInit(Settings settings)
+    {
+        CheckEtcd(settings);
+        CheckNewCluster(settings, Nodes);
+    }
+
+    public static NodeOptions OptionsOf(Settings settings) => new()
+    {
+        Node = settings.IsGiven(Node) ? settings.Get(Node) : settings.Get(PodName),
+        DataDirectory = settings.Get(Data)!,
+        Listen = settings.Get(Listen)!,
+        Advertise = settings.Get(Advertise),
+        Cluster = settings.Get(Cluster)!,
+        Bootstrap = settings.IsGiven(BootstrapNodes) ? NewClusterOf(settings, BootstrapNodes) : null,
+        Replication = new ReplicationOptions { DigestIntervalUs = settings.Get(DigestInterval) * 60_000_000L },
+        Storage = new StoreOptions { RetainedJournalBytes = (long)settings.Get(JournalRetention) << 20 },
+        StopTimeMax = ProgramCommands.StopTimeOf(settings),
+        DrainTimeMax = TimeSpan.FromSeconds(Math.Max(0.3, (ProgramCommands.StopTimeOf(settings) - PartsStopTime).TotalSeconds)),
+    };
+
+    /// <summary>The cluster that settings describe.</summary>
+    /// <param name="nodes">The setting that names its nodes.</param>
+    public static NewCluster NewClusterOf(Settings settings, Setting<IReadOnlyList<uint>> nodes) =>
+        new(settings.Get(nodes)!, ReplicasOf(settings, settings.Get(nodes)!), settings.Get(SplitAt) ?? []);
+
+    /// <exception cref="UnusableFileException">The password's file cannot be read.</exception>
+    public static EtcdOptions EtcdOptionsOf(Settings settings) => new()
+    {
+        Endpoints = settings.Get(Coordinator)!,
+        AuthorityFile = settings.Get(CoordinatorCa),
+        CertificateFile = settings.Get(CoordinatorCert),
+        KeyFile = settings.Get(CoordinatorKey),
+        User = settings.Get(CoordinatorUser),
+        Password = settings.Get(CoordinatorPasswordFile) is { } file ? PasswordIn(file) : "",
+    };
+
+    private static int ReplicasOf(Settings settings, IReadOnlyList<uint> nodes) => settings.Get(Replicas) ?? Math.Min(3, nodes.Count);
+
+    private static void CheckEtcd(Settings settings)
+    {
+        if (settings.Get(Coordinator) is { } members && members[0].StartsWith("http:", StringComparison.Ordinal))
+        {
+            foreach (var file in (ReadOnlySpan<Setting>)[CoordinatorCa, CoordinatorCert, CoordinatorKey])
+            {
+                if (settings.IsGiven(file))
+                    settings.AddMistake(file, "is for a coordinator at https:// only.");
+            }
+        }
+        foreach (var (one, other) in (ReadOnlySpan<(Setting, Setting)>)[(CoordinatorCert, CoordinatorKey), (CoordinatorUser, CoordinatorPasswordFile)])
+        {
+            if (settings.IsGiven(one) != settings.IsGiven(other))
+                settings.AddMistake(settings.IsGiven(one) ? one : other, $"{one.Name} and {other.Name} go together.");
+        }
+    }
+
+    private static void CheckNewCluster(Settings settings, Setting<IReadOnlyList<uint>> nodes)
+    {
+        if (settings.Get(nodes) is { } ids && settings.Get(Replicas) > ids.Count)
+            settings.AddMistake(Replicas, $"{settings.Get(Replicas)} replicas of a shard need as many nodes, and {nodes.Name} names {ids.Count}.");
+        if (nodes == BootstrapNodes && !settings.IsGiven(nodes))
+        {
+            foreach (var without in (ReadOnlySpan<Setting>)[Replicas, SplitAt])
+            {
+                if (settings.IsGiven(without))
+                    settings.AddMistake(without, $"means nothing without {nodes.Name}.");
+            }
+        }
+    }
+
+    private static string PasswordIn(string file)
+    {
+        try
+        {
+            return File.ReadAllText(file).TrimEnd('\r', '\n');
+        }
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
+        {
+            throw new UnusableFileException(file, failure.Message);
+        }
+    }
+
+    private static string Folder(string text) => text.Length > 0 ? Path.GetFullPath(text) : throw new FormatException("names no folder.");
+
+    private static uint NodeId(string text) => uint.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var node) && node > 0
+        ? node
+        : throw new FormatException($"'{text}' is no id: ids are numbers from 1 on.");
+
+    private static uint NodeOfPod(string text) => uint.TryParse(text.AsSpan(text.LastIndexOf('-') + 1), NumberStyles.None, CultureInfo.InvariantCulture, out var index) && index < uint.MaxValue && text.Contains('-')
+        ? index + 1
+        : throw new FormatException($"'{text}' does not end with a pod's number, as kvcluster-node-0 does.");
+
+    private static IReadOnlyList<string> Etcd(string text)
+    {
+        const string kind = "etcd=";
+        if (!text.StartsWith(kind, StringComparison.Ordinal))
+            throw new FormatException($"'{text}' is not of the form etcd=http://host:port,http://host:port.");
+        // All of them by TLS, or none.
+        var scheme = text.StartsWith(kind + "https:", StringComparison.Ordinal) ? Uri.UriSchemeHttps : Uri.UriSchemeHttp;
+        return [.. SettingForms.List(text[kind.Length..], SettingForms.Url(scheme)).Distinct()];
+    }
+
+    private static string ClusterName(string text) => text.Length is > 0 and <= 64 && text.All(static c => char.IsAsciiLetterOrDigit(c) || c is '-' or '_' or '.')
+        ? text
+        : throw new FormatException($"'{text}': a name has 1 to 64 letters, digits, '-', '_' and '.'.");
+
+    private static IReadOnlyList<uint> NodeIds(string text)
+    {
+        var nodes = SettingForms.List(text, NodeId);
+        return nodes.Distinct().Count() == nodes.Count ? nodes : throw new FormatException($"'{text}' names a node twice.");
+    }
+
+    private static IReadOnlyList<ReadOnlyMemory<byte>> SplitKeys(string text)
+    {
+        var keys = new List<ReadOnlyMemory<byte>>();
+        foreach (var part in text.Split(','))
+        {
+            var key = Encoding.UTF8.GetBytes(part);
+            if (key.Length is 0 or > KeyBytesMax)
+                throw new FormatException($"a key has 1 to {KeyBytesMax} bytes.");
+            // The runtime's mark for bytes that are no UTF-8.
+            if (part.Contains('\uFFFD', StringComparison.Ordinal))
+                throw new FormatException("a key is not UTF-8.");
+            if (keys.Count > 0 && keys[^1].Span.SequenceCompareTo(key) >= 0)
+                throw new FormatException("keys must rise.");
+            keys.Add(key);
+        }
+        return keys;
+    }
+}

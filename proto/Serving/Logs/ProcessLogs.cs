@@ -1,0 +1,29 @@
+using KvCluster.Serving.Configuration;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Serving.Logs;
+
+/// <summary>What programs of ours log to: standard output, a line an entry, as people or as collectors read it.</summary>
+internal static class ProcessLogs
+{
+    /// <param name="settings">With <see cref="CommonSettings.LogFormat"/>.</param>
+    public static ILoggerFactory Create(Settings settings) => LoggerFactory.Create(logging =>
+    {
+        logging.SetMinimumLevel(LogLevel.Information).AddFilter("Microsoft", LogLevel.Warning);
+        if (settings.Get(CommonSettings.LogFormat) == "json")
+        {
+            logging.Services.AddSingleton(TimeProvider.System);
+            logging.AddConsoleFormatter<JsonLines, Microsoft.Extensions.Logging.Console.ConsoleFormatterOptions>().AddConsole(console => console.FormatterName = JsonLines.FormatName);
+        }
+        else
+        {
+            logging.AddSimpleConsole(console =>
+            {
+                console.SingleLine = true;
+                console.UseUtcTimestamp = true;
+                console.TimestampFormat = "yyyy-MM-ddTHH:mm:ss.fffZ ";
+            });
+        }
+    });
+}
