@@ -132,6 +132,15 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>Keys in the published state. Any thread.</summary>
     public ulong Keys => _pages.Count(TreeId.Kv);
 
+    /// <summary>Bytes of changed pages in memory that the next checkpoint writes, or that readers still need. Any thread; may be out of date.</summary>
+    public long ScratchBytes => _pages.ScratchBytes;
+
+    /// <summary>Open snapshots. Any thread.</summary>
+    public int Readers => _pages.ReaderCount;
+
+    /// <summary>Journal bytes of the records behind an etag, as far as the live segments reach back.</summary>
+    public long JournalBytesBehind(UInt128 etag) => _index.BytesOf(_index.FirstAfter(etag), _index.Count);
+
     /// <summary>Pages of the data file whose checksums the scrub compared since the store was opened. Any thread.</summary>
     public long ScrubbedPages => _scrub.PagesChecked;
 
@@ -270,6 +279,8 @@ internal sealed class ReplicaStore : IDisposable
             Fail(exception);
             return false;
         }
+        if (record.BodyBytes > 0 && _context.Observer.IsWatching)
+            _context.Observer.Appended(record, _transaction.OperationCount, _transaction.Waited, _transaction.Traces);
         _answers.Publish(Published, _events!);
         if (!_queue.IsEmpty && CanAppendBatch)
             _queue.Notify();

@@ -26,4 +26,7 @@ internal sealed record StoreContext(
 {
     /// <summary>When digests in the background take their next step; one for all shards of a node.</summary>
     public DigestPace DigestPace { get; init; } = new(Options.DigestBytesPerSecond);
+
+    /// <summary>Who measures and traces this shard's store.</summary>
+    public StoreObserver Observer { get; init; } = StoreObserver.None;
 }

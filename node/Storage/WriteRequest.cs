@@ -41,6 +41,12 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Timestamp of the store's <see cref="TimeProvider"/> after which it is not applied any more; 0 = none.</summary>
     public long DeadlineTimestamp { get; set; }
 
+    /// <summary>Timestamp of the same clock at which it came, for who measures; 0 = not known.</summary>
+    public long ArrivedTimestamp { get; set; }
+
+    /// <summary>The trace that follows it, for <see cref="StoreObserver"/>; null = none does.</summary>
+    public object? Trace { get; set; }
+
     /// <summary>The answer. To be awaited once; the request must not be touched afterwards.</summary>
     public ValueTask<WriteResult> Completion => new(this, _core.Version);
 
@@ -167,7 +173,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         OpensSession = false;
         (Session, Sequence, LowestOpen) = (0, 0, 0);
         (ReleaseEtag, IsReadAnswer) = (0, false);
-        DeadlineTimestamp = 0;
+        (DeadlineTimestamp, ArrivedTimestamp, Trace) = (0, 0, null);
         NextAnswer = null;
         Result = default;
         _core.Reset();

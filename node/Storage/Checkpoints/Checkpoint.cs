@@ -58,6 +58,9 @@ internal sealed unsafe class Checkpoint
     /// <summary>Whether trying again cannot meet an old attempt's meta page.</summary>
     internal bool MayBeAbandoned => !_metaStarted;
 
+    /// <summary>Bytes of tree pages written so far. Checkpoint executor; the writer, when it is finished.</summary>
+    public long PageBytes { get; private set; }
+
     internal void Begin(Coverage coverage) => (Coverage, IsBegun) = (coverage, true);
 
     /// <summary>How much of its pages is written, from 0 to 1. On the checkpoint executor.</summary>
@@ -89,7 +92,9 @@ internal sealed unsafe class Checkpoint
                     _writer.Flush();
                     return false;
                 }
-                bytes += WritePage(_writer, (byte*)_scratch[_scratchWritten]);
+                var written = WritePage(_writer, (byte*)_scratch[_scratchWritten]);
+                bytes += written;
+                PageBytes += written;
             }
             Complete(_writer);
             _writer.Dispose();

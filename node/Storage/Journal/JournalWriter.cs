@@ -244,7 +244,7 @@ internal sealed class JournalWriter : IDisposable
         try
         {
             if (step == JournalStep.Write)
-                lane.Write!.Write(staging);
+                WriteTimed(lane.Write!, staging);
             else if (step == JournalStep.Fill)
                 _segments.FillStep(staging);
             else
@@ -254,6 +254,19 @@ internal sealed class JournalWriter : IDisposable
         {
             StagingPool.Return(staging);
         }
+    }
+
+    private void WriteTimed(JournalWrite write, AlignedBuffer staging)
+    {
+        var observer = _context.Observer;
+        if (!observer.IsWatching)
+        {
+            write.Write(staging);
+            return;
+        }
+        var began = _context.Time.GetTimestamp();
+        write.Write(staging);
+        observer.JournalWritten(write.Jobs[0].Entry!.Record, write.Jobs[^1].Entry!.Record, write.Bytes, _context.Time.GetElapsedTime(began));
     }
 
     private Action? End(JournalLane lane, JournalStep step)
@@ -357,7 +370,7 @@ internal sealed class JournalWriter : IDisposable
             return false;
         var write = _segments.BeginWrite(_durable);
         Add(write, job);
-        write.Write(staging);
+        WriteTimed(write, staging);
         _durable = _last.Etag;
         return true;
     }

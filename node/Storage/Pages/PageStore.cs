@@ -134,6 +134,9 @@ internal sealed unsafe class PageStore : IDisposable
         }
     }
 
+    /// <summary>Open snapshots. Any thread.</summary>
+    public int ReaderCount => _readers.Count();
+
     /// <summary>Whether a snapshot is open. The writer, when no new ones can come.</summary>
     public bool HasReaders => _readers.Oldest() != ulong.MaxValue;
 

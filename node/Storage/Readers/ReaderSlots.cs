@@ -75,6 +75,16 @@ internal sealed unsafe class ReaderSlots
         return oldest;
     }
 
+    /// <summary>Slots taken now. Any thread.</summary>
+    public int Count()
+    {
+        var taken = 0;
+        var used = Volatile.Read(ref _slotsUsed);
+        for (var i = 0; i < used; i++)
+            taken += Volatile.Read(ref _slots[i * SlotWords]) != 0 ? 1 : 0;
+        return taken;
+    }
+
     private void RaiseUsed(int used)
     {
         for (var seen = Volatile.Read(ref _slotsUsed); seen < used; seen = Volatile.Read(ref _slotsUsed))

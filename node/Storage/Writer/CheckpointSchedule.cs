@@ -274,6 +274,8 @@ internal sealed class CheckpointSchedule : IDisposable
     private void Complete(Checkpoint checkpoint)
     {
         _pages.FinishCheckpoint(checkpoint);
+        if (_context.Observer.IsWatching)
+            _context.Observer.CheckpointWritten(checkpoint.PageBytes, _context.Time.GetElapsedTime(_startedAt));
         IsDiskFull = false;
         RecycleJournal();
         _isForSpace = false;

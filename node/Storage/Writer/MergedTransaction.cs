@@ -20,12 +20,19 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     private UInt128 _next;
     private long _shardTime;
     private int _operationCount;
+    private readonly List<object> _traces = [];
 
     /// <summary>Operations collected that take a change.</summary>
     public int OperationCount => _operationCount;
 
     /// <summary>Their encoding, and that of the requests' results. Empty: nothing is to be recorded.</summary>
     public ReadOnlySpan<byte> Payload => _payload.Written;
+
+    /// <summary>What traces the requests collected, where something does.</summary>
+    public IReadOnlyList<object> Traces => _traces;
+
+    /// <summary>How long the first of the requests collected had waited; zero: not known.</summary>
+    public TimeSpan Waited { get; private set; }
 
     /// <summary>Applies waiting requests to a batch until none waits or the payload has <paramref name="bytesMax"/>.</summary>
     /// <param name="batch">On the newest root.</param>
@@ -38,12 +45,16 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     {
         _payload.Clear(PayloadBytesKept);
         _results.Clear();
+        _traces.Clear();
+        Waited = TimeSpan.Zero;
         _operationCount = 0;
         (_etagLast, _etagFirst, _next, _shardTime) = (etagLast, etagFirst, etagFirst, shardTime);
         EndIdleSessions(batch);
         var now = time.GetTimestamp();
         while (_payload.Count + _results.BytesMax < bytesMax && queue.TryTake(out var request))
         {
+            if (request.ArrivedTimestamp != 0)
+                Note(request, now);
             if (request.DeadlineTimestamp != 0 && request.DeadlineTimestamp < now)
                 chain.Add(request, WriteResult.Of(WriteOutcome.DeadlinePassed));
             else if (recordBytesLeft is { } left && (request.HasPut || RecordBytesWith(request) > left))
@@ -59,6 +70,14 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 
     /// <summary>The newest state, unpublished or in this transaction.</summary>
     private UInt128 Newest => _operationCount == 0 ? _etagLast : _next - 1;
+
+    private void Note(WriteRequest request, long now)
+    {
+        if (Waited == TimeSpan.Zero)
+            Waited = time.GetElapsedTime(request.ArrivedTimestamp, now);
+        if (request.Trace is { } trace)
+            _traces.Add(trace);
+    }
 
     private void EndIdleSessions(WriteBatch batch)
     {
