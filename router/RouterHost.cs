@@ -1,6 +1,8 @@
+using System.Diagnostics.Metrics;
 using KvCluster.Client;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Api;
+using KvCluster.Router.Telemetry;
 using KvCluster.Security;
 using KvCluster.Serving;
 using KvCluster.Serving.Admin;
@@ -26,6 +28,7 @@ internal sealed class RouterHost : IAsyncDisposable
     private readonly ServerTls? _tls;
     private readonly HealthService _grpcHealth = new();
     private readonly ProcessHealth _health;
+    private readonly RouterMetrics _metrics = new();
     private OwnedServer? _server;
 
     private RouterHost(RouterOptions options, ProcessHealth health, ILogger log)
@@ -39,6 +42,9 @@ internal sealed class RouterHost : IAsyncDisposable
 
     /// <summary>Where it serves: "http://host:port".</summary>
     public string Address => _server?.App.Urls.Single() ?? "";
+
+    /// <summary>What this router's metrics are of.</summary>
+    public Meter Meter => _metrics.Meter;
 
     /// <summary>Starts a router. It listens when this ends; the shard map comes in the background, and calls wait for it.</summary>
     /// <param name="options">What it needs to know.</param>
@@ -71,6 +77,7 @@ internal sealed class RouterHost : IAsyncDisposable
             await _server.DisposeAsync().ConfigureAwait(false);
         await _calls.DisposeAsync().ConfigureAwait(false);
         _channels.Dispose();
+        _metrics.Dispose();
         if (_tls is not null)
             await _tls.DisposeAsync().ConfigureAwait(false);
     }
@@ -81,7 +88,7 @@ internal sealed class RouterHost : IAsyncDisposable
     private async Task<OwnedServer> ServeAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, new Uri(options.Listen), _tls);
-        builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth);
+        builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth).AddSingleton(_metrics);
         builder.Services.AddSingleton<Forwarding>().AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();
         builder.Services.AddSingleton(new ReflectionCatalog(

@@ -1,15 +1,14 @@
-using System.Diagnostics.Metrics;
+using KvCluster.Client.Telemetry;
 
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// How keys found their shards, as the meter "KvCluster.Client" shows it. Hits and misses are counted per processor, each in a cache line
+/// How keys found their shards, as the metric "kvcluster.client.routes" shows it. Hits and misses are counted per processor, each in a cache line
 /// of its own, so that callers do not wait for one another; they are exact unless two threads change places on a processor in between.
 /// </summary>
 internal sealed class RouteCounts : IDisposable
 {
     private const int LongsPerLine = 16;
-    private readonly Meter _meter = new("KvCluster.Client");
     private readonly long[] _counts;
     private readonly int _mask;
     private long _stale;
@@ -19,7 +18,7 @@ internal sealed class RouteCounts : IDisposable
         var lines = (int)System.Numerics.BitOperations.RoundUpToPowerOf2((uint)Environment.ProcessorCount);
         _mask = lines - 1;
         _counts = new long[lines * LongsPerLine];
-        _meter.CreateObservableCounter("kvcluster.client.routes", Measure, "{key}", "Keys routed, by how their shard was found; stale: a node named another one.");
+        ClientMetrics.Add(this);
     }
 
     /// <summary>Keys that the prefix cache found.</summary>
@@ -37,7 +36,7 @@ internal sealed class RouteCounts : IDisposable
 
     public void CountStale() => Interlocked.Increment(ref _stale);
 
-    public void Dispose() => _meter.Dispose();
+    public void Dispose() => ClientMetrics.Remove(this);
 
     private int Line() => (Thread.GetCurrentProcessorId() & _mask) * LongsPerLine;
 
@@ -48,11 +47,4 @@ internal sealed class RouteCounts : IDisposable
             sum += Volatile.Read(ref _counts[index]);
         return sum;
     }
-
-    private IEnumerable<Measurement<long>> Measure() =>
-    [
-        new(Hits, new KeyValuePair<string, object?>("result", "hit")),
-        new(Misses, new KeyValuePair<string, object?>("result", "miss")),
-        new(Stale, new KeyValuePair<string, object?>("result", "stale")),
-    ];
 }

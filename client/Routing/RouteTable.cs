@@ -1,3 +1,4 @@
+using KvCluster.Client.Telemetry;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Routing;
@@ -139,6 +140,7 @@ internal sealed class RouteTable : IDisposable
             snapshot = snapshot with { Map = map, Cache = new PrefixCache(map, Counts) };
         }
         _snapshot = snapshot;
+        ClientMetrics.MapChanged();
         var changed = _changed;
         _changed = NewSignal();
         changed.TrySetResult();

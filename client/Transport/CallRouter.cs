@@ -1,7 +1,9 @@
+using System.Diagnostics;
 using System.Diagnostics.CodeAnalysis;
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using KvCluster.Client.Routing;
+using KvCluster.Client.Telemetry;
 using KvCluster.Security;
 using KvCluster.Serving;
 using KvCluster.V1;
@@ -27,6 +29,7 @@ internal sealed class CallRouter : IAsyncDisposable
     private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED"];
     private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING", ReplicaBehind];
     private const string ReplicaBehind = "REPLICA_BEHIND";
+    private const string NoAnswer = "NO_ANSWER";
     private readonly KvClientOptions _options;
     private readonly NodeConnections _connections;
     private readonly MapWatch _watch;
@@ -72,22 +75,31 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting; a change may be applied all the same.</param>
     /// <param name="isIdentified">The request is a change with a RequestId: repeating it does no harm.</param>
     /// <param name="atAnyReplica">The request is a read that any replica may serve.</param>
+    /// <param name="parent">The span of the call that this is part of; default: the current one of the caller's flow, if there is one.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
-        Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false)
+        Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
+        ActivityContext parent = default)
     {
         ObjectDisposedException.ThrowIf(_closed, typeof(KvClient));
         if (request.Length > RequestBytesMax)
             return new RoutedReply(ByteString.Empty, CallStatus.TooLarge(method, request.Length));
-        var work = new Work(this, method, key, request, deadlineMs, isIdentified, atAnyReplica);
+        if (parent == default && Activity.Current is { IdFormat: ActivityIdFormat.W3C } current)
+            parent = current.Context;
+        var began = ClientMetrics.WatchesRequests ? Stopwatch.GetTimestamp() : 0;
+        var span = ClientMetrics.TakesSpans ? ClientMetrics.StartCall(method, parent) : null;
+        var work = new Work(this, method, key, request, deadlineMs, isIdentified, atAnyReplica) { Traceparent = TraceparentOf(span, parent) };
         var attempt = await TryAsync(work, cancellationToken).ConfigureAwait(false);
         if (attempt.MayRetry)
         {
             attempt = await _retries.ExecuteAsync(
                 static (work, cancellation) => work.Router.TryAsync(work, cancellation), work, cancellationToken).ConfigureAwait(false);
         }
+        var error = work.WeakestOf(attempt.Error);
+        if (began != 0 || span is not null)
+            End(work, began, span, error);
         cancellationToken.ThrowIfCancellationRequested();
-        return new RoutedReply(attempt.Response, work.WeakestOf(attempt.Error));
+        return new RoutedReply(attempt.Response, error);
     }
 
     public async ValueTask DisposeAsync()
@@ -128,6 +140,21 @@ internal sealed class CallRouter : IAsyncDisposable
         return Table.Nodes.TryGetValue(route.Leader, out var address) ? address : null;
     }
 
+    // Also of a caller's own span where nobody takes ours: the nodes' hang below that.
+    private static string TraceparentOf(Activity? span, ActivityContext parent) => span?.Id
+        ?? (parent.TraceFlags.HasFlag(ActivityTraceFlags.Recorded) ? $"00-{parent.TraceId}-{parent.SpanId}-01" : "");
+
+    private static void End(Work work, long began, Activity? span, Status? error)
+    {
+        var reason = error is null ? null : CallStatus.ReasonOf(error);
+        if (began != 0)
+            ClientMetrics.RequestEnded(work.Method, Stopwatch.GetElapsedTime(began), reason);
+        if (span is null)
+            return;
+        span.SetTag("kvcluster.attempts", work.Attempts);
+        Spans.StopCall(span, Spans.NameOf((Grpc.Core.StatusCode)(error?.Code ?? 0)), reason);
+    }
+
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private async ValueTask<Attempt> TryAsync(Work work, CancellationToken cancellationToken)
     {
@@ -141,6 +168,7 @@ internal sealed class CallRouter : IAsyncDisposable
         if (ChooseAddress(route, work) is not { } address)
             return work.Again(route is null ? "the shard map has no shard for the key" : $"none of the nodes of shard {route.Shard} can be reached");
         var call = PendingCall.Rent(work.Method, work.Request, route?.Shard ?? 0, route?.Generation ?? 0, AttemptDeadline(work));
+        call.Traceparent = work.Traceparent;
         var answer = await _connections.To(address).CallAsync(call, cancellationToken).ConfigureAwait(false);
         return answer.Reply is { } reply ? Judge(work, reply) : JudgeSilence(work, answer);
     }
@@ -152,6 +180,8 @@ internal sealed class CallRouter : IAsyncDisposable
     private string? ChooseAddress(ShardRoute? route, Work work)
     {
         var turn = work.Attempts++;
+        if (turn > 0)
+            ClientMetrics.Retried(work.Method, work.LastReason);
         if (_options.Gateway)
             return _options.Endpoints[turn % _options.Endpoints.Count];
         if (route is null)
@@ -200,6 +230,7 @@ internal sealed class CallRouter : IAsyncDisposable
             Table.Fold(hint);
         work.LastFailure = status.Message;
         var reason = CallStatus.ReasonOf(status);
+        work.LastReason = reason;
         work.Behind = reason == ReplicaBehind ? status : work.Behind;
         if (!CallStatus.IsUnknown(status))
             return Attempt.Failed(status, RetriedReasons.Contains(reason));
@@ -234,6 +265,8 @@ internal sealed class CallRouter : IAsyncDisposable
 
         public Method Method { get; } = method;
 
+        public required string Traceparent { get; init; }
+
         public ReadOnlyMemory<byte> Key { get; } = key;
 
         public ByteString Request { get; } = request;
@@ -249,9 +282,12 @@ internal sealed class CallRouter : IAsyncDisposable
 
         public string LastFailure { get; set; } = "no node was asked yet";
 
+        /// <summary>For metrics, which have no room for the failure's text.</summary>
+        public string LastReason { get; set; } = NoAnswer;
+
         public Attempt Again(string failure)
         {
-            LastFailure = failure;
+            (LastFailure, LastReason) = (failure, NoAnswer);
             return Attempt.Failed(CallStatus.Unavailable(failure), mayRetry: true);
         }
 

@@ -2,6 +2,7 @@ using System.Runtime.CompilerServices;
 using System.Threading.Channels;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Client.Telemetry;
 using KvCluster.Security;
 using KvCluster.V1;
 
@@ -82,7 +83,9 @@ internal sealed class NodeConnection : IAsyncDisposable
         while (await WaitForCallAsync().ConfigureAwait(false))
         {
             var opened = Environment.TickCount64;
+            ClientMetrics.ConnectionBegins();
             _failure = await ExchangeAsync().ConfigureAwait(false);
+            ClientMetrics.ConnectionEnded(isLost: !_disposed.IsCancellationRequested);
             if (_disposed.IsCancellationRequested)
                 break;
             var closed = Environment.TickCount64;
@@ -175,6 +178,7 @@ internal sealed class NodeConnection : IAsyncDisposable
                 TimeoutMs = (uint)Math.Clamp(call.DeadlineMs - now, 1, uint.MaxValue),
                 Shard = call.Shard,
                 Generation = call.Generation,
+                Traceparent = call.Traceparent,
             });
             bytes += call.Request.Length;
         }

@@ -28,6 +28,9 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     /// <summary><see cref="Environment.TickCount64"/> at which the caller gives up.</summary>
     public long DeadlineMs { get; private set; }
 
+    /// <summary>Of the span that it is made in, as in W3C's header; empty: it is in no trace that is sampled.</summary>
+    public string Traceparent { get; set; } = "";
+
     /// <summary>Handed to the stream: from here on a change's outcome is unknown without an answer.</summary>
     public bool Sent { get; set; }
 
@@ -56,6 +59,7 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     public void Return()
     {
         Request = ByteString.Empty;
+        Traceparent = "";
         Sent = false;
         _completed = 0;
         _core.Reset();

@@ -77,7 +77,7 @@ internal sealed class ExchangeProxy : IDisposable
         var waitMs = call.TimeoutMs == 0 ? (long)_options.Timeout.TotalMilliseconds : call.TimeoutMs;
         try
         {
-            var reply = await _forwarding.CallAsync(call.Method, call.Request, Environment.TickCount64 + waitMs, _broken.Token).ConfigureAwait(false);
+            var reply = await _forwarding.CallAsync(call.Method, call.Request, call.Traceparent, Environment.TickCount64 + waitMs, _broken.Token).ConfigureAwait(false);
             _replies.Writer.TryWrite(reply.Error is null
                 ? new Reply { Id = call.Id, Response = reply.Response }
                 : new Reply { Id = call.Id, Code = reply.Error.Code, Status = reply.Error.ToByteString() });

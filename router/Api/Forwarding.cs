@@ -1,6 +1,9 @@
+using System.Diagnostics;
+using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Transport;
+using KvCluster.Router.Telemetry;
 using KvCluster.Serving;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -9,12 +12,36 @@ using Method = KvCluster.V1.Method;
 namespace KvCluster.Router.Api;
 
 /// <summary>Brings one encoded call to where it belongs and gives back the encoded response. Thread-safe.</summary>
-internal sealed class Forwarding(CallRouter calls)
+internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
 {
     private const int KeysPerCallMax = 10_000;
 
     /// <summary>Forwards a call; <paramref name="request"/> must not change until the answer.</summary>
-    public async ValueTask<RoutedReply> CallAsync(Method method, ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    /// <param name="method">Which call.</param>
+    /// <param name="request">The encoded request message.</param>
+    /// <param name="traceparent">Of the caller's span, as in W3C's header; null or empty: it has none.</param>
+    /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
+    /// <param name="cancellationToken">The caller is gone.</param>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    public async ValueTask<RoutedReply> CallAsync(Method method, ByteString request, string? traceparent, long deadlineMs, CancellationToken cancellationToken)
+    {
+        var began = metrics.Begin();
+        var span = RouterMetrics.StartCall(method, traceparent);
+        var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
+        try
+        {
+            var reply = await ForwardAsync(method, request, span?.Context ?? default, deadlineMs, cancellationToken).ConfigureAwait(false);
+            (reason, status) = reply.Error is { } error ? (CallStatus.ReasonOf(error), (StatusCode)error.Code) : (null, StatusCode.OK);
+            return reply;
+        }
+        finally
+        {
+            metrics.End(method, began, span, reason, status);
+        }
+    }
+
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private async ValueTask<RoutedReply> ForwardAsync(Method method, ByteString request, ActivityContext parent, long deadlineMs, CancellationToken cancellationToken)
     {
         try
         {
@@ -31,7 +58,8 @@ internal sealed class Forwarding(CallRouter calls)
                 deadlineMs,
                 cancellationToken,
                 RequestKeys.HasId(method, request.Span),
-                !RequestKeys.ModeOf(method, request.Span).IsForLeader()).ConfigureAwait(false);
+                !RequestKeys.ModeOf(method, request.Span).IsForLeader(),
+                parent).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {

@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Transport;
+using KvCluster.Router.Telemetry;
 using KvCluster.Serving;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -9,7 +10,7 @@ using Method = KvCluster.V1.Method;
 namespace KvCluster.Router.Api;
 
 /// <summary>The service Kv of a router: every call goes to the leader of its key's shard, or to any replica if it is a read that allows it, as the bytes that it came as. A singleton.</summary>
-internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterOptions options) : EncodedKvService
+internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterMetrics metrics, RouterOptions options) : EncodedKvService
 {
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(Method.Get, request, context);
 
@@ -27,6 +28,26 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     {
         var message = Parse(request);
         request.Return();
+        var began = metrics.Begin();
+        string? error = "CANCELLED";
+        try
+        {
+            await SendPagesAsync(message, responseStream, context).ConfigureAwait(false);
+            error = null;
+        }
+        catch (RpcException failure)
+        {
+            error = Spans.NameOf(failure.StatusCode);
+            throw;
+        }
+        finally
+        {
+            metrics.EndScan(began, error);
+        }
+    }
+
+    private async Task SendPagesAsync(ScanRequest message, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    {
         await foreach (var page in new ScanWalk(calls, channels, options.Timeout).PagesAsync(message, context.CancellationToken).ConfigureAwait(false))
         {
             var response = MessageBytes.Rent();
@@ -55,7 +76,8 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
 
     private async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
     {
-        var reply = await forwarding.CallAsync(method, UnsafeByteOperations.UnsafeWrap(request.Memory), Deadlines.Of(context, options.Timeout), context.CancellationToken).ConfigureAwait(false);
+        var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
+        var reply = await forwarding.CallAsync(method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context.CancellationToken).ConfigureAwait(false);
         var response = MessageBytes.Rent();
         if (reply.Error is not { } error)
         {

@@ -1,3 +1,5 @@
+using System.Diagnostics;
+
 namespace KvCluster.Node.Api;
 
 /// <summary>What a caller says about a call besides its message.</summary>
@@ -5,4 +7,11 @@ namespace KvCluster.Node.Api;
 /// <param name="Generation">That shard's generation; 0: the caller says nothing.</param>
 /// <param name="DeadlineTimestamp">Timestamp of the node's clock after which a change is not to be ordered any more; 0: none.</param>
 /// <param name="CancellationToken">Fires when the caller does not wait any more.</param>
-internal readonly record struct CallTarget(uint Shard, ulong Generation, long DeadlineTimestamp, CancellationToken CancellationToken);
+internal readonly record struct CallTarget(uint Shard, ulong Generation, long DeadlineTimestamp, CancellationToken CancellationToken)
+{
+    /// <summary>Timestamp of the node's clock at which it came; 0: nobody measures it, and it is in no trace.</summary>
+    public long ArrivedTimestamp { get; init; }
+
+    /// <summary>The call's span; null: it is in no trace.</summary>
+    public Activity? Span { get; init; }
+}

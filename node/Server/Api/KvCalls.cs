@@ -1,18 +1,38 @@
 // The calls of service Kv on encoded messages, for unary calls and for those of an exchange. Called on the API's threads. A call runs as
 // far as it can without waiting, so that changes are submitted in the order in which they came. Everything a caller can get wrong ends
 // as a refusal; an exception that leaves here is a bug.
+using KvCluster.Node.Telemetry;
+using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>Brings each call to where it is run.</summary>
-internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener)
+internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, NodeMetrics metrics, TimeProvider clock)
 {
     private readonly KvReads _reads = new(lookup, opener);
     private readonly KvChanges _changes = new(lookup);
 
+    /// <summary>Whether calls are to say when they came.</summary>
+    public bool Watches => metrics.WatchesRequests || NodeTraces.IsOn;
+
     /// <summary>Runs a call; its outcome goes to the sink, which may be after this returns. The request's bytes are not used any more then.</summary>
     public ValueTask StartAsync<TSink>(Method method, ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
+        where TSink : struct, IReplySink => target.ArrivedTimestamp == 0
+            ? RunAsync(method, request, target, sink)
+            : RunAsync(method, request, target, new WatchedSink<TSink>(sink, new RequestWatch(metrics, clock, method, target.ArrivedTimestamp, target.Span)));
+
+    /// <summary>A call ended by an exception, which is a bug, and not by its sink.</summary>
+    public void Failed(Method method, in CallTarget target, Refusal refusal)
+    {
+        if (target.ArrivedTimestamp == 0)
+            return;
+        metrics.RequestRefused(method, refusal.Reason);
+        if (target.Span is { } span)
+            Spans.StopCall(span, refusal.StatusName, refusal.Reason);
+    }
+
+    private ValueTask RunAsync<TSink>(Method method, ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
         try

@@ -101,7 +101,7 @@ internal sealed class KvChanges(ShardLookup lookup)
     private ValueTask SubmitAsync<TSink>(WriteRequest write, HostedShard shard, in CallTarget target, bool isDelete, TSink sink)
         where TSink : struct, IReplySink
     {
-        write.DeadlineTimestamp = target.DeadlineTimestamp;
+        (write.DeadlineTimestamp, write.ArrivedTimestamp, write.Trace) = (target.DeadlineTimestamp, target.ArrivedTimestamp, target.Span);
         return FinishAsync(shard.Replica!.WriteAsync(write), shard, isDelete, sink);
     }
 

@@ -1,7 +1,9 @@
 // One stream of calls. Requests are read and started by one loop, in order, so that changes keep the order in which they came. Answers come
 // on any thread; they gather in one message, and whoever adds the first starts the loop that sends. Both loops end with the stream.
+using System.Text;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Node.Telemetry;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging;
@@ -68,12 +70,13 @@ internal sealed class KvExchange(
     private void StartAll(ReadOnlySpan<byte> request)
     {
         var reader = new WireReader(request);
+        var arrived = calls.Watches ? clock.GetTimestamp() : 0;
         try
         {
             for (int field; (field = reader.ReadField()) != 0;)
             {
                 if (field == ExchangeRequest.CallsFieldNumber)
-                    Start(reader.ReadBytes());
+                    Start(reader.ReadBytes(), arrived);
                 else
                     reader.Skip();
             }
@@ -84,12 +87,12 @@ internal sealed class KvExchange(
         }
     }
 
-    private void Start(ReadOnlySpan<byte> call)
+    private void Start(ReadOnlySpan<byte> call, long arrived)
     {
         ulong id = 0, generation = 0;
         uint shard = 0, timeoutMs = 0;
         var method = Method.Unspecified;
-        ReadOnlySpan<byte> request = default;
+        ReadOnlySpan<byte> request = default, traceparent = default;
         var reader = new WireReader(call);
         for (int field; (field = reader.ReadField()) != 0;)
         {
@@ -101,6 +104,7 @@ internal sealed class KvExchange(
                 case Call.TimeoutMsFieldNumber: timeoutMs = reader.ReadUInt32(); break;
                 case Call.ShardFieldNumber: shard = reader.ReadUInt32(); break;
                 case Call.GenerationFieldNumber: generation = reader.ReadUInt64(); break;
+                case Call.TraceparentFieldNumber: traceparent = reader.ReadBytes(); break;
                 default: reader.Skip(); break;
             }
         }
@@ -108,20 +112,25 @@ internal sealed class KvExchange(
         lock (_gate)
             _openCalls++;
         var sink = new Sink(this, id);
+        var target = new CallTarget(shard, generation, deadline, cancellationToken)
+        {
+            ArrivedTimestamp = arrived,
+            Span = traceparent.IsEmpty || arrived == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(traceparent)),
+        };
         try
         {
-            var running = calls.StartAsync(method, request, new CallTarget(shard, generation, deadline, cancellationToken), sink);
+            var running = calls.StartAsync(method, request, target, sink);
             if (!running.IsCompletedSuccessfully)
-                _ = EndAsync(running, method, sink);
+                _ = EndAsync(running, method, target, sink);
         }
         catch (Exception failure)
         {
-            Fail(failure, method, sink);
+            Fail(failure, method, target, sink);
         }
     }
 
     // Its outcome goes to the sink.
-    private async Task EndAsync(ValueTask running, Method method, Sink sink)
+    private async Task EndAsync(ValueTask running, Method method, CallTarget target, Sink sink)
     {
         try
         {
@@ -129,15 +138,17 @@ internal sealed class KvExchange(
         }
         catch (Exception failure)
         {
-            Fail(failure, method, sink);
+            Fail(failure, method, target, sink);
         }
     }
 
     // What no refusal is known for is a bug; the call's caller hears of it, and the others of the stream are left alone.
-    private void Fail(Exception failure, Method method, Sink sink)
+    private void Fail(Exception failure, Method method, in CallTarget target, Sink sink)
     {
         CallFailures.Unexpected(log, method, failure);
-        sink.Refuse(Refusals.Internal(failure, isChange: method is Method.Put or Method.Delete or Method.Write));
+        var refusal = Refusals.Internal(failure, isChange: method is Method.Put or Method.Delete or Method.Write);
+        calls.Failed(method, target, refusal);
+        sink.Refuse(refusal);
     }
 
     private Task RoomAsync()

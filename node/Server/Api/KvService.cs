@@ -1,5 +1,6 @@
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Node.Telemetry;
 using KvCluster.Serving;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging;
@@ -7,7 +8,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Kv of a node. A singleton; each call on a thread of the pool.</summary>
-internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
+internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metrics, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
 {
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Get, request, context);
 
@@ -23,7 +24,18 @@ internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock
 
     public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        if (await scans.RunAsync(request, responseStream, DeadlineOf(context), context.CancellationToken).ConfigureAwait(false) is { } refusal)
+        var began = clock.GetTimestamp();
+        metrics.RequestBegan();
+        Refusal? refusal = Refusals.Cancelled;
+        try
+        {
+            refusal = await scans.RunAsync(request, responseStream, DeadlineOf(context), context.CancellationToken).ConfigureAwait(false);
+        }
+        finally
+        {
+            metrics.Scanned(clock.GetElapsedTime(began), refusal);
+        }
+        if (refusal is not null)
             throw refusal.ToStatus().ToRpcException();
     }
 
@@ -33,7 +45,12 @@ internal sealed class KvService(KvCalls calls, KvScans scans, TimeProvider clock
     private async Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context)
     {
         var response = MessageBytes.Rent();
-        var running = calls.StartAsync(method, request.Written, new CallTarget(0, 0, DeadlineOf(context), context.CancellationToken), new UnarySink(response));
+        var target = new CallTarget(0, 0, DeadlineOf(context), context.CancellationToken)
+        {
+            ArrivedTimestamp = calls.Watches ? clock.GetTimestamp() : 0,
+            Span = NodeTraces.IsOn ? NodeTraces.StartCall(method, context.RequestHeaders.GetValue(Spans.Header)) : null,
+        };
+        var running = calls.StartAsync(method, request.Written, target, new UnarySink(response));
         request.Return();
         await running.ConfigureAwait(false);
         if (response.Error is not { } status)

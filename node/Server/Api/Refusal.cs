@@ -1,6 +1,7 @@
 using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
+using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
@@ -11,6 +12,9 @@ namespace KvCluster.Node.Api;
 /// <param name="Message">One line, for people.</param>
 internal sealed record Refusal(StatusCode Code, string Reason, string Message)
 {
+    /// <summary>Name of the status, as gRPC writes it: FAILED_PRECONDITION.</summary>
+    public string StatusName => Spans.NameOf(Code);
+
     /// <summary>A change may have been applied. Otherwise it certainly was not.</summary>
     public bool IsOutcomeUnknown { get; init; }
 

@@ -1,4 +1,5 @@
 using KvCluster.Node.Shards;
+using KvCluster.Node.Telemetry;
 using KvCluster.Storage;
 using KvCluster.V1;
 
@@ -29,6 +30,9 @@ internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardRepl
     public ShardRoute Route => Replica?.Route ?? _routeOfRecord;
 
     public bool Owns(ReadOnlySpan<byte> key) => Ranges.Contain(Route.Start.Span, Route.End.Span, key);
+
+    /// <summary>How it stands, for metrics.</summary>
+    public Task<ReplicaReading> ReadAsync() => Replica is null ? Task.FromResult(new ReplicaReading { Shard = Shard, Role = "failed" }) : Replica.ReadAsync();
 
     public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken = default) => Replica is null
         ? new ReplicaStatus { Route = Route, Replica = ReplicaId, Role = "failed", Failure = failure }

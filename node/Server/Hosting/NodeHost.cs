@@ -1,11 +1,13 @@
 // A node: everything between its options and its serving. Started and stopped by kv-node and by the local cluster, each from one thread. A
 // failure to start is an exception of a type that names the mistake; nothing is left running then.
+using System.Diagnostics.Metrics;
 using System.Net;
 using System.Security.Cryptography;
 using Grpc.AspNetCore.Server;
 using KvCluster.Node.Api;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Telemetry;
 using KvCluster.Node.Transport;
 using KvCluster.Security;
 using KvCluster.Serving;
@@ -72,6 +74,9 @@ internal sealed class NodeHost : IAsyncDisposable
             throw;
         }
     }
+
+    /// <summary>What this node's metrics are of; null until it has started.</summary>
+    public Meter? Meter { get; private set; }
 
     /// <summary>
     /// Ends when a disk has refused or lost what a replica wrote or synced. What this process knows of that disk is worth nothing from then on: the
@@ -154,15 +159,19 @@ internal sealed class NodeHost : IAsyncDisposable
         var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address);
         Address = address;
 
+        var metrics = Own("the metrics", new NodeMetrics(identity, _options.ShardSeriesMax));
+        coordinator = new MeasuredCoordinator(coordinator, metrics);
         var map = Own("the shard map", new ShardDirectory(coordinator, keys, _log));
         var peers = Own("the streams to other nodes", new PeerTransport(identity, tls?.Files, logs.CreateLogger<PeerTransport>()));
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
-        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, logs));
+        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, metrics, logs));
         DiskFailed = shards.DiskFailed;
         _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
+        Meter = metrics.Meter;
+        Own("the readings", new NodeReadings(metrics, shards, peers, _options.DataDirectory));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, _log));
-        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, _grpcHealth, logs, listen.Uri, tls, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, _grpcHealth, metrics, logs, listen.Uri, tls, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -238,6 +247,7 @@ internal sealed class NodeHost : IAsyncDisposable
         ReplicaReplacement replacement,
         PeerTransport peers,
         HealthService health,
+        NodeMetrics metrics,
         ILoggerFactory logs,
         Uri listen,
         ServerTls? tls,
@@ -245,7 +255,7 @@ internal sealed class NodeHost : IAsyncDisposable
     {
         var builder = ServerBuilder.Create(logs, listen, tls);
         var services = builder.Services;
-        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(peers).AddSingleton(health);
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
         services.AddSingleton<TimeProvider>(BootClock.Instance);
         services.AddSingleton(new ShardLookup(identity.Node, shards)).AddSingleton<ReadOpener>().AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddSingleton(new ReflectionCatalog(

@@ -35,6 +35,12 @@ internal sealed record NodeOptions
     /// <summary>The engine's bounds.</summary>
     public StoreOptions Storage { get; init; } = new();
 
+    /// <summary>
+    /// So many of its shards, those with the least ids, have metrics of their own. A shard has five series here and at each follower two, and a
+    /// cluster may have a hundred thousand shards; what is said of a node or a stream covers all of them.
+    /// </summary>
+    public int ShardSeriesMax { get; init; } = 64;
+
     /// <summary>Of a stop's time, how much may go into handing leaderships over; what is left then is found out by the others.</summary>
     public TimeSpan DrainTimeMax { get; init; } = TimeSpan.FromSeconds(1);
 

@@ -4,6 +4,7 @@ using System.Security.Cryptography;
 using System.Text;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Telemetry;
 using KvCluster.Replication;
 using KvCluster.Storage;
 using KvCluster.Storage.Files;
@@ -44,6 +45,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly IPeerTransport _peers;
     private readonly ReplicationOptions _replication;
     private readonly StoreOptions _storage;
+    private readonly NodeMetrics _metrics;
     private readonly ILoggerFactory _logs;
     private readonly ILogger _log;
     private readonly ulong _clusterHash;
@@ -66,8 +68,10 @@ internal sealed class ShardHost : IAsyncDisposable
         IPeerTransport peers,
         ReplicationOptions replication,
         StoreOptions storage,
+        NodeMetrics metrics,
         ILoggerFactory logs)
     {
+        _metrics = metrics;
         _identity = identity;
         _directory = directory;
         _map = map;
@@ -296,10 +300,12 @@ internal sealed class ShardHost : IAsyncDisposable
         try
         {
             var (record, revision) = await ReadAsync(seen.Shard, replicaId).ConfigureAwait(false);
-            (store, var action) = OpenStore(record);
+            var telemetry = new ShardTelemetry(record.Shard, _metrics);
+            var storage = StorageOf(record.Shard, telemetry);
+            (store, var action) = OpenStore(record, storage);
             if (!ReplicaHere(record)!.Created)
                 (record, revision) = await MarkCreatedAsync(record, revision).ConfigureAwait(false);
-            var replica = new ShardReplica(ContextOf(record.Shard), store, record, revision);
+            var replica = new ShardReplica(ContextOf(storage, telemetry), store, record, revision);
             replica.Start();
             HostLog.ReplicaOpened(_log, record.Shard, replicaId, action);
             return new HostedShard(record, replicaId, replica, failure: "", isLost: false);
@@ -327,11 +333,10 @@ internal sealed class ShardHost : IAsyncDisposable
         return (record, read.ModRevision);
     }
 
-    private (ReplicaStore Store, string Action) OpenStore(ShardRecord record)
+    private (ReplicaStore Store, string Action) OpenStore(ShardRecord record, StoreContext context)
     {
         var here = ReplicaHere(record)!;
         var path = _directory.ShardPath(record.Shard);
-        var context = StorageOf(record.Shard);
         if (Directory.Exists(path) && !here.Created && IsOfAReplicaThatLeft(record, path))
             _directory.SetAside(record.Shard);
         if (!Directory.Exists(path))
@@ -367,7 +372,7 @@ internal sealed class ShardHost : IAsyncDisposable
         }
     }
 
-    private StoreContext StorageOf(uint shard) => new(
+    private StoreContext StorageOf(uint shard, ShardTelemetry telemetry) => new(
         LocalDisk.Instance,
         _writers[shard % ThreadsOfAKind],
         [.. Enumerable.Range(0, ThreadsOfAKind).Select(lane => _journals[(shard + lane) % ThreadsOfAKind])],
@@ -377,12 +382,13 @@ internal sealed class ShardHost : IAsyncDisposable
         _storage)
     {
         DigestPace = _digestPace,
+        Observer = telemetry,
     };
 
-    private ShardReplicaContext ContextOf(uint shard) => new(
+    private ShardReplicaContext ContextOf(StoreContext storage, ShardTelemetry telemetry) => new(
         _identity.Node,
         _identity.Incarnation,
-        StorageOf(shard),
+        storage,
         _timers,
         _peers,
         _coordination,
@@ -391,6 +397,8 @@ internal sealed class ShardHost : IAsyncDisposable
         _map.Fold,
         _logs.CreateLogger<ShardReplica>())
     {
+        Telemetry = telemetry,
+        Metrics = _metrics,
         Failed = OnReplicaFailed,
     };
 

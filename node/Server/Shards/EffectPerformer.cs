@@ -55,6 +55,17 @@ internal sealed class EffectPerformer(
 
     private ReplicaStore Store => journal.Store;
 
+    /// <summary>Where a replica of the shard is; 0: the record does not name it.</summary>
+    public uint NodeOf(ulong replica)
+    {
+        foreach (var named in _record.Replicas)
+        {
+            if (named.Replica == replica)
+                return named.Node;
+        }
+        return 0;
+    }
+
     /// <summary>Somebody waits for the end of a transfer that is about to be asked for.</summary>
     public void AwaitOrder(long orderId, TaskCompletionSource<OrderResult> ended) => _orders.Add(orderId, ended);
 
@@ -77,7 +88,7 @@ internal sealed class EffectPerformer(
             case Effect.WriteControl write: WriteControl(write.Control); break;
             case Effect.AppendBodies append: AppendBodies(append); break;
             case Effect.Cut cut: Store.Cut(cut.LastKept.Etag.Value); break;
-            case Effect.Commit commit: Store.Commit(commit.Committed.Value); break;
+            case Effect.Commit commit: Commit(commit.Committed.Value); break;
             case Effect.ReadRecord read: ReadRecord(read.ReadId); break;
             case Effect.CompareAndSet set: CompareAndSet(set); break;
             case Effect.StartLeading start: StartLeading(start.Epoch); break;
@@ -125,6 +136,13 @@ internal sealed class EffectPerformer(
         later(new Event.ControlWritten(state.ToRecord()));
     }
 
+    private void Commit(UInt128 committed)
+    {
+        if (Leading)
+            context.Telemetry.Committed(committed);
+        Store.Commit(committed);
+    }
+
     private void Log(string text)
     {
         Decisions.Add(context.Clock.GetUtcNow(), text, alarm: false);
@@ -135,6 +153,7 @@ internal sealed class EffectPerformer(
     {
         Decisions.Add(context.Clock.GetUtcNow(), text, alarm: true);
         ShardLog.Alarm(context.Log, _record.Shard, text);
+        context.Metrics.Alarmed();
     }
 
     private void WriteControl(ControlRecord control)
@@ -156,10 +175,13 @@ internal sealed class EffectPerformer(
             target.Add(UnsafeByteOperations.UnsafeWrap(body));
             bytes += body.Length;
         }
+        var last = LastSent(send.After);
+        if (append is not null)
+            context.Telemetry.Sending(append, send.Node, send.After.Etag.Value, last.Etag.Value);
         if (append is null || _bodies.Count > 0)
             context.Peers.Send(send.Node, send.Frame);
         if (append is not null)
-            atOnce(new Event.BodiesSent(send.Frame.Receiver, send.Frame.Epoch, LastSent(send.After), bytes));
+            atOnce(new Event.BodiesSent(send.Frame.Receiver, send.Frame.Epoch, last, bytes));
     }
 
     private RecordName LastSent(RecordName after)
@@ -198,6 +220,7 @@ internal sealed class EffectPerformer(
     private void StartLeading(ulong epoch)
     {
         Leading = true;
+        context.Metrics.Elected();
         Store.Lead(epoch);
         var opened = Store.AppendEpochOpen(context.Clock.GetUtcNow());
         atOnce(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(opened)));
@@ -206,6 +229,7 @@ internal sealed class EffectPerformer(
     private void StopLeading()
     {
         Leading = false;
+        context.Telemetry.Ended();
         Store.StopLeading();
     }
 
@@ -240,6 +264,7 @@ internal sealed class EffectPerformer(
     private void OpenSnapshot(ulong replica)
     {
         var source = Store.OpenSnapshotSource();
+        context.Metrics.SnapshotSent();
         snapshots.Send(replica, source);
         var covers = new RecordName(Etag.FromValue(source.Covers.Etag), source.Covers.ChainChecksum);
         later(new Event.SnapshotOpened(replica, covers, source.BytesTotal));
@@ -258,9 +283,16 @@ internal sealed class EffectPerformer(
         later(new Event.SnapshotStored(covers, stored));
     }
 
-    private void TakeDigest(Effect.TakeDigest take) => Store.TakeDigest(
-        take.Etag.Value, digest => later(new Event.DigestTaken(take.TakeId, digest is null ? ByteString.Empty : UnsafeByteOperations.UnsafeWrap(digest))));
+    private void TakeDigest(Effect.TakeDigest take) => Store.TakeDigest(take.Etag.Value, digest =>
+    {
+        if (digest is not null)
+            context.Metrics.DigestTaken();
+        later(new Event.DigestTaken(take.TakeId, digest is null ? ByteString.Empty : UnsafeByteOperations.UnsafeWrap(digest)));
+    });
 
-    private void InstallSnapshot(Effect.InstallSnapshot install) =>
-        snapshots.Complete(Store.Control.With(install.Control), () => later(new Event.SnapshotInstalled(install.Covers)));
+    private void InstallSnapshot(Effect.InstallSnapshot install) => snapshots.Complete(Store.Control.With(install.Control), () =>
+    {
+        context.Metrics.SnapshotReceived();
+        later(new Event.SnapshotInstalled(install.Covers));
+    });
 }

@@ -1,4 +1,5 @@
 using System.Collections.Concurrent;
+using KvCluster.Node.Telemetry;
 using KvCluster.Node.Transport;
 using KvCluster.Replication;
 using KvCluster.Storage;
@@ -201,6 +202,14 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return status;
     }
 
+    /// <summary>How it stands, for metrics.</summary>
+    public async Task<ReplicaReading> ReadAsync()
+    {
+        ReplicaReading? reading = null;
+        await VisitAsync(() => reading = Read()).ConfigureAwait(false);
+        return reading ?? new ReplicaReading { Shard = Shard, Role = "failed" };
+    }
+
     /// <summary>Writes a checkpoint and waits until it is durable.</summary>
     /// <returns>The etag that it covers, and the size of the data file in bytes.</returns>
     public async Task<(Etag Covered, long DataBytes)> CheckpointAsync()
@@ -214,7 +223,12 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     /// <summary>Hands this replica's leadership to another one. Writers see a pause of some milliseconds, and their client repeats what it refused.</summary>
     /// <param name="replica">Who is to lead; 0: the voter that has most of the journal.</param>
-    public Task<OrderResult> TransferAsync(ulong replica) => OrderAsync(id => new Event.TransferAsked(id, replica));
+    public async Task<OrderResult> TransferAsync(ulong replica)
+    {
+        var result = await OrderAsync(id => new Event.TransferAsked(id, replica)).ConfigureAwait(false);
+        _context.Metrics.HandedOver(result.Done);
+        return result;
+    }
 
     /// <summary>Changes the shard's replicas, as its leader. Ends when the outcome is definite, or this replica stops leading.</summary>
     public Task<OrderResult> ChangeReplicasAsync(ReplicaChange change) => OrderAsync(id => new Event.ReplicasAsked(id, change));
@@ -265,6 +279,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     void IStoreEvents.Durable(RecordRef record)
     {
         _durableRose = true;
+        if (!_performer.Leading)
+            _context.Telemetry.Durable(record.Etag);
         Schedule();
     }
 
@@ -338,6 +354,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             Interlocked.Add(ref _frameBytesWaiting, -FrameBytes.Of(frame));
             if (frame.PayloadCase == Frame.PayloadOneofCase.Append && !_journal.Store.CanAppendBodies)
                 return;
+            if (_context.Telemetry.IsWatching)
+                Note(frame);
         }
 
         _atOnce.Enqueue(happened);
@@ -350,6 +368,14 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         // What the core calls committed is applied only now, or later.
         if (!_journal.Store.IsApplying)
             Volatile.Write(ref _currentUs, Math.Max(_currentUs, _core.CurrentUs));
+    }
+
+    private void Note(Frame frame)
+    {
+        if (frame.PayloadCase == Frame.PayloadOneofCase.Append && frame.Append.Traces.Count > 0)
+            _context.Telemetry.Received(frame.Append);
+        else if (frame.PayloadCase == Frame.PayloadOneofCase.Ack && _performer.Leading && _performer.NodeOf(frame.Sender) is not 0 and var node)
+            _context.Telemetry.Acknowledged(node, frame.Ack.Durable.FromWire().Value);
     }
 
     private void AskForReads()
@@ -503,7 +529,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             detail.Followers.Add(new FollowerStatus
             {
                 Replica = follower.Replica,
-                Node = _performer.Record.Replicas.FirstOrDefault(replica => replica.Replica == follower.Replica)?.Node ?? 0,
+                Node = _performer.NodeOf(follower.Replica),
                 State = follower.State.ToString().ToLowerInvariant(),
                 Acknowledged = ToMessage(follower.Acked.Value),
                 Sent = ToMessage(follower.Sent.Etag.Value),
@@ -515,6 +541,29 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
                 DiskImpaired = follower.DiskImpaired,
             });
         }
+    }
+
+    private ReplicaReading Read()
+    {
+        var store = _journal.Store;
+        return new ReplicaReading
+        {
+            Shard = Shard,
+            Role = _core.Role.ToString().ToLowerInvariant(),
+            Epoch = _core.Epoch,
+            Change = (ulong)store.Published,
+            HasLease = LeaseHolds(),
+            Disk = _diskTold.ToString().ToLowerInvariant(),
+            Keys = (long)store.Keys,
+            DataBytes = store.DataBytes,
+            JournalBytes = store.JournalBytes,
+            ChangedBytes = store.ScratchBytes,
+            Readers = store.Readers,
+            Followers = [.. _core.Followers.Select(follower => new FollowerReading(
+                _performer.NodeOf(follower.Replica),
+                store.JournalBytesBehind(follower.Acked.Value),
+                (long)(store.Last.Change - Math.Min(store.Last.Change, follower.Acked.Change))))],
+        };
     }
 
     private async Task AddDigestAsync(ReplicaStatus status, CancellationToken cancellationToken)
@@ -582,6 +631,10 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         if (failure is StoreStoppedException { InnerException: { } first })
             failure = first;
         _failure = failure;
+        _context.Metrics.ReplicaFailed();
+        _context.Metrics.Alarmed();
+        if (failure is QuarantinedException)
+            _context.Metrics.Quarantined();
         _performer.Decisions.Add(_context.Clock.GetUtcNow(), $"stopped: {failure.Message}", alarm: true);
         ShardLog.Stopped(_context.Log, Shard, failure);
         End();
@@ -601,6 +654,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private void End()
     {
         _performer.End();
+        _context.Telemetry.Ended();
         _appliedWaits.RefuseAll();
     }
 

@@ -1,3 +1,4 @@
+using KvCluster.Node.Telemetry;
 using KvCluster.Replication;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
@@ -28,6 +29,12 @@ internal sealed record ShardReplicaContext(
     Action<ShardRoute> RouteChanged,
     ILogger Log)
 {
+    /// <summary>Measures and traces it.</summary>
+    public required ShardTelemetry Telemetry { get; init; }
+
+    /// <summary>The node's metrics.</summary>
+    public required NodeMetrics Metrics { get; init; }
+
     /// <summary>Told, on the writer executor, why this replica stopped by itself. Must not block.</summary>
     public Action<Exception> Failed { get; init; } = static _ => { };
 }

@@ -32,6 +32,9 @@ internal sealed class FrameLanes
     /// <summary>Frames that wait.</summary>
     public int Count => Volatile.Read(ref _count);
 
+    /// <summary>Their bytes.</summary>
+    public long Bytes => Volatile.Read(ref _bytes);
+
     /// <summary>Adds a frame to its shard's lane, behind what waits there; false: it has no room.</summary>
     public bool TryAdd(Frame frame)
     {

@@ -26,6 +26,7 @@ internal sealed class PeerLink
     private readonly SemaphoreSlim _urgencyRose = new(0);
     private int _urgency;
     private long _sessions;
+    private long _dropped;
     private CancellationTokenSource? _session;
     private string _reason = "";
     private volatile bool _isPatienceOver;
@@ -38,6 +39,12 @@ internal sealed class PeerLink
     /// <summary>Sessions begun so far.</summary>
     public long Sessions => Volatile.Read(ref _sessions);
 
+    /// <summary>Bytes of frames that wait.</summary>
+    public long WaitingBytes => _frames.Bytes;
+
+    /// <summary>Frames dropped so far.</summary>
+    public long Dropped => Volatile.Read(ref _dropped);
+
     /// <summary>Whether a session runs in which nothing has come for so long.</summary>
     public bool IsSilentFor(TimeSpan limit) => _isUp && Stopwatch.GetElapsedTime(Volatile.Read(ref _heardTimestamp)) >= limit;
 
@@ -46,6 +53,8 @@ internal sealed class PeerLink
     {
         if (_isUp && _frames.TryAdd(frame))
             Raise(FrameUrgency.Of(frame));
+        else
+            Interlocked.Increment(ref _dropped);
     }
 
     /// <summary>Sends and receives until either fails or the token fires. A session that runs already is ended: its stream is older.</summary>

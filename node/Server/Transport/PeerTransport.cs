@@ -6,6 +6,7 @@ using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Telemetry;
 using KvCluster.Security;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
@@ -59,6 +60,10 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     /// <summary>Names the running stream to a node, of all this process has had with it; 0: there is none.</summary>
     public long SessionOf(uint node) => _links.TryGetValue(node, out var link) && link.IsUp ? link.Sessions : 0;
+
+    /// <summary>How the streams stand. Any thread.</summary>
+    public IEnumerable<LinkReading> ReadLinks() =>
+        _links.OrderBy(link => link.Key).Select(link => new LinkReading(link.Key, link.Value.IsUp, link.Value.WaitingBytes, link.Value.Dropped));
 
     /// <summary>Runs a stream that another node opened, until it ends.</summary>
     /// <param name="incoming">What it sends.</param>

@@ -1,7 +1,9 @@
 using System.Buffers.Binary;
 using System.Text;
 using KvCluster.Disk;
+using KvCluster.Node.Hosting;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Telemetry;
 using KvCluster.Replication;
 using KvCluster.Storage;
 using KvCluster.Storage.Files;
@@ -16,6 +18,10 @@ namespace KvCluster.Simulation.Cluster;
 internal sealed class ClusterNode : IDisposable
 {
     private const string Directory = "/data/shard";
+
+    // Nobody listens, so it takes no time and no part.
+    private static readonly NodeMetrics Unmeasured = new(new NodeIdentity("simulated", "", 1, 1, ""), shardSeriesMax: 0);
+
 
     // Many times the disk's ordinary pace, and above what the driver calls slow.
     private const long SlowSyncUs = 900_000;
@@ -107,7 +113,11 @@ internal sealed class ClusterNode : IDisposable
 
         var context = new ShardReplicaContext(
             Id, (++_starts << 32) | (uint)_run.Random.Next(), storage, _clock, new Transport(_run, this), new Coordination(_run, this), _run.Options,
-            (ulong)_run.Random.NextInt64(), route => _run.LeaderHint = route.Leader == 0 ? _run.LeaderHint : route.Leader, NullLogger.Instance);
+            (ulong)_run.Random.NextInt64(), route => _run.LeaderHint = route.Leader == 0 ? _run.LeaderHint : route.Leader, NullLogger.Instance)
+        {
+            Metrics = Unmeasured,
+            Telemetry = new ShardTelemetry(_run.Coordinator.Record.Shard, Unmeasured),
+        };
         Replica = new ShardReplica(context, _store, _run.Coordinator.Record, _run.Coordinator.Revision);
         Replica.Start();
     }

@@ -2,6 +2,8 @@ using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Node.Api;
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Telemetry;
 using KvCluster.Serving;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -19,7 +21,8 @@ public sealed class KvExchangeTests
     {
         // Without shards every call that looks for one fails.
         var lookup = new ShardLookup(1, null!);
-        var calls = new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System));
+        await using var metrics = new NodeMetrics(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 0);
+        var calls = new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), metrics, TimeProvider.System);
         var responses = new Responses();
         var exchange = new KvExchange(calls, TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);
         var key = ByteString.CopyFromUtf8("k");

@@ -1,0 +1,92 @@
+// Every metric of the client library, with its unit; the router has them too, as it calls nodes by the library. One meter for all clients of the
+// process. Measured on any thread, without a lock; while nobody listens an instrument costs the reading of a flag.
+using System.Collections.Concurrent;
+using System.Diagnostics;
+using System.Diagnostics.Metrics;
+using KvCluster.Client.Routing;
+using KvCluster.Serving;
+using KvCluster.V1;
+using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
+
+namespace KvCluster.Client.Telemetry;
+
+/// <summary>The instruments of all clients of this process.</summary>
+internal static class ClientMetrics
+{
+    /// <summary>Name of the meter, and of the source of traces.</summary>
+    public const string Name = "KvCluster.Client";
+
+    private const string Result = "kvcluster.result";
+
+    private static readonly ConcurrentDictionary<RouteCounts, byte> Tables = new();
+    private static readonly Tag[] MethodTags = [.. Enum.GetValues<Method>().Order().Select(static method => new Tag(RpcTags.Method, NameOf(method)))];
+    private static readonly ActivitySource Source = new(Name);
+    private static readonly Meter Meter = new(Name);
+    private static readonly Histogram<double> Requests = Meter.CreateHistogram("kvcluster.client.request.duration", "s", "Calls that were answered, their repetitions included.", null, Buckets.Seconds);
+    private static readonly Counter<long> Failed = Meter.CreateCounter<long>("kvcluster.client.request.failed", "{request}", "Calls that ended with an error, by its reason.");
+    private static readonly Counter<long> Retries = Meter.CreateCounter<long>("kvcluster.client.retries", "{attempt}", "Attempts that were repeated, by the reason.");
+    private static long _mapChanges;
+    private static long _connections;
+    private static long _connectionsLost;
+
+    static ClientMetrics()
+    {
+        Meter.CreateObservableCounter("kvcluster.client.routes", MeasureRoutes, "{key}", "Keys routed, by how their shard was found; stale: a node named another one.");
+        Meter.CreateObservableCounter("kvcluster.client.map.changes", static () => Volatile.Read(ref _mapChanges), "{change}", "Changes of the shard map that were taken in.");
+        Meter.CreateObservableUpDownCounter("kvcluster.client.connections", static () => Volatile.Read(ref _connections), "{connection}", "Streams to nodes that are open or being opened.");
+        Meter.CreateObservableCounter("kvcluster.client.connections.lost", static () => Volatile.Read(ref _connectionsLost), "{connection}", "Streams to nodes that broke, or could not be opened.");
+    }
+
+    /// <summary>Somebody wants to know how calls end.</summary>
+    public static bool WatchesRequests => Requests.Enabled || Failed.Enabled;
+
+    /// <summary>Whether anybody takes spans.</summary>
+    public static bool TakesSpans => Source.HasListeners();
+
+    /// <summary>Begins the span of a call; null: it is in no trace that is sampled.</summary>
+    /// <param name="method">The call.</param>
+    /// <param name="parent">The caller's span; default: none.</param>
+    public static Activity? StartCall(Method method, ActivityContext parent) => Spans.StartCall(Source, NameOf(method), ActivityKind.Client, parent);
+
+    /// <summary>A call has ended.</summary>
+    /// <param name="method">Which.</param>
+    /// <param name="took">With its repetitions.</param>
+    /// <param name="error">Reason of its error; null: it was answered.</param>
+    public static void RequestEnded(Method method, TimeSpan took, string? error)
+    {
+        if (error is null)
+            Requests.Record(took.TotalSeconds, TagOf(method));
+        else
+            Failed.Add(1, TagOf(method), new Tag(RpcTags.Error, error));
+    }
+
+    public static void Retried(Method method, string reason) => Retries.Add(1, TagOf(method), new Tag(RpcTags.Error, reason));
+
+    public static void MapChanged() => Interlocked.Increment(ref _mapChanges);
+
+    public static void ConnectionBegins() => Interlocked.Increment(ref _connections);
+
+    public static void ConnectionEnded(bool isLost)
+    {
+        Interlocked.Decrement(ref _connections);
+        if (isLost)
+            Interlocked.Increment(ref _connectionsLost);
+    }
+
+    /// <summary>Shows what a table counts, until <see cref="Remove"/>.</summary>
+    public static void Add(RouteCounts counts) => Tables.TryAdd(counts, 0);
+
+    /// <inheritdoc cref="Add"/>
+    public static void Remove(RouteCounts counts) => Tables.TryRemove(counts, out _);
+
+    private static string NameOf(Method method) => $"kvcluster.v1.Kv/{method}";
+
+    private static Tag TagOf(Method method) => MethodTags[(uint)method < (uint)MethodTags.Length ? (int)method : 0];
+
+    private static IEnumerable<Measurement<long>> MeasureRoutes() =>
+    [
+        new(Tables.Keys.Sum(static counts => counts.Hits), new Tag(Result, "hit")),
+        new(Tables.Keys.Sum(static counts => counts.Misses), new Tag(Result, "miss")),
+        new(Tables.Keys.Sum(static counts => counts.Stale), new Tag(Result, "stale")),
+    ];
+}

@@ -1,0 +1,11 @@
+using System.Collections.Concurrent;
+
+namespace KvCluster.Node.Telemetry;
+
+/// <summary>Node ids as attributes' values, each an object once: there are few nodes, and many measurements.</summary>
+internal static class BoxedNode
+{
+    private static readonly ConcurrentDictionary<uint, object> Known = new();
+
+    public static object Of(uint node) => Known.TryGetValue(node, out var boxed) ? boxed : Known.GetOrAdd(node, static id => id);
+}

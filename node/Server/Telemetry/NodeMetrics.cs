@@ -1,0 +1,271 @@
+// Every metric of a node, with its unit: names are told here once, in ARCHITECTURE.md for people, and a test compares the two. Measured on whatever
+// thread did the work, without a lock of ours; while nobody listens an instrument costs the reading of a flag. What must be asked of the replicas
+// comes from NodeReadings, so that no collection ever waits for a shard.
+using System.Diagnostics;
+using System.Diagnostics.Metrics;
+using KvCluster.Node.Api;
+using KvCluster.Node.Hosting;
+using KvCluster.Serving;
+using KvCluster.V1;
+using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
+
+namespace KvCluster.Node.Telemetry;
+
+/// <summary>The instruments of one node.</summary>
+internal sealed class NodeMetrics : IAsyncDisposable
+{
+    /// <summary>Name of the meter, and of the source of traces.</summary>
+    public const string Name = "KvCluster.Node";
+
+    private const string Role = "kvcluster.role";
+    private const string Result = "kvcluster.result";
+    private const string Disk = "kvcluster.disk";
+    private const string Call = "kvcluster.call";
+    private const string Direction = "kvcluster.direction";
+
+    private static readonly Tag[] MethodTags = [.. Enum.GetValues<Method>().Order().Select(method => new Tag(RpcTags.Method, NameOf(method)))];
+    private static readonly Tag ScanTag = new(RpcTags.Method, "kvcluster.v1.Kv/Scan");
+
+    private readonly Meter _meter;
+    private readonly Histogram<double> _requests;
+    private readonly Counter<long> _refused;
+    private readonly Histogram<long> _transactionOperations;
+    private readonly Histogram<double> _transactionWait;
+    private readonly Histogram<double> _journalWrite;
+    private readonly Histogram<long> _journalWriteSize;
+    private readonly Histogram<double> _commit;
+    private readonly Histogram<double> _followerAck;
+    private readonly Histogram<double> _checkpoint;
+    private readonly Histogram<long> _checkpointSize;
+    private readonly Histogram<double> _coordinatorCalls;
+    private readonly ObservableInstrument<long> _replicas;
+    private readonly int _shardSeriesMax;
+    private volatile NodeReading _reading = NodeReading.None;
+    private long _activeRequests;
+    private long _elections;
+    private long _handOversDone;
+    private long _handOversRefused;
+    private long _alarms;
+    private long _digests;
+    private long _quarantines;
+    private long _failures;
+    private long _snapshotsSent;
+    private long _snapshotsReceived;
+    private int _coordinatorAnswers;
+
+    /// <param name="identity">Of the node.</param>
+    /// <param name="shardSeriesMax">So many shards have series of their own: those with the least ids, always the same ones.</param>
+    public NodeMetrics(NodeIdentity identity, int shardSeriesMax)
+    {
+        _shardSeriesMax = shardSeriesMax;
+        // The tag tells nodes apart that run in one process.
+        _meter = new Meter(Name, null, [new Tag("kvcluster.node", identity.Node)]);
+        _requests = Seconds("kvcluster.node.request.duration", "Calls of clients that were answered, from their arrival.");
+        _refused = Counter("kvcluster.node.request.refused", "{request}", "Calls of clients that were refused, by the reason.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.request.active", () => Interlocked.Read(ref _activeRequests), "{request}", "Calls of clients under way.");
+        _transactionOperations = _meter.CreateHistogram("kvcluster.node.transaction.operations", "{operation}", "Operations that were merged into one transaction.", null, Buckets.Counts);
+        _transactionWait = Seconds("kvcluster.node.transaction.wait.duration", "How long the first request of a merged transaction had waited.");
+        _journalWrite = Seconds("kvcluster.node.journal.write.duration", "Writes of the journal, until they were on stable storage.");
+        _journalWriteSize = _meter.CreateHistogram("kvcluster.node.journal.write.size", "By", "Bytes of one write of the journal.", null, Buckets.Bytes);
+        _commit = Seconds("kvcluster.node.commit.duration", "At a leader: from handing a record to the journal until a majority has it.");
+        _followerAck = Seconds("kvcluster.node.follower.ack.duration", "At a leader: from handing a record to the journal until a follower has it.");
+        _checkpoint = _meter.CreateHistogram("kvcluster.node.checkpoint.duration", "s", "Checkpoints, rests included.", null, Buckets.LongSeconds);
+        _checkpointSize = _meter.CreateHistogram("kvcluster.node.checkpoint.size", "By", "Bytes of changed pages that one checkpoint wrote.", null, Buckets.Bytes);
+        _coordinatorCalls = Seconds("kvcluster.node.coordinator.call.duration", "Calls to the coordinator.");
+        _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1: the coordinator answered the last call.");
+        _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1; the node and its cluster are labels.");
+        _replicas = _meter.CreateObservableUpDownCounter("kvcluster.node.replicas", ReplicasByRole, "{replica}", "Replicas of this node, by what they do.");
+        ObserveEvents();
+        ObserveReplicas();
+        ObserveShards();
+        ObservePeers();
+        ObserveStores();
+    }
+
+    /// <summary>The meter, to tell this node's from another's in the process.</summary>
+    public Meter Meter => _meter;
+
+    /// <summary>Somebody wants to know how calls end.</summary>
+    public bool WatchesRequests => _requests.Enabled || _refused.Enabled;
+
+    /// <summary>Somebody wants to know what stores do.</summary>
+    public bool WatchesStores => _journalWrite.Enabled;
+
+    /// <summary>Somebody wants to know how replicas stand.</summary>
+    public bool WatchesReplicas => _replicas.Enabled;
+
+    /// <summary>How replicas stand, of late.</summary>
+    public NodeReading Reading
+    {
+        set => _reading = value;
+    }
+
+    /// <summary>A method's name by OpenTelemetry's conventions.</summary>
+    public static string NameOf(Method method) => $"kvcluster.v1.Kv/{method}";
+
+    public void RequestBegan() => Interlocked.Increment(ref _activeRequests);
+
+    /// <summary>A call was answered.</summary>
+    /// <param name="method">Which.</param>
+    /// <param name="took">From its arrival.</param>
+    public void RequestAnswered(Method method, TimeSpan took)
+    {
+        Interlocked.Decrement(ref _activeRequests);
+        _requests.Record(took.TotalSeconds, TagOf(method));
+    }
+
+    public void RequestRefused(Method method, string reason)
+    {
+        Interlocked.Decrement(ref _activeRequests);
+        _refused.Add(1, TagOf(method), new Tag(RpcTags.Error, reason));
+    }
+
+    /// <summary>A scan has ended.</summary>
+    /// <param name="took">From its arrival.</param>
+    /// <param name="refusal">Why it had no answer; null: it had.</param>
+    public void Scanned(TimeSpan took, Refusal? refusal)
+    {
+        Interlocked.Decrement(ref _activeRequests);
+        if (refusal is null)
+            _requests.Record(took.TotalSeconds, ScanTag);
+        else
+            _refused.Add(1, ScanTag, new Tag(RpcTags.Error, refusal.Reason));
+    }
+
+    public void TransactionAppended(int operations, TimeSpan waited)
+    {
+        _transactionOperations.Record(operations);
+        if (waited > TimeSpan.Zero)
+            _transactionWait.Record(waited.TotalSeconds);
+    }
+
+    public void JournalWritten(int bytes, TimeSpan took)
+    {
+        _journalWrite.Record(took.TotalSeconds);
+        _journalWriteSize.Record(bytes);
+    }
+
+    public void Committed(TimeSpan took) => _commit.Record(took.TotalSeconds);
+
+    public void FollowerAcknowledged(uint node, TimeSpan took) => _followerAck.Record(took.TotalSeconds, new Tag(RpcTags.Peer, BoxedNode.Of(node)));
+
+    public void CheckpointWritten(long bytes, TimeSpan took)
+    {
+        _checkpoint.Record(took.TotalSeconds);
+        _checkpointSize.Record(bytes);
+    }
+
+    public void Elected() => Interlocked.Increment(ref _elections);
+
+    public void HandedOver(bool done) => Interlocked.Increment(ref done ? ref _handOversDone : ref _handOversRefused);
+
+    public void Alarmed() => Interlocked.Increment(ref _alarms);
+
+    public void DigestTaken() => Interlocked.Increment(ref _digests);
+
+    public void Quarantined() => Interlocked.Increment(ref _quarantines);
+
+    public void ReplicaFailed() => Interlocked.Increment(ref _failures);
+
+    public void SnapshotSent() => Interlocked.Increment(ref _snapshotsSent);
+
+    public void SnapshotReceived() => Interlocked.Increment(ref _snapshotsReceived);
+
+    /// <summary>A call to the coordinator has ended.</summary>
+    /// <param name="call">Its name.</param>
+    /// <param name="began">Of <see cref="Stopwatch"/>.</param>
+    /// <param name="error">Kind of the failure; null: it was answered.</param>
+    public void CoordinatorCalled(string call, long began, string? error)
+    {
+        Volatile.Write(ref _coordinatorAnswers, error is null ? 1 : 0);
+        var took = Stopwatch.GetElapsedTime(began).TotalSeconds;
+        if (error is null)
+            _coordinatorCalls.Record(took, new Tag(Call, call));
+        else
+            _coordinatorCalls.Record(took, new Tag(Call, call), new Tag(RpcTags.Error, error));
+    }
+
+    public ValueTask DisposeAsync()
+    {
+        _meter.Dispose();
+        return ValueTask.CompletedTask;
+    }
+
+    private static Tag TagOf(Method method) => MethodTags[(uint)method < (uint)MethodTags.Length ? (int)method : 0];
+
+    private static Measurement<int> InfoOf(NodeIdentity identity) =>
+        new(1, new Tag("kvcluster.node", identity.Node), new Tag("kvcluster.cluster", identity.Cluster));
+
+    private Histogram<double> Seconds(string name, string description) => _meter.CreateHistogram(name, "s", description, null, Buckets.Seconds);
+
+    private Counter<long> Counter(string name, string unit, string description) => _meter.CreateCounter<long>(name, unit, description);
+
+    // Seldom, and there from the start with 0: what began to exist with its first event would not be seen to rise.
+    private void ObserveEvents()
+    {
+        _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, hand-overs to it included.");
+        _meter.CreateObservableCounter("kvcluster.node.handovers", () => Both(Result, ("done", _handOversDone), ("refused", _handOversRefused)), "{handover}", "Leaderships that this node was asked to hand over, by what became of it.");
+        _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "What an operator must hear of; the log says what it was.");
+        _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees taken in the background, to compare replicas.");
+        _meter.CreateObservableCounter("kvcluster.node.quarantines", () => Volatile.Read(ref _quarantines), "{replica}", "Replicas that ended because their tree is not the one of their peers.");
+        _meter.CreateObservableCounter("kvcluster.node.replica.failures", () => Volatile.Read(ref _failures), "{replica}", "Replicas that stopped by themselves, quarantines included.");
+        _meter.CreateObservableCounter("kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}", "Checkpoints sent to, or received from, a leader because the journal did not reach back.");
+    }
+
+    private static IEnumerable<Measurement<long>> Both(string key, (string Name, long Count) one, (string Name, long Count) other) =>
+        [new(one.Count, new Tag(key, one.Name)), new(other.Count, new Tag(key, other.Name))];
+
+    private IEnumerable<Measurement<long>> ReplicasByRole() =>
+        _reading.Replicas.CountBy(replica => replica.Role).Select(role => new Measurement<long>(role.Value, new Tag(Role, role.Key)));
+
+    private void ObserveReplicas()
+    {
+        _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.leased", () => _reading.Replicas.LongCount(replica => replica.HasLease), "{replica}", "Leaders that may answer reads without asking their followers; an idle one rests and has no lease.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.impaired", () => ByDisk(), "{replica}", "Replicas whose disk is slow or full.");
+    }
+
+    private IEnumerable<Measurement<long>> ByDisk() => new[] { "slow", "full" }.Select(disk =>
+        new Measurement<long>(_reading.Replicas.LongCount(replica => replica.Disk == disk), new Tag(Disk, disk)));
+
+    private void ObserveShards()
+    {
+        _meter.CreateObservableGauge("kvcluster.node.shard.epoch", () => ByShard(replica => (long)replica.Epoch), "{epoch}", "Epoch that the replica obeys or leads; a jump is a change of leader.");
+        _meter.CreateObservableGauge("kvcluster.node.shard.leading", () => ByShard(replica => replica.Role == "leader" ? 1 : 0), "{leader}", "1: the replica leads the shard.");
+        _meter.CreateObservableCounter("kvcluster.node.shard.changes", () => ByShard(replica => (long)replica.Change), "{change}", "Number of the shard's last change that this replica has applied; its rate is that of the shard's writes.");
+        _meter.CreateObservableGauge("kvcluster.node.follower.lag.size", () => ByFollower(follower => follower.LagBytes), "By", "At a leader: journal that the follower has not acknowledged.");
+        _meter.CreateObservableGauge("kvcluster.node.follower.lag.changes", () => ByFollower(follower => follower.LagChanges), "{change}", "At a leader: changes that the follower has not acknowledged.");
+    }
+
+    private IEnumerable<Measurement<long>> ByShard(Func<ReplicaReading, long> value) =>
+        _reading.Replicas.Take(_shardSeriesMax).Select(replica => new Measurement<long>(value(replica), new Tag(RpcTags.Shard, replica.Shard)));
+
+    private IEnumerable<Measurement<long>> ByFollower(Func<FollowerReading, long> value) => _reading.Replicas.Take(_shardSeriesMax).SelectMany(replica =>
+        replica.Followers.Select(follower => new Measurement<long>(value(follower), new Tag(RpcTags.Shard, replica.Shard), new Tag(RpcTags.Peer, follower.Node))));
+
+    private void ObservePeers()
+    {
+        _meter.CreateObservableGauge("kvcluster.node.peer.lag.size", () => ByPeer(follower => follower.LagBytes), "By", "The greatest lag of that node's replicas behind leaders here, over all shards.");
+        _meter.CreateObservableGauge("kvcluster.node.peer.lag.changes", () => ByPeer(follower => follower.LagChanges), "{change}", "The greatest lag of that node's replicas behind leaders here, over all shards.");
+        _meter.CreateObservableGauge("kvcluster.node.peer.connected", () => Links(link => link.IsUp ? 1 : 0), "{stream}", "1: the stream to that node is open.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.peer.waiting.size", () => Links(link => link.WaitingBytes), "By", "Frames that wait for the stream to that node.");
+        _meter.CreateObservableCounter("kvcluster.node.peer.dropped", () => Links(link => link.Dropped), "{frame}", "Frames for that node that had no credit, or no stream; what matters of them is sent again.");
+    }
+
+    private IEnumerable<Measurement<long>> ByPeer(Func<FollowerReading, long> value) => _reading.Replicas.SelectMany(replica => replica.Followers)
+        .GroupBy(follower => follower.Node).Select(peer => new Measurement<long>(peer.Max(value), new Tag(RpcTags.Peer, peer.Key)));
+
+    private IEnumerable<Measurement<long>> Links(Func<LinkReading, long> value) =>
+        _reading.Links.Select(link => new Measurement<long>(value(link), new Tag(RpcTags.Peer, link.Node)));
+
+    private void ObserveStores()
+    {
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.keys", () => Sum(replica => replica.Keys), "{key}", "Keys in this node's replicas.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.size", () => Sum(replica => replica.DataBytes), "By", "Data files of this node's replicas.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.size", () => Sum(replica => replica.JournalBytes), "By", "Journals of this node's replicas.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.changed.size", () => Sum(replica => replica.ChangedBytes), "By", "Changed pages in memory: what checkpoints will write, and what readers still need.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.readers", () => Sum(replica => replica.Readers), "{reader}", "Open snapshots.");
+        _meter.CreateObservableGauge("kvcluster.node.disk.free.size", () => _reading.FreeBytes, "By", "Free space where the data directory lies.");
+    }
+
+    private long Sum(Func<ReplicaReading, long> value) => _reading.Replicas.Sum(value);
+}

@@ -1,0 +1,10 @@
+namespace KvCluster.Node.Telemetry;
+
+/// <summary>How a node's replicas and streams stood at one moment. Immutable.</summary>
+/// <param name="Replicas">By shard.</param>
+/// <param name="Links">Streams to other nodes.</param>
+/// <param name="FreeBytes">Free space on the data directory's disk.</param>
+internal sealed record NodeReading(IReadOnlyList<ReplicaReading> Replicas, IReadOnlyList<LinkReading> Links, long FreeBytes)
+{
+    public static readonly NodeReading None = new([], [], 0);
+}

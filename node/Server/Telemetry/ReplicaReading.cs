@@ -1,0 +1,35 @@
+namespace KvCluster.Node.Telemetry;
+
+/// <summary>How a replica stood at one moment.</summary>
+internal sealed record ReplicaReading
+{
+    public required uint Shard { get; init; }
+
+    /// <summary>As <c>kv status</c> names it: leader, follower, candidate, learner, refilling, stopped, failed.</summary>
+    public required string Role { get; init; }
+
+    public ulong Epoch { get; init; }
+
+    /// <summary>The last change that it has applied.</summary>
+    public ulong Change { get; init; }
+
+    public bool HasLease { get; init; }
+
+    /// <summary>healthy, slow or full.</summary>
+    public string Disk { get; init; } = "healthy";
+
+    public long Keys { get; init; }
+
+    public long DataBytes { get; init; }
+
+    public long JournalBytes { get; init; }
+
+    /// <summary>Pages in memory that are in no checkpoint, or that readers need.</summary>
+    public long ChangedBytes { get; init; }
+
+    /// <summary>Open snapshots.</summary>
+    public int Readers { get; init; }
+
+    /// <summary>The others, if it leads.</summary>
+    public IReadOnlyList<FollowerReading> Followers { get; init; } = [];
+}

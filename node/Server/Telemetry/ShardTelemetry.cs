@@ -1,0 +1,170 @@
+// What one shard's replica does, as metrics and spans. The store and the driver call it on the shard's writer executor; journal writes are told on the
+// journal's lanes, which is why the records in traces stand under a lock. There are few of those: nothing is kept for others but a ring of times.
+using System.Diagnostics;
+using KvCluster.Replication;
+using KvCluster.Serving;
+using KvCluster.Storage;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Telemetry;
+
+/// <summary>Measures and traces a replica.</summary>
+internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObserver
+{
+    /// <summary>Records of the leader whose way to the others is timed: several times what is in flight.</summary>
+    private const int TimedMax = 64;
+
+    /// <summary>Records in traces at a time. One that a follower never acknowledges makes room for later ones.</summary>
+    private const int TracedMax = 64;
+
+    private readonly (UInt128 Etag, long At)[] _timed = new (UInt128, long)[TimedMax];
+    private readonly Dictionary<uint, UInt128> _acknowledged = [];
+    private readonly Lock _gate = new();
+    private readonly Dictionary<UInt128, TracedRecord> _traced = [];
+    private long _timedCount;
+    private long _committedCount;
+    private volatile bool _hasTraced;
+
+    /// <inheritdoc/>
+    public override bool IsWatching => metrics.WatchesStores || NodeTraces.IsOn;
+
+    /// <inheritdoc/>
+    public override void Appended(RecordRef record, int operationCount, TimeSpan waited, IReadOnlyList<object> traces)
+    {
+        metrics.TransactionAppended(operationCount, waited);
+        _timed[_timedCount++ % TimedMax] = (record.Etag, Stopwatch.GetTimestamp());
+        _committedCount = Math.Max(_committedCount, _timedCount - TimedMax);
+        if (traces.Count > 0)
+            Trace(record, operationCount, traces);
+    }
+
+    /// <inheritdoc/>
+    public override void JournalWritten(RecordRef first, RecordRef last, int bytes, TimeSpan took)
+    {
+        metrics.JournalWritten(bytes, took);
+        if (!_hasTraced)
+            return;
+        lock (_gate)
+        {
+            foreach (var (etag, traced) in _traced)
+            {
+                if (etag >= first.Etag && etag <= last.Etag)
+                    NodeTraces.Add("journal write", traced.Span.Context, took, "kvcluster.bytes", bytes);
+            }
+        }
+    }
+
+    /// <inheritdoc/>
+    public override void CheckpointWritten(long bytes, TimeSpan took) => metrics.CheckpointWritten(bytes, took);
+
+    /// <summary>Leading: everything up to an etag is on a majority. Writer executor.</summary>
+    public void Committed(UInt128 etag)
+    {
+        for (; _committedCount < _timedCount && _timed[_committedCount % TimedMax] is var timed && timed.Etag <= etag; _committedCount++)
+            metrics.Committed(Stopwatch.GetElapsedTime(timed.At));
+        if (_hasTraced)
+            EndTraced(etag, static traced => traced.EndSpan());
+    }
+
+    /// <summary>Leading: a follower has everything up to an etag. Writer executor.</summary>
+    public void Acknowledged(uint node, UInt128 etag)
+    {
+        var before = _acknowledged.GetValueOrDefault(node);
+        _acknowledged[node] = etag;
+        var newest = _timedCount;
+        while (newest > 0 && newest > _timedCount - TimedMax && _timed[(newest - 1) % TimedMax].Etag > etag)
+            newest--;
+        if (newest > 0 && newest > _timedCount - TimedMax && _timed[(newest - 1) % TimedMax] is var timed && timed.Etag > before)
+            metrics.FollowerAcknowledged(node, Stopwatch.GetElapsedTime(timed.At));
+        if (_hasTraced)
+            EndTraced(etag, traced => traced.EndReplication(node));
+    }
+
+    /// <summary>Leading: records behind one etag up to another one are on their way to a follower. Writer executor.</summary>
+    public void Sending(Append append, uint node, UInt128 after, UInt128 last)
+    {
+        if (!_hasTraced)
+            return;
+        lock (_gate)
+        {
+            foreach (var (etag, traced) in _traced)
+            {
+                if (etag > after && etag <= last && traced.BeginReplication(node) is { Id: { } id })
+                    append.Traces.Add(new RecordTrace { Etag = Etag.FromValue(etag).ToWire(), Traceparent = id });
+            }
+        }
+    }
+
+    /// <summary>Following: records in traces came. Writer executor.</summary>
+    public void Received(Append append)
+    {
+        foreach (var trace in append.Traces)
+        {
+            if (NodeTraces.StartRemote("append", ActivityKind.Consumer, trace.Traceparent) is { } span)
+                Keep(trace.Etag.FromWire().Value, span);
+        }
+    }
+
+    /// <summary>Following: everything up to an etag is in this replica's journal. Writer executor.</summary>
+    public void Durable(UInt128 etag)
+    {
+        if (_hasTraced)
+            EndTraced(etag, static traced => traced.EndSpan());
+    }
+
+    /// <summary>The replica leads no more, or has ended: what became of the records in traces is not known here.</summary>
+    public void Ended()
+    {
+        _committedCount = _timedCount;
+        _acknowledged.Clear();
+        lock (_gate)
+            AbandonLocked();
+    }
+
+    private void Trace(RecordRef record, int operationCount, IReadOnlyList<object> traces)
+    {
+        // One span for all: below the first of its calls, linked to the others.
+        var links = traces.Skip(1).Select(static trace => new ActivityLink(((Activity)trace).Context));
+        if (NodeTraces.Start("transaction", ActivityKind.Internal, ((Activity)traces[0]).Context, links) is { } span)
+            Keep(record.Etag, span.SetTag("kvcluster.operations", operationCount));
+    }
+
+    private void Keep(UInt128 etag, Activity span)
+    {
+        span.SetTag(RpcTags.Shard, shard).SetTag(RpcTags.Etag, Etag.FromValue(etag).ToString());
+        lock (_gate)
+        {
+            if (_traced.Count >= TracedMax)
+                AbandonLocked();
+            if (_traced.TryAdd(etag, new TracedRecord(span)))
+                _hasTraced = true;
+            else
+                Spans.Stop(span);
+        }
+    }
+
+    private void EndTraced(UInt128 etag, Action<TracedRecord> end)
+    {
+        lock (_gate)
+        {
+            foreach (var (key, traced) in _traced)
+            {
+                if (key > etag)
+                    continue;
+                end(traced);
+                // Removing while walking is allowed.
+                if (traced.HasEnded)
+                    _traced.Remove(key);
+            }
+            _hasTraced = _traced.Count > 0;
+        }
+    }
+
+    private void AbandonLocked()
+    {
+        foreach (var traced in _traced.Values)
+            traced.Abandon();
+        _traced.Clear();
+        _hasTraced = false;
+    }
+}

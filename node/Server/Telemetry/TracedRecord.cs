@@ -1,0 +1,47 @@
+using System.Diagnostics;
+using KvCluster.Serving;
+
+namespace KvCluster.Node.Telemetry;
+
+/// <summary>A journal record that is in a trace: its own span and, at its leader, one for its way to each follower. Under its owner's lock.</summary>
+internal sealed class TracedRecord(Activity span)
+{
+    private readonly Dictionary<uint, Activity?> _replications = [];
+
+    /// <summary>The record's span.</summary>
+    public Activity Span => span;
+
+    /// <summary>Nothing of it is open any more.</summary>
+    public bool HasEnded => span.IsStopped && _replications.Values.All(static replication => replication is null or { IsStopped: true });
+
+    public void EndSpan()
+    {
+        if (!span.IsStopped)
+            Spans.Stop(span);
+    }
+
+    /// <summary>The span of its way to a follower; null: it is under way there already, and this is sent again.</summary>
+    public Activity? BeginReplication(uint node)
+    {
+        if (_replications.ContainsKey(node))
+            return null;
+        var replication = NodeTraces.Start("replicate", ActivityKind.Producer, span.Context)?.SetTag(RpcTags.Peer, node);
+        _replications.Add(node, replication);
+        return replication;
+    }
+
+    public void EndReplication(uint node)
+    {
+        if (_replications.GetValueOrDefault(node) is { IsStopped: false } replication)
+            Spans.Stop(replication);
+    }
+
+    public void Abandon()
+    {
+        foreach (var open in _replications.Values.Append(span))
+        {
+            if (open is { IsStopped: false })
+                Spans.Stop(open.SetStatus(ActivityStatusCode.Error, "nothing was heard of it any more"));
+        }
+    }
+}

@@ -1,0 +1,21 @@
+using KvCluster.Node.Api;
+
+namespace KvCluster.Node.Telemetry;
+
+/// <summary>A sink that has the call's end measured before it takes the outcome on.</summary>
+internal readonly struct WatchedSink<TSink>(TSink inner, RequestWatch watch) : IReplySink
+    where TSink : struct, IReplySink
+{
+    public void Answer<T>(scoped in T answer)
+        where T : IAnswer, allows ref struct
+    {
+        watch.Answered();
+        inner.Answer(answer);
+    }
+
+    public void Refuse(Refusal refusal)
+    {
+        watch.Refused(refusal);
+        inner.Refuse(refusal);
+    }
+}
