@@ -220,6 +220,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     private void ObserveReplicas()
     {
+        _meter.CreateObservableUpDownCounter("kvcluster.node.shards.leaderless", () => _reading.Replicas.LongCount(replica => !replica.KnowsLeader), "{replica}", "Replicas that know no leader of their shard.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.leased", () => _reading.Replicas.LongCount(replica => replica.HasLease), "{replica}", "Leaders that may answer reads without asking their followers; an idle one rests and has no lease.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.impaired", () => ByDisk(), "{replica}", "Replicas whose disk is slow or full.");
     }

@@ -13,6 +13,9 @@ internal sealed record ReplicaReading
     /// <summary>The last change that it has applied.</summary>
     public ulong Change { get; init; }
 
+    /// <summary>It leads, or follows one who does.</summary>
+    public bool KnowsLeader { get; init; }
+
     public bool HasLease { get; init; }
 
     /// <summary>healthy, slow or full.</summary>

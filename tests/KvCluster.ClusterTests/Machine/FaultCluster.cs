@@ -75,10 +75,11 @@ internal sealed class FaultCluster : IAsyncDisposable
     public Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
 
     /// <summary>Starts a router, which reaches the nodes as the network lets it; its address. It ends with the cluster.</summary>
-    public string StartRouter()
+    /// <param name="options">Besides those that every router has.</param>
+    public string StartRouter(params string[] options)
     {
         var address = $"http://127.0.0.1:{Text(FreePorts.Ten())}";
-        string[] arguments = ["run", "--listen", address, "--nodes", string.Join(',', Endpoints), "--until-stdin-ends"];
+        string[] arguments = ["run", "--listen", address, "--nodes", string.Join(',', Endpoints), "--until-stdin-ends", .. options];
         var program = Path.Combine(Path.GetDirectoryName(NodeProcess.Program)!, "kv-router");
         var router = Process.Start(new ProcessStartInfo(program, arguments) { RedirectStandardInput = true, RedirectStandardOutput = true })!;
         Network.SetProcess(Router, router.Id);

@@ -1,0 +1,121 @@
+using System.Diagnostics;
+using System.Globalization;
+using System.Text.Json;
+using KvCluster.Processes;
+
+namespace KvCluster.ClusterTests.Telemetry;
+
+/// <summary>A real Prometheus: scrapes targets once a second, evaluates rules as often, takes OTLP if its version does.</summary>
+internal sealed class PrometheusServer : IAsyncDisposable
+{
+    private readonly Process _process;
+    private readonly HttpClient _http;
+    private readonly List<string> _log = [];
+
+    private PrometheusServer(Process process, string address)
+    {
+        _process = process;
+        _http = new HttpClient { BaseAddress = new Uri(address) };
+        foreach (var handler in new Action<DataReceivedEventHandler>[] { h => process.OutputDataReceived += h, h => process.ErrorDataReceived += h })
+            handler((_, line) => Keep(line.Data));
+        process.BeginOutputReadLine();
+        process.BeginErrorReadLine();
+    }
+
+    /// <summary>Where it answers.</summary>
+    public Uri Address => _http.BaseAddress!;
+
+    /// <param name="folder">For its data and configuration.</param>
+    /// <param name="targets">host:port of admin ports.</param>
+    /// <param name="rules">The text of a rule file.</param>
+    public static async Task<PrometheusServer> StartAsync(string folder, IEnumerable<string> targets, string rules)
+    {
+        Directory.CreateDirectory(folder);
+        await File.WriteAllTextAsync(Path.Combine(folder, "rules.yaml"), rules);
+        await File.WriteAllTextAsync(Path.Combine(folder, "prometheus.yaml"), $"""
+            global:
+              scrape_interval: 1s
+              scrape_timeout: 1s
+              evaluation_interval: 1s
+            rule_files: [rules.yaml]
+            scrape_configs:
+              - job_name: kvcluster
+                static_configs:
+                  - targets: [{string.Join(", ", targets.Select(target => $"'{target}'"))}]
+            """);
+        var address = string.Create(CultureInfo.InvariantCulture, $"127.0.0.1:{FreePorts.Ten()}");
+        string[] arguments =
+        [
+            $"--config.file={Path.Combine(folder, "prometheus.yaml")}", $"--storage.tsdb.path={Path.Combine(folder, "data")}", $"--web.listen-address={address}",
+        ];
+        var process = Process.Start(new ProcessStartInfo(Tools.Find("prometheus")!, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
+        var server = new PrometheusServer(process, $"http://{address}");
+        await Until.TrueAsync(server.IsReadyAsync, $"Prometheus is ready: {server.LastLines()}");
+        return server;
+    }
+
+    /// <summary>How many series a query has, of those that were there at some time from then to now.</summary>
+    public async Task<int> CountAsync(string query, DateTime since)
+    {
+        var range = string.Create(CultureInfo.InvariantCulture, $"start={Unix(since)}&end={Unix(DateTime.UtcNow)}&step=1");
+        using var answer = JsonDocument.Parse(await GetAsync($"api/v1/query_range?query={Uri.EscapeDataString(query)}&{range}"));
+        return answer.RootElement.GetProperty("data").GetProperty("result").GetArrayLength();
+    }
+
+    /// <summary>The alerts that fire now, by name.</summary>
+    public async Task<IReadOnlySet<string>> FiringAsync()
+    {
+        using var answer = JsonDocument.Parse(await GetAsync("api/v1/alerts"));
+        return answer.RootElement.GetProperty("data").GetProperty("alerts").EnumerateArray()
+            .Where(alert => alert.GetProperty("state").GetString() == "firing")
+            .Select(alert => alert.GetProperty("labels").GetProperty("alertname").GetString()!).ToHashSet();
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        _http.Dispose();
+        _process.Kill();
+        await _process.WaitForExitAsync();
+        _process.Dispose();
+    }
+
+    private static long Unix(DateTime time) => new DateTimeOffset(time).ToUnixTimeSeconds();
+
+    private async Task<string> GetAsync(string path)
+    {
+        using var answer = await _http.GetAsync(path);
+        var text = await answer.Content.ReadAsStringAsync();
+        Assert.True(answer.IsSuccessStatusCode, $"{Uri.UnescapeDataString(path)}: {text}");
+        return text;
+    }
+
+    private async Task<bool> IsReadyAsync()
+    {
+        Assert.False(_process.HasExited, LastLines());
+        try
+        {
+            using var answer = await _http.GetAsync("-/ready");
+            return answer.IsSuccessStatusCode;
+        }
+        catch (HttpRequestException)
+        {
+            // It does not listen yet.
+            return false;
+        }
+    }
+
+    private void Keep(string? line)
+    {
+        lock (_log)
+        {
+            if (line is not null)
+                _log.Add(line);
+        }
+    }
+
+    private string LastLines()
+    {
+        lock (_log)
+            return string.Join('\n', _log.TakeLast(5));
+    }
+}

@@ -1,0 +1,51 @@
+using System.Text.Json;
+using System.Text.RegularExpressions;
+using KvCluster.Processes;
+
+namespace KvCluster.ClusterTests.Telemetry;
+
+/// <summary>What deploy/telemetry holds, read as Grafana and Prometheus do.</summary>
+internal static partial class TelemetryFiles
+{
+    private static readonly string Folder = Path.Combine(Tools.Repository(), "deploy", "telemetry");
+
+    /// <summary>The rule file.</summary>
+    public static string Alerts => File.ReadAllText(Path.Combine(Folder, "alerts.yaml"));
+
+    /// <summary>Names of the alerts in it.</summary>
+    public static IReadOnlyList<string> AlertNames => [.. AlertName().Matches(Alerts).Select(match => match.Groups[1].Value)];
+
+    public static IReadOnlyList<string> Dashboards => [.. Directory.GetFiles(Path.Combine(Folder, "dashboards"), "*.json").Order(StringComparer.Ordinal)];
+
+    /// <summary>Every query of the alerts.</summary>
+    public static IReadOnlyList<string> AlertQueries => [.. AlertQuery().Matches(Alerts).Select(match => match.Groups[1].Value)];
+
+    /// <summary>Every query of every panel, with the panel's name and with Grafana's variables filled in.</summary>
+    public static IEnumerable<(string Panel, string Query)> DashboardQueries()
+    {
+        foreach (var file in Dashboards)
+        {
+            using var dashboard = JsonDocument.Parse(File.ReadAllText(file));
+            foreach (var panel in dashboard.RootElement.GetProperty("panels").EnumerateArray().Where(panel => panel.TryGetProperty("targets", out _)))
+            {
+                foreach (var target in panel.GetProperty("targets").EnumerateArray())
+                    yield return ($"{Path.GetFileName(file)}, {panel.GetProperty("title").GetString()}", Filled(target.GetProperty("expr").GetString()!));
+            }
+        }
+    }
+
+    /// <summary>The rules with shorter waits, so that a fault of some seconds is long enough for them.</summary>
+    public static string ImpatientAlerts => Patience().Replace(Alerts, "for: 2s");
+
+    private static string Filled(string query) => query
+        .Replace("$__rate_interval", "15s", StringComparison.Ordinal).Replace("$instance", ".*", StringComparison.Ordinal);
+
+    [GeneratedRegex(@"- alert: (\w+)")]
+    private static partial Regex AlertName();
+
+    [GeneratedRegex(@"^\s+expr: (.+)$", RegexOptions.Multiline)]
+    private static partial Regex AlertQuery();
+
+    [GeneratedRegex(@"for: \d+[sm]")]
+    private static partial Regex Patience();
+}

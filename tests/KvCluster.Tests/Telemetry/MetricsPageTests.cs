@@ -1,0 +1,155 @@
+using System.Diagnostics.Metrics;
+using KvCluster.Processes;
+using KvCluster.Serving;
+using KvCluster.Serving.Telemetry;
+
+namespace KvCluster.Tests.Telemetry;
+
+/// <summary>The text that Prometheus scrapes.</summary>
+public sealed class MetricsPageTests : IDisposable
+{
+    private readonly Meter _meter = new("KvCluster.Tests.MetricsPage");
+    private readonly MetricsPage _page;
+
+    public MetricsPageTests() => _page = new MetricsPage(meter => ReferenceEquals(meter, _meter));
+
+    public void Dispose()
+    {
+        _page.Dispose();
+        _meter.Dispose();
+    }
+
+    [Fact]
+    public void Write_OfACounter_AddsUpByAttributes()
+    {
+        var counter = _meter.CreateCounter<long>("kvcluster.test.things", "{thing}", "Things that\nhappened, by \\ kind.");
+        counter.Add(7);
+        _page.Write();
+        counter.Add(2, Tag("kvcluster.kind", "a \"quoted\\ one\"\n"));
+        counter.Add(3, Tag("kvcluster.kind", "a \"quoted\\ one\"\n"));
+        counter.Add(1);
+        Assert.Equal(
+            """
+            # HELP kvcluster_test_things_total Things that\nhappened, by \\ kind.
+            # TYPE kvcluster_test_things_total counter
+            kvcluster_test_things_total 1
+            kvcluster_test_things_total{kvcluster_kind="a \"quoted\\ one\"\n"} 5
+
+            """.ReplaceLineEndings("\n"),
+            _page.Write());
+    }
+
+    [Fact]
+    public void Write_BeforeTheFirstPage_NothingIsMeasured()
+    {
+        var counter = _meter.CreateCounter<long>("kvcluster.test.things");
+        Assert.False(counter.Enabled);
+        _page.Write();
+        Assert.True(counter.Enabled);
+    }
+
+    [Fact]
+    public void Write_OfAHistogram_HasCumulativeBucketsOfItsAdvice()
+    {
+        var histogram = _meter.CreateHistogram("kvcluster.test.duration", "s", "How long.", null, new InstrumentAdvice<double> { HistogramBucketBoundaries = [0.00005, 0.1] });
+        _page.Write();
+        foreach (var value in new[] { 0.00005, 0.0001, 0.1, 4 })
+            histogram.Record(value, Tag("rpc.method", "Put"));
+        Assert.Equal(
+            """
+            # HELP kvcluster_test_duration_seconds How long.
+            # TYPE kvcluster_test_duration_seconds histogram
+            kvcluster_test_duration_seconds_bucket{rpc_method="Put",le="5E-05"} 1
+            kvcluster_test_duration_seconds_bucket{rpc_method="Put",le="0.1"} 3
+            kvcluster_test_duration_seconds_bucket{rpc_method="Put",le="+Inf"} 4
+            kvcluster_test_duration_seconds_sum{rpc_method="Put"} 4.10015
+            kvcluster_test_duration_seconds_count{rpc_method="Put"} 4
+
+            """.ReplaceLineEndings("\n"),
+            _page.Write());
+    }
+
+    [Fact]
+    public void Write_OfAnObservedGauge_ShowsWhatItNamesNow()
+    {
+        var shards = new List<(int Shard, long Lag)> { (1, 10), (2, 20) };
+        _meter.CreateObservableGauge("kvcluster.test.lag.size", () => shards.Select(shard => new Measurement<long>(shard.Lag, Tag("kvcluster.shard", shard.Shard))), "By", "");
+        Assert.Contains("kvcluster_test_lag_size_bytes{kvcluster_shard=\"2\"} 20\n", _page.Write(), StringComparison.Ordinal);
+        shards.RemoveAt(1);
+        shards[0] = (1, 11);
+        var text = _page.Write();
+        Assert.Contains("kvcluster_test_lag_size_bytes{kvcluster_shard=\"1\"} 11\n", text, StringComparison.Ordinal);
+        Assert.DoesNotContain("kvcluster_shard=\"2\"", text, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Write_WithMoreSeriesThanItsBound_GathersTheRest()
+    {
+        var counter = _meter.CreateCounter<long>("kvcluster.test.things");
+        _page.Write();
+        for (var index = 0; index < MetricFamily.SeriesMax + 3; index++)
+            counter.Add(1, Tag("kvcluster.shard", index));
+        var text = _page.Write();
+        Assert.Contains("kvcluster_test_things_total{otel_metric_overflow=\"true\"} 3\n", text, StringComparison.Ordinal);
+        Assert.Equal(MetricFamily.SeriesMax + 1 + 2, text.Count(c => c == '\n'));
+    }
+
+    [Fact]
+    public void Write_OfOtherMeters_ShowsNothing()
+    {
+        using var other = new Meter("KvCluster.Tests.MetricsPage");
+        other.CreateObservableGauge("kvcluster.test.other", () => 1);
+        Assert.Equal("", _page.Write());
+    }
+
+    [Fact]
+    public async Task Measurements_FromManyThreads_AreAllCounted()
+    {
+        var histogram = _meter.CreateHistogram("kvcluster.test.sizes", "By", "", null, Buckets.Bytes);
+        _page.Write();
+        await Task.WhenAll(Enumerable.Range(0, 4).Select(_ => Task.Run(() =>
+        {
+            for (var index = 0; index < 10_000; index++)
+                histogram.Record(index % 2 == 0 ? 1 : 10_000);
+        })));
+        var text = _page.Write();
+        Assert.Contains("kvcluster_test_sizes_bytes_count 40000\n", text, StringComparison.Ordinal);
+        Assert.Contains("kvcluster_test_sizes_bytes_bucket{le=\"4096\"} 20000\n", text, StringComparison.Ordinal);
+        Assert.Contains($"kvcluster_test_sizes_bytes_sum {20_000L * 10_001}\n", text, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("dotnet.process.cpu.time", "s", true, false, "dotnet_process_cpu_time_seconds_total")]
+    [InlineData("kvcluster.node.journal.write.size", "By", false, false, "kvcluster_node_journal_write_size_bytes")]
+    [InlineData("kvcluster.client.routes", "{key}", true, false, "kvcluster_client_routes_total")]
+    [InlineData("a.share", "1", false, true, "a_share_ratio")]
+    [InlineData("a.seconds", "s", false, true, "a_seconds")]
+    [InlineData("a..b-c.", null, false, true, "a_b_c")]
+    public void Name_IsAsPrometheusTranslatesOtlp(string name, string? unit, bool isMonotonic, bool isGauge, string expected) =>
+        Assert.Equal(expected, MetricName.Of(name, unit, new MetricKind(isMonotonic, isGauge, false, false, false)));
+
+    /// <summary>Prometheus' own checker reads the page of the runtime's meters and of ours without an error.</summary>
+    [ToolFact("promtool")]
+    public async Task Write_OfTheRuntime_IsAcceptedByPromtool()
+    {
+        using var page = new MetricsPage(meter => ReferenceEquals(meter, _meter) || MetricsPage.IsOfRuntime(meter));
+        var histogram = _meter.CreateHistogram("kvcluster.test.duration", "s", "How long.", null, Buckets.Seconds);
+        page.Write();
+        histogram.Record(0.1, Tag("rpc.method", "Put \"x\"\n"));
+        var file = Path.GetTempFileName();
+        try
+        {
+            await File.WriteAllTextAsync(file, page.Write());
+            var (exitCode, output, error) = await Tools.RunAsync("sh", "-c", $"promtool check metrics < '{file}'");
+            // 3: lint of names, which are those of the runtime.
+            Assert.True(exitCode is 0 or 3, $"{output} {error}");
+            Assert.DoesNotContain("error while linting", error, StringComparison.Ordinal);
+        }
+        finally
+        {
+            File.Delete(file);
+        }
+    }
+
+    private static KeyValuePair<string, object?> Tag(string key, object value) => new(key, value);
+}
