@@ -1,8 +1,11 @@
+using KvCluster.Client.Telemetry;
 using KvCluster.Router.Configuration;
 using KvCluster.Serving;
 using KvCluster.Serving.Admin;
 using KvCluster.Serving.Configuration;
 using KvCluster.Serving.Logs;
+using KvCluster.Serving.Telemetry;
+using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Router;
 
@@ -24,13 +27,16 @@ internal static class CommandLine
 
     private static async Task<int> RunAsync(Settings settings, CancellationToken stop)
     {
-        using var logs = ProcessLogs.Create(settings);
+        var exported = new ExportedService("kv-router", Environment.MachineName);
+        using var logs = ProcessLogs.Create(settings, exported);
+        using var export = TelemetryExport.Start(exported, logs.CreateLogger<TelemetryExport>());
         using var stopping = InputEnd.Link(settings.Get(CommonSettings.UntilStdinEnds), stop);
         var health = new ProcessHealth();
         await using var admin = settings.Get(CommonSettings.Admin) is { } url
             ? await AdminServer.StartAsync(new Uri(url), logs, health.Endpoints, stopping.Token).ConfigureAwait(false)
             : null;
         await using var router = await RouterHost.StartAsync(RouterSettings.OptionsOf(settings), health, logs, stopping.Token).ConfigureAwait(false);
+        using var metrics = MetricsEndpoint.Add(admin, meter => ReferenceEquals(meter, router.Meter) || meter.Name == ClientMetrics.Name);
         await Task.Delay(Timeout.Infinite, stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         return ExitCodes.Done;
     }

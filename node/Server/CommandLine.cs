@@ -6,6 +6,7 @@ using KvCluster.Serving;
 using KvCluster.Serving.Admin;
 using KvCluster.Serving.Configuration;
 using KvCluster.Serving.Logs;
+using KvCluster.Serving.Telemetry;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node;
@@ -38,7 +39,10 @@ internal static class CommandLine
 
     private static async Task<int> RunAsync(Settings settings, CancellationToken stop)
     {
-        using var logs = ProcessLogs.Create(settings);
+        var options = NodeSettings.OptionsOf(settings);
+        var exported = new ExportedService("kv-node", $"node-{options.Node}");
+        using var logs = ProcessLogs.Create(settings, exported);
+        using var export = TelemetryExport.Start(exported, logs.CreateLogger<TelemetryExport>());
         using var stopping = InputEnd.Link(settings.Get(CommonSettings.UntilStdinEnds), stop);
         var health = new ProcessHealth();
         // First, so that one sees what the rest waits for.
@@ -46,7 +50,8 @@ internal static class CommandLine
             ? await AdminServer.StartAsync(new Uri(url), logs, health.Endpoints, stopping.Token).ConfigureAwait(false)
             : null;
         await using var coordinator = new EtcdCoordinator(NodeSettings.EtcdOptionsOf(settings), logs.CreateLogger<EtcdCoordinator>());
-        var host = await NodeHost.StartAsync(NodeSettings.OptionsOf(settings), coordinator, health, logs, stopping.Token).ConfigureAwait(false);
+        var host = await NodeHost.StartAsync(options, coordinator, health, logs, stopping.Token).ConfigureAwait(false);
+        using var metrics = MetricsEndpoint.Add(admin, meter => ReferenceEquals(meter, host.Meter));
         if (await Task.WhenAny(WaitAsync(stopping.Token), host.DiskFailed).ConfigureAwait(false) == host.DiskFailed)
         {
             var failure = await host.DiskFailed.ConfigureAwait(false);

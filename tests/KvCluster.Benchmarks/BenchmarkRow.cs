@@ -1,7 +1,7 @@
 namespace KvCluster.Benchmarks;
 
 /// <summary>One measured number of a suite: the unit of the table and of the JSON file.</summary>
-/// <param name="Suite">"grpc", "engine", "cluster", "faults" or "routing".</param>
+/// <param name="Suite">"grpc", "engine", "cluster", "faults", "routing" or "telemetry".</param>
 /// <param name="Workload">What was done and by how many callers: "unary put, 64 callers".</param>
 /// <param name="System">What it was done to: "kvcluster" or a peer's name.</param>
 /// <param name="Unit">"op/s", "us", "ms", "bytes", "ratio": what the three numbers count.</param>

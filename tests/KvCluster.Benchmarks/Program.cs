@@ -23,6 +23,7 @@ var suites = new Dictionary<string, BenchmarkSuite>
     ["faults"] = FaultSuite.RunAsync,
     ["grpc"] = GrpcSuite.RunAsync,
     ["routing"] = RoutingSuite.Run,
+    ["telemetry"] = TelemetrySuite.RunAsync,
 };
 
 var suite = new Argument<string>("suite") { Description = $"What to measure: {string.Join(", ", suites.Keys)}." };

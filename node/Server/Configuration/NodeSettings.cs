@@ -46,11 +46,14 @@ internal static class NodeSettings
     public static readonly Setting<int> DigestInterval = new("digest-interval-minutes", "MINUTES",
         "How often a shard's leader here has the replicas' trees compared; 0: never.", SettingForms.Number(0, 525_600)) { Default = "60" };
 
+    public static readonly Setting<int> TelemetryShards = new("telemetry-shards", "N",
+        "So many of a node's shards, those with the least ids, have metrics of their own; what is said of the node covers all.", SettingForms.Number(0, 100_000)) { Default = "64" };
+
     private static readonly Setting[] EtcdTable = [Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster];
 
     public static readonly IReadOnlyList<Setting> RunTable =
     [
-        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, DigestInterval,
+        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, DigestInterval, TelemetryShards,
         CommonSettings.Admin, CommonSettings.AdminTokenFile, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
@@ -86,6 +89,7 @@ internal static class NodeSettings
         Bootstrap = settings.IsGiven(BootstrapNodes) ? NewClusterOf(settings, BootstrapNodes) : null,
         Replication = new ReplicationOptions { DigestIntervalUs = settings.Get(DigestInterval) * 60_000_000L },
         Storage = new StoreOptions { RetainedJournalBytes = (long)settings.Get(JournalRetention) << 20 },
+        ShardSeriesMax = settings.Get(TelemetryShards),
         StopTimeMax = ProgramCommands.StopTimeOf(settings),
         DrainTimeMax = TimeSpan.FromSeconds(Math.Max(0.3, (ProgramCommands.StopTimeOf(settings) - PartsStopTime).TotalSeconds)),
     };

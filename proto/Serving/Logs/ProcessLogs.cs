@@ -1,4 +1,5 @@
 using KvCluster.Serving.Configuration;
+using KvCluster.Serving.Telemetry;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;
 
@@ -8,9 +9,12 @@ namespace KvCluster.Serving.Logs;
 internal static class ProcessLogs
 {
     /// <param name="settings">With <see cref="CommonSettings.LogFormat"/>.</param>
-    public static ILoggerFactory Create(Settings settings) => LoggerFactory.Create(logging =>
+    /// <param name="exported">As what the program's logs leave by OTLP besides, if the environment asks for it; null: they do not.</param>
+    public static ILoggerFactory Create(Settings settings, ExportedService? exported = null) => LoggerFactory.Create(logging =>
     {
         logging.SetMinimumLevel(LogLevel.Information).AddFilter("Microsoft", LogLevel.Warning);
+        if (exported is not null)
+            TelemetryExport.AddLogs(logging, exported);
         if (settings.Get(CommonSettings.LogFormat) == "json")
         {
             logging.Services.AddSingleton(TimeProvider.System);

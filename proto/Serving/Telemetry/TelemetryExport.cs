@@ -33,28 +33,24 @@ internal sealed class TelemetryExport : IDisposable
         _failures = failures;
     }
 
-    /// <summary>Begins to export what the environment asks for.</summary>
-    /// <param name="service">Name of the program, unless OTEL_SERVICE_NAME gives another: "kv-node".</param>
-    /// <param name="instance">Tells its processes apart, unless OTEL_RESOURCE_ATTRIBUTES does: "node-1".</param>
+    /// <summary>Begins to export what the environment asks for; null: that is nothing, and nothing of the SDK is loaded.</summary>
+    /// <param name="service">Whose.</param>
     /// <param name="log">Told once when nothing can be sent.</param>
-    public static TelemetryExport Start(string service, string instance, ILogger log)
+    public static TelemetryExport? Start(ExportedService service, ILogger log)
     {
-        var resource = ResourceOf(service, instance);
-        return new TelemetryExport(
-            IsAsked("TRACES") ? TracesOf(resource) : null,
-            IsAsked("METRICS") ? MetricsOf(resource) : null,
-            IsAsked("TRACES") || IsAsked("METRICS") || IsAsked("LOGS") ? new ExportFailures(log) : null);
+        var (traces, metrics) = (IsAsked("TRACES"), IsAsked("METRICS"));
+        return traces || metrics || IsAsked("LOGS") ? Start(ResourceOf(service), traces, metrics, log) : null;
     }
 
     /// <summary>Sends a program's logs too, if the environment asks for it.</summary>
-    public static void AddLogs(ILoggingBuilder logs, string service, string instance)
+    public static void AddLogs(ILoggingBuilder logs, ExportedService service)
     {
         if (!IsAsked("LOGS"))
             return;
         logs.AddOpenTelemetry(options =>
         {
             options.IncludeFormattedMessage = true;
-            options.SetResourceBuilder(ResourceOf(service, instance));
+            options.SetResourceBuilder(ResourceOf(service));
             options.AddOtlpExporter(exporter => UseSignalPath(exporter, "LOGS"));
         });
     }
@@ -69,6 +65,9 @@ internal sealed class TelemetryExport : IDisposable
         _metrics?.Dispose();
         _failures?.Dispose();
     }
+
+    private static TelemetryExport Start(ResourceBuilder resource, bool traces, bool metrics, ILogger log) =>
+        new(traces ? TracesOf(resource) : null, metrics ? MetricsOf(resource) : null, new ExportFailures(log));
 
     private static TracerProvider TracesOf(ResourceBuilder resource)
     {
@@ -102,8 +101,8 @@ internal sealed class TelemetryExport : IDisposable
     private static string? Variable(string name) => Environment.GetEnvironmentVariable(name) is { Length: > 0 } value ? value : null;
 
     // What the environment says of the service goes before what the program does.
-    private static ResourceBuilder ResourceOf(string service, string instance) => ResourceBuilder.CreateEmpty()
-        .AddService(service, "kvcluster", VersionText, autoGenerateServiceInstanceId: false, instance)
+    private static ResourceBuilder ResourceOf(ExportedService service) => ResourceBuilder.CreateEmpty()
+        .AddService(service.Name, "kvcluster", VersionText, autoGenerateServiceInstanceId: false, service.Instance)
         .AddTelemetrySdk()
         .AddEnvironmentVariableDetector();
 

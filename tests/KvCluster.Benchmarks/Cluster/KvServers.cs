@@ -15,15 +15,19 @@ internal sealed class KvServers : IAsyncDisposable
     private readonly RunFolder _folder = new();
     private readonly Process _launcher;
 
-    private KvServers(int port)
+    private KvServers(int port, IReadOnlyDictionary<string, string> environment)
     {
         RouterAddress = $"http://127.0.0.1:{port}";
         var own = new DirectoryInfo(AppContext.BaseDirectory);
         var program = Path.Combine(own.Parent!.Parent!.FullName, "KvCluster.Local", own.Name, "kv-local");
-        _launcher = Process.Start(new ProcessStartInfo(program, ["--processes", "--data", _folder.Path, "--port", port.ToString(CultureInfo.InvariantCulture)])
+        var start = new ProcessStartInfo(program, ["--processes", "--data", _folder.Path, "--port", port.ToString(CultureInfo.InvariantCulture)])
         {
             RedirectStandardOutput = true,
-        })!;
+        };
+        // Its children have it too.
+        foreach (var (name, value) in environment)
+            start.Environment[name] = value;
+        _launcher = Process.Start(start)!;
         _launcher.OutputDataReceived += static (_, _) => { };
         _launcher.BeginOutputReadLine();
     }
@@ -37,9 +41,13 @@ internal sealed class KvServers : IAsyncDisposable
     public IReadOnlyList<int> Processes =>
         [_launcher.Id, .. Directory.EnumerateFiles(Path.Combine(_folder.Path, "run"), "*.pid").Select(file => int.Parse(File.ReadAllText(file), CultureInfo.InvariantCulture))];
 
-    public static async Task<KvServers> StartAsync(CancellationToken cancellation)
+    public static Task<KvServers> StartAsync(CancellationToken cancellation) => StartAsync(new Dictionary<string, string>(), cancellation);
+
+    /// <param name="environment">Variables of the programs, besides those of this one.</param>
+    /// <param name="cancellation">Gives the start up.</param>
+    public static async Task<KvServers> StartAsync(IReadOnlyDictionary<string, string> environment, CancellationToken cancellation)
     {
-        var servers = new KvServers(FreePorts.Ten());
+        var servers = new KvServers(FreePorts.Ten(), environment);
         try
         {
             await servers.FindLeaderAsync(cancellation);
