@@ -177,6 +177,28 @@ internal sealed class FaultCluster : IAsyncDisposable
             await UntilLeadsAsync((int)record.Replicas[(int)(record.Shard % (uint)record.Replicas.Count)].Node, record.Shard);
     }
 
+    /// <summary>
+    /// Repeats a fault that may not cost the leader of shard 0 its leadership until it did not, five times at most: a machine that is too busy
+    /// holds an election now and then all by itself, and a fault that always costs one fails.
+    /// </summary>
+    /// <param name="fault">Takes the leader; makes the fault and takes it back.</param>
+    public async Task LeaderStaysAsync(Func<int, Task> fault)
+    {
+        const int RoundsMax = 5;
+        var told = new List<string>();
+        while (told.Count < RoundsMax)
+        {
+            var (leader, epoch) = (await LeaderAsync(), await EpochAsync());
+            await fault(leader);
+            var (leaderAfter, epochAfter) = (await LeaderAsync(), await EpochAsync());
+            if ((leader, epoch) == (leaderAfter, epochAfter))
+                return;
+            told.Add($"node {leader} in epoch {epoch}, then node {leaderAfter} in epoch {epochAfter}");
+        }
+
+        Assert.Fail($"the leader did not stay: {string.Join("; ", told)}{Explain()}");
+    }
+
     /// <summary>A node that has a replica of the shard and does not lead it.</summary>
     public async Task<int> FollowerAsync(uint shard = 0)
     {
