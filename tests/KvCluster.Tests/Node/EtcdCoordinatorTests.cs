@@ -3,6 +3,7 @@ using Etcdserverpb;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Processes;
+using KvCluster.Tests.Grpc;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -154,7 +155,7 @@ public sealed class EtcdCoordinatorTests
     {
         using var process = StartEtcdctl(address, "watch", key, "--rev", fromRevision.ToString(System.Globalization.CultureInfo.InvariantCulture));
         var lines = new List<string>();
-        while (lines.Count < 3 && await process.StandardOutput.ReadLineAsync().WaitAsync(TimeSpan.FromSeconds(30)) is { } line)
+        while (lines.Count < 3 && await process.StandardOutput.ReadLineAsync().WaitAsync(Eventually.Limit) is { } line)
             lines.Add(line);
         process.Kill();
         await process.WaitForExitAsync();

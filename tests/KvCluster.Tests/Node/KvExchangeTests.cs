@@ -3,6 +3,7 @@ using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Node.Api;
 using KvCluster.Serving;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -31,7 +32,7 @@ public sealed class KvExchangeTests
                 new Call { Id = 2, Method = Method.Put, Request = new PutRequest { Key = key }.ToByteString() },
                 new Call { Id = 3, Method = Method.Get, Request = new GetRequest().ToByteString() },
             },
-        })).WaitAsync(TimeSpan.FromSeconds(60));
+        })).WaitAsync(Eventually.Limit);
         var reasons = responses.Replies.OrderBy(reply => reply.Id).Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!);
         Assert.Equal([("INTERNAL", "no"), ("INTERNAL", "unknown"), ("KEY_EMPTY", "no")], reasons.Select(info => (info.Reason, info.Metadata["applied"])));
     }

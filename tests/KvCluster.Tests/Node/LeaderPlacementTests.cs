@@ -48,7 +48,7 @@ public sealed class LeaderPlacementTests
         Assert.Equal("WRONG_NODE", await ReasonAsync(() => AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 2, Draining = true }).ResponseAsync));
 
         var led = await LedByAsync(cluster, 1);
-        var drained = await AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 1, Draining = true }, deadline: DateTime.UtcNow.AddSeconds(60));
+        var drained = await AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 1, Draining = true }, deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
         Assert.Empty(drained.Kept);
         Assert.Equal(led, (int)drained.GivenAway);
         for (var shard = 0u; shard < 3; shard++)

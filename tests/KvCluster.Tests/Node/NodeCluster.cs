@@ -6,6 +6,7 @@ using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Replication;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -14,8 +15,6 @@ namespace KvCluster.Tests.Node;
 /// <summary>Nodes in this process over an embedded coordinator, on free loopback ports, in a folder of their own.</summary>
 internal sealed class NodeCluster : IAsyncDisposable
 {
-    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
-
     private readonly TemporaryDirectory _directory = new();
     private readonly Dictionary<uint, NodeHost> _nodes = [];
     private readonly Dictionary<uint, GrpcChannel> _channels = [];
@@ -101,7 +100,7 @@ internal sealed class NodeCluster : IAsyncDisposable
                     said.Add($"node {node}: {replica.Role} {replica.Failure}");
                 }
             }
-            Assert.True(waited.Elapsed < Limit, $"Shard {shard} has no leader within {Limit}: {string.Join("; ", said)}");
+            Assert.True(waited.Elapsed < Eventually.Limit, $"Shard {shard} has no leader within {Eventually.Limit}: {string.Join("; ", said)}");
             await Task.Delay(20);
         }
     }
@@ -114,9 +113,9 @@ internal sealed class NodeCluster : IAsyncDisposable
         {
             try
             {
-                return await KvOf(await LeaderOfAsync(shard)).PutAsync(request, deadline: DateTime.UtcNow + Limit);
+                return await KvOf(await LeaderOfAsync(shard)).PutAsync(request, deadline: DateTime.UtcNow + Eventually.Limit);
             }
-            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && waited.Elapsed < Limit)
+            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && waited.Elapsed < Eventually.Limit)
             {
                 await Task.Delay(20);
             }
@@ -140,7 +139,7 @@ internal sealed class NodeCluster : IAsyncDisposable
         return ((IPEndPoint)socket.LocalEndPoint!).Port;
     }
 
-    private NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", StopTimeMax = Limit, Replication = Replication };
+    private NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", StopTimeMax = Eventually.Limit, Replication = Replication };
 
     private async Task StartNodeAsync(NodeOptions options)
     {

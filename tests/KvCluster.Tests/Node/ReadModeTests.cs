@@ -13,8 +13,6 @@ namespace KvCluster.Tests.Node;
 /// <summary>Reads of every mode at leaders and followers of three nodes: what each shows, what it waits for, and how it is refused.</summary>
 public sealed class ReadModeTests
 {
-    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
-
     [Fact]
     public async Task Get_LinearizableAtAnyReplica_ShowsWhatWasAcknowledgedBefore()
     {
@@ -74,7 +72,7 @@ public sealed class ReadModeTests
         await FollowAtFirstAsync(cluster);
         cluster.LinksOfFirst.Hold();
         var put = await cluster.PutAsync(Put("k", "mine"));
-        var waiting = cluster.KvOf(1).GetAsync(Session("k", put.Position), deadline: DateTime.UtcNow + Limit).ResponseAsync;
+        var waiting = cluster.KvOf(1).GetAsync(Session("k", put.Position), deadline: DateTime.UtcNow + Eventually.Limit).ResponseAsync;
         Assert.False((await cluster.KvOf(1).GetAsync(Get("k", ReadMode.Stale))).Found);
         Assert.False((await cluster.KvOf(1).GetAsync(Session("k"))).Found);
         Assert.False(waiting.IsCompleted);
@@ -175,7 +173,7 @@ public sealed class ReadModeTests
                 var before = Volatile.Read(ref acknowledged);
                 try
                 {
-                    var got = await cluster.KvOf(node).GetAsync(Get("k", ReadMode.Replica), deadline: DateTime.UtcNow + Limit);
+                    var got = await cluster.KvOf(node).GetAsync(Get("k", ReadMode.Replica), deadline: DateTime.UtcNow + Eventually.Limit);
                     Assert.True(int.Parse(got.Value.ToStringUtf8(), CultureInfo.InvariantCulture) >= before, $"node {node} gave {got.Value.ToStringUtf8()} after {before} was acknowledged");
                     answered++;
                 }
@@ -222,7 +220,7 @@ public sealed class ReadModeTests
 
     private static async Task<(StatusCode Code, string? Reason, uint? Leader)> RefusedAsync(NodeCluster cluster, uint node, GetRequest request)
     {
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await cluster.KvOf(node).GetAsync(request, deadline: DateTime.UtcNow + Limit));
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await cluster.KvOf(node).GetAsync(request, deadline: DateTime.UtcNow + Eventually.Limit));
         return (failure.StatusCode, ReasonOf(failure), failure.GetRpcStatus()?.GetDetail<RouteHint>()?.Routes.Single().Leader);
     }
 
@@ -270,7 +268,7 @@ public sealed class ReadModeTests
         // Its replica takes part.
         await UntilServedAsync(cluster, node, Get("k", ReadMode.Replica));
         if (leader != node)
-            await new Admin.AdminClient(cluster.ChannelOf(leader)).TransferAsync(new TransferRequest { ToNode = node }, deadline: DateTime.UtcNow + Limit);
+            await new Admin.AdminClient(cluster.ChannelOf(leader)).TransferAsync(new TransferRequest { ToNode = node }, deadline: DateTime.UtcNow + Eventually.Limit);
         await Eventually.TrueAsync(() => cluster.LeaderOfAsync(0).Result == node, $"node {node} leads");
     }
 }

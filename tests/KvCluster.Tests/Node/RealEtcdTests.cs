@@ -4,6 +4,7 @@ using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Processes;
+using KvCluster.Tests.Grpc;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -12,7 +13,6 @@ namespace KvCluster.Tests.Node;
 public sealed class RealEtcdTests
 {
     private static readonly CancellationToken Never = CancellationToken.None;
-    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
 
     [ToolFact("etcd", "etcdctl")]
     public async Task Contract_WithOneMember_Holds()
@@ -61,7 +61,7 @@ public sealed class RealEtcdTests
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints, User = "node", Password = "secret" });
         await CoordinatorContract.CheckAsync(coordinator);
 
-        var lease = await coordinator.GrantLeaseAsync(Limit, Never);
+        var lease = await coordinator.GrantLeaseAsync(Eventually.Limit, Never);
         var revision = 0L;
         for (var round = 0; round < 2; round++)
         {
@@ -91,7 +91,7 @@ public sealed class RealEtcdTests
             try
             {
                 await using var changes = coordinator.WatchAsync("/kvcluster/", set.Revision, Never).GetAsyncEnumerator();
-                Assert.True(await changes.MoveNextAsync().AsTask().WaitAsync(Limit));
+                Assert.True(await changes.MoveNextAsync().AsTask().WaitAsync(Eventually.Limit));
                 Assert.Equal("1", changes.Current.Single().Value);
                 return;
             }
@@ -128,7 +128,7 @@ public sealed class RealEtcdTests
         for (var member = 0; member < etcd.Count; member++)
         {
             await etcd.KillAsync(member);
-            using var limit = new CancellationTokenSource(Limit);
+            using var limit = new CancellationTokenSource(Eventually.Limit);
             var set = await coordinator.SetUntilSettledAsync("/k", revision, $"without {member}", 0, limit.Token);
             Assert.Equal(CompareAndSetOutcome.Won, set.Outcome);
             revision = set.Revision;
@@ -148,7 +148,7 @@ public sealed class RealEtcdTests
         var watching = coordinator.WatchAsync("/", revision + 1, Never).GetAsyncEnumerator().MoveNextAsync().AsTask();
         await etcd.KillAsync(1);
         await etcd.KillAsync(2);
-        await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => watching.WaitAsync(Limit));
+        await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => watching.WaitAsync(Eventually.Limit));
         Assert.Equal(CompareAndSetOutcome.Unknown, (await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never)).Outcome);
     }
 
@@ -172,7 +172,7 @@ public sealed class RealEtcdTests
         using var backup = new TemporaryDirectory();
         var first = await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
         await etcd.RestartAsync(() => EtcdMembers.CopyFolder(etcd.DataOf(0), backup.Path));
-        using var limit = new CancellationTokenSource(Limit);
+        using var limit = new CancellationTokenSource(Eventually.Limit);
         Assert.Equal(CompareAndSetOutcome.Won, (await coordinator.SetUntilSettledAsync("/k", first.Revision, "2", 0, limit.Token)).Outcome);
         await etcd.RestartAsync(() =>
         {
@@ -212,7 +212,7 @@ public sealed class RealEtcdTests
         using var channel = GrpcChannel.ForAddress(etcd.Endpoints[0]);
         var token = (await new Auth.AuthClient(channel).AuthenticateAsync(new AuthenticateRequest { Name = "node", Password = "secret" })).Token;
         var kv = new KV.KVClient(channel);
-        using var limit = new CancellationTokenSource(Limit);
+        using var limit = new CancellationTokenSource(Eventually.Limit);
         while (true)
         {
             try

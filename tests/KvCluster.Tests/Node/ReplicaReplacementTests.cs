@@ -75,7 +75,7 @@ public sealed class ReplicaReplacementTests
         var leader = await cluster.LeaderOfAsync(0);
         var from = before.Replicas.First(replica => replica.Node != leader).Node;
         var to = new[] { 1u, 2u, 3u, 4u }.Single(node => before.Replicas.All(replica => replica.Node != node));
-        await new Admin.AdminClient(cluster.ChannelOf(leader)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }, deadline: DateTime.UtcNow.AddSeconds(60));
+        await new Admin.AdminClient(cluster.ChannelOf(leader)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }, deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
         var after = await RecordAsync(cluster);
         Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from).Order(), after.Replicas.Select(replica => replica.Node).Order());
         Assert.DoesNotContain(after.Replicas, replica => replica.Learner);
