@@ -137,7 +137,7 @@ public sealed class EtcdCoordinatorTests
         Assert.Contains(server.Address["http://".Length..], await EtcdctlAsync(server.Address, "endpoint", "status"), StringComparison.Ordinal);
     }
 
-    private static EtcdCoordinator Connect(string address) => new(new EtcdOptions { Endpoints = [address] }, NullLogger.Instance);
+    private static EtcdCoordinator Connect(string address) => new(new EtcdOptions { Endpoints = [address], RequestTime = Eventually.Limit }, NullLogger.Instance);
 
     private static Process StartEtcdctl(string address, params string[] arguments) => Process.Start(
         new ProcessStartInfo(Tools.Find("etcdctl")!, ["--endpoints", address, .. arguments]) { RedirectStandardOutput = true })!;
