@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
+using KvCluster.Replication;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -23,7 +24,7 @@ public sealed class ReplicaReplacementTests
     [Fact]
     public async Task Quarantine_WithNobodyToRebuildFrom_HoldsThroughARestartUntilThereIs()
     {
-        await using var cluster = await NodeCluster.StartAsync(3);
+        await using var cluster = await NodeCluster.StartAsync(3, new ReplicationOptions());
         await FillAsync(cluster);
         var before = await RecordAsync(cluster);
         foreach (var other in (uint[])[2, 3])
