@@ -13,8 +13,8 @@ namespace KvCluster.ClusterTests;
 /// </summary>
 internal sealed class FaultCluster : IAsyncDisposable
 {
-    // Ten times what a failover may take (benchmarks measure it), so that a busy machine fails no test and one that takes a minute does.
-    private static readonly TimeSpan FailoverMax = TimeSpan.FromSeconds(30);
+    // Twenty times what a failover may take (benchmarks measure it), so that a busy machine fails no test and one that takes two minutes does.
+    private static readonly TimeSpan FailoverMax = TimeSpan.FromSeconds(60);
 
     private readonly TemporaryFolder _folder = new();
     private readonly List<Relay> _relays = [];
@@ -258,6 +258,15 @@ internal sealed class FaultCluster : IAsyncDisposable
     {
         foreach (var node in _nodes.Where(node => node.IsRunning))
             await AdminOf(node.Node).CheckpointAsync(new CheckpointRequest());
+    }
+
+    /// <summary>Waits until one of the nodes has printed a text, after what they have printed so far; gives the node.</summary>
+    public async Task<int> UntilOneSaysAsync(string text, IReadOnlyDictionary<int, int> since)
+    {
+        NodeProcess? said = null;
+        await Until.TrueAsync(
+            () => (said = _nodes.FirstOrDefault(node => node.Log.Skip(since[node.Node]).Any(line => line.Contains(text, StringComparison.Ordinal)))) is not null, $"a node says '{text}'{Explain()}");
+        return said!.Node;
     }
 
     /// <summary>Waits until a node has printed a text.</summary>
