@@ -39,26 +39,26 @@ public sealed class ExactlyOnceTests
         for (var kill = 0; kill < Kills; kill++)
         {
             var before = counters.Select(counter => counter.Succeeded).ToArray();
-            await LauncherProcess.UntilAsync(
+            await Until.TrueAsync(
                 () => callers.Any(caller => caller.IsFaulted) || counters.Zip(before).All(pair => pair.First.Succeeded >= pair.Second + 50), $"increments before kill {kill}");
             var leader = LeaderOf(status.GetStatus(new GetStatusRequest()));
             if (leader is null)
                 continue;
             var killed = cluster.PidOf($"node-{leader}");
             System.Diagnostics.Process.GetProcessById(killed).Kill();
-            await LauncherProcess.UntilAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
+            await Until.TrueAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
         }
         await enough.CancelAsync();
         await Task.WhenAll(callers);
 
         foreach (var counter in counters)
             Assert.Equal((counter.Key, counter.Succeeded), (counter.Key, await counter.ReadAsync()));
-        await LauncherProcess.UntilAsync(() => AllReplicasEqual(status.GetStatus(new GetStatusRequest { Digest = true })), "three equal replicas, sessions included");
+        await Until.TrueAsync(() => AllReplicasEqual(status.GetStatus(new GetStatusRequest { Digest = true })), "three equal replicas, sessions included");
     }
 
     // Long enough for a leader to be missed, another to be elected, and the change to be settled there.
     private static KvClient ClientOf(LauncherProcess cluster, bool gateway) =>
-        new(new KvClientOptions { Endpoints = [cluster.RouterAddress], Gateway = gateway, Timeout = TimeSpan.FromSeconds(60) });
+        new(new KvClientOptions { Endpoints = [cluster.RouterAddress], Gateway = gateway, Timeout = Until.Limit });
 
     private static uint? LeaderOf(GetStatusResponse status) =>
         status.Nodes.FirstOrDefault(node => node.Replicas.Any(replica => replica.Role == "leader"))?.Node;

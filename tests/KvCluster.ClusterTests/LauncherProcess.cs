@@ -8,8 +8,6 @@ namespace KvCluster.ClusterTests;
 /// <summary>The launcher as a person starts it: the built program, on ports and in a folder of its own. Disposed: stopped, whatever happened.</summary>
 internal sealed class LauncherProcess : IAsyncDisposable
 {
-    private static readonly TimeSpan StartLimit = TimeSpan.FromSeconds(60);
-
     private readonly Process _process;
     private readonly ConcurrentQueue<string> _errors = new();
     private readonly TaskCompletionSource _ready = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -64,7 +62,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
         try
         {
             var ended = launcher._process.WaitForExitAsync();
-            if (await Task.WhenAny(launcher._ready.Task, ended).WaitAsync(StartLimit) == ended)
+            if (await Task.WhenAny(launcher._ready.Task, ended).WaitAsync(Until.Limit) == ended)
                 throw new InvalidOperationException($"The launcher ended with code {launcher._process.ExitCode}: {string.Join('\n', launcher._errors)}");
             return launcher;
         }
@@ -89,7 +87,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
         return (Stopwatch.GetElapsedTime(started), _process.ExitCode);
     }
 
-    public Task WaitForExitAsync() => _process.WaitForExitAsync().WaitAsync(StartLimit);
+    public Task WaitForExitAsync() => _process.WaitForExitAsync().WaitAsync(Until.Limit);
 
     public async ValueTask DisposeAsync()
     {
@@ -113,17 +111,6 @@ internal sealed class LauncherProcess : IAsyncDisposable
         catch (ArgumentException)
         {
             return false;
-        }
-    }
-
-    /// <summary>Polls until the condition holds; the limit is only there to end a test that has failed.</summary>
-    public static async Task UntilAsync(Func<bool> condition, string what)
-    {
-        var started = Stopwatch.GetTimestamp();
-        while (!condition())
-        {
-            Assert.True(Stopwatch.GetElapsedTime(started) < StartLimit, $"still not: {what}");
-            await Task.Delay(50);
         }
     }
 

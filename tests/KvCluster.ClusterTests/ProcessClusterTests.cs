@@ -66,19 +66,20 @@ public sealed class ProcessClusterTests
         using var enough = new CancellationTokenSource();
         var writers = Enumerable.Range(0, 8).Select(writer => Task.Run(() => WriteUntilAsync(kv, writer, acknowledged, enough.Token))).ToArray();
 
-        await LauncherProcess.UntilAsync(() => acknowledged.Count > 200, "writes before the kill");
-        var leader = (await status.GetStatusAsync(new GetStatusRequest())).Nodes.Single(node => node.Replicas.Any(replica => replica.Role == "leader")).Node;
+        await Until.TrueAsync(() => acknowledged.Count > 200, "writes before the kill");
+        uint leader = 0;
+        await Until.TrueAsync(() => LeaderOf(status.GetStatus(new GetStatusRequest()), out leader), "one node leads");
         var killed = cluster.PidOf($"node-{leader}");
         System.Diagnostics.Process.GetProcessById(killed).Kill();
         var before = acknowledged.Count;
-        await LauncherProcess.UntilAsync(() => acknowledged.Count > before + 200, "writes after the kill");
-        await LauncherProcess.UntilAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
+        await Until.TrueAsync(() => acknowledged.Count > before + 200, "writes after the kill");
+        await Until.TrueAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
         await enough.CancelAsync();
         await Task.WhenAll(writers);
 
         foreach (var (key, value) in acknowledged)
-            Assert.Equal(value, (await kv.GetAsync(new GetRequest { Key = Bytes(key) })).Value.ToStringUtf8());
-        await LauncherProcess.UntilAsync(() => AllReplicasEqual(status.GetStatus(new GetStatusRequest { Digest = true })), "three equal replicas");
+            Assert.Equal(value, (await kv.GetAsync(new GetRequest { Key = Bytes(key) }, deadline: DateTime.UtcNow + Until.Limit)).Value.ToStringUtf8());
+        await Until.TrueAsync(() => AllReplicasEqual(status.GetStatus(new GetStatusRequest { Digest = true })), "three equal replicas");
     }
 
     [Fact]
@@ -93,12 +94,12 @@ public sealed class ProcessClusterTests
             var children = new[] { "node-1", "node-2", "node-3", "router" }.Select(cluster.PidOf).ToArray();
             Assert.All(children, child => Assert.True(LauncherProcess.IsAlive(child)));
             cluster.KillHard();
-            await LauncherProcess.UntilAsync(() => !children.Any(LauncherProcess.IsAlive), "all children are gone");
+            await Until.TrueAsync(() => !children.Any(LauncherProcess.IsAlive), "all children are gone");
         }
 
         await using var again = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var channelAgain = GrpcChannel.ForAddress(again.RouterAddress);
-        Assert.Equal("yes", (await new Kv.KvClient(channelAgain).GetAsync(new GetRequest { Key = Bytes("kept") })).Value.ToStringUtf8());
+        Assert.Equal("yes", (await new Kv.KvClient(channelAgain).GetAsync(new GetRequest { Key = Bytes("kept") }, deadline: DateTime.UtcNow + Until.Limit)).Value.ToStringUtf8());
     }
 
     [Fact]
@@ -143,6 +144,13 @@ public sealed class ProcessClusterTests
         while (await call.ResponseStream.MoveNext(CancellationToken.None))
             keys.AddRange(call.ResponseStream.Current.Entries.Select(entry => entry.Key.ToStringUtf8()));
         return keys;
+    }
+
+    private static bool LeaderOf(GetStatusResponse status, out uint leader)
+    {
+        var leaders = status.Nodes.Where(node => node.Replicas.Any(replica => replica.Role == "leader")).ToList();
+        leader = leaders.Count == 1 ? leaders[0].Node : 0;
+        return leader != 0;
     }
 
     private static bool AllReplicasEqual(GetStatusResponse status) =>

@@ -10,7 +10,11 @@ internal sealed class EtcdMembers : IAsyncDisposable
     /// <summary>Ports for so many: a client's and a peer's each.</summary>
     public const int CountMax = 5;
 
-    private static readonly TimeSpan StartLimit = TimeSpan.FromSeconds(60);
+    private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(3);
+
+    // A question whether a member serves is asked again soon; an order is carried out, however long it takes.
+    private const string QuestionSeconds = "5s";
+    private const string OrderSeconds = "120s";
 
     private readonly string _folder = Directory.CreateTempSubdirectory("kvcluster-etcd-").FullName;
     private readonly int _port = FreePorts.Ten();
@@ -130,7 +134,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
     /// <summary>Runs etcdctl against all members; its output, trimmed.</summary>
     public async Task<string> ControlAsync(params string[] arguments)
     {
-        var (exitCode, output, error) = await RunControlAsync(Endpoints, arguments);
+        var (exitCode, output, error) = await RunControlAsync(Endpoints, OrderSeconds, arguments);
         return exitCode == 0 ? output : throw new InvalidOperationException($"etcdctl {string.Join(' ', arguments)}: {error}");
     }
 
@@ -144,7 +148,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
 
     private async Task<bool> LeadsAsync(int member)
     {
-        var (exitCode, output, _) = await RunControlAsync([ClientAddress(member)], "endpoint", "status", "-w", "json");
+        var (exitCode, output, _) = await RunControlAsync([ClientAddress(member)], QuestionSeconds, "endpoint", "status", "-w", "json");
         if (exitCode != 0)
             return false;
         using var document = JsonDocument.Parse(output);
@@ -157,19 +161,19 @@ internal sealed class EtcdMembers : IAsyncDisposable
     {
         for (var member = 0; member < Count; member++)
         {
-            var (exitCode, _, error) = await RunControlAsync([ClientAddress(member)], "get", "a key that nobody has");
+            var (exitCode, _, error) = await RunControlAsync([ClientAddress(member)], QuestionSeconds, "get", "a key that nobody has");
             if (exitCode != 0 && !error.Contains("user name is empty", StringComparison.Ordinal))
                 return false;
         }
         return true;
     }
 
-    private Task<(int ExitCode, string Output, string Error)> RunControlAsync(IReadOnlyList<string> endpoints, params string[] arguments)
+    private Task<(int ExitCode, string Output, string Error)> RunControlAsync(IReadOnlyList<string> endpoints, string time, params string[] arguments)
     {
         string[] security = Certificates is null
             ? []
             : ["--cacert", Certificates.AuthorityFile, "--cert", Certificates.ClientFile, "--key", Certificates.ClientKeyFile];
-        return Tools.RunAsync(Tools.Find("etcdctl")!, ["--endpoints", string.Join(',', endpoints), "--dial-timeout", "1s", "--command-timeout", "3s", .. security, .. arguments]);
+        return Tools.RunAsync(Tools.Find("etcdctl")!, ["--endpoints", string.Join(',', endpoints), "--dial-timeout", QuestionSeconds, "--command-timeout", time, .. security, .. arguments]);
     }
 
     private async Task UntilAsync(Func<Task<bool>> condition)

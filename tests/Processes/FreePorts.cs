@@ -10,17 +10,39 @@ internal static class FreePorts
     private const int First = 20_000;
     private const int Last = 32_000;
 
-    /// <summary>A port from which ten in a row are free at this moment: what one local cluster takes.</summary>
+    // Test runs that go on at once choose from the same ports, and a program takes a while from its start until it listens. So ports that were
+    // given out stay marked, by the first one's number among those of UDP, until this process ends: nobody serves anything there.
+    private static readonly List<Socket> Marks = [];
+
+    /// <summary>A port from which ten in a row are free, and are this process's from now on: what one local cluster takes.</summary>
     public static int Ten()
     {
-        for (var attempt = 0; attempt < 200; attempt++)
+        for (var attempt = 0; attempt < 1_000; attempt++)
         {
             var first = Random.Shared.Next(First / 10, Last / 10) * 10;
-            if (Enumerable.Range(first, 10).All(IsFree))
+            if (TryMark(first) && Enumerable.Range(first, 10).All(IsFree))
                 return first;
         }
 
         throw new InvalidOperationException("No ten free ports in a row.");
+    }
+
+    private static bool TryMark(int port)
+    {
+        var mark = new Socket(SocketType.Dgram, ProtocolType.Udp) { ExclusiveAddressUse = true };
+        try
+        {
+            mark.Bind(new IPEndPoint(IPAddress.Loopback, port));
+        }
+        catch (SocketException)
+        {
+            mark.Dispose();
+            return false;
+        }
+
+        lock (Marks)
+            Marks.Add(mark);
+        return true;
     }
 
     private static bool IsFree(int port)

@@ -8,9 +8,17 @@ internal static class Signals
     private const int Terminate = 15;
     private const int Continue = 18;
     private const int Stop = 19;
+    private const int NoSuchProcess = 3;
 
     /// <summary>Asks it to end, as a service manager does.</summary>
     public static void End(int process) => Send(process, Terminate);
+
+    /// <summary>The same for one that may have ended by itself, or by an earlier signal.</summary>
+    public static void EndIfThere(int process)
+    {
+        if (SendSignal(process, Terminate) != 0 && Marshal.GetLastPInvokeError() != NoSuchProcess)
+            throw Failure(process, Terminate);
+    }
 
     /// <summary>Stops it where it is; it notices nothing until <see cref="Resume"/>.</summary>
     public static void Pause(int process) => Send(process, Stop);
@@ -20,8 +28,10 @@ internal static class Signals
     private static void Send(int process, int signal)
     {
         if (SendSignal(process, signal) != 0)
-            throw new InvalidOperationException($"Signal {signal} to process {process}: error {Marshal.GetLastPInvokeError()}.");
+            throw Failure(process, signal);
     }
+
+    private static InvalidOperationException Failure(int process, int signal) => new($"Signal {signal} to process {process}: error {Marshal.GetLastPInvokeError()}.");
 
     [DllImport("libc", EntryPoint = "kill", SetLastError = true)]
     private static extern int SendSignal(int process, int signal);

@@ -14,13 +14,11 @@ namespace KvCluster.Node.Coordination;
 /// <summary>A client of etcd's API. Thread-safe.</summary>
 internal sealed partial class EtcdCoordinator : ICoordinator
 {
-    /// <summary>For one request: longer than an election of etcd's own.</summary>
-    private static readonly TimeSpan RequestTime = TimeSpan.FromSeconds(3);
-
     private readonly EtcdEndpoint[] _endpoints;
     private readonly string _addresses;
     private readonly EtcdLogin _login;
     private readonly EtcdHeaderCheck _check;
+    private readonly TimeSpan _requestTime;
     private readonly ILogger _log;
     private int _current;
     private int _answered = -1;
@@ -30,9 +28,10 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     {
         var connector = new TlsConnector(new CredentialFiles(
             new TlsFiles { AuthorityFile = options.AuthorityFile, CertificateFile = options.CertificateFile, KeyFile = options.KeyFile }, TimeProvider.System));
-        _endpoints = [.. options.Endpoints.Select(address => new EtcdEndpoint(address, connector, RequestTime))];
+        _endpoints = [.. options.Endpoints.Select(address => new EtcdEndpoint(address, connector, options.RequestTime))];
         _addresses = string.Join(", ", options.Endpoints);
-        _login = new EtcdLogin(options.User, options.Password, RequestTime);
+        _login = new EtcdLogin(options.User, options.Password, options.RequestTime);
+        _requestTime = options.RequestTime;
         _check = new EtcdHeaderCheck(log);
         _log = log;
     }
@@ -166,7 +165,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             try
             {
                 token = await _login.TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
-                var options = new CallOptions(Headers(token), deadline: DateTime.UtcNow + RequestTime, cancellationToken: cancellationToken);
+                var options = new CallOptions(Headers(token), deadline: DateTime.UtcNow + _requestTime, cancellationToken: cancellationToken);
                 var answer = await call(endpoint, options).ConfigureAwait(false);
                 Answered(endpoint);
                 return answer;

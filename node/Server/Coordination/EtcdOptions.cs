@@ -15,6 +15,9 @@ internal sealed record EtcdOptions
     /// <summary>PEM file with the certificate's private key.</summary>
     public string? KeyFile { get; init; }
 
+    /// <summary>For one request, and for a connection, TLS included. Longer than an election of etcd's own.</summary>
+    public TimeSpan RequestTime { get; init; } = TimeSpan.FromSeconds(3);
+
     /// <summary>User to authenticate as; null: none.</summary>
     public string? User { get; init; }
 

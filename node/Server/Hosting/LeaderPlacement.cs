@@ -152,7 +152,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
     {
         while (!_stopping.IsCancellationRequested)
         {
-            await Task.Delay(Interval, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await Task.Delay(CommonMoments.Until(Interval), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             if (_draining)
             {
                 foreach (var shard in Led())

@@ -1,7 +1,6 @@
 // A node: everything between its options and its serving. Started and stopped by kv-node and by the local cluster, each from one thread. A
 // failure to start is an exception of a type that names the mistake; nothing is left running then.
 using System.Diagnostics.Metrics;
-using System.Net;
 using System.Security.Cryptography;
 using Grpc.AspNetCore.Server;
 using KvCluster.Node.Api;
@@ -153,8 +152,8 @@ internal sealed class NodeHost : IAsyncDisposable
         // Rises with every start of the directory; the random half tells copies of a directory apart.
         var incarnation = (directory.Starts << 32) | BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
         var listen = new UriBuilder(_options.Listen);
-        if (listen.Port == 0)
-            listen.Port = FreePort();
+        var port = listen.Port == 0 ? Own("the port", new ReservedPort(listen.Uri)) : null;
+        listen.Port = port?.Port ?? listen.Port;
         var address = _options.Advertise ?? listen.Uri.GetLeftPart(UriPartial.Authority);
         var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address);
         Address = address;
@@ -171,7 +170,7 @@ internal sealed class NodeHost : IAsyncDisposable
         Own("the readings", new NodeReadings(metrics, shards, peers, _options.DataDirectory));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, _log));
-        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, _grpcHealth, metrics, logs, listen.Uri, tls, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, _grpcHealth, metrics, logs, listen.Uri, tls, port, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -251,9 +250,11 @@ internal sealed class NodeHost : IAsyncDisposable
         ILoggerFactory logs,
         Uri listen,
         ServerTls? tls,
+        ReservedPort? port,
         CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls);
+        port?.GiveTo(builder);
         var services = builder.Services;
         services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
         services.AddSingleton<TimeProvider>(BootClock.Instance);
@@ -275,12 +276,4 @@ internal sealed class NodeHost : IAsyncDisposable
 
     // The largest write with what stands around it, and frames of records of that size.
     private static void ConfigureGrpc(GrpcServiceOptions options) => options.MaxReceiveMessageSize = PeerTransport.MessageBytesMax;
-
-    // The address is part of what is served, so it must be known before the server starts.
-    private static int FreePort()
-    {
-        using var socket = new System.Net.Sockets.Socket(System.Net.Sockets.SocketType.Stream, System.Net.Sockets.ProtocolType.Tcp);
-        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
-        return ((IPEndPoint)socket.LocalEndPoint!).Port;
-    }
 }

@@ -123,7 +123,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     {
         while (!_stopping.IsCancellationRequested)
         {
-            await Task.Delay(RepairInterval, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await Task.Delay(CommonMoments.Until(RepairInterval), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             foreach (var shard in _shards.All)
             {
                 if (!_stopping.IsCancellationRequested && NeedsLeader(shard))

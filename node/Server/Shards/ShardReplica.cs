@@ -29,6 +29,10 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     // Divides the heartbeat's interval, and is little beside any timeout.
     private const long TickGridUs = 20_000;
 
+    // For what is due in more than the second span: the beats of resting leaders, and those who listen for them.
+    private const long FarTickGridUs = 500_000;
+    private const long FarUs = 2_000_000;
+
     private readonly ShardReplicaContext _context;
     private readonly ReplicaJournalView _journal;
     private readonly ReplicaCore _core;
@@ -434,15 +438,16 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     // Due times are rounded up, so that the replicas of an idle node wake it seldom and together.
     private void ArmTimer()
     {
-        var dueUs = _core.NextTickUs <= NowUs() ? _core.NextTickUs : RoundedUp(_core.NextTickUs);
+        var nowUs = NowUs();
+        var dueUs = _core.NextTickUs <= nowUs ? _core.NextTickUs : RoundedUp(_core.NextTickUs, _core.NextTickUs - nowUs < FarUs ? TickGridUs : FarTickGridUs);
         if (dueUs >= _timerDueUs)
             return;
         _timerDueUs = dueUs;
-        var waitUs = Math.Max(0, _timerDueUs - NowUs());
+        var waitUs = Math.Max(0, _timerDueUs - nowUs);
         _timer.Change(TimeSpan.FromMicroseconds(waitUs), Timeout.InfiniteTimeSpan);
     }
 
-    private static long RoundedUp(long dueUs) => dueUs > long.MaxValue - TickGridUs ? long.MaxValue : (dueUs + TickGridUs - 1) / TickGridUs * TickGridUs;
+    private static long RoundedUp(long dueUs, long gridUs) => dueUs > long.MaxValue - gridUs ? long.MaxValue : (dueUs + gridUs - 1) / gridUs * gridUs;
 
     private void OnTimer(object? state)
     {

@@ -2,6 +2,7 @@
 // thread pool. What does not fit, or comes while there is no session, is dropped: the protocol repeats what matters.
 using System.Diagnostics;
 using Grpc.Core;
+using KvCluster.Node.Shards;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Transport;
@@ -15,8 +16,11 @@ internal sealed class PeerLink
     /// <summary>Answers to the regular beat wait for this side's own beat; longer than the default interval between beats, and little beside a lease.</summary>
     private static readonly TimeSpan AnswerPatience = TimeSpan.FromMilliseconds(110);
 
-    /// <summary>Something is sent at least this often, so that the other side knows that this one lives.</summary>
-    private static readonly TimeSpan AliveInterval = TimeSpan.FromMilliseconds(200);
+    /// <summary>
+    /// Something is sent at least this often, so that the other side knows that this one lives: at multiples of it, so that a node's links wake it
+    /// together.
+    /// </summary>
+    internal static readonly TimeSpan AliveInterval = TimeSpan.FromMilliseconds(200);
 
     /// <summary>In which the replicas of a node finish one beat.</summary>
     private static readonly TimeSpan BeatPatience = TimeSpan.FromMilliseconds(5);
@@ -163,7 +167,7 @@ internal sealed class PeerLink
     {
         Urgency.Answer => AnswerPatience,
         Urgency.Beat => BeatPatience,
-        _ => AliveInterval,
+        _ => CommonMoments.Until(AliveInterval),
     };
 
     private void EndPatience()

@@ -25,8 +25,6 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <summary>A node that has sent nothing for this is silent: three messages that say that it lives.</summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromMilliseconds(600);
 
-    private static readonly TimeSpan WatchInterval = TimeSpan.FromMilliseconds(200);
-
     private static readonly TimeSpan PauseMin = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan PauseMax = TimeSpan.FromSeconds(1);
 
@@ -110,7 +108,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     {
         while (!_stopping.IsCancellationRequested)
         {
-            await Task.Delay(WatchInterval, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await Task.Delay(CommonMoments.Until(PeerLink.AliveInterval), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             foreach (var (node, link) in _links)
             {
                 if (link.IsSilentFor(SilenceMax))

@@ -62,7 +62,7 @@ public sealed class DiskFaultTests
             for (var node = 0; node < 3; node++)
                 disks.Add(await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes));
             await using var cluster = await FaultCluster.StartAsync(dataOf: node => disks[node - 1].Data);
-            await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints });
+            await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit });
             await client.PutAsync("kept", "before");
             await client.PutAsync("deleted", "before");
             foreach (var disk in disks)
@@ -138,7 +138,7 @@ public sealed class DiskFaultTests
     private static async Task FillJournalsAsync(FaultCluster cluster)
     {
         // Long enough for a leader whose disk fails to be replaced, wherever this runs.
-        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = TimeSpan.FromSeconds(60) });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit });
         var value = new byte[64 << 10];
         Random.Shared.NextBytes(value);
         for (var number = 0; number < 64; number++)

@@ -87,13 +87,16 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
-        var (leader, epoch, follower) = (await cluster.LeaderAsync(), await cluster.EpochAsync(), await cluster.FollowerAsync());
-        cluster.Network.Delay(leader, follower, TimeSpan.FromMilliseconds(100));
-        await histories.MoreChangesAsync(Some);
-        cluster.Network.Cut(leader, follower);
-        await histories.MoreChangesAsync(Some);
-        Assert.Equal((leader, epoch), (await cluster.LeaderAsync(), await cluster.EpochAsync()));
-        cluster.Network.Heal();
+        var follower = 0;
+        await cluster.LeaderStaysAsync(async leader =>
+        {
+            follower = cluster.Nodes.First(node => node.Node != leader).Node;
+            cluster.Network.Delay(leader, follower, TimeSpan.FromMilliseconds(100));
+            await histories.MoreChangesAsync(Some);
+            cluster.Network.Cut(leader, follower);
+            await histories.MoreChangesAsync(Some);
+            cluster.Network.Heal();
+        });
         await cluster.Node(follower).KillAsync();
         await histories.MoreChangesAsync(Some);
         await cluster.HandOverAsync();
@@ -109,7 +112,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     {
         var (cluster, histories) = await shared.BeginAsync();
         CutRouterOff(cluster);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.StartRouter()], Gateway = true, Timeout = TimeSpan.FromSeconds(60) });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.StartRouter()], Gateway = true, Timeout = Until.Limit });
         var puts = PutMany(client, "of an empty map");
         Assert.DoesNotContain(puts, static put => put.IsCompleted);
         cluster.Network.Heal();
@@ -154,7 +157,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     public async Task F20_FollowerBeyondTheJournal_TakesASnapshotThroughACut()
     {
         await using var cluster = await FaultCluster.StartAsync(prepare: static node => node.Options = ["--journal-retention-mib", "1"]);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit });
         var follower = await cluster.FollowerAsync();
         await cluster.Node(follower).KillAsync();
         var value = new byte[256 << 10];
@@ -167,10 +170,11 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         await cluster.CheckpointAsync();
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
-        var leader = await cluster.LeaderAsync();
-        cluster.Network.Delay(leader, follower, TimeSpan.FromMilliseconds(10));
+        foreach (var other in cluster.Nodes.Where(node => node.Node != follower))
+            cluster.Network.Delay(other.Node, follower, TimeSpan.FromMilliseconds(10));
+        var since = cluster.Nodes.ToDictionary(static node => node.Node, node => node.Node == follower ? int.MaxValue : node.Log.Count);
         cluster.Node(follower).Start();
-        await cluster.UntilSaidAsync(leader, "Snapshot");
+        var leader = await cluster.UntilOneSaysAsync("Snapshot", since);
         cluster.Network.Cut(leader, follower);
         await histories.MoreChangesAsync(Some);
         await cluster.HandOverAsync();

@@ -10,7 +10,7 @@ namespace KvCluster.ClusterTests.History;
 /// </summary>
 internal sealed class Histories : IAsyncDisposable
 {
-    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(120);
+    private static readonly TimeSpan Limit = TimeSpan.FromMinutes(4);
 
     private static readonly string Log = Path.Combine(AppContext.BaseDirectory, "histories.log");
 
@@ -89,7 +89,7 @@ internal sealed class Histories : IAsyncDisposable
             }
         }
 
-        var (exitCode, said, error) = await Tools.RunAsync(Tools.Find("lincheck")!, "-limit", "120s", whole);
+        var (exitCode, said, error) = await Tools.RunAsync(Tools.Find("lincheck")!, "-limit", "300s", whole);
         Assert.True(exitCode == 0, $"lincheck {exitCode}: {said} {error}");
         Count(test, File.ReadLines(whole).Count());
         _history++;

@@ -81,7 +81,7 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
     /// <summary>Waits until it ends by itself.</summary>
     public async Task<int> ExitAsync()
     {
-        await _process!.WaitForExitAsync().WaitAsync(TimeSpan.FromSeconds(60));
+        await _process!.WaitForExitAsync().WaitAsync(Until.Limit);
         return _process.ExitCode;
     }
 

@@ -5,7 +5,8 @@ namespace KvCluster.ClusterTests;
 /// <summary>Waits for conditions; the limits are only there to end a test that has failed.</summary>
 internal static class Until
 {
-    private static readonly TimeSpan LimitDefault = TimeSpan.FromSeconds(60);
+    /// <summary>For whatever else waits, too: no test but those of failovers is about how long something takes.</summary>
+    public static readonly TimeSpan Limit = TimeSpan.FromMinutes(3);
 
     public static Task TrueAsync(Func<bool> condition, string what, TimeSpan? limit = null) => TrueAsync(() => Task.FromResult(condition()), what, limit);
 
@@ -14,7 +15,7 @@ internal static class Until
         var started = Stopwatch.GetTimestamp();
         while (!await condition())
         {
-            Assert.True(Stopwatch.GetElapsedTime(started) < (limit ?? LimitDefault), $"still not: {what}");
+            Assert.True(Stopwatch.GetElapsedTime(started) < (limit ?? Limit), $"still not: {what}");
             await Task.Delay(25);
         }
     }

@@ -1,5 +1,6 @@
 using System.Diagnostics;
 using System.Text;
+using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Cli;
 
@@ -8,9 +9,6 @@ internal sealed class KvProcess : IDisposable
 {
     // A port on which nothing listens: what these tests look at comes before the first call.
     private const string NoCluster = "http://127.0.0.1:9";
-
-    // Far beyond what is expected; a test that hangs is a failed one.
-    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
 
     private readonly Process _process;
     private readonly Task<string> _output;
@@ -46,13 +44,13 @@ internal sealed class KvProcess : IDisposable
     /// <summary>Gives it input, which stays open. Ends when the program has read all but what a pipe holds.</summary>
     public async Task WriteInputAsync(string text)
     {
-        await _process.StandardInput.BaseStream.WriteAsync(Encoding.UTF8.GetBytes(text)).AsTask().WaitAsync(Limit);
+        await _process.StandardInput.BaseStream.WriteAsync(Encoding.UTF8.GetBytes(text)).AsTask().WaitAsync(Eventually.Limit);
         await _process.StandardInput.BaseStream.FlushAsync();
     }
 
     public async Task<(int ExitCode, string Output, string Error)> WaitForEndAsync()
     {
-        await _process.WaitForExitAsync().WaitAsync(Limit);
+        await _process.WaitForExitAsync().WaitAsync(Eventually.Limit);
         return (_process.ExitCode, await _output, await _error);
     }
 

@@ -1,5 +1,7 @@
 using System.Collections.Concurrent;
 using Google.Protobuf;
+using KvCluster.Client;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Client;
@@ -38,6 +40,10 @@ internal sealed class FakeCluster : IAsyncDisposable
     public ConcurrentDictionary<(uint Shard, ulong Change), Dictionary<ulong, Reply>> Results { get; } = new();
 
     public string Endpoint => Nodes[0].Address;
+
+    /// <summary>A client with so much time that none of its calls runs out of it, on any machine.</summary>
+    public KvClient Connect(KvReadMode read = KvReadMode.Leader, bool exactlyOnce = true) =>
+        new(new KvClientOptions { Endpoints = [Endpoint], Read = read, ExactlyOnce = exactlyOnce, Timeout = Eventually.Limit });
 
     public static async Task<FakeCluster> StartAsync(int nodes, params string[] splits)
     {

@@ -1,6 +1,7 @@
 using System.Reflection;
 using System.Text;
 using KvCluster.Client;
+using KvCluster.Tests.Grpc;
 using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Client;
@@ -12,7 +13,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     public async Task PutGetDelete_OfOneKey_ReadWhatWasWritten()
     {
         await using var cluster = await FakeCluster.StartAsync(2, "m");
-        await using var client = new KvClient(cluster.Endpoint);
+        await using var client = cluster.Connect();
         Assert.False((await client.GetAsync("z")).Found);
         var put = await client.PutAsync("z", "value");
         Assert.Equal(2u, put.Shard);
@@ -27,7 +28,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     public async Task Put_WithAConditionThatFails_NamesItAndTheNewestEtag()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        await using var client = new KvClient(cluster.Endpoint);
+        await using var client = cluster.Connect();
         var put = await client.PutAsync("a", "1", KvCondition.Absent());
         var failure = await Assert.ThrowsAsync<KvConditionFailedException>(() => client.PutAsync("a", "2", KvCondition.Absent()).AsTask());
         Assert.Equal(0, failure.ConditionIndex);
@@ -43,7 +44,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     public async Task Write_OfSeveralKeys_IsAllOrNothing()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        await using var client = new KvClient(cluster.Endpoint);
+        await using var client = cluster.Connect();
         await client.PutAsync("a", "1");
         await client.WriteAsync(new KvWrite().If(KvCondition.Exists("a"u8.ToArray())).Put("b"u8.ToArray(), "2"u8.ToArray()).Delete("a"u8.ToArray()));
         Assert.False((await client.GetAsync("a")).Found);
@@ -56,7 +57,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     public async Task Write_OfKeysOfDifferentShards_IsRefused()
     {
         await using var cluster = await FakeCluster.StartAsync(1, "m");
-        await using var client = new KvClient(cluster.Endpoint);
+        await using var client = cluster.Connect();
         var write = new KvWrite().Put("a"u8.ToArray(), default).Put("z"u8.ToArray(), default);
         Assert.Equal("SHARDS_DIFFER", (await Assert.ThrowsAsync<KvInvalidRequestException>(() => client.WriteAsync(write).AsTask())).Reason);
     }
@@ -65,7 +66,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     public async Task GetMany_OverShards_AnswersInTheOrderAsked()
     {
         await using var cluster = await FakeCluster.StartAsync(3, "g", "p");
-        await using var client = new KvClient(cluster.Endpoint);
+        await using var client = cluster.Connect();
         foreach (var key in (string[])["a", "h", "q"])
             await client.PutAsync(key, $"of {key}");
         string[] keys = ["q", "nowhere", "a", "h", "a"];
@@ -79,7 +80,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     {
         const int Callers = 2_000;
         await using var cluster = await FakeCluster.StartAsync(1);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(60) });
+        await using var client = cluster.Connect();
         await Task.WhenAll(Enumerable.Range(0, Callers).Select(number => client.PutAsync($"key{number}", $"value{number}").AsTask()));
         var random = Seeds.Next(output);
         var delays = Enumerable.Range(0, 16).Select(_ => random.Next(10)).ToArray();
@@ -100,7 +101,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     {
         var random = Seeds.Next(output);
         await using var cluster = await FakeCluster.StartAsync(3, "b/", "b/m", "d");
-        await using var client = new KvClient(cluster.Endpoint);
+        await using var client = cluster.Connect();
         var keys = new SortedSet<string>(StringComparer.Ordinal);
         foreach (var first in "abcde")
         {
@@ -139,7 +140,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     public async Task Scan_OverAStreamThatBreaks_GoesOnAfterTheLastKey(bool reverse)
     {
         await using var cluster = await FakeCluster.StartAsync(2, "key30");
-        await using var client = new KvClient(cluster.Endpoint);
+        await using var client = cluster.Connect();
         var keys = Enumerable.Range(10, 50).Select(number => $"key{number}").ToArray();
         foreach (var key in keys)
             await client.PutAsync(key, "value");
@@ -163,7 +164,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     public async Task Status_OfANodeThatIsDead_IsItsError()
     {
         await using var cluster = await FakeCluster.StartAsync(3);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(3) });
+        await using var client = cluster.Connect();
         await client.PutAsync("a", "1");
         await cluster.Nodes[2].DisposeAsync();
         var status = await client.GetStatusAsync(digest: true);
@@ -181,7 +182,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     {
         await using var cluster = await FakeCluster.StartAsync(2, "m");
         cluster.Lead(2, node: 1);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Gateway = true });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Gateway = true, Timeout = Eventually.Limit });
         await client.PutAsync("a", "1");
         await client.PutAsync("z", "1");
         Assert.Equal(2, cluster.Nodes[0].Calls.Count);

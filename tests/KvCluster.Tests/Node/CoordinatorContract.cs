@@ -1,16 +1,15 @@
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
+using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Node;
 
 /// <summary>What every coordinator does alike. Run for each by a class that gives it.</summary>
 internal static class CoordinatorContract
 {
-    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(30);
-
     public static async Task CheckAsync(ICoordinator coordinator)
     {
-        using var limit = new CancellationTokenSource(Limit);
+        using var limit = new CancellationTokenSource(Eventually.Limit);
         await CompareAndSetWinsOnlyAtTheExpectedRevisionAsync(coordinator, limit.Token);
         await ListGivesAPrefixInOrderAtOneRevisionAsync(coordinator, limit.Token);
         await WatchGivesEveryChangeFromARevisionOnAsync(coordinator, limit.Token);

@@ -3,6 +3,7 @@ using Etcdserverpb;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Processes;
+using KvCluster.Tests.Grpc;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -136,7 +137,7 @@ public sealed class EtcdCoordinatorTests
         Assert.Contains(server.Address["http://".Length..], await EtcdctlAsync(server.Address, "endpoint", "status"), StringComparison.Ordinal);
     }
 
-    private static EtcdCoordinator Connect(string address) => new(new EtcdOptions { Endpoints = [address] }, NullLogger.Instance);
+    private static EtcdCoordinator Connect(string address) => new(new EtcdOptions { Endpoints = [address], RequestTime = Eventually.Limit }, NullLogger.Instance);
 
     private static Process StartEtcdctl(string address, params string[] arguments) => Process.Start(
         new ProcessStartInfo(Tools.Find("etcdctl")!, ["--endpoints", address, .. arguments]) { RedirectStandardOutput = true })!;
@@ -154,7 +155,7 @@ public sealed class EtcdCoordinatorTests
     {
         using var process = StartEtcdctl(address, "watch", key, "--rev", fromRevision.ToString(System.Globalization.CultureInfo.InvariantCulture));
         var lines = new List<string>();
-        while (lines.Count < 3 && await process.StandardOutput.ReadLineAsync().WaitAsync(TimeSpan.FromSeconds(30)) is { } line)
+        while (lines.Count < 3 && await process.StandardOutput.ReadLineAsync().WaitAsync(Eventually.Limit) is { } line)
             lines.Add(line);
         process.Kill();
         await process.WaitForExitAsync();

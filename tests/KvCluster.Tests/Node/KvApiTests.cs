@@ -2,6 +2,7 @@ using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Serving;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -272,7 +273,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
 
     private static async Task<List<Reply>> ReadAsync(AsyncDuplexStreamingCall<ExchangeRequest, ExchangeResponse> exchange, int count)
     {
-        using var limit = new CancellationTokenSource(TimeSpan.FromSeconds(60));
+        using var limit = new CancellationTokenSource(Eventually.Limit);
         var replies = new List<Reply>();
         while (replies.Count < count && await exchange.ResponseStream.MoveNext(limit.Token))
             replies.AddRange(exchange.ResponseStream.Current.Replies);

@@ -5,6 +5,7 @@ using KvCluster.Node.Api;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Telemetry;
 using KvCluster.Serving;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -34,7 +35,7 @@ public sealed class KvExchangeTests
                 new Call { Id = 2, Method = Method.Put, Request = new PutRequest { Key = key }.ToByteString() },
                 new Call { Id = 3, Method = Method.Get, Request = new GetRequest().ToByteString() },
             },
-        })).WaitAsync(TimeSpan.FromSeconds(60));
+        })).WaitAsync(Eventually.Limit);
         var reasons = responses.Replies.OrderBy(reply => reply.Id).Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!);
         Assert.Equal([("INTERNAL", "no"), ("INTERNAL", "unknown"), ("KEY_EMPTY", "no")], reasons.Select(info => (info.Reason, info.Metadata["applied"])));
     }

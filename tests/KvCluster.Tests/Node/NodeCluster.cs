@@ -1,12 +1,12 @@
 using System.Diagnostics;
-using System.Net;
-using System.Net.Sockets;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Processes;
 using KvCluster.Replication;
 using KvCluster.Serving.Admin;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -15,7 +15,11 @@ namespace KvCluster.Tests.Node;
 /// <summary>Nodes in this process over an embedded coordinator, on free loopback ports, in a folder of their own.</summary>
 internal sealed class NodeCluster : IAsyncDisposable
 {
-    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
+    /// <summary>
+    /// Times for tests that are not about elections: a machine that stalls for some seconds is no reason for one. The first leader of a new shard
+    /// needs none, and one whose node stops hands over.
+    /// </summary>
+    public static readonly ReplicationOptions Steady = new() { TimeoutLeastUs = 10_000_000, TimeoutGreatestUs = 20_000_000 };
 
     private readonly TemporaryDirectory _directory = new();
     private readonly Dictionary<uint, NodeHost> _nodes = [];
@@ -31,7 +35,8 @@ internal sealed class NodeCluster : IAsyncDisposable
     /// <summary>Of nodes that are started from now on.</summary>
     public ReplicationOptions Replication { get; set; } = new();
 
-    public static Task<NodeCluster> StartAsync(int nodeCount, params byte[][] splitKeys) => StartAsync(nodeCount, new ReplicationOptions(), splitKeys);
+    /// <summary>With <see cref="Steady"/> times where there are several nodes; one by itself loses no leadership, and is soon to lead again when it is restarted.</summary>
+    public static Task<NodeCluster> StartAsync(int nodeCount, params byte[][] splitKeys) => StartAsync(nodeCount, nodeCount == 1 ? new ReplicationOptions() : Steady, splitKeys);
 
     public static async Task<NodeCluster> StartAsync(int nodeCount, ReplicationOptions replication, params byte[][] splitKeys)
     {
@@ -46,12 +51,12 @@ internal sealed class NodeCluster : IAsyncDisposable
     /// A cluster whose node 1 hears from the others and speaks to them only through <see cref="LinksOfFirst"/>: nodes with greater ids open the
     /// streams between nodes. Callers of the tests are not held up.
     /// </summary>
-    public static async Task<NodeCluster> StartWithLinksToHoldAsync(int nodeCount)
+    public static async Task<NodeCluster> StartWithLinksToHoldAsync(int nodeCount, ReplicationOptions replication)
     {
-        var cluster = new NodeCluster();
+        var cluster = new NodeCluster { Replication = replication };
         var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
         await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster(nodes, Math.Min(3, nodeCount), []), CancellationToken.None);
-        var port = FreePort();
+        var port = FreePorts.Ten();
         cluster._linksOfFirst = new HoldingProxy(port);
         await Task.WhenAll(nodes.Select(node => node == 1
             ? cluster.StartNodeAsync(cluster.OptionsOf(1) with { Listen = $"http://127.0.0.1:{port}", Advertise = cluster._linksOfFirst.Address })
@@ -102,7 +107,7 @@ internal sealed class NodeCluster : IAsyncDisposable
                     said.Add($"node {node}: {replica.Role} {replica.Failure}");
                 }
             }
-            Assert.True(waited.Elapsed < Limit, $"Shard {shard} has no leader within {Limit}: {string.Join("; ", said)}");
+            Assert.True(waited.Elapsed < Eventually.Limit, $"Shard {shard} has no leader within {Eventually.Limit}: {string.Join("; ", said)}");
             await Task.Delay(20);
         }
     }
@@ -115,9 +120,9 @@ internal sealed class NodeCluster : IAsyncDisposable
         {
             try
             {
-                return await KvOf(await LeaderOfAsync(shard)).PutAsync(request, deadline: DateTime.UtcNow + Limit);
+                return await KvOf(await LeaderOfAsync(shard)).PutAsync(request, deadline: DateTime.UtcNow + Eventually.Limit);
             }
-            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && waited.Elapsed < Limit)
+            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && waited.Elapsed < Eventually.Limit)
             {
                 await Task.Delay(20);
             }
@@ -134,14 +139,7 @@ internal sealed class NodeCluster : IAsyncDisposable
         _directory.Dispose();
     }
 
-    private static int FreePort()
-    {
-        using var socket = new Socket(SocketType.Stream, ProtocolType.Tcp);
-        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
-        return ((IPEndPoint)socket.LocalEndPoint!).Port;
-    }
-
-    private NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", StopTimeMax = Limit, Replication = Replication };
+    private NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication };
 
     private async Task StartNodeAsync(NodeOptions options)
     {

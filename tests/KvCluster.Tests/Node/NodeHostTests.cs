@@ -44,17 +44,16 @@ public sealed class NodeHostTests
         await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
         await cluster.PutAsync(Request("z", "1"), shard: 1);
         var leader = await cluster.LeaderOfAsync(1);
-        await Grpc.Eventually.TrueAsync(
-            () => DetailOf(cluster, leader).Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate" && follower.GrantLeftUs > 0),
-            "both followers replicate and grant");
         var detail = DetailOf(cluster, leader);
-        Assert.True(detail.LeaseLeftUs > 0);
+        await Grpc.Eventually.TrueAsync(
+            () => (detail = DetailOf(cluster, leader)) is { LeaseLeftUs: > 0, Followers: { Count: 2 } followers } && followers.All(follower => follower.State == "replicate" && follower.GrantLeftUs > 0),
+            "both followers replicate and grant");
         Assert.Equal(3, detail.Record.Replicas.Count);
         Assert.Contains(detail.Decisions, line => line.Text.StartsWith("serving epoch", StringComparison.Ordinal));
         Assert.Equal(new[] { 1u, 2u, 3u }.Where(node => node != leader), detail.Followers.Select(follower => follower.Node).Order());
-        var following = DetailOf(cluster, leader == 1 ? 2u : 1u);
+        var following = detail;
+        await Grpc.Eventually.TrueAsync(() => (following = DetailOf(cluster, leader == 1 ? 2u : 1u)).GrantLeftUs > 0, "the follower grants");
         Assert.Empty(following.Followers);
-        Assert.True(following.GrantLeftUs > 0);
     }
 
     /// <summary>The data path does not need the coordinator: what has a leader goes on, also when its connections are opened anew.</summary>

@@ -2,6 +2,7 @@ using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Transport;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -9,8 +10,6 @@ namespace KvCluster.Tests.Node;
 /// <summary>One side of the stream between two nodes, without a network.</summary>
 public sealed class PeerLinkTests
 {
-    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(30);
-
     private readonly PeerLink _link = new();
 
     [Fact]
@@ -91,7 +90,7 @@ public sealed class PeerLinkTests
         var (older, newer) = (new FakeStream(), new FakeStream());
         var first = RunAsync(older);
         var second = RunAsync(newer);
-        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => first.WaitAsync(Limit));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => first.WaitAsync(Eventually.Limit));
         Assert.True(_link.IsUp);
         newer.End();
         await second;
@@ -137,7 +136,7 @@ public sealed class PeerLinkTests
         {
             var messages = new List<PeerMessage>();
             while (messages.Sum(message => message.Frames.Count) < count)
-                messages.Add(await _written.Reader.ReadAsync().AsTask().WaitAsync(Limit));
+                messages.Add(await _written.Reader.ReadAsync().AsTask().WaitAsync(Eventually.Limit));
             return messages;
         }
 

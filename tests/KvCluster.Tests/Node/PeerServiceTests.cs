@@ -1,5 +1,6 @@
 using Grpc.Core;
 using KvCluster.Node.Coordination;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -32,7 +33,7 @@ public sealed class PeerServiceTests
 
     private static async Task<PeerHello> ConnectAsync(NodeCluster cluster, PeerMessage first)
     {
-        using var limit = new CancellationTokenSource(TimeSpan.FromSeconds(30));
+        using var limit = new CancellationTokenSource(Eventually.Limit);
         using var call = new V1.Replication.ReplicationClient(cluster.ChannelOf(1)).Connect(cancellationToken: limit.Token);
         await call.RequestStream.WriteAsync(first);
         Assert.True(await call.ResponseStream.MoveNext(limit.Token));

@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
+using KvCluster.Replication;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -23,7 +24,7 @@ public sealed class ReplicaReplacementTests
     [Fact]
     public async Task Quarantine_WithNobodyToRebuildFrom_HoldsThroughARestartUntilThereIs()
     {
-        await using var cluster = await NodeCluster.StartAsync(3);
+        await using var cluster = await NodeCluster.StartAsync(3, new ReplicationOptions());
         await FillAsync(cluster);
         var before = await RecordAsync(cluster);
         foreach (var other in (uint[])[2, 3])
@@ -75,7 +76,7 @@ public sealed class ReplicaReplacementTests
         var leader = await cluster.LeaderOfAsync(0);
         var from = before.Replicas.First(replica => replica.Node != leader).Node;
         var to = new[] { 1u, 2u, 3u, 4u }.Single(node => before.Replicas.All(replica => replica.Node != node));
-        await new Admin.AdminClient(cluster.ChannelOf(leader)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }, deadline: DateTime.UtcNow.AddSeconds(60));
+        await new Admin.AdminClient(cluster.ChannelOf(leader)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }, deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
         var after = await RecordAsync(cluster);
         Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from).Order(), after.Replicas.Select(replica => replica.Node).Order());
         Assert.DoesNotContain(after.Replicas, replica => replica.Learner);

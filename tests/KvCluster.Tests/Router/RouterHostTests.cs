@@ -7,6 +7,7 @@ using KvCluster.Router;
 using KvCluster.Serving;
 using KvCluster.Tests.Client;
 using KvCluster.Serving.Admin;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 using Method = KvCluster.V1.Method;
@@ -162,12 +163,12 @@ public sealed class RouterHostTests : IAsyncLifetime
     [Fact]
     public async Task KvClient_LearnsTheNodesFromTheRouter()
     {
-        await using var client = new KvClient(_router.Address);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Timeout = Eventually.Limit });
         await client.PutAsync("a", "1");
         await client.PutAsync("q", "1");
         Assert.Single(_cluster.Nodes[0].Calls);
         Assert.Single(_cluster.Nodes[2].Calls);
-        await using var gateway = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Gateway = true });
+        await using var gateway = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Gateway = true, Timeout = Eventually.Limit });
         Assert.Equal("1"u8.ToArray(), (await gateway.GetAsync("q")).Value.ToArray());
         Assert.Equal(3, (await gateway.GetStatusAsync()).Nodes.Count);
         Assert.Equal(2, await gateway.CountAsync(default));
@@ -178,7 +179,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     {
         await _kv.PutAsync(new PutRequest { Key = Utf8("a") });
         await _cluster.Nodes[2].DisposeAsync();
-        var status = await new V1.Cluster.ClusterClient(_channel).GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow.AddSeconds(5));
+        var status = await new V1.Cluster.ClusterClient(_channel).GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow + Eventually.Limit);
         Assert.Equal([true, true, false], status.Nodes.OrderBy(node => node.Node).Select(node => node.Error.Length == 0));
     }
 

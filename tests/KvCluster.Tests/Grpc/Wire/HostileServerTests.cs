@@ -140,7 +140,7 @@ public sealed class HostileServerTests
             using var tcp = await listener.AcceptTcpClientAsync();
             using var connection = await Http2Connection.AcceptAsync(tcp);
             // From here on nothing is answered.
-            var failure = await Assert.ThrowsAsync<RpcException>(() => call.ResponseStream.MoveNext());
+            var failure = await Assert.ThrowsAsync<RpcException>(() => call.ResponseStream.MoveNext().WaitAsync(Eventually.Limit));
             Assert.True(failure.StatusCode is StatusCode.Unavailable, failure.ToString());
         }
     }
@@ -173,7 +173,7 @@ public sealed class HostileServerTests
             var status = StatusCode.OK;
             try
             {
-                await call(new Echo.EchoClient(channel)).WaitAsync(TimeSpan.FromSeconds(30));
+                await call(new Echo.EchoClient(channel)).WaitAsync(Eventually.Limit);
             }
             catch (RpcException failure)
             {
