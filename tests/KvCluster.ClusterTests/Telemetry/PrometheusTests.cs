@@ -74,7 +74,7 @@ public sealed class PrometheusTests
     public async Task Alerts_PassTheirUnitTests()
     {
         var folder = Path.Combine(Tools.Repository(), "deploy", "telemetry");
-        var (exitCode, output, error) = await Tools.RunAsync("promtool", "test", "rules", Path.Combine(folder, "alerts.test.yaml"));
+        var (exitCode, output, error) = await Tools.RunAsync("promtool", "test", "rules", Path.Combine(folder, "test-alerts.yaml"));
         Assert.True(exitCode == 0, $"{output}\n{error}");
     }
 
