@@ -1,5 +1,6 @@
 using KvCluster.Client.Telemetry;
 using KvCluster.Router.Configuration;
+using KvCluster.Security;
 using KvCluster.Serving;
 using KvCluster.Serving.Admin;
 using KvCluster.Serving.Configuration;
@@ -17,13 +18,18 @@ internal static class CommandLine
     public static Task<int> InvokeAsync(string[] arguments)
     {
         var program = new ProgramCommands("kv-router", "A router of a KvCluster.", RouterSettings.RunTable);
-        program.Add("run", "Runs a router until SIGTERM or Ctrl-C.", RouterSettings.RunTable, CommonSettings.CheckTls, RunAsync);
-        program.AddConfigShow("run", RouterSettings.RunTable, CommonSettings.CheckTls);
+        program.Add("run", "Runs a router until SIGTERM or Ctrl-C.", RouterSettings.RunTable, RouterSettings.Check, RunAsync);
+        program.AddConfigShow("run", RouterSettings.RunTable, RouterSettings.Check);
         program.AddHealth();
         return program.InvokeAsync(arguments, ExitCodeOf);
     }
 
-    private static int ExitCodeOf(Exception failure) => failure is IOException ? ExitCodes.Unavailable : ExitCodes.Internal;
+    private static int ExitCodeOf(Exception failure) => failure switch
+    {
+        UnusableFileException => ExitCodes.Usage,
+        IOException => ExitCodes.Unavailable,
+        _ => ExitCodes.Internal,
+    };
 
     private static async Task<int> RunAsync(Settings settings, CancellationToken stop)
     {

@@ -32,7 +32,7 @@ internal static class Globals
 
     public static readonly Option<string?> TlsKey = FromEnvironment("--tls-key", "KVCLUSTER_TLS_KEY", "PEM file of that certificate's private key (", "FILE");
 
-    public static readonly Option<string?> TlsServerName = FromEnvironment("--tls-server-name", "KVCLUSTER_TLS_SERVER_NAME", "What the servers' certificates must name, if not the hosts of their addresses (", "NAME");
+    public static readonly Option<string?> TlsServerName = FromEnvironment("--tls-server-name", "KV_TLS_SERVER_NAME", "What the servers' certificates must name, if not the hosts of their addresses (", "NAME");
 
     /// <summary>For calls that read or write whole replicas.</summary>
     public static readonly TimeSpan CallLimitOfWholeReplicas = TimeSpan.FromMinutes(10);

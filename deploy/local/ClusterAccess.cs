@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Security;
 using KvCluster.V1;
 
 namespace KvCluster.Local;
@@ -15,7 +16,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
     private static readonly TimeSpan ServeLimit = TimeSpan.FromSeconds(60);
     private const int SampleWritesOpen = 64;
 
-    private readonly GrpcChannel _router = GrpcChannel.ForAddress(options.RouterAddress);
+    private readonly GrpcChannel _router = ChannelTo(options);
 
     public void Dispose() => _router.Dispose();
 
@@ -57,6 +58,16 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         }
 
         return records.Length;
+    }
+
+    private static GrpcChannel ChannelTo(LocalOptions options)
+    {
+        var connector = new TlsConnector(options.TlsFilesOf("client") is { } files ? new CredentialFiles(files, TimeProvider.System) : null);
+        return GrpcChannel.ForAddress(options.RouterAddress, new GrpcChannelOptions
+        {
+            HttpHandler = new SocketsHttpHandler { UseProxy = false, ConnectCallback = connector.ConnectAsync },
+            DisposeHttpClient = true,
+        });
     }
 
     // A shard may change its leader meanwhile. The same put again does no harm, whatever became of the one before.

@@ -2,6 +2,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Router;
 using KvCluster.Serving.Admin;
+using KvCluster.Serving.Security;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Local;
@@ -21,13 +22,22 @@ internal sealed class ClusterInProcess : IRunningCluster
         {
             for (var node = 1; node <= folder.Nodes; node++)
             {
-                var nodeOptions = new NodeOptions { Node = (uint)node, DataDirectory = folder.Node(node), Listen = options.NodeAddress(node), Cluster = Launcher.ClusterName };
+                var nodeOptions = new NodeOptions
+                {
+                    Node = (uint)node,
+                    DataDirectory = folder.Node(node),
+                    Listen = options.NodeAddress(node),
+                    Cluster = Launcher.ClusterName,
+                    Tls = TlsOf($"node-{node}"),
+                };
                 cluster._nodes.Add(await NodeHost.StartAsync(nodeOptions, coordinator, new ProcessHealth(), logs, stop));
             }
 
             cluster._router = await RouterHost.StartAsync(
-                new RouterOptions { Listen = options.RouterAddress, Seeds = [.. Enumerable.Range(1, folder.Nodes).Select(options.NodeAddress)] }, new ProcessHealth(), logs, stop);
+                new RouterOptions { Listen = options.RouterAddress, Seeds = [.. Enumerable.Range(1, folder.Nodes).Select(options.NodeAddress)], Tls = TlsOf("router") }, new ProcessHealth(), logs, stop);
             return cluster;
+
+            ServerTlsOptions? TlsOf(string who) => options.TlsFilesOf(who) is { } files ? new ServerTlsOptions { Files = files } : null;
         }
         catch
         {

@@ -1,5 +1,6 @@
 using System.Globalization;
 using KvCluster.Node.Coordination;
+using KvCluster.Security;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Local;
@@ -26,11 +27,12 @@ internal sealed class ClusterOfProcesses : IRunningCluster
         var nodes = Enumerable.Range(1, folder.Nodes).Select(node => new Child($"node-{node}", Program("kv-node"),
         [
             "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", folder.Node(node), "--listen", options.NodeAddress(node),
-            "--coordinator", $"etcd={options.CoordinatorAddress}", "--until-stdin-ends",
+            "--coordinator", $"etcd={options.CoordinatorAddress}", "--until-stdin-ends", .. TlsFlags(options.TlsFilesOf($"node-{node}")),
         ], folder.Run));
         var router = new Child("router", Program("kv-router"),
         [
             "run", "--listen", options.RouterAddress, "--nodes", string.Join(',', Enumerable.Range(1, folder.Nodes).Select(options.NodeAddress)), "--until-stdin-ends",
+            .. TlsFlags(options.TlsFilesOf("router")),
         ], folder.Run);
         return new ClusterOfProcesses(served, nodes.Append(router));
     }
@@ -42,6 +44,9 @@ internal sealed class ClusterOfProcesses : IRunningCluster
         await _coordinator.DisposeAsync();
         _stop.Dispose();
     }
+
+    private static string[] TlsFlags(TlsFiles? files) =>
+        files is null ? [] : ["--tls-ca", files.AuthorityFile!, "--tls-cert", files.CertificateFile!, "--tls-key", files.KeyFile!];
 
     // The build puts them beside the launcher, because it references them.
     private static string Program(string name) => Path.Combine(AppContext.BaseDirectory, OperatingSystem.IsWindows() ? name + ".exe" : name);

@@ -14,6 +14,7 @@ internal static class CommandLine
     private static readonly Option<string?> SplitAt = new("--split-at") { Description = "Keys at which shards of a new cluster begin, separated by commas: files/,packages/", HelpName = "KEYS" };
     private static readonly Option<int> Port = new("--port") { Description = "The router's port; node N listens on the N-th after it.", DefaultValueFactory = _ => LocalOptions.PortDefault, HelpName = "PORT" };
     private static readonly Option<bool> Processes = new("--processes") { Description = "Run each node and the router as a process of its own, started again when it dies." };
+    private static readonly Option<bool> Tls = new("--tls") { Description = "Nodes and router speak TLS, with certificates of an authority that the data folder keeps." };
     private static readonly Option<bool> Sample = new("--sample") { Description = "Load the shipped sample: about 2,000 package records under packages/." };
 
     // The cluster may take 5 s to stop; after that the process ends all the same.
@@ -37,7 +38,7 @@ internal static class CommandLine
 
     private static RootCommand Create(Func<LocalOptions, CancellationToken, Task<int>> run)
     {
-        var root = new RootCommand("A whole KvCluster on this machine: nodes, router and coordinator, on loopback.") { Data, Nodes, Shards, SplitAt, Port, Processes, Sample };
+        var root = new RootCommand("A whole KvCluster on this machine: nodes, router and coordinator, on loopback.") { Data, Nodes, Shards, SplitAt, Port, Processes, Tls, Sample };
         root.SetAction((arguments, stop) => WrongIn(arguments) is { } wrong ? Task.FromResult(Refuse(wrong)) : run(OptionsOf(arguments), stop));
         return root;
     }
@@ -48,6 +49,7 @@ internal static class CommandLine
         arguments.GetValue(SplitAt) is { } keys ? SplitKeysIn(keys) : arguments.GetValue(Shards) is { } shards ? SampleData.SplitKeys(shards) : null,
         arguments.GetValue(Port),
         arguments.GetValue(Processes),
+        arguments.GetValue(Tls),
         arguments.GetValue(Sample));
 
     private static string? WrongIn(ParseResult arguments)

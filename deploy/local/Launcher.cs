@@ -1,6 +1,8 @@
 using System.Text;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Security;
+using KvCluster.Serving.Security;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Local;
@@ -22,6 +24,7 @@ internal static class Launcher
             using var folder = DataFolder.Open(options);
             Ports.CheckFree(options, folder.Nodes);
             folder.Keep();
+            MakeCertificates(options, folder);
             using var logs = LoggerFactory.Create(log => log.AddProvider(new LogFile(Path.Combine(folder.Run, "cluster.log"))));
             await using var coordinator = EmbeddedCoordinator.Open(folder.Coordinator, TimeProvider.System);
             await CreateShardsAsync(folder, coordinator, stop);
@@ -37,6 +40,10 @@ internal static class Launcher
         {
             return Tell(e.Message, e.ExitCode);
         }
+        catch (UnusableFileException e)
+        {
+            return Tell(e.Message, ExitCodes.Usage);
+        }
         catch (DirectoryFormatException e)
         {
             return Tell(e.Message, ExitCodes.OtherFormat);
@@ -51,6 +58,13 @@ internal static class Launcher
     {
         Console.Error.WriteLine($"kv-local: {line}");
         return exitCode;
+    }
+
+    // Once: clients keep the authority that they were given.
+    private static void MakeCertificates(LocalOptions options, DataFolder folder)
+    {
+        if (options.Tls && !Directory.Exists(options.Certificates))
+            DevelopmentCertificates.Create(options.Certificates, ClusterName, Enumerable.Range(1, folder.Nodes).Select(node => (uint)node), [], DateTimeOffset.UtcNow);
     }
 
     private static Task CreateShardsAsync(DataFolder folder, EmbeddedCoordinator coordinator, CancellationToken stop) => ClusterInit.CreateAsync(

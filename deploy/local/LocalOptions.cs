@@ -1,3 +1,6 @@
+using KvCluster.Security;
+using KvCluster.Serving.Security;
+
 namespace KvCluster.Local;
 
 /// <summary>What the command line asks for, checked.</summary>
@@ -6,8 +9,9 @@ namespace KvCluster.Local;
 /// <param name="SplitKeys">Where shards begin beside the first, in order; null: as the folder has, or one shard.</param>
 /// <param name="Port">The router's port; node N listens on the N-th after it, the coordinator on the ninth.</param>
 /// <param name="Processes">Nodes and router as processes of their own.</param>
+/// <param name="Tls">Nodes and router speak TLS, with certificates that the folder keeps.</param>
 /// <param name="Sample">Load the shipped sample once the cluster serves.</param>
-internal sealed record LocalOptions(string Folder, int? Nodes, IReadOnlyList<string>? SplitKeys, int Port, bool Processes, bool Sample)
+internal sealed record LocalOptions(string Folder, int? Nodes, IReadOnlyList<string>? SplitKeys, int Port, bool Processes, bool Tls, bool Sample)
 {
     /// <summary>Nodes of a new cluster, and replicas of each shard where there are as many nodes.</summary>
     public const int NodesDefault = 3;
@@ -21,9 +25,16 @@ internal sealed record LocalOptions(string Folder, int? Nodes, IReadOnlyList<str
 
     public string RouterAddress => AddressOf(0);
 
-    public string CoordinatorAddress => AddressOf(CoordinatorPortOffset);
+    /// <summary>In plain text always: it stands for an etcd of its own.</summary>
+    public string CoordinatorAddress => $"http://127.0.0.1:{Port + CoordinatorPortOffset}";
 
     public string NodeAddress(int node) => AddressOf(node);
 
-    private string AddressOf(int offset) => $"http://127.0.0.1:{Port + offset}";
+    /// <summary>Where the certificates lie.</summary>
+    public string Certificates => Path.Combine(Folder, "certs");
+
+    /// <summary>What a node, "node-1", the router or a client trusts and shows; null: they speak in plain text.</summary>
+    public TlsFiles? TlsFilesOf(string who) => Tls ? DevelopmentCertificates.FilesOf(Certificates, who) : null;
+
+    private string AddressOf(int offset) => $"{(Tls ? "https" : "http")}://127.0.0.1:{Port + offset}";
 }

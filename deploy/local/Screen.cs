@@ -22,7 +22,12 @@ internal static class Screen
         output.WriteLine("Type next, in another terminal:");
         output.WriteLine();
         output.WriteLine($"  alias kv={kv}");
-        if (options.Port != LocalOptions.PortDefault)
+        if (options.TlsFilesOf("client") is { } tls)
+        {
+            output.WriteLine($"  export KVCLUSTER_TLS_CA={tls.AuthorityFile} KVCLUSTER_TLS_CERT={tls.CertificateFile}");
+            output.WriteLine($"  export KVCLUSTER_TLS_KEY={tls.KeyFile}");
+        }
+        if (options.Tls || options.Port != LocalOptions.PortDefault)
             output.WriteLine($"  export KV_ENDPOINT={options.RouterAddress}");
         output.WriteLine("  kv put greeting hello");
         output.WriteLine("  kv get greeting");

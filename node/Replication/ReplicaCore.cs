@@ -120,6 +120,10 @@ internal sealed class ReplicaCore
         : _context.Counts ? ReplicaRole.Follower
         : ReplicaRole.Learner;
 
+    /// <summary>Whether it leads, or heard of a leader within the longest time after which followers stand; for status and metrics.</summary>
+    public bool HasLeader(long nowUs) =>
+        _leadership is { Serving: true } || (_leadership is null && nowUs - _heardLeaderUs < _context.Options.TimeoutGreatestUs + _leaderRestsUs);
+
     /// <summary>The epoch that this replica obeys, or leads.</summary>
     public ulong Epoch => _context.Promised;
 

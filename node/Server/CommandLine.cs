@@ -25,6 +25,7 @@ internal static class CommandLine
         Program.Add("coordinator", "Serves the embedded coordinator to other processes.", NodeSettings.CoordinatorTable, static _ => { }, CoordinateAsync);
         Program.AddConfigShow("run", NodeSettings.RunTable, NodeSettings.CheckRun);
         Program.AddHealth();
+        Program.Add(CertsCommand.Create());
         return Program.InvokeAsync(arguments, ExitCodeOf);
     }
 

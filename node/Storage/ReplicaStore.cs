@@ -268,9 +268,9 @@ internal sealed class ReplicaStore : IDisposable
             AdvanceShardTime(wallTime);
             _transaction.Collect(batch, Last.Etag, new UInt128(_epoch, Last.Change + 1), _shardTime, bytesMax, BytesLeftOnFullDisk());
             if (_transaction.OperationCount > 0)
-                record = SealAndAppend(batch, RecordFlags.None, _transaction.OperationCount, _transaction.Payload);
+                record = SealAndAppend(batch, RecordFlags.None, _transaction.OperationCount, _transaction.Payload, _transaction);
             else if (_transaction.Payload.Length > 0)
-                record = SealAndAppend(batch, RecordFlags.ResultOnly, 0, _transaction.Payload);
+                record = SealAndAppend(batch, RecordFlags.ResultOnly, 0, _transaction.Payload, _transaction);
             else
                 batch.Abort();
         }
@@ -279,8 +279,6 @@ internal sealed class ReplicaStore : IDisposable
             Fail(exception);
             return false;
         }
-        if (record.BodyBytes > 0 && _context.Observer.IsWatching)
-            _context.Observer.Appended(record, _transaction.OperationCount, _transaction.Waited, _transaction.Traces);
         _answers.Publish(Published, _events!);
         if (!_queue.IsEmpty && CanAppendBatch)
             _queue.Notify();
@@ -775,12 +773,15 @@ internal sealed class ReplicaStore : IDisposable
     private void AdvanceShardTime(DateTimeOffset wallTime) =>
         _shardTime = Math.Max(_shardTime, (wallTime - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond);
 
-    private RecordRef SealAndAppend(WriteBatch batch, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload)
+    private RecordRef SealAndAppend(WriteBatch batch, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload, MergedTransaction? merged = null)
     {
         var body = RecordBody.Encode(Last, flags, _epoch, operationCount, _shardTime, payload);
         RecordApplier.SetShardTime(batch, _shardTime);
         _ = RecordBody.TryReadHeader(body, out var record);
         batch.Seal(record.Etag);
+        // Before a lane can be done with it.
+        if (merged is not null && _context.Observer.IsWatching)
+            _context.Observer.Appended(record, operationCount, merged.Waited, merged.Traces);
         AppendToJournal(record, body);
         return record;
     }

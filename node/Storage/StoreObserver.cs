@@ -12,7 +12,7 @@ internal class StoreObserver
     /// <summary>Whether somebody wants to know. Any thread; may change at any time.</summary>
     public virtual bool IsWatching => false;
 
-    /// <summary>A merged transaction became a record, which is now handed to the journal. Writer executor.</summary>
+    /// <summary>A merged transaction became a record, which is handed to the journal next. Writer executor.</summary>
     /// <param name="record">The record.</param>
     /// <param name="operationCount">Operations in it.</param>
     /// <param name="waited">How long the first of its requests had waited; zero: not known.</param>

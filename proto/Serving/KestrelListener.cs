@@ -9,7 +9,7 @@ internal static class KestrelListener
 {
     /// <param name="address">A host of "localhost" means the loopback address; another name than an IP address: all addresses of the machine.</param>
     /// <param name="protocols">What is spoken there.</param>
-    /// <param name="tls">For https; null: in clear text.</param>
+    /// <param name="tls">For https; an address with http is served in clear text all the same.</param>
     public static void Listen(KestrelServerOptions kestrel, Uri address, HttpProtocols protocols, ServerTls? tls)
     {
         kestrel.AddServerHeader = false;
@@ -27,7 +27,8 @@ internal static class KestrelListener
         void Speak(ListenOptions listen)
         {
             listen.Protocols = protocols;
-            tls?.Secure(listen);
+            if (address.Scheme == Uri.UriSchemeHttps)
+                (tls ?? throw new ArgumentException($"'{address}' needs certificates.", nameof(tls))).Secure(listen);
         }
     }
 }

@@ -16,5 +16,8 @@ internal static class RouterSettings
         CommonSettings.Admin, CommonSettings.AdminTokenFile, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
-    public static RouterOptions OptionsOf(Settings settings) => new() { Listen = settings.Get(Listen)!, Seeds = settings.Get(Nodes)! };
+    public static void Check(Settings settings) =>
+        CommonSettings.CheckTls(settings, Listen, callsHttps: settings.Get(Nodes)?.Any(node => node.StartsWith("https:", StringComparison.Ordinal)) == true);
+
+    public static RouterOptions OptionsOf(Settings settings) => new() { Listen = settings.Get(Listen)!, Seeds = settings.Get(Nodes)!, Tls = CommonSettings.TlsOf(settings) };
 }

@@ -42,6 +42,9 @@ internal sealed class LauncherProcess : IAsyncDisposable
 
     public string RouterAddress => $"http://127.0.0.1:{Port}";
 
+    /// <summary>With --tls.</summary>
+    public string SecureRouterAddress => $"https://127.0.0.1:{Port}";
+
     public int Id => _process.Id;
 
     /// <summary>Lines on standard error so far.</summary>

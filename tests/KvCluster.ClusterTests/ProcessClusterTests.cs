@@ -2,6 +2,7 @@ using System.Collections.Concurrent;
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Client;
 using KvCluster.Processes;
 using KvCluster.V1;
 
@@ -52,6 +53,26 @@ public sealed class ProcessClusterTests
         Assert.False((await kv.DeleteAsync(new DeleteRequest { Key = Bytes(keys[0]) })).Existed);
         var empty = await Assert.ThrowsAsync<RpcException>(async () => await kv.PutAsync(new PutRequest()));
         Assert.Equal(StatusCode.InvalidArgument, empty.StatusCode);
+    }
+
+    /// <summary>From certs and flags to a put: the nodes trust each other and the router, and a client that shows nothing but trusts their authority is served.</summary>
+    [Fact]
+    public async Task Calls_WithTls_NeedTheAuthorityOfTheCluster()
+    {
+        using var folder = new TemporaryFolder();
+        await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes", "--tls");
+        await using var client = new KvClient(new KvClientOptions
+        {
+            Endpoints = [cluster.SecureRouterAddress],
+            Tls = new KvTlsOptions { AuthorityFile = Path.Combine(folder.Path, "certs", "ca.pem") },
+            Timeout = TimeSpan.FromSeconds(60),
+        });
+        await client.PutAsync("key", "value");
+        Assert.True((await client.GetAsync("key")).Found);
+
+        await using var stranger = new KvClient(new KvClientOptions { Endpoints = [cluster.SecureRouterAddress], Gateway = true, Timeout = TimeSpan.FromSeconds(2) });
+        var failure = await Assert.ThrowsAsync<KvUnavailableException>(async () => await stranger.GetAsync("key"));
+        Assert.Contains("its certificate (CN=router) is not of an authority that this machine trusts", failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]

@@ -18,6 +18,13 @@ internal static class Tools
             : Unpacked.Value is { } unpacked && Path.Combine(unpacked, name) is var beside && File.Exists(beside) ? beside : null;
     });
 
+    /// <summary>All programs of a name, in the order in which they are looked for: a machine may have an old one on PATH, and a newer one in the tools folder.</summary>
+    public static IEnumerable<string> FindAll(string program)
+    {
+        var folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator, StringSplitOptions.RemoveEmptyEntries);
+        return folders.Append(Unpacked.Value ?? "").Select(folder => Path.Combine(folder, program)).Where(File.Exists).Distinct();
+    }
+
     /// <summary>Runs a program to its end.</summary>
     public static async Task<(int ExitCode, string Output, string Error)> RunAsync(string program, params IEnumerable<string> arguments)
     {

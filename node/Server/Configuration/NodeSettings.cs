@@ -70,7 +70,9 @@ internal static class NodeSettings
             settings.AddMistake(Node, $"one of {Node.Name} and {PodName.Name} says which node it is.");
         CheckEtcd(settings);
         CheckNewCluster(settings, BootstrapNodes);
-        CommonSettings.CheckTls(settings);
+        CommonSettings.CheckTls(settings, Listen, callsHttps: false);
+        if (settings.Get(Listen) is { } listen && settings.Get(Advertise) is { } advertise && new Uri(listen).Scheme != new Uri(advertise).Scheme)
+            settings.AddMistake(Advertise, $"'{advertise}' and '{listen}', of {Listen.Name}, are both http:// or both https://.");
     }
 
     public static void CheckInit(Settings settings)
@@ -86,6 +88,7 @@ internal static class NodeSettings
         Listen = settings.Get(Listen)!,
         Advertise = settings.Get(Advertise),
         Cluster = settings.Get(Cluster)!,
+        Tls = CommonSettings.TlsOf(settings),
         Bootstrap = settings.IsGiven(BootstrapNodes) ? NewClusterOf(settings, BootstrapNodes) : null,
         Replication = new ReplicationOptions { DigestIntervalUs = settings.Get(DigestInterval) * 60_000_000L },
         Storage = new StoreOptions { RetainedJournalBytes = (long)settings.Get(JournalRetention) << 20 },

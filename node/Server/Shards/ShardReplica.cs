@@ -556,7 +556,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             Shard = Shard,
             Role = _core.Role.ToString().ToLowerInvariant(),
             Epoch = _core.Epoch,
-            KnowsLeader = Route.Leader != 0 && _core.Role != ReplicaRole.Candidate,
+            IsLeaderless = !_core.HasLeader(NowUs()),
             Change = (ulong)store.Published,
             HasLease = LeaseHolds(),
             Disk = _diskTold.ToString().ToLowerInvariant(),

@@ -220,7 +220,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     private void ObserveReplicas()
     {
-        _meter.CreateObservableUpDownCounter("kvcluster.node.shards.leaderless", () => _reading.Replicas.LongCount(replica => !replica.KnowsLeader), "{replica}", "Replicas that know no leader of their shard.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.shards.leaderless", () => _reading.Replicas.LongCount(replica => replica.IsLeaderless), "{replica}", "Replicas that know no leader of their shard.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.leased", () => _reading.Replicas.LongCount(replica => replica.HasLease), "{replica}", "Leaders that may answer reads without asking their followers; an idle one rests and has no lease.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.impaired", () => ByDisk(), "{replica}", "Replicas whose disk is slow or full.");
     }
@@ -265,8 +265,10 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.size", () => Sum(replica => replica.JournalBytes), "By", "Journals of this node's replicas.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.changed.size", () => Sum(replica => replica.ChangedBytes), "By", "Changed pages in memory: what checkpoints will write, and what readers still need.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.readers", () => Sum(replica => replica.Readers), "{reader}", "Open snapshots.");
-        _meter.CreateObservableGauge("kvcluster.node.disk.free.size", () => _reading.FreeBytes, "By", "Free space where the data directory lies.");
+        _meter.CreateObservableGauge("kvcluster.node.disk.free.size", FreeBytes, "By", "Free space where the data directory lies.");
     }
+
+    private IEnumerable<Measurement<long>> FreeBytes() => _reading.FreeBytes is { } free ? [new Measurement<long>(free)] : [];
 
     private long Sum(Func<ReplicaReading, long> value) => _reading.Replicas.Sum(value);
 }

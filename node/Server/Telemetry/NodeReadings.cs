@@ -51,6 +51,19 @@ internal sealed class NodeReadings : IAsyncDisposable
     private async Task<NodeReading> ReadAsync(IReadOnlyList<HostedShard> shards)
     {
         var replicas = await Task.WhenAll(shards.OrderBy(shard => shard.Shard).Select(shard => shard.ReadAsync())).ConfigureAwait(false);
-        return new NodeReading(replicas, [.. _peers.ReadLinks()], new DriveInfo(_dataDirectory).AvailableFreeSpace);
+        return new NodeReading(replicas, [.. _peers.ReadLinks()], FreeBytes());
+    }
+
+    private long? FreeBytes()
+    {
+        try
+        {
+            return new DriveInfo(_dataDirectory).AvailableFreeSpace;
+        }
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
+        {
+            // A disk that is away, which the replicas on it say louder.
+            return null;
+        }
     }
 }

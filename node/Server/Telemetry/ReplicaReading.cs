@@ -13,8 +13,8 @@ internal sealed record ReplicaReading
     /// <summary>The last change that it has applied.</summary>
     public ulong Change { get; init; }
 
-    /// <summary>It leads, or follows one who does.</summary>
-    public bool KnowsLeader { get; init; }
+    /// <summary>It works, and knows no leader of its shard.</summary>
+    public bool IsLeaderless { get; init; }
 
     public bool HasLease { get; init; }
 

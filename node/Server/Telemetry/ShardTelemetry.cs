@@ -115,7 +115,8 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
     /// <summary>The replica leads no more, or has ended: what became of the records in traces is not known here.</summary>
     public void Ended()
     {
-        _committedCount = _timedCount;
+        // A later leadership must not time what this one appended.
+        (_timedCount, _committedCount) = (0, 0);
         _acknowledged.Clear();
         lock (_gate)
             AbandonLocked();

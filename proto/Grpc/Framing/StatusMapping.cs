@@ -52,7 +52,8 @@ internal static class StatusMapping
         }
         return failure switch
         {
-            IOException or HttpRequestException => new Status(StatusCode.Unavailable, $"The connection was lost: {failure.Message}", failure),
+            // The cause says more than what HttpClient makes of it: what a server says that refuses a certificate is in there.
+            IOException or HttpRequestException => new Status(StatusCode.Unavailable, $"The connection was lost: {failure.GetBaseException().Message}", failure),
             _ => new Status(StatusCode.Internal, $"The call failed: {failure.Message}", failure),
         };
     }

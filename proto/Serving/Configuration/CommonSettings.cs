@@ -1,3 +1,6 @@
+using KvCluster.Security;
+using KvCluster.Serving.Security;
+
 namespace KvCluster.Serving.Configuration;
 
 /// <summary>Settings that node and router have in common.</summary>
@@ -22,21 +25,38 @@ internal static class CommonSettings
 
     public static readonly Setting<string> TlsCa = new("tls-ca", "FILE", "PEM file of the cluster's authority, which has signed the certificates of its nodes.", SettingForms.Path);
 
-    public static readonly Setting<string> TlsClientAuth = new("tls-client-auth", "HOW", "Whether clients show certificates: none, request or require.", SettingForms.Choice("none", "request", "require")) { Default = "none" };
+    public static readonly Setting<string> TlsClientAuth = new("tls-client-auth", "HOW", "Whether every client must show a certificate of the authority: none or require.", SettingForms.Choice("none", "require")) { Default = "none" };
 
     public static readonly Setting<bool> AllowPlaintext = new("allow-plaintext", "SWITCH", "Listen beyond loopback without TLS, where the network itself is trusted.", SettingForms.Switch) { IsSwitch = true };
 
     public static readonly IReadOnlyList<Setting> Tls = [TlsCert, TlsKey, TlsCa, TlsClientAuth, AllowPlaintext];
 
-    /// <summary>Adds what settings of certificates say together that cannot be.</summary>
-    public static void CheckTls(Settings settings)
+    /// <summary>Adds what settings of certificates and addresses say together that cannot be.</summary>
+    /// <param name="settings">What was said.</param>
+    /// <param name="listen">Where the program listens for callers.</param>
+    /// <param name="callsHttps">Whether it speaks TLS to others even if it does not listen with it.</param>
+    public static void CheckTls(Settings settings, Setting<string> listen, bool callsHttps)
     {
-        foreach (var (one, other) in (ReadOnlySpan<(Setting, Setting)>)[(TlsCert, TlsKey), (TlsKey, TlsCert)])
-        {
-            if (settings.IsGiven(one) && !settings.IsGiven(other))
-                settings.AddMistake(one, $"needs {other.Name}, too.");
-        }
-        if (settings.IsGiven(TlsCa) && !settings.IsGiven(TlsCert))
-            settings.AddMistake(TlsCa, $"needs {TlsCert.Name}, too.");
+        Setting[] files = [TlsCa, TlsCert, TlsKey];
+        if (files.FirstOrDefault(settings.IsGiven) is { } given && files.FirstOrDefault(file => !settings.IsGiven(file)) is { } missing)
+            settings.AddMistake(given, $"needs {missing.Name}, too.");
+        if (settings.Get(TlsClientAuth) == "require" && !settings.IsGiven(TlsCert))
+            settings.AddMistake(TlsClientAuth, $"needs {TlsCert.Name}, too.");
+        if (settings.Get(listen) is not { } text)
+            return;
+        var address = new Uri(text);
+        if (address.Scheme == Uri.UriSchemeHttps && !settings.IsGiven(TlsCert))
+            settings.AddMistake(listen, $"'{text}' needs {TlsCa.Name}, {TlsCert.Name} and {TlsKey.Name}.");
+        if (address.Scheme == Uri.UriSchemeHttp && !callsHttps && settings.IsGiven(TlsCert))
+            settings.AddMistake(TlsCert, $"is not used: {listen.Name} is '{text}', without TLS.");
+        if (PlainText.IsExposed(address) && !settings.Get(AllowPlaintext))
+            settings.AddMistake(listen, $"'{text}' is plain text that other machines reach: use https://, or say {AllowPlaintext.Name} where the network itself is trusted.");
     }
+
+    /// <summary>The files, and what is asked of clients; null: none are given.</summary>
+    public static ServerTlsOptions? TlsOf(Settings settings) => settings.Get(TlsCert) is not { } certificate ? null : new ServerTlsOptions
+    {
+        Files = new TlsFiles { AuthorityFile = settings.Get(TlsCa), CertificateFile = certificate, KeyFile = settings.Get(TlsKey) },
+        RequiresClientCertificate = settings.Get(TlsClientAuth) == "require",
+    };
 }

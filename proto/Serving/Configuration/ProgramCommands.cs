@@ -29,6 +29,9 @@ internal sealed class ProgramCommands(string program, string description, IReadO
     public void Add(string name, string does, IReadOnlyList<Setting> table, Action<Settings> check, Func<Settings, CancellationToken, Task<int>> run) =>
         AddTo(_root, name, does, table, check, run);
 
+    /// <summary>Adds a command without settings.</summary>
+    public void Add(Command command) => _root.Subcommands.Add(command);
+
     /// <summary>Adds <c>config show</c>, which prints what holds for a command and where each value is from.</summary>
     public void AddConfigShow(string command, IReadOnlyList<Setting> table, Action<Settings> check)
     {

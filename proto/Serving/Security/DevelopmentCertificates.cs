@@ -44,6 +44,14 @@ internal static class DevelopmentCertificates
         }
     }
 
+    /// <summary>The files of one who has a certificate there: "node-1", "router", "client".</summary>
+    public static TlsFiles FilesOf(string folder, string who) => new()
+    {
+        AuthorityFile = Path.Combine(folder, "ca.pem"),
+        CertificateFile = Path.Combine(folder, $"{who}.pem"),
+        KeyFile = Path.Combine(folder, $"{who}-key.pem"),
+    };
+
     private static void Write(string path, string text, bool isSecret)
     {
         var options = new FileStreamOptions { Mode = FileMode.CreateNew, Access = FileAccess.Write };

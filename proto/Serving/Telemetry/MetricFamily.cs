@@ -88,7 +88,7 @@ internal sealed class MetricFamily
         for (var bucket = 0; bucket <= _bounds.Length; bucket++)
         {
             count += series.CountOf(bucket);
-            var bound = bucket < _bounds.Length ? Text(_bounds[bucket]) : "+Inf";
+            var bound = bucket < _bounds.Length ? Bound(_bounds[bucket]) : "+Inf";
             WriteLine(text, $"{Name}_bucket", $"{series.Labels}{separator}le=\"{bound}\"", Text(count));
         }
         WriteLine(text, $"{Name}_sum", series.Labels, Text(series.Value));
@@ -110,6 +110,9 @@ internal sealed class MetricFamily
 
     private static string Text(double value) =>
         double.IsPositiveInfinity(value) ? "+Inf" : double.IsNegativeInfinity(value) ? "-Inf" : value.ToString("R", CultureInfo.InvariantCulture);
+
+    // Without an exponent, as Prometheus writes those that come by OTLP.
+    private static string Bound(double bound) => ((decimal)bound).ToString(CultureInfo.InvariantCulture);
 
     private static double[] BoundsOf(Instrument instrument) => instrument switch
     {

@@ -10,12 +10,18 @@ internal static class Until
 
     public static Task TrueAsync(Func<bool> condition, string what, TimeSpan? limit = null) => TrueAsync(() => Task.FromResult(condition()), what, limit);
 
-    public static async Task TrueAsync(Func<Task<bool>> condition, string what, TimeSpan? limit = null)
+    public static Task TrueAsync(Func<Task<bool>> condition, string what, TimeSpan? limit = null) => TrueAsync(condition, () => what, limit);
+
+    /// <param name="condition">What is waited for.</param>
+    /// <param name="what">The same in words, made when it has failed.</param>
+    /// <param name="limit">For how long.</param>
+    public static async Task TrueAsync(Func<Task<bool>> condition, Func<string> what, TimeSpan? limit = null)
     {
         var started = Stopwatch.GetTimestamp();
         while (!await condition())
         {
-            Assert.True(Stopwatch.GetElapsedTime(started) < (limit ?? Limit), $"still not: {what}");
+            if (Stopwatch.GetElapsedTime(started) >= (limit ?? Limit))
+                Assert.Fail($"still not: {what()}");
             await Task.Delay(25);
         }
     }

@@ -25,10 +25,17 @@ internal sealed class PrometheusServer : IAsyncDisposable
     /// <summary>Where it answers.</summary>
     public Uri Address => _http.BaseAddress!;
 
+    /// <summary>The one that is used: the first that takes OTLP; if none does, the first. Null: there is none.</summary>
+    public static string? Program { get; } = Tools.FindAll("prometheus").FirstOrDefault(TakesOtlp) ?? Tools.Find("prometheus");
+
+    /// <summary>Whether <see cref="Program"/> takes OTLP.</summary>
+    public static bool HasOtlp { get; } = Program is not null && TakesOtlp(Program);
+
     /// <param name="folder">For its data and configuration.</param>
+    /// <param name="port">Where it is to listen.</param>
     /// <param name="targets">host:port of admin ports.</param>
     /// <param name="rules">The text of a rule file.</param>
-    public static async Task<PrometheusServer> StartAsync(string folder, IEnumerable<string> targets, string rules)
+    public static async Task<PrometheusServer> StartAsync(string folder, int port, IEnumerable<string> targets, string rules)
     {
         Directory.CreateDirectory(folder);
         await File.WriteAllTextAsync(Path.Combine(folder, "rules.yaml"), rules);
@@ -43,12 +50,13 @@ internal sealed class PrometheusServer : IAsyncDisposable
                 static_configs:
                   - targets: [{string.Join(", ", targets.Select(target => $"'{target}'"))}]
             """);
-        var address = string.Create(CultureInfo.InvariantCulture, $"127.0.0.1:{FreePorts.Ten()}");
+        var address = string.Create(CultureInfo.InvariantCulture, $"127.0.0.1:{port}");
         string[] arguments =
         [
             $"--config.file={Path.Combine(folder, "prometheus.yaml")}", $"--storage.tsdb.path={Path.Combine(folder, "data")}", $"--web.listen-address={address}",
+            .. HasOtlp ? new[] { "--web.enable-otlp-receiver" } : [],
         ];
-        var process = Process.Start(new ProcessStartInfo(Tools.Find("prometheus")!, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
+        var process = Process.Start(new ProcessStartInfo(Program!, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
         var server = new PrometheusServer(process, $"http://{address}");
         await Until.TrueAsync(server.IsReadyAsync, $"Prometheus is ready: {server.LastLines()}");
         return server;
@@ -62,6 +70,13 @@ internal sealed class PrometheusServer : IAsyncDisposable
         return answer.RootElement.GetProperty("data").GetProperty("result").GetArrayLength();
     }
 
+    /// <summary>Names of all metrics of an instance that begin with a word.</summary>
+    public async Task<IReadOnlySet<string>> NamesAsync(string instance, string prefix)
+    {
+        using var answer = JsonDocument.Parse(await GetAsync($"api/v1/label/__name__/values?match[]={Uri.EscapeDataString($"{{instance=\"{instance}\",__name__=~\"{prefix}.*\"}}")}"));
+        return answer.RootElement.GetProperty("data").EnumerateArray().Select(name => name.GetString()!).ToHashSet();
+    }
+
     /// <summary>The alerts that fire now, by name.</summary>
     public async Task<IReadOnlySet<string>> FiringAsync()
     {
@@ -71,12 +86,34 @@ internal sealed class PrometheusServer : IAsyncDisposable
             .Select(alert => alert.GetProperty("labels").GetProperty("alertname").GetString()!).ToHashSet();
     }
 
+    /// <summary>Waits until each of these queries has had a series at some time from then on.</summary>
+    public async Task UntilDataAsync(IEnumerable<string> queries, DateTime since)
+    {
+        var missing = queries.Distinct().ToList();
+        await Until.TrueAsync(async () =>
+        {
+            foreach (var query in missing.ToArray())
+            {
+                if (await CountAsync(query, since) > 0)
+                    missing.Remove(query);
+            }
+            return missing.Count == 0;
+        }, () => $"data of {string.Join("\n", missing)}");
+    }
+
     public async ValueTask DisposeAsync()
     {
         _http.Dispose();
         _process.Kill();
         await _process.WaitForExitAsync();
         _process.Dispose();
+    }
+
+    private static bool TakesOtlp(string program)
+    {
+        using var help = Process.Start(new ProcessStartInfo(program, ["--help"]) { RedirectStandardOutput = true, RedirectStandardError = true })!;
+        var said = help.StandardError.ReadToEndAsync();
+        return $"{help.StandardOutput.ReadToEnd()}{said.Result}".Contains("web.enable-otlp-receiver", StringComparison.Ordinal);
     }
 
     private static long Unix(DateTime time) => new DateTimeOffset(time).ToUnixTimeSeconds();

@@ -20,6 +20,9 @@ public sealed class ArgumentTests
     [InlineData("$KV bench put --seconds NaN", "--seconds takes seconds from 0.1 to 86400")]
     [InlineData("$KV scan --limit abc", "Cannot parse argument 'abc' for option '--limit' as a number in its range.")]
     [InlineData("$KV status --shard -1", "as a number in its range.")]
+    [InlineData("$KV get k --tls-key k.pem", "--tls-key goes with --tls-cert")]
+    [InlineData("$KV get k --tls-ca absent.pem", "absent.pem is not usable: ")]
+    [InlineData("KVCLUSTER_TLS_CA=absent.pem $KV get k", "absent.pem is not usable: ")]
     [InlineData("$KV admin transfer 0 --to 0", "There is no node 0")]
     public async Task Kv_WithAWrongArgument_NamesItInOneLine(string script, string expected)
     {
@@ -38,8 +41,8 @@ public sealed class ArgumentTests
     }
 
     [ToolTheory("bash")]
-    [InlineData("coordinator --data '' --listen http://127.0.0.1:0", "--data names no folder")]
-    [InlineData("run --node 1 --data '' --listen http://127.0.0.1:0 --coordinator etcd=http://127.0.0.1:9", "--data names no folder")]
+    [InlineData("coordinator --data '' --listen http://127.0.0.1:0", "--data: names no folder")]
+    [InlineData("run --node 1 --data '' --listen http://127.0.0.1:0 --coordinator etcd=http://127.0.0.1:9", "--data: names no folder")]
     [InlineData(@"init --nodes 1 --split-at $'caf\xe9' --coordinator etcd=http://127.0.0.1:9", "a key is not UTF-8")]
     public async Task Node_WithAWrongArgument_NamesIt(string arguments, string expected)
     {
@@ -47,6 +50,22 @@ public sealed class ArgumentTests
         Assert.Equal(Usage, exitCode);
         Assert.StartsWith("kv-node: ", error, StringComparison.Ordinal);
         Assert.Contains(expected, error, StringComparison.Ordinal);
+    }
+
+    [ToolFact("bash")]
+    public async Task CertsInit_MakesAFolderOnce()
+    {
+        using var folder = new Node.TemporaryDirectory();
+        var script = $"${{KV}}-node certs init '{Path.Combine(folder.Path, "made")}' --nodes 1,2 --hosts node1,10.0.0.1";
+        var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
+        Assert.Equal((0, ""), (exitCode, error));
+        Assert.Equal(output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Order(), Directory.GetFiles(Path.Combine(folder.Path, "made")).Order());
+        (exitCode, _, error) = await KvProcess.RunInShellAsync(script);
+        const int unavailable = 3;
+        Assert.Equal(unavailable, exitCode);
+        Assert.Contains("ca.pem is there already; nothing was written", error, StringComparison.Ordinal);
+        (exitCode, _, error) = await KvProcess.RunInShellAsync($"${{KV}}-node certs init '{folder.Path}' --nodes 1,1 ");
+        Assert.Equal((Usage, "kv-node: --nodes: '1,1' names a node twice.\n"), (exitCode, error));
     }
 
     /// <summary>A key may be any text, also one that means something to parsers elsewhere.</summary>

@@ -79,6 +79,8 @@ internal sealed class NodeCluster : IAsyncDisposable
             await host.StopAsync();
     }
 
+    public string AddressOf(uint node) => _nodes[node].Address;
+
     public GrpcChannel ChannelOf(uint node) => _channels[node];
 
     public Kv.KvClient KvOf(uint node) => new(_channels[node]);

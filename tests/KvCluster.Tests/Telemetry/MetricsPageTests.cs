@@ -51,18 +51,18 @@ public sealed class MetricsPageTests : IDisposable
     [Fact]
     public void Write_OfAHistogram_HasCumulativeBucketsOfItsAdvice()
     {
-        var histogram = _meter.CreateHistogram("kvcluster.test.duration", "s", "How long.", null, new InstrumentAdvice<double> { HistogramBucketBoundaries = [0.00005, 0.1] });
+        var histogram = _meter.CreateHistogram("kvcluster.test.duration", "s", "How long.", null, new InstrumentAdvice<double> { HistogramBucketBoundaries = [0.00005, 0.125] });
         _page.Write();
-        foreach (var value in new[] { 0.00005, 0.0001, 0.1, 4 })
+        foreach (var value in new[] { 0, 0.0625, 0.125, 4 })
             histogram.Record(value, Tag("rpc.method", "Put"));
         Assert.Equal(
             """
             # HELP kvcluster_test_duration_seconds How long.
             # TYPE kvcluster_test_duration_seconds histogram
-            kvcluster_test_duration_seconds_bucket{rpc_method="Put",le="5E-05"} 1
-            kvcluster_test_duration_seconds_bucket{rpc_method="Put",le="0.1"} 3
+            kvcluster_test_duration_seconds_bucket{rpc_method="Put",le="0.00005"} 1
+            kvcluster_test_duration_seconds_bucket{rpc_method="Put",le="0.125"} 3
             kvcluster_test_duration_seconds_bucket{rpc_method="Put",le="+Inf"} 4
-            kvcluster_test_duration_seconds_sum{rpc_method="Put"} 4.10015
+            kvcluster_test_duration_seconds_sum{rpc_method="Put"} 4.1875
             kvcluster_test_duration_seconds_count{rpc_method="Put"} 4
 
             """.ReplaceLineEndings("\n"),

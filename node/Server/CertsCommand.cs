@@ -1,0 +1,47 @@
+using System.CommandLine;
+using KvCluster.Node.Configuration;
+using KvCluster.Serving;
+using KvCluster.Serving.Configuration;
+using KvCluster.Serving.Security;
+
+namespace KvCluster.Node;
+
+/// <summary>kv-node certs init: an authority and certificates to try TLS with. It reads no settings: what it makes is for others than this process.</summary>
+internal static class CertsCommand
+{
+    private static readonly Argument<string> Folder = new("DIR") { Description = "Where to write them. Files that are there stay as they are: the command then writes nothing." };
+    private static readonly Option<string> Cluster = new("--cluster") { Description = "The cluster's name.", DefaultValueFactory = _ => "local", HelpName = "NAME" };
+    private static readonly Option<string> Nodes = new("--nodes") { Description = "The ids of its nodes, separated by commas.", DefaultValueFactory = _ => "1,2,3", HelpName = "IDS" };
+    private static readonly Option<string?> Hosts = new("--hosts") { Description = "Names and addresses by which nodes and routers are reached, separated by commas, besides loopback.", HelpName = "NAMES" };
+
+    public static Command Create()
+    {
+        var init = new Command("init", "Makes an authority, and certificates with keys for nodes, routers and clients.") { Folder, Cluster, Nodes, Hosts };
+        init.SetAction(arguments => Init(arguments));
+        return new Command("certs", "Makes certificates for development.") { init };
+    }
+
+    private static int Init(ParseResult arguments)
+    {
+        var folder = Path.GetFullPath(arguments.GetRequiredValue(Folder));
+        var (cluster, nodes) = (Read(Cluster, NodeSettings.Cluster), Read(Nodes, NodeSettings.Nodes));
+        var hosts = arguments.GetValue(Hosts)?.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries) ?? [];
+        if (hosts.FirstOrDefault(host => Uri.CheckHostName(host) == UriHostNameType.Unknown && !host.StartsWith("*.", StringComparison.Ordinal)) is { } wrong)
+            throw new SettingsException([$"{Hosts.Name}: '{wrong}' is no name of a host and no address."]);
+        foreach (var file in DevelopmentCertificates.Create(folder, cluster, nodes, hosts, DateTimeOffset.UtcNow))
+            Console.WriteLine(Path.Combine(folder, file));
+        return ExitCodes.Done;
+
+        T Read<T>(Option<string> option, Setting<T> setting)
+        {
+            try
+            {
+                return (T)setting.Read(arguments.GetRequiredValue(option))!;
+            }
+            catch (FormatException failure)
+            {
+                throw new SettingsException([$"{option.Name}: {failure.Message}"]);
+            }
+        }
+    }
+}

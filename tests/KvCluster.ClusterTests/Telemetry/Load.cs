@@ -1,0 +1,55 @@
+using System.Text;
+using KvCluster.Client;
+
+namespace KvCluster.ClusterTests.Telemetry;
+
+/// <summary>Some callers of a router who put, read, scan and delete, whatever fails, until it is disposed.</summary>
+internal sealed class Load : IAsyncDisposable
+{
+    private const int Callers = 4;
+    private readonly CancellationTokenSource _stopping = new();
+    private readonly KvClient _client;
+    private readonly Task _running;
+
+    public Load(string router)
+    {
+        // Through the router, whose calls to the nodes are what the library's metrics show.
+        _client = new KvClient(new KvClientOptions { Endpoints = [router], Gateway = true, Timeout = TimeSpan.FromSeconds(3) });
+        _running = Task.WhenAll(Enumerable.Range(0, Callers).Select(caller => Task.Run(() => RunAsync(caller))));
+    }
+
+    /// <summary>Of the values that are put from now on.</summary>
+    public int ValueBytes { get; set; } = 100;
+
+    public async ValueTask DisposeAsync()
+    {
+        await _stopping.CancelAsync();
+        await _running;
+        await _client.DisposeAsync();
+        _stopping.Dispose();
+    }
+
+    private async Task RunAsync(int caller)
+    {
+        var random = new Random(caller);
+        while (!_stopping.IsCancellationRequested)
+        {
+            // To both shards.
+            var key = Encoding.UTF8.GetBytes($"{(random.Next(2) == 0 ? 'a' : 'z')}/{random.Next(1_000)}");
+            try
+            {
+                await _client.PutAsync(key, new byte[ValueBytes], cancellationToken: _stopping.Token);
+                await _client.GetAsync(key, _stopping.Token);
+                if (random.Next(20) == 0)
+                    await _client.DeleteAsync(key, cancellationToken: _stopping.Token);
+                if (random.Next(50) == 0)
+                    await _client.CountAsync("a/1"u8.ToArray(), _stopping.Token);
+            }
+            catch (Exception failure) when (failure is KvException or OperationCanceledException)
+            {
+                // Of the faults, whose consequences are what is looked at, or of the end.
+                continue;
+            }
+        }
+    }
+}

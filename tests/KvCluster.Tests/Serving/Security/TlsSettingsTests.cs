@@ -1,0 +1,48 @@
+using KvCluster.Node.Configuration;
+using KvCluster.Router.Configuration;
+using KvCluster.Serving.Configuration;
+
+namespace KvCluster.Tests.Serving.Security;
+
+/// <summary>What settings of TLS may not say together: each mistake is a line that begins with where it is.</summary>
+public sealed class TlsSettingsTests
+{
+    private const string Files = "tls-ca=ca.pem tls-cert=cert.pem tls-key=key.pem";
+    private const string Node = "node=1 data=d coordinator=etcd=http://127.0.0.1:2379";
+
+    [Theory]
+    [InlineData("listen=http://127.0.0.1:7401")]
+    [InlineData("listen=http://10.0.0.1:7401 allow-plaintext=true")]
+    [InlineData("listen=https://0.0.0.0:7401 advertise=https://node1:7401 " + Files)]
+    [InlineData("listen=https://0.0.0.0:7401 tls-client-auth=require " + Files)]
+    public void Node_WithSettingsThatFit_HasNoMistakes(string said) => Assert.Empty(MistakesOfNode(said));
+
+    [Theory]
+    [InlineData("listen=http://0.0.0.0:7401", "--listen: 'http://0.0.0.0:7401' is plain text that other machines reach")]
+    [InlineData("listen=https://0.0.0.0:7401", "--listen: 'https://0.0.0.0:7401' needs tls-ca, tls-cert and tls-key.")]
+    [InlineData("listen=https://127.0.0.1:7401 tls-cert=cert.pem tls-key=key.pem", "--tls-cert: needs tls-ca, too.")]
+    [InlineData("listen=https://127.0.0.1:7401 tls-cert=cert.pem tls-ca=ca.pem", "--tls-ca: needs tls-key, too.")]
+    [InlineData("listen=http://127.0.0.1:7401 " + Files, "--tls-cert: is not used: listen is 'http://127.0.0.1:7401', without TLS.")]
+    [InlineData("listen=http://127.0.0.1:7401 tls-client-auth=require", "--tls-client-auth: needs tls-cert, too.")]
+    [InlineData("listen=https://127.0.0.1:7401 advertise=http://node1:7401 " + Files, "--advertise: 'http://node1:7401' and 'https://127.0.0.1:7401', of listen, are both")]
+    public void Node_WithSettingsThatDoNotFit_SaysSo(string said, string mistake) => Assert.StartsWith(mistake, Assert.Single(MistakesOfNode(said)), StringComparison.Ordinal);
+
+    [Fact]
+    public void Router_InPlainTextOnLoopback_MaySpeakTlsToNodes()
+    {
+        Assert.Empty(MistakesOfRouter($"listen=http://127.0.0.1:7400 nodes=https://node1:7401 {Files}"));
+        Assert.Single(MistakesOfRouter($"listen=http://127.0.0.1:7400 nodes=http://127.0.0.1:7401 {Files}"));
+    }
+
+    private static IReadOnlyList<string> MistakesOfNode(string said) => MistakesOf($"{Node} {said}", NodeSettings.RunTable, NodeSettings.CheckRun);
+
+    private static IReadOnlyList<string> MistakesOfRouter(string said) => MistakesOf(said, RouterSettings.RunTable, RouterSettings.Check);
+
+    private static IReadOnlyList<string> MistakesOf(string said, IReadOnlyList<Setting> table, Action<Settings> check)
+    {
+        var flags = said.Split(' ').Select(one => one.Split('=', 2)).ToDictionary(one => one[0], one => one[1]);
+        var settings = SettingsReader.Read(table, table, new SettingSources(flags, new Dictionary<string, string>()));
+        check(settings);
+        return settings.Mistakes;
+    }
+}

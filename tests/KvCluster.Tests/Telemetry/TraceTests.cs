@@ -1,0 +1,121 @@
+using System.Collections.Concurrent;
+using System.Diagnostics;
+using Google.Protobuf;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Client;
+using KvCluster.Router;
+using KvCluster.Serving.Admin;
+using KvCluster.Tests.Grpc;
+using KvCluster.Tests.Node;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Telemetry;
+
+/// <summary>Traces of writes through a router and three nodes in this process.</summary>
+public sealed class TraceTests : IAsyncLifetime, IDisposable
+{
+    private readonly ConcurrentQueue<Activity> _spans = new();
+    private readonly ActivityTraceId _trace = ActivityTraceId.CreateRandom();
+    private readonly ActivityListener _listener;
+    private NodeCluster _cluster = null!;
+    private RouterHost _router = null!;
+
+    public TraceTests()
+    {
+        // What other tests do in this process is not recorded, and is told apart by the trace's id.
+        _listener = new ActivityListener
+        {
+            ShouldListenTo = static source => source.Name.StartsWith("KvCluster.", StringComparison.Ordinal),
+            Sample = (ref ActivityCreationOptions<ActivityContext> options) =>
+                options.Parent.TraceId == _trace && options.Parent.TraceFlags == ActivityTraceFlags.Recorded ? ActivitySamplingResult.AllDataAndRecorded : ActivitySamplingResult.None,
+            ActivityStopped = span =>
+            {
+                if (span.TraceId == _trace)
+                    _spans.Enqueue(span);
+            },
+        };
+        ActivitySource.AddActivityListener(_listener);
+    }
+
+    public async Task InitializeAsync()
+    {
+        _cluster = await NodeCluster.StartAsync(3);
+        var leader = await _cluster.LeaderOfAsync(0);
+        _router = await RouterHost.StartAsync(
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.AddressOf(leader)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+    }
+
+    public async Task DisposeAsync()
+    {
+        await _router.DisposeAsync();
+        await _cluster.DisposeAsync();
+    }
+
+    public void Dispose() => _listener.Dispose();
+
+    [Fact]
+    public async Task Put_InASampledTrace_IsFollowedFromTheRouterToTheFollowersJournals()
+    {
+        var caller = ActivitySpanId.CreateRandom();
+        await PutAsync($"00-{_trace}-{caller}-01");
+        await Eventually.TrueAsync(() => _spans.Count(span => span.OperationName == "journal write") == 3 && _spans.Count(span => span.OperationName == "replicate") == 2, "all spans have ended");
+        var router = Single("kvcluster.v1.Kv/Put", ActivityKind.Server, "KvCluster.Router");
+        Assert.Equal(caller, router.ParentSpanId);
+        var client = Single("kvcluster.v1.Kv/Put", ActivityKind.Client, "KvCluster.Client");
+        Assert.Equal(router.SpanId, client.ParentSpanId);
+        var node = Single("kvcluster.v1.Kv/Put", ActivityKind.Server, "KvCluster.Node");
+        Assert.Equal(client.SpanId, node.ParentSpanId);
+        Assert.Equal("OK", node.GetTagItem("rpc.response.status_code"));
+        Assert.Equal("grpc", node.GetTagItem("rpc.system.name"));
+        var transaction = _spans.Single(span => span.OperationName == "transaction");
+        Assert.Equal(node.SpanId, transaction.ParentSpanId);
+        var replications = _spans.Where(span => span.OperationName == "replicate").ToList();
+        Assert.All(replications, replication => Assert.Equal(transaction.SpanId, replication.ParentSpanId));
+        var appends = _spans.Where(span => span.OperationName == "append").ToList();
+        Assert.Equal(replications.Select(span => span.SpanId.ToString()).Order(), appends.Select(span => span.ParentSpanId.ToString()).Order());
+        var writes = _spans.Where(span => span.OperationName == "journal write").Select(span => span.ParentSpanId.ToString());
+        Assert.Equal(appends.Append(transaction).Select(span => span.SpanId.ToString()).Order(), writes.Order());
+    }
+
+    [Fact]
+    public async Task Put_InATraceThatIsNotSampled_LeavesNoSpan()
+    {
+        await PutAsync($"00-{_trace}-{ActivitySpanId.CreateRandom()}-00");
+        Assert.Empty(_spans);
+    }
+
+    [Fact]
+    public async Task Put_OfTheLibrary_GoesOnWithTheCallersTrace()
+    {
+        await using var client = new KvClient(_router.Address);
+        var parent = new ActivityContext(_trace, ActivitySpanId.CreateRandom(), ActivityTraceFlags.Recorded);
+        using (var caller = new Activity("caller").SetParentId(parent.TraceId, parent.SpanId, parent.TraceFlags).Start())
+        {
+            await client.PutAsync("library", "value");
+            Assert.Same(caller, Activity.Current);
+        }
+        await Eventually.TrueAsync(() => _spans.Any(span => span.OperationName == "transaction"), "all spans have ended");
+        Assert.Single(_spans, span => span.Kind == ActivityKind.Client && span.OperationName == "kvcluster.v1.Kv/Put");
+    }
+
+    [Fact]
+    public async Task Puts_MergedIntoOneTransaction_AreLinkedToIt()
+    {
+        await Task.WhenAll(Enumerable.Range(0, 200).Select(index => PutAsync($"00-{_trace}-{ActivitySpanId.CreateRandom()}-01", $"key {index}")));
+        await Eventually.TrueAsync(() => Transactions().Sum(transaction => 1 + transaction.Links.Count()) == 200, "all spans have ended");
+        Assert.Contains(Transactions(), transaction => transaction.Links.Any());
+    }
+
+    private IEnumerable<Activity> Transactions() => _spans.Where(span => span.OperationName == "transaction");
+
+    private Activity Single(string name, ActivityKind kind, string source) => Assert.Single(_spans, span => span.OperationName == name && span.Kind == kind && span.Source.Name == source);
+
+    private async Task PutAsync(string traceparent, string key = "key")
+    {
+        using var channel = GrpcChannel.ForAddress(_router.Address);
+        await new Kv.KvClient(channel).PutAsync(
+            new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("value") }, new Metadata { { "traceparent", traceparent } }, DateTime.UtcNow.AddSeconds(60));
+    }
+}
