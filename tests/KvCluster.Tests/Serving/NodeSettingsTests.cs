@@ -69,7 +69,7 @@ public sealed class NodeSettingsTests
     [InlineData("split-at", "b,a", "--split-at: keys must rise.")]
     [InlineData("split-at", "a,b", "--split-at: means nothing without bootstrap-nodes.")]
     [InlineData("replicas", "3", "--replicas: means nothing without bootstrap-nodes.")]
-    [InlineData("tls-cert", "cert.pem", "--tls-cert: needs tls-key, too.")]
+    [InlineData("tls-cert", "cert.pem", "--tls-cert: needs tls-ca, too.")]
     [InlineData("log-format", "xml", "--log-format: 'xml' is not one of text, json.")]
     [InlineData("stop-grace-seconds", "1", "--stop-grace-seconds: '1' is not a number from 2 to 3600.")]
     [InlineData("admin", "https://127.0.0.1:7480", "--admin: 'https://127.0.0.1:7480' is not of the form http://host:port.")]
