@@ -202,6 +202,25 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
+    /// <summary>Has every node look at its machine, its disk and the coordinator. Each writes and syncs a small file some times.</summary>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>By node id; one that does not answer with its error.</returns>
+    public async Task<IReadOnlyList<NodeExamination>> ExamineAsync(CancellationToken cancellationToken = default)
+    {
+        try
+        {
+            var request = new ExamineRequest();
+            var answer = _options.Gateway
+                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).ExamineAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
+                : await new NodeFanOut(_calls, _channels).ExamineAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+            return [.. answer.Nodes.Select(StatusReading.ToExamination)];
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure);
+        }
+    }
+
     /// <summary>Hands a shard's leadership to another of its voters.</summary>
     /// <param name="shard">The shard's id.</param>
     /// <param name="toNode">The node that is to lead; 0: the one that has most of the journal.</param>

@@ -10,6 +10,23 @@ internal static class StatusReading
     public static ReplicaCheckpoint ToCheckpoint(V1.ReplicaCheckpoint message) =>
         new(message.Node, message.Shard, message.Etag.ToEtag(), message.DataBytes, message.Error);
 
+    public static NodeExamination ToExamination(V1.NodeExamination message) => new(message.Node, message.Address, message.Version, message.Error)
+    {
+        Clock = DateTimeOffset.UnixEpoch.AddMicroseconds(message.ClockUs),
+        SyncMedian = TimeSpan.FromMicroseconds(message.SyncUs),
+        SyncLongest = TimeSpan.FromMicroseconds(message.SyncUsMax),
+        DiskError = message.DiskError,
+        DiskFreeBytes = message.DiskFreeBytes,
+        DiskBytes = message.DiskBytes,
+        OpenFiles = message.OpenFiles,
+        OpenFilesMax = message.OpenFilesMax,
+        CoordinatorTime = TimeSpan.FromMicroseconds(message.CoordinatorUs),
+        CoordinatorError = message.CoordinatorError,
+        CertificateEnd = message.CertificateFile.Length == 0 ? null : DateTimeOffset.UnixEpoch.AddMicroseconds(message.CertificateEndsUs),
+        CertificateFile = message.CertificateFile,
+        CertificateError = message.CertificateError,
+    };
+
     private static NodeStatus ToNode(V1.NodeStatus message) =>
         new(message.Node, message.Address, message.Version, message.Error, [.. message.Replicas.OrderBy(replica => replica.Route.Shard).Select(ToReplica)]);
 

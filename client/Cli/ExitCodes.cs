@@ -13,5 +13,9 @@ internal static class ExitCodes
     public const int ConditionFailed = 4;
     public const int OutcomeUnknown = 5;
     public const int VerifyFoundDifferences = 6;
+
+    /// <summary>Of <c>doctor</c>: something does not work.</summary>
+    public const int ProblemsFound = 7;
+
     public const int Internal = 70;
 }

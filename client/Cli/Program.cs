@@ -7,7 +7,7 @@ var root = new RootCommand("Read, write, load and look at a KvCluster.")
 {
     Globals.Endpoint, Globals.OutputFormat, Globals.Gateway, Globals.TlsCa, Globals.TlsCert, Globals.TlsKey, Globals.TlsServerName,
     KeyCommands.Get(), KeyCommands.Put(), KeyCommands.Delete(), ScanCommands.Scan(), ScanCommands.Count(),
-    LoadCommand.Create(), VerifyCommand.Create(), BenchCommand.Create(), StatusCommand.Create(), AdminCommand.Create(),
+    LoadCommand.Create(), VerifyCommand.Create(), BenchCommand.Create(), StatusCommand.Create(), DoctorCommand.Create(), AdminCommand.Create(),
 };
 if (ArgumentBytes.FirstWrong(args) is { } wrong)
     return Refuse($"'{wrong}' is not UTF-8, as keys and values on the command line are; load takes any bytes.");

@@ -52,6 +52,26 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
         return all;
     }
 
+    /// <summary>What every node sees of its machine and of the coordinator; one that does not answer is listed with its error.</summary>
+    public async Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        var answers = await Task.WhenAll(calls.Table.Nodes.OrderBy(node => node.Key).Select(async node =>
+        {
+            try
+            {
+                var answer = await new Admin.AdminClient(channels.To(node.Value))
+                    .ExamineAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+                return answer.Nodes.Single();
+            }
+            catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
+            {
+                return new V1.NodeExamination { Node = node.Key, Address = node.Value, Error = failure.Status.Detail };
+            }
+        })).ConfigureAwait(false);
+        return new ExamineResponse { Nodes = { answers } };
+    }
+
     /// <summary>Asks the leader of a shard to hand over; goes on asking while the leader is not known or has just changed.</summary>
     public Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskLeaderAsync(request.Shard, (leader, deadline) => leader.TransferAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);

@@ -34,7 +34,7 @@ internal static class CommandLine
         SettingsException or UnusableFileException => ExitCodes.Usage,
         CoordinatorDeniedException => ExitCodes.Denied,
         DirectoryFormatException => ExitCodes.OtherFormat,
-        IOException or StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException => ExitCodes.Unavailable,
+        IOException or StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException or ClusterConflictException => ExitCodes.Unavailable,
         _ => ExitCodes.Internal,
     };
 

@@ -21,4 +21,7 @@ internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admi
 
     public override Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context) =>
         nodes.QuarantineAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    public override Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) =>
+        nodes.ExamineAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
 }

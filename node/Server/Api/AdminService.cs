@@ -6,7 +6,7 @@ using KvCluster.V1;
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Admin of a node, for its own replicas.</summary>
-internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement) : Admin.AdminBase
+internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement, NodeExaminer examiner) : Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
@@ -71,6 +71,9 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             ? new QuarantineResponse()
             : throw Refusals.ReplicaFailed(shard.Route, shard.Replica.Failure?.Message ?? "the replica is stopping").ToStatus().ToRpcException();
     }
+
+    public override async Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) =>
+        new() { Nodes = { await examiner.ExamineAsync(context.CancellationToken).ConfigureAwait(false) } };
 
     private HostedShard Here(uint id)
     {

@@ -21,7 +21,7 @@ internal static class ClusterInit
     /// </summary>
     /// <returns>False: the cluster exists; nothing was changed.</returns>
     /// <exception cref="ArgumentException">The cluster is not as described.</exception>
-    /// <exception cref="InvalidOperationException">An interrupted call left shards with other ranges.</exception>
+    /// <exception cref="ClusterConflictException">An interrupted call left shards with other ranges.</exception>
     /// <exception cref="CoordinatorUnavailableException">The coordinator did not answer.</exception>
     public static async Task<bool> CreateAsync(ICoordinator coordinator, string cluster, NewCluster created, CancellationToken cancellationToken)
     {
@@ -68,7 +68,7 @@ internal static class ClusterInit
         var read = await coordinator.GetUntilAnsweredAsync(key, cancellationToken).ConfigureAwait(false);
         var theirs = read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value);
         if (theirs is null || !theirs.Start.Equals(ours.Start) || !theirs.End.Equals(ours.End))
-            throw new InvalidOperationException($"The record {key} is of another, unfinished creation of this cluster: repeat that one, or delete its shards.");
+            throw new ClusterConflictException($"The record {key} is of another, unfinished creation of this cluster: repeat that one, or delete its shards.");
     }
 
     private static ShardRecord ShardOf(uint shard, IReadOnlyList<uint> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)

@@ -170,7 +170,8 @@ internal sealed class NodeHost : IAsyncDisposable
         Own("the readings", new NodeReadings(metrics, shards, peers, _options.DataDirectory));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, _log));
-        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, peers, _grpcHealth, metrics, logs, listen.Uri, tls, port, cancellationToken).ConfigureAwait(false));
+        var examiner = new NodeExaminer(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System);
+        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, examiner, peers, _grpcHealth, metrics, logs, listen.Uri, tls, port, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -244,6 +245,7 @@ internal sealed class NodeHost : IAsyncDisposable
         ShardHost shards,
         LeaderPlacement placement,
         ReplicaReplacement replacement,
+        NodeExaminer examiner,
         PeerTransport peers,
         HealthService health,
         NodeMetrics metrics,
@@ -256,7 +258,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var builder = ServerBuilder.Create(logs, listen, tls);
         port?.GiveTo(builder);
         var services = builder.Services;
-        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(examiner);
+        services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
         services.AddSingleton<TimeProvider>(BootClock.Instance);
         services.AddSingleton(new ShardLookup(identity.Node, shards)).AddSingleton<ReadOpener>().AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddSingleton(new ReflectionCatalog(

@@ -56,7 +56,7 @@ public sealed class ClusterInitTests : IAsyncDisposable
         foreach (var key in (string[])[_keys.Cluster, _keys.Shard(1)])
             await _coordinator.CompareAndSetAsync(key, (await _coordinator.GetAsync(key, Never)).ModRevision, null, 0, Never);
         var kept = (await ShardsAsync()).Single();
-        await Assert.ThrowsAsync<InvalidOperationException>(() => CreateAsync(3, 3, ["n"u8.ToArray()]));
+        await Assert.ThrowsAsync<ClusterConflictException>(() => CreateAsync(3, 3, ["n"u8.ToArray()]));
         Assert.True(await CreateAsync(3, 3, ["m"u8.ToArray()]));
         Assert.Equal([kept, (await ShardsAsync())[1]], await ShardsAsync());
     }

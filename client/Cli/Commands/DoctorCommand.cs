@@ -1,0 +1,50 @@
+using System.CommandLine;
+using KvCluster.Cli.Doctor;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>`kv doctor`: looks at a deployment from outside and says what to do.</summary>
+internal static class DoctorCommand
+{
+    private static readonly Option<bool> All = new("--all") { Description = "Also say what is as it should be." };
+
+    public static Command Create() => CliCommand.Create("doctor", "Look at nodes, shards, clocks, disks, coordinator, certificates and limits, and say what to do.", [All], async (arguments, output, stop) =>
+    {
+        await using var client = Globals.ClientOf(arguments);
+        var asked = TimeProvider.System.GetUtcNow();
+        var nodes = await client.ExamineAsync(stop);
+        var now = TimeProvider.System.GetUtcNow();
+        var status = await client.GetStatusAsync(cancellationToken: stop);
+        var findings = new Diagnosis(status, nodes, asked, now).Findings();
+        if (output.IsJson)
+            output.Document(ToDocument(status.Cluster, findings));
+        else
+            Print(output, status.Cluster, findings, arguments.GetValue(All));
+        return findings.Any(finding => finding.Severity == Severity.Problem) ? ExitCodes.ProblemsFound : ExitCodes.Done;
+    });
+
+    private static object ToDocument(string cluster, IReadOnlyList<Finding> findings) => new
+    {
+        Cluster = cluster,
+        Findings = findings.Select(finding => new
+        {
+            Severity = NameOf(finding.Severity),
+            finding.Subject,
+            finding.Text,
+            Advice = finding.Advice.Length == 0 ? null : finding.Advice,
+        }),
+    };
+
+    private static void Print(Output output, string cluster, IReadOnlyList<Finding> findings, bool all)
+    {
+        foreach (var finding in findings.Where(finding => all || finding.Severity != Severity.Ok).OrderByDescending(finding => finding.Severity))
+        {
+            output.Line($"{NameOf(finding.Severity),-7}  {finding.Subject}: {finding.Text}");
+            if (finding.Advice.Length > 0)
+                output.Line($"         {finding.Advice}");
+        }
+        output.Line($"cluster {cluster}: {findings.Count(finding => finding.Severity == Severity.Problem)} problems, {findings.Count(finding => finding.Severity == Severity.Warning)} warnings, {findings.Count} things looked at");
+    }
+
+    private static string NameOf(Severity severity) => severity.ToString().ToLowerInvariant();
+}

@@ -1,0 +1,112 @@
+// Looks at what a node stands on, when an operator asks: the disk under its data, the coordinator, its certificates, the process's limits. Called on any
+// thread; one examination at a time, as each syncs a file. What cannot be seen is said in the answer and is no exception.
+using System.Globalization;
+using KvCluster.Node.Coordination;
+using KvCluster.Security;
+using KvCluster.Storage.Files;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>Examines a node's surroundings.</summary>
+/// <param name="dataDirectory">On the disk to measure.</param>
+/// <param name="certificates">Null: it speaks in plain text.</param>
+internal sealed class NodeExaminer(NodeIdentity identity, string dataDirectory, ICoordinator coordinator, CredentialFiles? certificates, TimeProvider time)
+{
+    private const int SyncCount = 7;
+    private const int BlockBytes = 4_096;
+
+    private static readonly TimeSpan CoordinatorLimit = TimeSpan.FromSeconds(5);
+
+    private readonly SemaphoreSlim _turn = new(1);
+
+    public async Task<NodeExamination> ExamineAsync(CancellationToken cancellationToken)
+    {
+        var found = new NodeExamination { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, ClockUs = MicrosecondsOf(time.GetUtcNow()) };
+        await _turn.WaitAsync(cancellationToken).ConfigureAwait(false);
+        try
+        {
+            await ExamineCoordinatorAsync(found, cancellationToken).ConfigureAwait(false);
+            await Task.Run(() => ExamineDisk(found), cancellationToken).ConfigureAwait(false);
+        }
+        finally
+        {
+            _turn.Release();
+        }
+        ExamineCertificates(found);
+        ExamineOpenFiles(found);
+        return found;
+    }
+
+    private async Task ExamineCoordinatorAsync(NodeExamination found, CancellationToken cancellationToken)
+    {
+        using var limit = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
+        limit.CancelAfter(CoordinatorLimit);
+        var begun = time.GetTimestamp();
+        try
+        {
+            await coordinator.GetAsync(new CoordinatorKeys(identity.Cluster).Cluster, limit.Token).ConfigureAwait(false);
+            found.CoordinatorUs = (ulong)time.GetElapsedTime(begun).TotalMicroseconds;
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+        {
+            found.CoordinatorError = failure.Message;
+        }
+        catch (OperationCanceledException) when (!cancellationToken.IsCancellationRequested)
+        {
+            found.CoordinatorError = $"no answer within {CoordinatorLimit.TotalSeconds} s";
+        }
+    }
+
+    private void ExamineDisk(NodeExamination found)
+    {
+        var path = Path.Combine(dataDirectory, "examined");
+        try
+        {
+            var drive = new DriveInfo(dataDirectory);
+            (found.DiskFreeBytes, found.DiskBytes) = ((ulong)drive.AvailableFreeSpace, (ulong)drive.TotalSize);
+            var took = SyncTimes(path).Order().ToArray();
+            (found.SyncUs, found.SyncUsMax) = ((ulong)took[took.Length / 2].TotalMicroseconds, (ulong)took[^1].TotalMicroseconds);
+            LocalDisk.Instance.Delete(path);
+        }
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
+        {
+            found.DiskError = failure.Message;
+        }
+    }
+
+    private List<TimeSpan> SyncTimes(string path)
+    {
+        var took = new List<TimeSpan>(SyncCount);
+        LocalDisk.Instance.Delete(path);
+        using var file = LocalDisk.Instance.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
+        var block = new byte[BlockBytes];
+        for (var index = 0; index < SyncCount; index++)
+        {
+            var begun = time.GetTimestamp();
+            file.Write(block, (long)index * BlockBytes);
+            file.Sync();
+            took.Add(time.GetElapsedTime(begun));
+        }
+        return took;
+    }
+
+    private void ExamineCertificates(NodeExamination found)
+    {
+        if (certificates?.Current.End is { } end)
+            (found.CertificateEndsUs, found.CertificateFile) = (MicrosecondsOf(end.At), end.File);
+        found.CertificateError = certificates?.Failure ?? "";
+    }
+
+    private static void ExamineOpenFiles(NodeExamination found)
+    {
+        if (!OperatingSystem.IsLinux())
+            return;
+        const string label = "Max open files";
+        var limit = File.ReadLines("/proc/self/limits").First(line => line.StartsWith(label, StringComparison.Ordinal))[label.Length..].TrimStart().Split(' ')[0];
+        found.OpenFiles = (ulong)Directory.EnumerateFileSystemEntries("/proc/self/fd").LongCount();
+        found.OpenFilesMax = limit == "unlimited" ? ulong.MaxValue : ulong.Parse(limit, CultureInfo.InvariantCulture);
+    }
+
+    private static long MicrosecondsOf(DateTimeOffset moment) => (moment - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond;
+}

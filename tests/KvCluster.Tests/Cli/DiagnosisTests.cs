@@ -1,0 +1,89 @@
+using KvCluster.Cli.Doctor;
+using KvCluster.Client;
+
+namespace KvCluster.Tests.Cli;
+
+/// <summary>What <c>kv doctor</c> makes of what nodes say.</summary>
+public sealed class DiagnosisTests
+{
+    private static readonly DateTimeOffset Now = new(2026, 11, 21, 12, 0, 0, TimeSpan.Zero);
+
+    [Fact]
+    public void Findings_OfASoundCluster_AreAllOk()
+    {
+        var findings = Diagnose([Sound(1), Sound(2), Sound(3)], Leader(1));
+        Assert.All(findings, finding => Assert.Equal((Severity.Ok, ""), (finding.Severity, finding.Advice)));
+        foreach (var subject in (string[])["node 1", "shards", "versions", "clocks", "disk of node 2", "room of node 2", "coordinator", "open files of node 3", "certificate of node 3"])
+            Assert.Contains(findings, finding => finding.Subject == subject);
+    }
+
+    [Fact]
+    public void Findings_OfAMachineWithoutTlsAndLimits_AskForNone()
+    {
+        var findings = Diagnose([Sound(1) with { CertificateEnd = null, CertificateFile = "", OpenFiles = 0, OpenFilesMax = 0 }], Leader(1));
+        Assert.All(findings, finding => Assert.Equal(Severity.Ok, finding.Severity));
+        Assert.DoesNotContain(findings, finding => finding.Subject.StartsWith("certificate", StringComparison.Ordinal));
+    }
+
+    public static TheoryData<string, NodeExamination, string, string> Troubles() => new()
+    {
+        { "problem", Sound(2) with { Error = "connection refused" }, "node 2", "does not answer at http://n2: connection refused" },
+        { "warning", Sound(2) with { Version = "0.2.0" }, "versions", "0.1.0: node 1, 3; 0.2.0: node 2" },
+        { "warning", Sound(2) with { Clock = Now.AddSeconds(2) }, "clocks", "node 1 and node 2 are 2,000.0 ms apart" },
+        { "warning", Sound(2) with { Clock = Now.AddSeconds(-2) }, "clocks", "node 2 and this machine are 1,950.0 ms apart" },
+        { "problem", Sound(2) with { Clock = Now.AddMinutes(-1) }, "clocks", "node 2 and node 1 are 60,000.0 ms apart" },
+        { "warning", Sound(2) with { SyncMedian = TimeSpan.FromMilliseconds(30) }, "disk of node 2", "4 KiB are on stable storage within 30.0 ms, at most 5.0 ms" },
+        { "problem", Sound(2) with { SyncMedian = TimeSpan.FromSeconds(1) }, "disk of node 2", "4 KiB are on stable storage within 1,000.0 ms, at most 5.0 ms" },
+        { "problem", Sound(2) with { DiskError = "No space left on device" }, "disk of node 2", "could not be measured: No space left on device" },
+        { "warning", Sound(2) with { DiskFreeBytes = 9_000_000_000 }, "room of node 2", "9.0 of 100.0 GB are free" },
+        { "problem", Sound(2) with { DiskFreeBytes = 500_000_000 }, "room of node 2", "0.5 of 100.0 GB are free" },
+        { "warning", Sound(2) with { CoordinatorTime = TimeSpan.FromMilliseconds(300) }, "coordinator", "answers node 2 within 300.0 ms" },
+        { "problem", Sound(2) with { CoordinatorError = "refused" }, "coordinator", "gives node 2 no answer: refused" },
+        { "warning", Sound(2) with { OpenFilesMax = 1_024 }, "open files of node 2", "100 of 1024" },
+        { "problem", Sound(2) with { OpenFiles = 900, OpenFilesMax = 1_024 }, "open files of node 2", "900 of 1024" },
+        { "warning", Sound(2) with { CertificateEnd = Now.AddDays(20) }, "certificate of node 2", "/tls/tls.crt ends in 20.0 days, 2026-12-11 12:00:00Z" },
+        { "problem", Sound(2) with { CertificateEnd = Now.AddDays(1) }, "certificate of node 2", "/tls/tls.crt ends in 1.0 days, 2026-11-22 12:00:00Z" },
+        { "problem", Sound(2) with { CertificateEnd = Now.AddDays(-1) }, "certificate of node 2", "/tls/tls.crt has ended, 2026-11-20 12:00:00Z" },
+        { "problem", Sound(2) with { CertificateError = "/tls/tls.key does not match" }, "certificate of node 2", "what is in its files is not used: /tls/tls.key does not match" },
+    };
+
+    [Theory]
+    [MemberData(nameof(Troubles))]
+    public void Findings_OfANodeInTrouble_SayItAndWhatToDo(string severity, NodeExamination node, string subject, string text)
+    {
+        var finding = Assert.Single(Diagnose([Sound(1), node, Sound(3)], Leader(1)), finding => finding.Text == text);
+        Assert.Equal((severity, subject), (finding.Severity.ToString().ToLowerInvariant(), finding.Subject));
+        Assert.NotEmpty(finding.Advice);
+    }
+
+    [Fact]
+    public void Findings_OfAShardInTrouble_SayWhichAndWhatToDo()
+    {
+        var findings = Diagnose([Sound(1), Sound(2)], Leader(1), Replica(2, "follower"), Replica(3, "failed", "damaged") with { Shard = 4 });
+        Assert.Contains(findings, finding => finding is { Severity: Severity.Problem, Subject: "shard 4", Text: "has no leader: it takes no reads and no writes", Advice.Length: > 0 });
+        Assert.Contains(findings, finding => finding is { Severity: Severity.Problem, Subject: "shard 4", Text: "its replica on node 3 does not work: damaged", Advice.Length: > 0 });
+        Assert.DoesNotContain(findings, finding => finding.Subject is "shards" or "shard 0");
+    }
+
+    private static IReadOnlyList<Finding> Diagnose(NodeExamination[] nodes, params ReplicaStatus[] replicas) => new Diagnosis(
+        new ClusterStatus("local", [.. replicas.Select((replica, index) => new NodeStatus((uint)index + 1, "", "", "", [replica]))]), nodes, Now.AddMilliseconds(-50), Now).Findings();
+
+    private static ReplicaStatus Leader(uint node) => Replica(node, "leader");
+
+    private static ReplicaStatus Replica(uint node, string role, string failure = "") =>
+        new(0, default, default, role, 1, node, default, default, default, default, 0, 0, 0, default, default, failure, null);
+
+    private static NodeExamination Sound(uint node) => new(node, $"http://n{node}", "0.1.0", "")
+    {
+        Clock = Now,
+        SyncMedian = TimeSpan.FromMilliseconds(2),
+        SyncLongest = TimeSpan.FromMilliseconds(5),
+        DiskFreeBytes = 50_000_000_000,
+        DiskBytes = 100_000_000_000,
+        OpenFiles = 100,
+        OpenFilesMax = 65_536,
+        CoordinatorTime = TimeSpan.FromMilliseconds(3),
+        CertificateEnd = Now.AddDays(90),
+        CertificateFile = "/tls/tls.crt",
+    };
+}

@@ -1,0 +1,108 @@
+using System.Net;
+using KvCluster.Serving.Admin;
+using Microsoft.AspNetCore.Http;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Serving;
+
+/// <summary>The admin port over HTTP/1.1, and what a process says of its health there.</summary>
+public sealed class AdminServerTests : IAsyncLifetime
+{
+    private readonly ProcessHealth _health = new();
+    private readonly HttpClient _http = new();
+    private AdminServer _admin = null!;
+
+    public async Task InitializeAsync()
+    {
+        _admin = await AdminServer.StartAsync(new Uri("http://127.0.0.1:0"), NullLoggerFactory.Instance, _health.Endpoints, CancellationToken.None);
+        _http.BaseAddress = new Uri(_admin.Address);
+    }
+
+    public async Task DisposeAsync()
+    {
+        _http.Dispose();
+        await _admin.DisposeAsync();
+    }
+
+    [Fact]
+    public async Task Health_OfAProcess_FollowsItThroughItsLife()
+    {
+        await CheckAsync(alive: "alive", started: "it starts", ready: "it starts");
+        _health.Waits("it waits for\nsomething");
+        await CheckAsync(alive: "alive", started: "it waits for something", ready: "it waits for something");
+        string? unready = "shard 3 has no leader";
+        _health.Started(() => unready);
+        await CheckAsync(alive: "alive", started: "started", ready: "shard 3 has no leader");
+        unready = null;
+        await CheckAsync(alive: "alive", started: "started", ready: "ready");
+        _health.Drains(true);
+        await CheckAsync(alive: "alive", started: "started", ready: "it drains");
+        _health.Drains(false);
+        await CheckAsync(alive: "alive", started: "started", ready: "ready");
+        _health.Stops();
+        await CheckAsync(alive: "alive", started: "started", ready: "it stops");
+        _health.Breaks("the disk failed");
+        await CheckAsync(alive: "the disk failed", started: "the disk failed", ready: "the disk failed");
+    }
+
+    [Fact]
+    public async Task Endpoint_IsFoundByMethodAndTheLongestPath()
+    {
+        _admin.Add([Says("GET", "/api/*", "all"), Says("GET", "/api/nodes", "nodes"), Says("POST", "/api/nodes", "posted"), Says("GET", "/", "page")]);
+        Assert.Equal("nodes\n", await _http.GetStringAsync("/api/nodes"));
+        Assert.Equal("all\n", await _http.GetStringAsync("/api/shards/3?detail=1"));
+        Assert.Equal("page\n", await _http.GetStringAsync("/"));
+        using var posted = await _http.PostAsync("/api/nodes", new StringContent("x"));
+        Assert.Equal("posted\n", await posted.Content.ReadAsStringAsync());
+        using var deleted = await _http.DeleteAsync("/api/nodes");
+        Assert.Equal(HttpStatusCode.MethodNotAllowed, deleted.StatusCode);
+        using var missing = await _http.GetAsync("/elsewhere");
+        Assert.Equal(HttpStatusCode.NotFound, missing.StatusCode);
+        _admin.Add([Says("GET", "/api/nodes", "newer")]);
+        Assert.Equal("newer\n", await _http.GetStringAsync("/api/nodes"));
+    }
+
+    [Fact]
+    public async Task Endpoint_ThatThrows_IsAnErrorOfItsOwn()
+    {
+        _admin.Add([new AdminEndpoint("GET", "/broken", _ => throw new InvalidOperationException("no"))]);
+        using var answer = await _http.GetAsync("/broken");
+        Assert.Equal(HttpStatusCode.InternalServerError, answer.StatusCode);
+        Assert.Equal("alive\n", await _http.GetStringAsync("/health/alive"));
+    }
+
+    [Fact]
+    public async Task Ask_OfAProcess_GivesItsAnswer()
+    {
+        Assert.Equal((false, "it starts"), await HealthQuestion.AskAsync(new Uri(_admin.Address), CancellationToken.None));
+        _health.Started(() => null);
+        Assert.Equal((true, "ready"), await HealthQuestion.AskAsync(new Uri(_admin.Address), CancellationToken.None));
+        // As an image's settings have it.
+        Assert.Equal((true, "ready"), await HealthQuestion.AskAsync(new UriBuilder(_admin.Address) { Host = "0.0.0.0" }.Uri, CancellationToken.None));
+    }
+
+    [Fact]
+    public async Task Ask_WhereNobodyListens_SaysSo()
+    {
+        var address = new Uri(_admin.Address);
+        await _admin.DisposeAsync();
+        var (isReady, line) = await HealthQuestion.AskAsync(address, CancellationToken.None);
+        Assert.False(isReady);
+        Assert.StartsWith($"no answer at {address}health/ready", line, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Start_OnAPortThatIsTaken_IsAnIoException() =>
+        await Assert.ThrowsAnyAsync<IOException>(() => AdminServer.StartAsync(new Uri(_admin.Address), NullLoggerFactory.Instance, [], CancellationToken.None));
+
+    private static AdminEndpoint Says(string method, string path, string text) => new(method, path, context => AdminText.WriteAsync(context, StatusCodes.Status200OK, text));
+
+    private async Task CheckAsync(string alive, string started, string ready)
+    {
+        foreach (var (question, expected) in ((string, string)[])[("alive", alive), ("started", started), ("ready", ready)])
+        {
+            using var answer = await _http.GetAsync($"/health/{question}");
+            Assert.Equal((question == expected ? HttpStatusCode.OK : HttpStatusCode.ServiceUnavailable, expected + "\n"), (answer.StatusCode, await answer.Content.ReadAsStringAsync()));
+        }
+    }
+}

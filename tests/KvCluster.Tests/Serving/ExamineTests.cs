@@ -1,0 +1,25 @@
+using KvCluster.Tests.Node;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Serving;
+
+/// <summary>What a node answers to <c>kv doctor</c>.</summary>
+public sealed class ExamineTests
+{
+    [Fact]
+    public async Task Examine_OfANode_SaysWhatItStandsOn()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var before = DateTimeOffset.UtcNow.AddMilliseconds(-1);
+        var node = Assert.Single((await new Admin.AdminClient(cluster.ChannelOf(1)).ExamineAsync(new ExamineRequest())).Nodes);
+        Assert.Equal((1u, "", "", ""), (node.Node, node.Error, node.DiskError, node.CoordinatorError));
+        Assert.InRange(DateTimeOffset.UnixEpoch.AddMicroseconds(node.ClockUs), before, DateTimeOffset.UtcNow);
+        Assert.InRange(node.SyncUs, 1u, node.SyncUsMax);
+        Assert.InRange(node.DiskFreeBytes, 1u, node.DiskBytes);
+        Assert.InRange(node.CoordinatorUs, 1u, 60_000_000u);
+        if (OperatingSystem.IsLinux())
+            Assert.InRange(node.OpenFiles, 1u, node.OpenFilesMax);
+        Assert.Equal("", node.CertificateFile);
+        Assert.False(File.Exists(Path.Combine(cluster.DirectoryOf(1), "examined")));
+    }
+}

@@ -1,0 +1,106 @@
+using KvCluster.Node.Configuration;
+using KvCluster.Node.Hosting;
+using KvCluster.Replication;
+using KvCluster.Router.Configuration;
+using KvCluster.Serving.Configuration;
+using KvCluster.Storage;
+
+namespace KvCluster.Tests.Serving;
+
+/// <summary>The settings of node and router, together.</summary>
+public sealed class NodeSettingsTests
+{
+    private static readonly Dictionary<string, string> Least = new()
+    {
+        ["node"] = "2",
+        ["data"] = "data",
+        ["listen"] = "http://127.0.0.1:7401",
+        ["coordinator"] = "etcd=http://127.0.0.1:2379,http://127.0.0.1:2380",
+    };
+
+    [Fact]
+    public void Options_OfTheLeastThatMustBeSaid_AreTheDefaults()
+    {
+        var settings = Run([]);
+        Assert.Empty(settings.Mistakes);
+        var options = NodeSettings.OptionsOf(settings);
+        var defaults = new NodeOptions { Node = 2, DataDirectory = Path.GetFullPath("data"), Listen = "http://127.0.0.1:7401" };
+        Assert.Equal(defaults with { Replication = options.Replication, Storage = options.Storage }, options);
+        Assert.Equal(new ReplicationOptions().DigestIntervalUs, options.Replication.DigestIntervalUs);
+        Assert.Equal(new StoreOptions().RetainedJournalBytes, options.Storage.RetainedJournalBytes);
+        Assert.Equal(["http://127.0.0.1:2379", "http://127.0.0.1:2380"], NodeSettings.EtcdOptionsOf(settings).Endpoints);
+    }
+
+    [Fact]
+    public void Options_OfALongerGrace_GiveTheTimeToTheDrain()
+    {
+        var options = NodeSettings.OptionsOf(Run(new() { ["stop-grace-seconds"] = "30" }));
+        Assert.Equal((TimeSpan.FromSeconds(28.5), TimeSpan.FromSeconds(26)), (options.StopTimeMax, options.DrainTimeMax));
+    }
+
+    [Theory]
+    [InlineData("kvcluster-node-0", 1)]
+    [InlineData("kv-11", 12)]
+    public void Node_FromThePodsName_IsItsNumberPlusOne(string name, uint node)
+    {
+        var settings = Run(new() { ["pod-name"] = name, ["node"] = null });
+        Assert.Empty(settings.Mistakes);
+        Assert.Equal(node, NodeSettings.OptionsOf(settings).Node);
+    }
+
+    [Fact]
+    public void Bootstrap_WithShards_IsTheNewCluster()
+    {
+        var created = NodeSettings.OptionsOf(Run(new() { ["bootstrap-nodes"] = "1, 2,3,4", ["split-at"] = "f,p" })).Bootstrap!;
+        Assert.Equal([1u, 2, 3, 4], created.Nodes);
+        Assert.Equal((3, 2), (created.ReplicationFactor, created.SplitKeys.Count));
+    }
+
+    [Theory]
+    [InlineData("node", "0", "--node: '0' is no id: ids are numbers from 1 on.")]
+    [InlineData("pod-name", "kv-1", "--node: one of node and pod-name says which node it is.")]
+    [InlineData("pod-name", "kv", "--pod-name: 'kv' does not end with a pod's number, as kvcluster-node-0 does.")]
+    [InlineData("coordinator", "http://127.0.0.1:1", "--coordinator: 'http://127.0.0.1:1' is not of the form etcd=http://host:port,http://host:port.")]
+    [InlineData("coordinator", "etcd=https://h:1,http://h:2", "--coordinator: 'http://h:2' is not of the form https://host:port.")]
+    [InlineData("coordinator-ca", "ca.pem", "--coordinator-ca: is for a coordinator at https:// only.")]
+    [InlineData("coordinator-user", "ann", "--coordinator-user: coordinator-user and coordinator-password-file go together.")]
+    [InlineData("cluster", "a b", "--cluster: 'a b': a name has 1 to 64 letters, digits, '-', '_' and '.'.")]
+    [InlineData("bootstrap-nodes", "1,1", "--bootstrap-nodes: '1,1' names a node twice.")]
+    [InlineData("split-at", "b,a", "--split-at: keys must rise.")]
+    [InlineData("split-at", "a,b", "--split-at: means nothing without bootstrap-nodes.")]
+    [InlineData("replicas", "3", "--replicas: means nothing without bootstrap-nodes.")]
+    [InlineData("tls-cert", "cert.pem", "--tls-cert: needs tls-ca, too.")]
+    [InlineData("log-format", "xml", "--log-format: 'xml' is not one of text, json.")]
+    [InlineData("stop-grace-seconds", "1", "--stop-grace-seconds: '1' is not a number from 2 to 3600.")]
+    [InlineData("admin", "https://127.0.0.1:7480", "--admin: 'https://127.0.0.1:7480' is not of the form http://host:port.")]
+    public void Run_WithAMistake_SaysIt(string name, string value, string expected) => Assert.Contains(expected, Run(new() { [name] = value }).Mistakes);
+
+    [Fact]
+    public void Replicas_MoreThanNodes_AreAMistake() =>
+        Assert.Contains("--replicas: 3 replicas of a shard need as many nodes, and bootstrap-nodes names 2.", Run(new() { ["bootstrap-nodes"] = "1,2", ["replicas"] = "3" }).Mistakes);
+
+    [Fact]
+    public void Settings_OfAProgram_HaveDifferentNames()
+    {
+        Assert.Distinct(NodeSettings.Known.Select(setting => setting.Name));
+        Assert.Distinct(RouterSettings.RunTable.Select(setting => setting.Name));
+    }
+
+    [Fact]
+    public void Defaults_AreRight() => Assert.All(NodeSettings.Known.Concat(RouterSettings.RunTable).Where(setting => setting.Default is not null), setting => Assert.NotNull(setting.Read(setting.Default!)));
+
+    private static Settings Run(Dictionary<string, string?> flags)
+    {
+        var all = new Dictionary<string, string>(Least);
+        foreach (var (name, value) in flags)
+        {
+            if (value is null)
+                all.Remove(name);
+            else
+                all[name] = value;
+        }
+        var settings = SettingsReader.Read(NodeSettings.RunTable, NodeSettings.Known, new SettingSources(all, new Dictionary<string, string>()));
+        NodeSettings.CheckRun(settings);
+        return settings;
+    }
+}

@@ -1,0 +1,139 @@
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using KvCluster.Processes;
+using KvCluster.Serving.Admin;
+using KvCluster.Storage.Files;
+using KvCluster.Tests.Cli;
+using KvCluster.Tests.Grpc;
+using KvCluster.Tests.Node;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Serving;
+
+/// <summary>How nodes start in surroundings that are not ready, or wrong, and what they say of it.</summary>
+public sealed class NodeStartTests : IDisposable
+{
+    private readonly TemporaryDirectory _folder = new();
+
+    public void Dispose() => _folder.Dispose();
+
+    [Fact]
+    public async Task Nodes_WithEmptyFoldersAndNoCluster_CreateOneAndBecomeReady()
+    {
+        await using var coordinator = OpenCoordinator();
+        var healths = Enumerable.Range(0, 3).Select(_ => new ProcessHealth()).ToArray();
+        var nodes = await Task.WhenAll(healths.Select((health, index) => StartAsync((uint)index + 1, coordinator, health)));
+        try
+        {
+            foreach (var health in healths)
+                await Eventually.TrueAsync(() => health.NotReady is null, "every node is ready");
+            var records = await coordinator.ListAsync(new CoordinatorKeys("local").Shards, CancellationToken.None);
+            Assert.Equal(2, records.Entries.Count);
+        }
+        finally
+        {
+            await Task.WhenAll(nodes.Select(node => node.StopAsync()));
+        }
+        Assert.All(healths, health => Assert.Equal("it stops", health.NotReady));
+    }
+
+    [Fact]
+    public async Task Node_OfAClusterWhoseRecordIsGone_WaitsAndCreatesNone()
+    {
+        await using (var before = OpenCoordinator())
+            await (await StartAsync(1, before, new ProcessHealth(), nodes: [1])).StopAsync();
+        Directory.Delete(Path.Combine(_folder.Path, "coordinator"), recursive: true);
+        await using var empty = OpenCoordinator();
+        var health = new ProcessHealth();
+        using var stop = new CancellationTokenSource();
+        var starting = StartAsync(1, empty, health, nodes: [1], stop.Token);
+        await Eventually.TrueAsync(() => health.NotStarted?.Contains("belongs to a cluster", StringComparison.Ordinal) == true, "the node says what it waits for");
+        Assert.Null(health.NotAlive);
+        await stop.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => starting);
+        Assert.Null((await empty.GetAsync(new CoordinatorKeys("local").Cluster, CancellationToken.None)).Value);
+    }
+
+    [Fact]
+    public async Task Node_WithoutACoordinator_IsAliveAndSaysWhatItWaitsFor()
+    {
+        await using var nobody = new EtcdCoordinator(new EtcdOptions { Endpoints = ["http://127.0.0.1:1"] }, NullLogger.Instance);
+        var health = new ProcessHealth();
+        using var stop = new CancellationTokenSource();
+        var starting = StartAsync(1, nobody, health, stop: stop.Token);
+        await Eventually.TrueAsync(() => health.NotStarted?.Contains("The coordinator at http://127.0.0.1:1 does not answer", StringComparison.Ordinal) == true, "the node says what it waits for");
+        Assert.Null(health.NotAlive);
+        await stop.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => starting);
+    }
+
+    [ToolFact("etcd", "etcdctl")]
+    public async Task Node_WhosePasswordEtcdRefuses_EndsAndSaysSo()
+    {
+        await using var etcd = await EtcdMembers.StartAsync();
+        await etcd.ControlAsync("user", "add", "root:root");
+        await etcd.ControlAsync("user", "grant-role", "root", "root");
+        await etcd.ControlAsync("auth", "enable");
+        await using var wrong = new EtcdCoordinator(new EtcdOptions { Endpoints = etcd.Endpoints, User = "root", Password = "guessed" }, NullLogger.Instance);
+        var denied = await Assert.ThrowsAsync<CoordinatorDeniedException>(() => StartAsync(1, wrong, new ProcessHealth()));
+        Assert.Contains("refuses the user 'root'", denied.Message, StringComparison.Ordinal);
+        await using var nobody = new EtcdCoordinator(new EtcdOptions { Endpoints = etcd.Endpoints }, NullLogger.Instance);
+        denied = await Assert.ThrowsAsync<CoordinatorDeniedException>(() => StartAsync(1, nobody, new ProcessHealth()));
+        Assert.Contains("refuses calls without a user", denied.Message, StringComparison.Ordinal);
+    }
+
+    [ToolTheory("bash")]
+    [InlineData("${KV}-node health --admin http://127.0.0.1:9", 1, "no answer at http://127.0.0.1:9/health/ready", "")]
+    [InlineData("${KV}-router health", 2, "", "kv-router: --admin: is missing")]
+    [InlineData("KVCLUSTER_CLUSTER=c ${KV}-node config show --node 1 --data d --listen http://127.0.0.1:1 --coordinator etcd=http://127.0.0.1:2 | grep '^cluster' | tr -s ' '", 0, "cluster c KVCLUSTER_CLUSTER", "")]
+    [InlineData("${KV}-node run --node 0 --data '' --listne x", 2, "", "kv-node: Unrecognized command or argument '--listne'")]
+    [InlineData("${KV}-node run --node 0 --data '' --listne x", 2, "", "kv-node: --node: '0' is no id")]
+    [InlineData("${KV}-node run --node 0 --data '' --listne x", 2, "", "kv-node: --data: names no folder")]
+    [InlineData("${KV}-node run --node 0 --data '' --listne x", 2, "", "kv-node: --coordinator is missing")]
+    public async Task Program_OfAnOperator_SaysAndExits(string script, int expectedCode, string expectedOutput, string expectedError)
+    {
+        var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
+        Assert.Equal(expectedCode, exitCode);
+        Assert.Contains(expectedOutput, output, StringComparison.Ordinal);
+        Assert.Contains(expectedError, error, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Open_BelowAFile_SaysThatTheFolderCannotBeUsed()
+    {
+        var file = Path.Combine(_folder.Path, "file");
+        File.WriteAllText(file, "");
+        var failure = Assert.Throws<DirectoryNotUsableException>(() => NodeDirectory.Open(Path.Combine(file, "data"), LocalDisk.Instance));
+        Assert.StartsWith($"The folder '{Path.Combine(file, "data")}' cannot be used: ", failure.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Open_OfAFolderInUse_IsNoTroubleOfTheDisk()
+    {
+        var path = Path.Combine(_folder.Path, "data");
+        var directory = NodeDirectory.Open(path, LocalDisk.Instance);
+        Assert.Throws<DirectoryInUseException>(() => NodeDirectory.Open(path, LocalDisk.Instance));
+        Assert.True(directory.DisposeAsync().IsCompletedSuccessfully);
+    }
+
+    [Fact]
+    public void NotUsable_ForWantOfRightsOrOfAVolume_SaysWhatToDo()
+    {
+        Assert.Contains("chown", new DirectoryNotUsableException(_folder.Path, new UnauthorizedAccessException()).Message, StringComparison.Ordinal);
+        const int readOnly = 30;
+        Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new IOException("Read-only file system", readOnly)).Message, StringComparison.Ordinal);
+        Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new StorageIoException("Create directory", "x", "y", inner: new IOException("Read-only file system", readOnly))).Message, StringComparison.Ordinal);
+    }
+
+    private EmbeddedCoordinator OpenCoordinator() => EmbeddedCoordinator.Open(Path.Combine(_folder.Path, "coordinator"), TimeProvider.System);
+
+    private Task<NodeHost> StartAsync(uint node, ICoordinator coordinator, ProcessHealth health, uint[]? nodes = null, CancellationToken stop = default) => NodeHost.StartAsync(
+        new NodeOptions
+        {
+            Node = node,
+            DataDirectory = Path.Combine(_folder.Path, $"node-{node}"),
+            Listen = "http://127.0.0.1:0",
+            Bootstrap = new NewCluster(nodes ?? [1, 2, 3], nodes?.Length ?? 3, ["m"u8.ToArray()]),
+        },
+        coordinator, health, NullLoggerFactory.Instance, stop);
+}
