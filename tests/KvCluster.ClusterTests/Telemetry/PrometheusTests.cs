@@ -81,7 +81,7 @@ public sealed class PrometheusTests
     // What shows that all targets are scraped and load goes through them.
     private static IEnumerable<string> QueriesOfHealth =>
     [
-        "count(kvcluster_node_info) == 3", "kvcluster_node_replicas{kvcluster_role=\"leader\"}", "rate(kvcluster_router_request_duration_seconds_count[15s]) > 0",
+        "count(kvcluster_node_info{job=\"kvcluster\"}) == 3", "kvcluster_node_replicas{kvcluster_role=\"leader\"}", "rate(kvcluster_router_request_duration_seconds_count[15s]) > 0",
         "rate(kvcluster_node_journal_write_duration_seconds_count[15s]) > 0", "kvcluster_node_follower_lag_size_bytes",
     ];
 
