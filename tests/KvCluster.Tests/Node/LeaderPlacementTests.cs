@@ -100,8 +100,8 @@ public sealed class LeaderPlacementTests
         cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8(value) });
 
     private static Task FollowedAsync(NodeCluster cluster, uint leader, uint shard = 0) => Grpc.Eventually.TrueAsync(
-        () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader)).GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.Single()
-            .Detail.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
+        () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader)).GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.SingleOrDefault()
+            ?.Detail?.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
         "both followers replicate");
 
     /// <summary>Again and again, as long as that node does not follow closely, or its disk is slow for a moment, or the leadership was given back to whom it belongs.</summary>

@@ -164,8 +164,9 @@ public sealed class NodeHostTests
         Assert.Null(ReadNode(cluster));
     }
 
+    // Empty until the node has opened the replica.
     private static ReplicaDetail DetailOf(NodeCluster cluster, uint node) =>
-        new Cluster.ClusterClient(cluster.ChannelOf(node)).GetStatus(new GetStatusRequest { Shard = 1 }).Nodes.Single().Replicas.Single().Detail;
+        new Cluster.ClusterClient(cluster.ChannelOf(node)).GetStatus(new GetStatusRequest { Shard = 1 }).Nodes.Single().Replicas.SingleOrDefault()?.Detail ?? new ReplicaDetail();
 
     private static string? ReadNode(NodeCluster cluster) => cluster.Coordinator.GetAsync(cluster.Keys.Node(1), CancellationToken.None).Result.Value;
 
