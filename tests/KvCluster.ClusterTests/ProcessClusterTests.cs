@@ -138,7 +138,7 @@ public sealed class ProcessClusterTests
         using var channel = GrpcChannel.ForAddress(again.RouterAddress);
         var kv = new Kv.KvClient(channel);
         Assert.Equal(1983, (await ScanAsync(kv, new ScanRequest { Prefix = Bytes("packages/"), KeysOnly = true })).Count);
-        Assert.Equal(3, (await new V1.Cluster.ClusterClient(channel).GetStatusAsync(new GetStatusRequest())).Nodes[0].Replicas.Count);
+        await Until.TrueAsync(() => new V1.Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes[0].Replicas.Count == 3, "a node has a replica of each shard");
     }
 
     private static async Task WriteUntilAsync(Kv.KvClient kv, int writer, ConcurrentDictionary<string, string> acknowledged, CancellationToken enough)

@@ -125,7 +125,7 @@ public sealed class DiskFaultTests
         await histories.MoreChangesAsync(Some);
         await disk.SlowDownAsync(cluster.Node(Leader).Id, writesPerSecond: 5);
         await cluster.LeaderAsync(except: Leader);
-        await Until.TrueAsync(async () => (await cluster.StatusOfAsync(Leader))?.Replicas[0].Role == "follower", "the node with the slow disk follows");
+        await Until.TrueAsync(async () => (await cluster.StatusOfAsync(Leader))?.Replicas.FirstOrDefault()?.Role == "follower", "the node with the slow disk follows");
         await histories.MoreChangesAsync(Some);
         Assert.Contains(cluster.Node(Leader).Log, line => line.Contains("its disk is slow", StringComparison.Ordinal));
         await SmallDisk.SpeedUpAsync(cluster.Node(Leader).Id);

@@ -43,7 +43,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
             await histories.MoreChangesAsync(Some);
             cluster.Node(leader).Resume();
             // Whether it follows, or leads again because the shard was handed back to it: not by what it held when it was stopped.
-            await Until.TrueAsync(async () => (await cluster.StatusOfAsync(leader))?.Replicas[0].Epoch > epoch, "the old leader knows of its successor");
+            await Until.TrueAsync(async () => (await cluster.StatusOfAsync(leader))?.Replicas.FirstOrDefault()?.Epoch > epoch, "the old leader knows of its successor");
         }
 
         await histories.MoreChangesAsync(Some);

@@ -28,12 +28,23 @@ public sealed class LeaderPlacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await PutAsync(cluster, "a", "1");
-        var leader = await cluster.LeaderOfAsync(0);
-        var (other, down) = ((leader % 3) + 1, ((leader + 1) % 3) + 1);
-        Assert.Equal("NOT_LEADER", await ReasonAsync(() => AdminOf(cluster, other).TransferAsync(new TransferRequest()).ResponseAsync));
-        await cluster.StopNodeAsync(down);
-        Assert.Equal("NOT_TRANSFERRED", await ReasonAsync(() => AdminOf(cluster, leader).TransferAsync(new TransferRequest { ToNode = down }).ResponseAsync));
-        Assert.Equal(leader, await cluster.LeaderOfAsync(0));
+        for (var round = 0; ; round++)
+        {
+            var (leader, epoch) = (await cluster.LeaderOfAsync(0), await EpochAsync(cluster));
+            var (other, down) = ((leader % 3) + 1, ((leader + 1) % 3) + 1);
+            var atFollower = await ReasonAsync(() => AdminOf(cluster, other).TransferAsync(new TransferRequest()).ResponseAsync);
+            await cluster.StopNodeAsync(down);
+            var toNodeDown = await ReasonAsync(() => AdminOf(cluster, leader).TransferAsync(new TransferRequest { ToNode = down }).ResponseAsync);
+            var wasSteady = (leader, epoch) == (await cluster.LeaderOfAsync(0), await EpochAsync(cluster));
+            if (wasSteady)
+            {
+                Assert.Equal(("NOT_LEADER", "NOT_TRANSFERRED"), (atFollower, toNodeDown));
+                break;
+            }
+            // A leader whose disk is slow for a moment, as on a machine that stalls, hands over by itself.
+            Assert.True(round < 5, $"Refused as {atFollower} and {toNodeDown}, and the leader changes each time.");
+            await cluster.StartNodeAsync(down);
+        }
         await PutAsync(cluster, "b", "2");
     }
 
@@ -89,8 +100,8 @@ public sealed class LeaderPlacementTests
         cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8(value) });
 
     private static Task FollowedAsync(NodeCluster cluster, uint leader, uint shard = 0) => Grpc.Eventually.TrueAsync(
-        () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader)).GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.Single()
-            .Detail.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
+        () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader)).GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.SingleOrDefault()
+            ?.Detail?.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
         "both followers replicate");
 
     /// <summary>Again and again, as long as that node does not follow closely, or its disk is slow for a moment, or the leadership was given back to whom it belongs.</summary>
@@ -109,6 +120,17 @@ public sealed class LeaderPlacementTests
         },
         $"leadership goes to node {to}");
 
-    private static async Task<string> ReasonAsync(Func<Task> call) =>
-        (await Assert.ThrowsAsync<RpcException>(call)).GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason;
+    /// <summary>Why a call is refused; "": it is not.</summary>
+    private static async Task<string> ReasonAsync(Func<Task> call)
+    {
+        try
+        {
+            await call();
+            return "";
+        }
+        catch (RpcException refused)
+        {
+            return refused.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason;
+        }
+    }
 }

@@ -43,10 +43,10 @@ public sealed class NodeHostTests
     {
         await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
         await cluster.PutAsync(Request("z", "1"), shard: 1);
-        var leader = await cluster.LeaderOfAsync(1);
-        var detail = DetailOf(cluster, leader);
+        var leader = 0u;
+        var detail = new ReplicaDetail();
         await Grpc.Eventually.TrueAsync(
-            () => (detail = DetailOf(cluster, leader)) is { LeaseLeftUs: > 0, Followers: { Count: 2 } followers } && followers.All(follower => follower.State == "replicate" && follower.GrantLeftUs > 0),
+            () => (detail = DetailOf(cluster, leader = cluster.LeaderOfAsync(1).Result)) is { LeaseLeftUs: > 0, Followers: { Count: 2 } followers } && followers.All(follower => follower.State == "replicate" && follower.GrantLeftUs > 0),
             "both followers replicate and grant");
         Assert.Equal(3, detail.Record.Replicas.Count);
         Assert.Contains(detail.Decisions, line => line.Text.StartsWith("serving epoch", StringComparison.Ordinal));
@@ -165,8 +165,9 @@ public sealed class NodeHostTests
         Assert.Null(ReadNode(cluster));
     }
 
+    // Empty until the node has opened the replica.
     private static ReplicaDetail DetailOf(NodeCluster cluster, uint node) =>
-        new Cluster.ClusterClient(cluster.ChannelOf(node)).GetStatus(new GetStatusRequest { Shard = 1 }).Nodes.Single().Replicas.Single().Detail;
+        new Cluster.ClusterClient(cluster.ChannelOf(node)).GetStatus(new GetStatusRequest { Shard = 1 }).Nodes.Single().Replicas.SingleOrDefault()?.Detail ?? new ReplicaDetail();
 
     private static string? ReadNode(NodeCluster cluster) => cluster.Coordinator.GetAsync(cluster.Keys.Node(1), CancellationToken.None).Result.Value;
 
