@@ -34,8 +34,8 @@ internal sealed class Load : IAsyncDisposable
         var random = new Random(caller);
         while (!_stopping.IsCancellationRequested)
         {
-            // To both shards.
-            var key = Encoding.UTF8.GetBytes($"{(random.Next(2) == 0 ? 'a' : 'z')}/{random.Next(1_000)}");
+            // To both shards. Large values go to few keys: journals grow by them, and trees, which a replica that is rebuilt has to be sent, do not.
+            var key = Encoding.UTF8.GetBytes($"{(random.Next(2) == 0 ? 'a' : 'z')}/{random.Next(ValueBytes > 1_000 ? 20 : 1_000)}");
             try
             {
                 await _client.PutAsync(key, new byte[ValueBytes], cancellationToken: _stopping.Token);

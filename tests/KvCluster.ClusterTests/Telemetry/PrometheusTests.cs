@@ -1,10 +1,11 @@
 using KvCluster.Processes;
 using KvCluster.V1;
+using Xunit.Abstractions;
 
 namespace KvCluster.ClusterTests.Telemetry;
 
 /// <summary>Three nodes and a router under load, scraped by the real Prometheus, while one thing after the other fails.</summary>
-public sealed class PrometheusTests
+public sealed class PrometheusTests(ITestOutputHelper output)
 {
     private const int OnSmallDisk = 3;
     private const int DiskMebibytes = 1_024;
@@ -21,7 +22,7 @@ public sealed class PrometheusTests
         if (!PrometheusServer.HasOtlp)
             return;
         // Whether they were scraped or pushed, metrics have the same names.
-        await cluster.Prometheus.UntilDataAsync(["kvcluster_node_info{job=\"kv-node\",instance=\"node-1\"}", "kvcluster_node_follower_lag_size_bytes{job=\"kv-node\"}"], cluster.Began);
+        await cluster.Prometheus.UntilDataAsync(["kvcluster_node_info{job=\"kvcluster/kv-node\",instance=\"node-1\"}", "kvcluster_node_follower_lag_size_bytes{job=\"kvcluster/kv-node\"}"], cluster.Began);
         await Until.TrueAsync(async () =>
         {
             var (pushed, scraped) = (await cluster.Prometheus.NamesAsync("node-1", "kvcluster_node_"), await cluster.Prometheus.NamesAsync(cluster.FirstNode, "kvcluster_node_"));
@@ -47,6 +48,7 @@ public sealed class PrometheusTests
         {
             await fault(() => Until.TrueAsync(async () => (await prometheus.FiringAsync()).Contains(alert), $"{alert} fires", Limit));
             await cluster.UntilEveryReplicaWorksAsync();
+            output.WriteLine($"{alert} fired");
             // What looks back for ten minutes goes on firing.
             if (!Remembering.Contains(alert))
                 await Until.TrueAsync(async () => !(await prometheus.FiringAsync()).Contains(alert), $"{alert} is silent again", Limit);
