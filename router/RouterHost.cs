@@ -87,7 +87,8 @@ internal sealed class RouterHost : IAsyncDisposable
 
     private async Task<OwnedServer> ServeAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
     {
-        var builder = ServerBuilder.Create(logs, new Uri(options.Listen), _tls);
+        var listen = new Uri(options.Listen);
+        var builder = ServerBuilder.Create(logs, listen, _tls);
         builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth).AddSingleton(_metrics);
         builder.Services.AddSingleton<Forwarding>().AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();
@@ -101,6 +102,6 @@ internal sealed class RouterHost : IAsyncDisposable
         app.MapGrpcService<HealthService>();
         app.MapGrpcService<ReflectionService>();
         app.MapGrpcService<ReflectionAlphaService>();
-        return await OwnedServer.StartAsync(app, _grpcHealth, cancellationToken).ConfigureAwait(false);
+        return await OwnedServer.StartAsync(app, listen, _grpcHealth, cancellationToken).ConfigureAwait(false);
     }
 }

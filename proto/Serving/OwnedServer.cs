@@ -1,3 +1,4 @@
+using System.Net.Sockets;
 using Microsoft.AspNetCore.Builder;
 
 namespace KvCluster.Serving;
@@ -11,15 +12,18 @@ internal sealed class OwnedServer(WebApplication app, HealthService? health = nu
     public WebApplication App => app;
 
     /// <summary>Starts what was built; of one that does not start nothing is left.</summary>
-    public static async Task<OwnedServer> StartAsync(WebApplication app, HealthService? health, CancellationToken cancellationToken)
+    /// <exception cref="IOException">It cannot listen there: the port is taken, or the address is not this machine's or not allowed.</exception>
+    public static async Task<OwnedServer> StartAsync(WebApplication app, Uri listen, HealthService? health, CancellationToken cancellationToken)
     {
         try
         {
             await app.StartAsync(cancellationToken).ConfigureAwait(false);
         }
-        catch
+        catch (Exception failure)
         {
             await app.DisposeAsync().ConfigureAwait(false);
+            if (failure is SocketException)
+                throw new IOException($"Cannot listen at {listen.GetLeftPart(UriPartial.Authority)}: {failure.Message}.", failure);
             throw;
         }
         return new OwnedServer(app, health);

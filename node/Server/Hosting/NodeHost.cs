@@ -95,7 +95,8 @@ internal sealed class NodeHost : IAsyncDisposable
         if (await Task.WhenAny(stopping, Task.Delay(_options.StopTimeMax)).ConfigureAwait(false) == stopping)
         {
             await stopping.ConfigureAwait(false);
-            HostLog.Stopped(_log, _options.Node);
+            if (_placement is not null)
+                HostLog.Stopped(_log, _options.Node);
         }
         else
         {
@@ -274,7 +275,7 @@ internal sealed class NodeHost : IAsyncDisposable
         app.MapGrpcService<HealthService>();
         app.MapGrpcService<ReflectionService>();
         app.MapGrpcService<ReflectionAlphaService>();
-        return await OwnedServer.StartAsync(app, health, cancellationToken).ConfigureAwait(false);
+        return await OwnedServer.StartAsync(app, listen, health, cancellationToken).ConfigureAwait(false);
     }
 
     // The largest write with what stands around it, and frames of records of that size.

@@ -45,7 +45,7 @@ internal sealed class AdminServer : IAsyncDisposable
         });
         var app = builder.Build();
         app.Run(admin.AnswerAsync);
-        admin._server = await OwnedServer.StartAsync(app, health: null, cancellationToken).ConfigureAwait(false);
+        admin._server = await OwnedServer.StartAsync(app, listen, health: null, cancellationToken).ConfigureAwait(false);
         return admin;
     }
 

@@ -13,6 +13,8 @@ internal static class ProcessLogs
     public static ILoggerFactory Create(Settings settings, ExportedService? exported = null) => LoggerFactory.Create(logging =>
     {
         logging.SetMinimumLevel(LogLevel.Information).AddFilter("Microsoft", LogLevel.Warning);
+        // A server that does not start is an exception, and told as one line.
+        logging.AddFilter("Microsoft.Extensions.Hosting.Internal.Host", LogLevel.None);
         if (exported is not null)
             TelemetryExport.AddLogs(logging, exported);
         if (settings.Get(CommonSettings.LogFormat) == "json")

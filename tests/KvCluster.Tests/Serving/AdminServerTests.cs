@@ -95,6 +95,14 @@ public sealed class AdminServerTests : IAsyncLifetime
     public async Task Start_OnAPortThatIsTaken_IsAnIoException() =>
         await Assert.ThrowsAnyAsync<IOException>(() => AdminServer.StartAsync(new Uri(_admin.Address), NullLoggerFactory.Instance, [], CancellationToken.None));
 
+    /// <summary>An address for documentation, which no machine has.</summary>
+    [Fact]
+    public async Task Start_OnAnAddressOfAnotherMachine_SaysWhere()
+    {
+        var failure = await Assert.ThrowsAnyAsync<IOException>(() => AdminServer.StartAsync(new Uri("http://192.0.2.1:7480"), NullLoggerFactory.Instance, [], CancellationToken.None));
+        Assert.StartsWith("Cannot listen at http://192.0.2.1:7480: ", failure.Message, StringComparison.Ordinal);
+    }
+
     private static AdminEndpoint Says(string method, string path, string text) => new(method, path, context => AdminText.WriteAsync(context, StatusCodes.Status200OK, text));
 
     private async Task CheckAsync(string alive, string started, string ready)

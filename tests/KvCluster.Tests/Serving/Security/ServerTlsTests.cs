@@ -157,7 +157,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
         builder.Services.AddGrpc();
         var app = builder.Build();
         app.MapGrpcService<HealthService>();
-        _server = await OwnedServer.StartAsync(app, _health, CancellationToken.None);
+        _server = await OwnedServer.StartAsync(app, new Uri("https://127.0.0.1:0"), _health, CancellationToken.None);
     }
 
     private async Task<ServingStatus> CheckAsync(TlsFiles files, string? serverName = null)
