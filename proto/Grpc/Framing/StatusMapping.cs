@@ -53,8 +53,12 @@ internal static class StatusMapping
         return failure switch
         {
             // The cause says more than what HttpClient makes of it: what a server says that refuses a certificate is in there.
-            IOException or HttpRequestException => new Status(StatusCode.Unavailable, $"The connection was lost: {failure.GetBaseException().Message}", failure),
+            IOException or HttpRequestException => new Status(StatusCode.Unavailable, $"The connection was lost: {DescribeCause(failure)}", failure),
             _ => new Status(StatusCode.Internal, $"The call failed: {failure.Message}", failure),
         };
     }
+
+    // A server that refuses a certificate may have closed the connection before the first request is on it.
+    private static string DescribeCause(Exception failure) =>
+        failure.GetBaseException() is ObjectDisposedException ? "the server closed it at once" : failure.GetBaseException().Message;
 }
