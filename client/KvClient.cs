@@ -169,15 +169,23 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting.</param>
     public async Task<ClusterStatus> GetStatusAsync(bool digest = false, uint? shard = null, CancellationToken cancellationToken = default)
     {
+        var request = new GetStatusRequest { Digest = digest };
+        if (shard is { } id)
+            request.Shard = id;
+        return StatusReading.ToStatus(await GetStatusAsync(request, _options.Timeout, cancellationToken).ConfigureAwait(false));
+    }
+
+    /// <summary>The same as its message.</summary>
+    /// <param name="request">What is asked.</param>
+    /// <param name="timeout">A node that has not answered by then is listed with its error.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    internal async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, TimeSpan timeout, CancellationToken cancellationToken)
+    {
         try
         {
-            var request = new GetStatusRequest { Digest = digest };
-            if (shard is { } id)
-                request.Shard = id;
-            var answer = _options.Gateway
+            return _options.Gateway
                 ? await new Cluster.ClusterClient(_channels.To(_options.Endpoints[0])).GetStatusAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
-                : await new NodeFanOut(_calls, _channels).GetStatusAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-            return StatusReading.ToStatus(answer);
+                : await new NodeFanOut(_calls, _channels).GetStatusAsync(request, Environment.TickCount64 + (long)timeout.TotalMilliseconds, cancellationToken).ConfigureAwait(false);
         }
         catch (RpcException failure)
         {

@@ -1,11 +1,12 @@
 using Grpc.Core;
 using KvCluster.Node.Hosting;
+using KvCluster.Node.Telemetry;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Cluster of a node: the shard map as this node knows it, and its own status.</summary>
-internal sealed class ClusterService(NodeIdentity identity, ShardDirectory directory, ShardHost shards) : Cluster.ClusterBase
+internal sealed class ClusterService(NodeIdentity identity, ShardDirectory directory, ShardHost shards, LeaderPlacement placement, NodeMetrics metrics) : Cluster.ClusterBase
 {
     public override async Task WatchShards(WatchShardsRequest request, IServerStreamWriter<ShardMap> responseStream, ServerCallContext context)
     {
@@ -24,7 +25,9 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
 
     public override async Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context)
     {
-        var status = new NodeStatus { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version };
+        var status = new NodeStatus { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, Draining = placement.Draining };
+        if (request.Activity)
+            status.Activity = metrics.Activity.Tell();
         // Before the open ones, so that none is left out that is opened meanwhile.
         var opening = shards.Opening().Where(replica => !request.HasShard || replica.Route.Shard == request.Shard).ToList();
         var asked = shards.All.Where(shard => !request.HasShard || shard.Shard == request.Shard).ToList();

@@ -1,9 +1,10 @@
 using KvCluster.Node.Hosting;
+using KvCluster.Node.Telemetry;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>Finds the replica that can serve a call, or says why there is none here. Any thread.</summary>
-internal sealed class ShardLookup(uint node, ShardHost shards)
+internal sealed class ShardLookup(uint node, ShardHost shards, HotPrefixes hot)
 {
     /// <summary>This node's id.</summary>
     public uint Node => node;
@@ -12,6 +13,7 @@ internal sealed class ShardLookup(uint node, ShardHost shards)
     public HostedShard? Find(ReadOnlySpan<byte> key, in CallTarget target, bool isForLeader, out Refusal refusal)
     {
         var found = shards.Find(key);
+        hot.Saw(key);
         if (found is not null && (target.Generation == 0 || (target.Shard == found.Route.Shard && target.Generation == found.Route.Generation)))
             return Able(found, isForLeader, out refusal);
         refusal = Refusals.WrongShard(found?.Route ?? shards.RouteOf(key));

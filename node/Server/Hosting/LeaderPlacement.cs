@@ -56,6 +56,9 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         _running = Task.Run(RunAsync);
     }
 
+    /// <summary>Whether this node gives its leaderships away and takes none.</summary>
+    public bool Draining => _draining;
+
     /// <summary>Told with true when the node begins to drain, with false when it may lead again. Must not block.</summary>
     public Action<bool> DrainingChanged { get; set; } = static _ => { };
 

@@ -262,7 +262,7 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(examiner);
         services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
         services.AddSingleton<TimeProvider>(BootClock.Instance);
-        services.AddSingleton(new ShardLookup(identity.Node, shards)).AddSingleton<ReadOpener>().AddSingleton<KvCalls>().AddSingleton<KvScans>();
+        services.AddSingleton(new ShardLookup(identity.Node, shards, metrics.Activity.Hot)).AddSingleton<ReadOpener>().AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddSingleton(new ReflectionCatalog(
             Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, V1.Replication.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
         services.AddSingleton<KvService>().AddSingleton<ClusterService>().AddSingleton<AdminService>().AddSingleton<PeerService>();

@@ -143,15 +143,19 @@ internal sealed class EffectPerformer(
         Store.Commit(committed);
     }
 
+    /// <summary>Keeps a line for who asks later.</summary>
+    public void Keep(string text, bool alarm) =>
+        context.Metrics.Activity.Decided(_record.Shard, Decisions.Add(context.Clock.GetUtcNow(), text, alarm));
+
     private void Log(string text)
     {
-        Decisions.Add(context.Clock.GetUtcNow(), text, alarm: false);
+        Keep(text, alarm: false);
         ShardLog.Decision(context.Log, _record.Shard, text);
     }
 
     private void Alarm(string text)
     {
-        Decisions.Add(context.Clock.GetUtcNow(), text, alarm: true);
+        Keep(text, alarm: true);
         ShardLog.Alarm(context.Log, _record.Shard, text);
         context.Metrics.Alarmed();
     }

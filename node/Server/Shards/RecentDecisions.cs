@@ -15,7 +15,8 @@ internal sealed class RecentDecisions
     private readonly Queue<Decision> _lines = new(LinesMax);
 
     /// <summary>Keeps a line; the oldest makes room.</summary>
-    public void Add(DateTimeOffset time, string text, bool alarm)
+    /// <returns>The line, not changed afterwards.</returns>
+    public Decision Add(DateTimeOffset time, string text, bool alarm)
     {
         var line = new Decision { UnixUs = (time - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond, Text = text, Alarm = alarm };
         lock (_lock)
@@ -24,6 +25,7 @@ internal sealed class RecentDecisions
                 _lines.Dequeue();
             _lines.Enqueue(line);
         }
+        return line;
     }
 
     /// <summary>All lines, oldest first.</summary>

@@ -641,7 +641,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         _context.Metrics.Alarmed();
         if (failure is QuarantinedException)
             _context.Metrics.Quarantined();
-        _performer.Decisions.Add(_context.Clock.GetUtcNow(), $"stopped: {failure.Message}", alarm: true);
+        _performer.Keep($"stopped: {failure.Message}", alarm: true);
         ShardLog.Stopped(_context.Log, Shard, failure);
         End();
         _context.Failed(failure);

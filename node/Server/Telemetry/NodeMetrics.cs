@@ -85,8 +85,11 @@ internal sealed class NodeMetrics : IAsyncDisposable
     /// <summary>The meter, to tell this node's from another's in the process.</summary>
     public Meter Meter => _meter;
 
+    /// <summary>The same for a status.</summary>
+    public RecentActivity Activity { get; } = new(TimeProvider.System);
+
     /// <summary>Somebody wants to know how calls end.</summary>
-    public bool WatchesRequests => _requests.Enabled || _refused.Enabled;
+    public bool WatchesRequests => _requests.Enabled || _refused.Enabled || Activity.IsWatched;
 
     /// <summary>Somebody wants to know what stores do.</summary>
     public bool WatchesStores => _journalWrite.Enabled;
@@ -112,12 +115,14 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         Interlocked.Decrement(ref _activeRequests);
         _requests.Record(took.TotalSeconds, TagOf(method));
+        Activity.Answered(isRead: method is Method.Get or Method.GetMany, took);
     }
 
     public void RequestRefused(Method method, string reason)
     {
         Interlocked.Decrement(ref _activeRequests);
         _refused.Add(1, TagOf(method), new Tag(RpcTags.Error, reason));
+        Activity.Refused();
     }
 
     /// <summary>A scan has ended.</summary>
@@ -127,9 +132,15 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         Interlocked.Decrement(ref _activeRequests);
         if (refusal is null)
+        {
             _requests.Record(took.TotalSeconds, ScanTag);
+            Activity.Answered(isRead: true, took);
+        }
         else
+        {
             _refused.Add(1, ScanTag, new Tag(RpcTags.Error, refusal.Reason));
+            Activity.Refused();
+        }
     }
 
     public void TransactionAppended(int operations, TimeSpan waited)

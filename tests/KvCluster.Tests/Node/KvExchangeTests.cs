@@ -21,8 +21,8 @@ public sealed class KvExchangeTests
     public async Task Call_ThatEndsWithABug_IsAnsweredInternalAndTheStreamGoesOn()
     {
         // Without shards every call that looks for one fails.
-        var lookup = new ShardLookup(1, null!);
         await using var metrics = new NodeMetrics(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 0);
+        var lookup = new ShardLookup(1, null!, metrics.Activity.Hot);
         var calls = new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), metrics, TimeProvider.System);
         var responses = new Responses();
         var exchange = new KvExchange(calls, TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);
