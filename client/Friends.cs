@@ -2,6 +2,7 @@
 using System.Runtime.CompilerServices;
 
 [assembly: InternalsVisibleTo("kv")]
+[assembly: InternalsVisibleTo("KvCluster.AdminConsole")]
 [assembly: InternalsVisibleTo("kv-router")]
 [assembly: InternalsVisibleTo("kv-local")]
 [assembly: InternalsVisibleTo("KvCluster.Tests")]

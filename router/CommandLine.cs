@@ -1,3 +1,4 @@
+using KvCluster.AdminConsole;
 using KvCluster.Client.Telemetry;
 using KvCluster.Router.Configuration;
 using KvCluster.Security;
@@ -33,6 +34,7 @@ internal static class CommandLine
 
     private static async Task<int> RunAsync(Settings settings, CancellationToken stop)
     {
+        var token = new AdminToken(settings.Get(CommonSettings.AdminTokenFile));
         var exported = new ExportedService("kv-router", Environment.MachineName);
         using var logs = ProcessLogs.Create(settings, exported);
         using var export = TelemetryExport.Start(exported, logs.CreateLogger<TelemetryExport>());
@@ -43,6 +45,7 @@ internal static class CommandLine
             : null;
         await using var router = await RouterHost.StartAsync(RouterSettings.OptionsOf(settings), health, logs, stopping.Token).ConfigureAwait(false);
         using var metrics = MetricsEndpoint.Add(admin, meter => ReferenceEquals(meter, router.Meter) || meter.Name == ClientMetrics.Name);
+        await using var console = ClusterConsole.Add(admin, ConsoleOptions.Of(settings, token, "router", settings.Get(RouterSettings.Nodes)!), logs);
         await Task.Delay(Timeout.Infinite, stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         return ExitCodes.Done;
     }

@@ -1,3 +1,4 @@
+using KvCluster.AdminConsole;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
@@ -41,6 +42,7 @@ internal static class CommandLine
     private static async Task<int> RunAsync(Settings settings, CancellationToken stop)
     {
         var options = NodeSettings.OptionsOf(settings);
+        var token = new AdminToken(settings.Get(CommonSettings.AdminTokenFile));
         var exported = new ExportedService("kv-node", $"node-{options.Node}");
         using var logs = ProcessLogs.Create(settings, exported);
         using var export = TelemetryExport.Start(exported, logs.CreateLogger<TelemetryExport>());
@@ -53,6 +55,7 @@ internal static class CommandLine
         await using var coordinator = new EtcdCoordinator(NodeSettings.EtcdOptionsOf(settings), logs.CreateLogger<EtcdCoordinator>());
         var host = await NodeHost.StartAsync(options, coordinator, health, logs, stopping.Token).ConfigureAwait(false);
         using var metrics = MetricsEndpoint.Add(admin, meter => ReferenceEquals(meter, host.Meter));
+        await using var console = ClusterConsole.Add(admin, ConsoleOptions.Of(settings, token, $"node {options.Node}", [host.Address]), logs);
         if (await Task.WhenAny(WaitAsync(stopping.Token), host.DiskFailed).ConfigureAwait(false) == host.DiskFailed)
         {
             var failure = await host.DiskFailed.ConfigureAwait(false);

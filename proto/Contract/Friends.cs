@@ -4,6 +4,7 @@ using System.Runtime.CompilerServices;
 [assembly: InternalsVisibleTo("KvCluster.Replication")]
 [assembly: InternalsVisibleTo("KvCluster.Client")]
 [assembly: InternalsVisibleTo("kv")]
+[assembly: InternalsVisibleTo("KvCluster.AdminConsole")]
 [assembly: InternalsVisibleTo("KvCluster.Serving")]
 [assembly: InternalsVisibleTo("kv-node")]
 [assembly: InternalsVisibleTo("kv-router")]

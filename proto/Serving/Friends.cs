@@ -1,6 +1,7 @@
 // Types are internal until someone outside needs them; these assemblies of the project do.
 using System.Runtime.CompilerServices;
 
+[assembly: InternalsVisibleTo("KvCluster.AdminConsole")]
 [assembly: InternalsVisibleTo("kv-node")]
 [assembly: InternalsVisibleTo("kv-router")]
 [assembly: InternalsVisibleTo("kv-local")]

@@ -8,13 +8,14 @@ public sealed class ReferenceTests
         ["proto/Grpc/KvCluster.Grpc.csproj"] = [],
         ["proto/Grpc.Server/KvCluster.Grpc.Server.csproj"] = ["KvCluster.Grpc"],
         ["proto/Contract/KvCluster.Proto.csproj"] = ["KvCluster.Grpc"],
+        ["proto/Console/KvCluster.AdminConsole.csproj"] = ["KvCluster.Client", "KvCluster.Serving"],
         ["proto/Serving/KvCluster.Serving.csproj"] = ["KvCluster.Proto", "KvCluster.Grpc.Server"],
         ["node/Storage/KvCluster.Storage.csproj"] = [],
         ["node/Replication/KvCluster.Replication.csproj"] = ["KvCluster.Proto"],
-        ["node/Server/KvCluster.Node.csproj"] = ["KvCluster.Storage", "KvCluster.Replication", "KvCluster.Proto", "KvCluster.Serving"],
+        ["node/Server/KvCluster.Node.csproj"] = ["KvCluster.Storage", "KvCluster.Replication", "KvCluster.Proto", "KvCluster.Serving", "KvCluster.AdminConsole"],
         ["client/KvCluster.Client.csproj"] = ["KvCluster.Proto"],
         ["client/Cli/KvCluster.Cli.csproj"] = ["KvCluster.Client"],
-        ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.Serving"],
+        ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.Serving", "KvCluster.AdminConsole"],
         ["deploy/local/KvCluster.Local.csproj"] = ["KvCluster.Node", "KvCluster.Router"],
     };
 

@@ -1,0 +1,37 @@
+using KvCluster.Client;
+using KvCluster.V1;
+
+namespace KvCluster.AdminConsole;
+
+/// <summary>What all nodes say of themselves, asked at most once in a while however many pages are open. Any thread.</summary>
+internal sealed class ClusterReading(KvClient client)
+{
+    /// <summary>Pages ask each second.</summary>
+    private static readonly TimeSpan AgeMax = TimeSpan.FromMilliseconds(800);
+
+    /// <summary>A node that has not answered by then is shown so.</summary>
+    private static readonly TimeSpan NodeLimit = TimeSpan.FromSeconds(2);
+
+    private readonly Lock _gate = new();
+    private Task<(GetStatusResponse Status, DateTimeOffset At)>? _last;
+    private long _lastBegan;
+
+    /// <summary>The status, and when it was read.</summary>
+    /// <param name="cancellationToken">Stops waiting; who else waits for the same goes on.</param>
+    /// <exception cref="KvException">No node answers, so the shard map is not known.</exception>
+    public Task<(GetStatusResponse Status, DateTimeOffset At)> ReadAsync(CancellationToken cancellationToken)
+    {
+        lock (_gate)
+        {
+            if (_last is null || (_last.IsCompleted && (_last.IsFaulted || TimeProvider.System.GetElapsedTime(_lastBegan) > AgeMax)))
+            {
+                _lastBegan = TimeProvider.System.GetTimestamp();
+                _last = AskAsync();
+            }
+            return _last.WaitAsync(cancellationToken);
+        }
+    }
+
+    private async Task<(GetStatusResponse Status, DateTimeOffset At)> AskAsync() =>
+        (await client.GetStatusAsync(new GetStatusRequest { Activity = true }, NodeLimit, CancellationToken.None).ConfigureAwait(false), TimeProvider.System.GetUtcNow());
+}

@@ -1,0 +1,17 @@
+using System.Net;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.AdminConsole;
+
+/// <summary>What the console logs: changes made through it, and tokens that were not the right one.</summary>
+internal static partial class ConsoleLog
+{
+    [LoggerMessage(1, LogLevel.Information, "The console did {Call}, asked from {Caller}")]
+    public static partial void Changed(ILogger log, string call, IPAddress? caller);
+
+    [LoggerMessage(2, LogLevel.Warning, "A request to the console from {Caller} had a wrong token")]
+    public static partial void TokenRefused(ILogger log, IPAddress? caller);
+
+    [LoggerMessage(3, LogLevel.Error, "The console takes no changes: {Reason}")]
+    public static partial void TokenUnusable(ILogger log, string reason);
+}

@@ -1,0 +1,49 @@
+using KvCluster.Client;
+
+namespace KvCluster.AdminConsole;
+
+/// <summary>Lists, reads and changes keys for the page; a change only of what was seen. Any thread.</summary>
+internal sealed class KeyBrowser(KvClient client)
+{
+    /// <summary>Rows of one page.</summary>
+    public const int RowsMax = 200;
+
+    /// <summary>More of a value is not shown, and then not edited either.</summary>
+    public const int ValueBytesShown = 256 << 10;
+
+    /// <param name="prefix">Of all keys listed.</param>
+    /// <param name="after">The last key of the page before; empty: from the first.</param>
+    /// <param name="limit">Rows.</param>
+    public async Task<object> ListAsync(ReadOnlyMemory<byte> prefix, ReadOnlyMemory<byte> after, int limit, CancellationToken cancellationToken)
+    {
+        // The least key behind it.
+        byte[] start = after.IsEmpty ? [] : [.. after.Span, 0];
+        var entries = new List<object>();
+        var scan = new KvScan { Prefix = prefix, Start = start, Limit = (ulong)limit + 1, KeysOnly = true };
+        await foreach (var entry in client.ScanAsync(scan, cancellationToken).ConfigureAwait(false))
+            entries.Add(new { Key = entry.Key.ToArray(), Etag = entry.Etag.ToString() });
+        return new { Entries = entries.Take(limit), More = entries.Count > limit };
+    }
+
+    public async Task<object> ReadAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken)
+    {
+        var read = await client.GetAsync(key, cancellationToken).ConfigureAwait(false);
+        var shown = read.Value[..Math.Min(read.Value.Length, ValueBytesShown)];
+        return new { read.Found, Value = shown.ToArray(), Bytes = read.Value.Length, Etag = read.Found ? read.Etag.ToString() : null, read.Position.Shard };
+    }
+
+    public async Task<object> PutAsync(PutCommand put, CancellationToken cancellationToken)
+    {
+        var condition = put.Etag is null ? KvCondition.Absent() : KvCondition.EtagEquals(Parse(put.Etag));
+        var position = await client.PutAsync(put.Key, put.Value, condition, cancellationToken).ConfigureAwait(false);
+        return new { Etag = position.Etag.ToString() };
+    }
+
+    public async Task<object> DeleteAsync(DeleteCommand delete, CancellationToken cancellationToken)
+    {
+        _ = await client.DeleteAsync(delete.Key, KvCondition.EtagEquals(Parse(delete.Etag)), cancellationToken).ConfigureAwait(false);
+        return new { };
+    }
+
+    private static Etag Parse(string text) => Etag.TryParse(text, null, out var etag) ? etag : throw new BadRequestException($"'{text}' is not an etag.");
+}

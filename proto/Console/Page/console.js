@@ -1,0 +1,84 @@
+// Which view is shown, the news of each second, and the token.
+import { get, isUnlocked, unlock } from './api.js';
+import { $, say } from './dom.js';
+import * as keys from './keys.js';
+import * as overview from './overview.js';
+
+const intervalMs = 1000;
+
+function route() {
+  const [view, ...rest] = location.hash.slice(1).split('/');
+  const isKeys = view === 'keys';
+  $('keys').hidden = !isKeys;
+  $('overview').hidden = isKeys;
+  $('to-keys').setAttribute('aria-current', isKeys ? 'page' : 'false');
+  $('to-overview').setAttribute('aria-current', isKeys ? 'false' : 'page');
+  if (isKeys) keys.browse(decoded(rest.join('/')));
+}
+
+// An address that somebody typed may be anything.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch (mistake) {
+    if (!(mistake instanceof URIError)) throw mistake;
+    return part;
+  }
+}
+
+function drawLock(canChange) {
+  document.body.classList.toggle('unlocked', isUnlocked());
+  $('unlock').hidden = !canChange || isUnlocked();
+  keys.refresh();
+}
+
+async function poll() {
+  if (document.visibilityState === 'visible') {
+    try {
+      const news = await get('/api/overview');
+      $('banner').hidden = true;
+      $('cluster').textContent = news.cluster;
+      $('program').textContent = `seen from ${news.program}${news.canChange ? '' : ', for reading only'}`;
+      document.title = `KvCluster ${news.cluster}`;
+      overview.draw(news);
+      drawLock(news.canChange);
+    } catch (failure) {
+      $('banner').hidden = false;
+      const line = `No news: ${failure.message}`;
+      // Said once, not each second.
+      if ($('banner').textContent !== line) $('banner').textContent = line;
+    }
+  }
+  setTimeout(poll, intervalMs);
+}
+
+$('unlock').addEventListener('click', () => {
+  $('token').value = '';
+  $('token-error').textContent = '';
+  $('token-dialog').showModal();
+});
+$('token-cancel').addEventListener('click', () => $('token-dialog').close());
+$('token-form').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  try {
+    await unlock($('token').value);
+    $('token-dialog').close();
+    drawLock(true);
+    overview.drawAll();
+    if (!$('keys').hidden) route();
+    say('Changes are unlocked until this page is closed.');
+  } catch (failure) {
+    $('token-error').textContent = failure.status === 401 ? 'That is not the token.' : failure.message;
+    $('token').select();
+  }
+});
+
+overview.listen();
+keys.listen();
+addEventListener('hashchange', route);
+document.querySelector('.skip').addEventListener('click', (event) => {
+  event.preventDefault();
+  $('main').focus();
+});
+route();
+poll();

@@ -1,0 +1,52 @@
+// Small pieces of page. Everything from the cluster goes in as text, never as markup.
+
+export const $ = (id) => document.getElementById(id);
+
+/** An element with attributes and children; an attribute that is null or false is left out. */
+export function el(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? '' : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/**
+ * Makes a parent's children look like these and keeps every element that can stay, so that focus, selection and scroll places survive each second's
+ * news. Listeners stand on parents that stay, and find by attributes what was pressed.
+ */
+export function show(parent, children) {
+  while (parent.childNodes.length > children.length) parent.lastChild.remove();
+  children.forEach((child, index) => {
+    const old = parent.childNodes[index];
+    if (!old) parent.append(child);
+    else morph(old, child);
+  });
+}
+
+function morph(old, made) {
+  if (old.nodeName !== made.nodeName) {
+    old.replaceWith(made);
+  } else if (old.nodeType === Node.TEXT_NODE) {
+    if (old.nodeValue !== made.nodeValue) old.nodeValue = made.nodeValue;
+  } else {
+    for (const { name } of [...old.attributes]) if (!made.hasAttribute(name)) old.removeAttribute(name);
+    for (const { name, value } of made.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    show(old, [...made.childNodes]);
+  }
+}
+
+/** Tells a screen reader, and the line below the header. */
+export function say(text) {
+  $('said').textContent = text;
+}
+
+/** Asks before something is changed. */
+export function sure(text) {
+  const dialog = $('sure');
+  $('sure-text').textContent = text;
+  dialog.returnValue = 'no';
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener('close', () => done(dialog.returnValue === 'yes'), { once: true }));
+}

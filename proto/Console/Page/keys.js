@@ -1,0 +1,140 @@
+// The second view: keys by prefix, and one entry. A change is made only of what was read: its etag goes along as the condition.
+import { get, isUnlocked, post } from './api.js';
+import { $, el, say, show, sure } from './dom.js';
+import { asText, fromEscaped, number, toBase64, toBase64Url, toBytes, toEscaped } from './format.js';
+
+const rows = 50;
+const rowsMax = 1000;
+let prefix = new Uint8Array();
+let entries = [];
+// What is in the form: its key as base64, null for a new one; the etag read, null where there was none; whether the value is text; whether all of it is there.
+let opened = null;
+
+export function listen() {
+  $('browse').addEventListener('submit', (event) => {
+    event.preventDefault();
+    location.hash = `#keys/${encodeURIComponent($('prefix').value)}`;
+  });
+  $('more').addEventListener('click', () => list(entries.at(-1).key));
+  $('entries').addEventListener('click', (event) => {
+    const button = event.target.closest('button[data-key]');
+    if (button) open(button.dataset.key);
+  });
+  $('new-key').addEventListener('click', () => fill({ key: null, etag: null, bytes: new Uint8Array(), total: 0 }));
+  $('reload').addEventListener('click', () => opened?.key && open(opened.key));
+  $('entry').addEventListener('submit', (event) => {
+    event.preventDefault();
+    save();
+  });
+  $('remove').addEventListener('click', remove);
+}
+
+/** Lists the keys with a prefix, as it stands in the address. */
+export async function browse(line) {
+  $('prefix').value = line;
+  try {
+    prefix = fromEscaped(line);
+  } catch (mistake) {
+    say(mistake.message);
+    return;
+  }
+  entries = [];
+  await list(null);
+}
+
+/** Shows what may be done now. */
+export function refresh() {
+  if (!opened) return;
+  const canEdit = isUnlocked() && opened.isWhole;
+  $('entry-key').readOnly = opened.key !== null;
+  $('entry-value').readOnly = !canEdit;
+  $('remove').hidden = opened.key === null || opened.etag === null;
+  $('reload').hidden = opened.key === null;
+}
+
+async function list(after) {
+  try {
+    const parameters = { prefix: toBase64Url(prefix), limit: rows };
+    if (after) parameters.after = toBase64Url(toBytes(after));
+    const page = await get('/api/keys', parameters);
+    entries.push(...page.entries);
+    const isFull = entries.length >= rowsMax;
+    $('more').hidden = !page.more || isFull;
+    $('entries-note').textContent = entries.length === 0 ? 'There is no such key.'
+      : `${number(entries.length)} keys${page.more ? ', and there are more' : ''}.${page.more && isFull ? ' Name a longer prefix to see them.' : ''}`;
+    draw();
+  } catch (failure) {
+    entries = [];
+    draw();
+    $('more').hidden = true;
+    $('entries-note').textContent = failure.message;
+  }
+}
+
+function draw() {
+  show($('entries'), entries.map(({ key }) => el('li', {}, el('button', { type: 'button', 'data-key': key, 'aria-pressed': String(opened?.key === key) }, toEscaped(toBytes(key))))));
+}
+
+async function open(key) {
+  try {
+    const read = await get('/api/value', { key: toBase64Url(toBytes(key)) });
+    fill({ key, etag: read.found ? read.etag : null, bytes: toBytes(read.value), total: read.bytes, shard: read.shard });
+    if (!read.found) say('The key is not there any more.');
+  } catch (failure) {
+    say(failure.message);
+  }
+}
+
+function fill({ key, etag, bytes, total, shard }) {
+  const text = asText(bytes.length < total ? bytes.subarray(0, whole(bytes)) : bytes);
+  opened = { key, etag, isText: text !== null && !text.includes('\r'), isWhole: bytes.length === total };
+  $('entry').hidden = false;
+  $('entry-key').value = key === null ? $('prefix').value : toEscaped(toBytes(key));
+  $('entry-value').value = opened.isText ? text : toEscapedBytes(bytes);
+  $('entry-facts').textContent = key === null ? 'A new key: saved only if there is none of that name yet.'
+    : etag === null ? 'There is no value.' : `${number(total)} bytes, shard ${shard}, etag ${etag}`;
+  $('entry-form').textContent = (opened.isText ? 'Text in UTF-8.' : 'Bytes that are no plain text are shown as \\xNN, and read so.') + (opened.isWhole ? '' : ` The first ${number(bytes.length)} bytes are shown, so it cannot be edited here.`);
+  refresh();
+  draw();
+  $(key === null ? 'entry-key' : 'entry-value').focus();
+}
+
+// Of a value that was cut: without the bytes of a last character that is not whole.
+function whole(bytes) {
+  let end = bytes.length;
+  while (end > 0 && bytes.length - end < 3 && (bytes[end - 1] & 0xc0) === 0x80) end--;
+  return end > 0 && bytes[end - 1] >= 0xc0 ? end - 1 : bytes.length;
+}
+
+const toEscapedBytes = (bytes) => Array.from(bytes, (byte) => (byte >= 0x20 && byte < 0x7f && byte !== 0x5c ? String.fromCharCode(byte) : byte === 0x5c ? '\\\\' : `\\x${byte.toString(16).padStart(2, '0')}`)).join('');
+
+async function save() {
+  try {
+    const key = opened.key ?? toBase64(fromEscaped($('entry-key').value));
+    const value = opened.isText ? new TextEncoder().encode($('entry-value').value) : fromEscaped($('entry-value').value);
+    await post('/api/put', { key, value: toBase64(value), etag: opened.etag });
+    await open(key);
+    say('Saved.');
+    if (!entries.some((entry) => entry.key === key)) {
+      entries = [];
+      await list(null);
+    }
+  } catch (failure) {
+    say(failure.status === 412 ? 'Not saved: somebody changed it since it was read. Read it again.' : `Not saved: ${failure.message}`);
+  }
+}
+
+async function remove() {
+  const { key, etag } = opened;
+  if (!(await sure(`Delete ${toEscaped(toBytes(key))}?`))) return;
+  try {
+    await post('/api/delete', { key, etag });
+    entries = entries.filter((entry) => entry.key !== key);
+    opened = null;
+    $('entry').hidden = true;
+    draw();
+    say('Deleted.');
+  } catch (failure) {
+    say(failure.status === 412 ? 'Not deleted: somebody changed it since it was read. Read it again.' : `Not deleted: ${failure.message}`);
+  }
+}

@@ -1,0 +1,33 @@
+using Microsoft.AspNetCore.Http;
+
+namespace KvCluster.AdminConsole;
+
+/// <summary>What every answer of the console says to browsers.</summary>
+internal static class PageHeaders
+{
+    private const string Policy =
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+    public static void Set(HttpResponse response)
+    {
+        var headers = response.Headers;
+        headers.ContentSecurityPolicy = Policy;
+        headers.CacheControl = "no-store";
+        headers.XContentTypeOptions = "nosniff";
+        headers["Referrer-Policy"] = "no-referrer";
+        headers["Cross-Origin-Resource-Policy"] = "same-origin";
+        headers["Cross-Origin-Opener-Policy"] = "same-origin";
+    }
+
+    /// <summary>Whether a request was made by the console's own page, or by no page at all, as far as a browser tells.</summary>
+    public static bool IsOfThisPage(HttpRequest request)
+    {
+        if (request.Headers.TryGetValue("Sec-Fetch-Site", out var site) && site.ToString() is not ("same-origin" or "none"))
+            return false;
+        return request.Headers.Origin.ToString() is not { Length: > 0 } origin
+            || (Uri.TryCreate(origin, UriKind.Absolute, out var of) && string.Equals(of.Authority, Authority(request), StringComparison.OrdinalIgnoreCase));
+    }
+
+    // Without a port that is the scheme's own, as in Uri.Authority. A proxy with TLS in front keeps the host and changes the scheme.
+    private static string Authority(HttpRequest request) => request.Host.Port is 80 or 443 ? request.Host.Host : request.Host.Value ?? "";
+}

@@ -1,0 +1,249 @@
+using System.Buffers.Text;
+using System.Net;
+using System.Net.Http.Json;
+using System.Text;
+using System.Text.Json;
+using System.Text.RegularExpressions;
+using KvCluster.AdminConsole;
+using KvCluster.Client;
+using KvCluster.Security;
+using KvCluster.Serving.Admin;
+using KvCluster.Tests.Client;
+using KvCluster.Tests.Node;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.AdminConsole;
+
+/// <summary>The console's calls, as a browser and as somebody without a browser would make them.</summary>
+public sealed class ClusterConsoleTests : IAsyncLifetime
+{
+    private const string Token = "a-token-of-enough-characters";
+
+    private readonly TemporaryDirectory _directory = new();
+    private readonly List<IAsyncDisposable> _running = [];
+    private FakeCluster _cluster = null!;
+    private KvClient _client = null!;
+
+    public async Task InitializeAsync()
+    {
+        _cluster = await FakeCluster.StartAsync(3, "g", "p");
+        _client = new KvClient(_cluster.Endpoint);
+    }
+
+    public async Task DisposeAsync()
+    {
+        foreach (var part in Enumerable.Reverse(_running))
+            await part.DisposeAsync();
+        await _client.DisposeAsync();
+        await _cluster.DisposeAsync();
+        _directory.Dispose();
+    }
+
+    [Fact]
+    public async Task Page_AndItsFiles_AreServedUnderAStrictPolicyAndNeverKept()
+    {
+        using var http = await StartAsync();
+        var page = await http.GetStringAsync("/");
+        var files = Regex.Matches(page, "(?:href|src)=\"(/[^\"]+)\"").Select(match => match.Groups[1].Value).ToList();
+        Assert.Contains("/console/console.js", files);
+        foreach (var path in files.Prepend("/").Append("/api/overview"))
+        {
+            using var answer = await http.GetAsync(path);
+            Assert.Equal(HttpStatusCode.OK, answer.StatusCode);
+            var policy = Assert.Single(answer.Headers.GetValues("Content-Security-Policy"));
+            Assert.Contains("default-src 'none'", policy, StringComparison.Ordinal);
+            Assert.DoesNotContain("unsafe", policy, StringComparison.Ordinal);
+            Assert.True(answer.Headers.CacheControl?.NoStore, path);
+        }
+    }
+
+    [Fact]
+    public async Task Overview_NamesEveryNodeAndWhoLeads()
+    {
+        using var http = await StartAsync();
+        var overview = await http.GetFromJsonAsync<JsonElement>("/api/overview");
+        Assert.Equal([1, 2, 3], overview.GetProperty("nodes").EnumerateArray().Select(node => node.GetProperty("node").GetInt32()));
+        Assert.Equal(1, overview.GetProperty("shardsTotal").GetInt32());
+        Assert.False(overview.GetProperty("canChange").GetBoolean());
+    }
+
+    [Fact]
+    public async Task Keys_ArePagedInOrderUnderTheirPrefix()
+    {
+        foreach (var key in (string[])["a", "h/1", "h/2", "h/3", "q"])
+            await _client.PutAsync(key, $"of {key}");
+        using var http = await StartAsync();
+        var first = await http.GetFromJsonAsync<JsonElement>($"/api/keys?prefix={Url("h/")}&limit=2");
+        Assert.Equal(["h/1", "h/2"], KeysOf(first));
+        Assert.True(first.GetProperty("more").GetBoolean());
+        var second = await http.GetFromJsonAsync<JsonElement>($"/api/keys?prefix={Url("h/")}&after={Url("h/2")}&limit=2");
+        Assert.Equal(["h/3"], KeysOf(second));
+        Assert.False(second.GetProperty("more").GetBoolean());
+    }
+
+    [Theory]
+    [InlineData("/api/keys?limit=0")]
+    [InlineData("/api/keys?limit=201")]
+    [InlineData("/api/keys?limit=x")]
+    [InlineData("/api/keys?limit=1&prefix=%25%25")]
+    [InlineData("/api/value?key=*")]
+    public async Task Question_ThatMeansNothing_IsRefusedWithAReason(string path)
+    {
+        using var http = await StartAsync();
+        using var answer = await http.GetAsync(path);
+        Assert.Equal(HttpStatusCode.BadRequest, answer.StatusCode);
+        Assert.NotEqual("", (await answer.Content.ReadFromJsonAsync<JsonElement>()).GetProperty("error").GetString());
+    }
+
+    [Fact]
+    public async Task Value_LargerThanWhatIsShown_IsCutAndSaysHowLargeItIs()
+    {
+        await _client.PutAsync(Encoding.UTF8.GetBytes("a"), new byte[KeyBrowser.ValueBytesShown + 1]);
+        using var http = await StartAsync();
+        var value = await http.GetFromJsonAsync<JsonElement>($"/api/value?key={Url("a")}");
+        Assert.Equal(KeyBrowser.ValueBytesShown, value.GetProperty("value").GetBytesFromBase64().Length);
+        Assert.Equal(KeyBrowser.ValueBytesShown + 1, value.GetProperty("bytes").GetInt32());
+    }
+
+    [Fact]
+    public async Task Put_WithTheEtagThatWasRead_ReplacesOnlyThatValue()
+    {
+        await _client.PutAsync("a", "one");
+        using var http = await StartAsync(Token);
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        var etag = (await http.GetFromJsonAsync<JsonElement>($"/api/value?key={Url("a")}")).GetProperty("etag").GetString();
+        Assert.Equal(HttpStatusCode.OK, await PutAsync(http, "a", "two", etag));
+        Assert.Equal(HttpStatusCode.PreconditionFailed, await PutAsync(http, "a", "three", etag));
+        Assert.Equal(HttpStatusCode.PreconditionFailed, await PutAsync(http, "a", "three", etag: null));
+        Assert.Equal("two", Encoding.UTF8.GetString((await _client.GetAsync("a")).Value.Span));
+        Assert.Equal(HttpStatusCode.BadRequest, await PutAsync(http, "a", "three", "no etag"));
+    }
+
+    [Fact]
+    public async Task Change_WithoutTheRightToken_IsRefusedAndNotMade()
+    {
+        using var http = await StartAsync(Token);
+        Assert.Equal(HttpStatusCode.Unauthorized, await PutAsync(http, "a", "one", etag: null));
+        foreach (var wrong in (string[])[Token + "x", Token[..^1], "", Token.ToUpperInvariant()])
+        {
+            http.DefaultRequestHeaders.Remove("Authorization");
+            http.DefaultRequestHeaders.TryAddWithoutValidation("Authorization", $"Bearer {wrong}");
+            Assert.Equal(HttpStatusCode.Unauthorized, await PutAsync(http, "a", "one", etag: null));
+        }
+        http.DefaultRequestHeaders.Remove("Authorization");
+        using var inAddress = await http.PostAsJsonAsync($"/api/put?token={Token}&access_token={Token}", new { key = "YQ==", value = "YQ==" });
+        Assert.Equal(HttpStatusCode.Unauthorized, inAddress.StatusCode);
+        Assert.Empty(_cluster.Applied);
+    }
+
+    [Fact]
+    public async Task Change_WhereNoTokenIsConfigured_IsOff()
+    {
+        using var http = await StartAsync();
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        foreach (var (path, body) in ((string, object)[])[("put", new { key = "YQ==", value = "YQ==" }), ("delete", new { key = "YQ==", etag = "" }), ("transfer", new { shard = 1, node = 2 }), ("drain", new { node = 1, draining = true })])
+        {
+            using var answer = await http.PostAsJsonAsync($"/api/{path}", body);
+            Assert.Equal(HttpStatusCode.Forbidden, answer.StatusCode);
+        }
+        Assert.Empty(_cluster.Applied);
+    }
+
+    [Theory]
+    [InlineData("Origin", "http://elsewhere.example")]
+    [InlineData("Origin", "null")]
+    [InlineData("Sec-Fetch-Site", "cross-site")]
+    [InlineData("Sec-Fetch-Site", "same-site")]
+    public async Task Request_OfAnotherSitesPage_IsRefused(string header, string value)
+    {
+        using var http = await StartAsync(Token);
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        http.DefaultRequestHeaders.Add(header, value);
+        Assert.Equal(HttpStatusCode.Forbidden, await PutAsync(http, "a", "one", etag: null));
+        using var read = await http.GetAsync("/api/overview");
+        Assert.Equal(HttpStatusCode.Forbidden, read.StatusCode);
+        Assert.Empty(_cluster.Applied);
+    }
+
+    [Fact]
+    public async Task Request_OfThePageItself_IsTaken()
+    {
+        using var http = await StartAsync(Token);
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        http.DefaultRequestHeaders.Add("Origin", http.BaseAddress!.GetLeftPart(UriPartial.Authority));
+        http.DefaultRequestHeaders.Add("Sec-Fetch-Site", "same-origin");
+        Assert.Equal(HttpStatusCode.OK, await PutAsync(http, "a", "one", etag: null));
+    }
+
+    [Fact]
+    public async Task Change_ThatIsNoJson_IsRefused()
+    {
+        using var http = await StartAsync(Token);
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        foreach (var content in (StringContent[])[new("{}", Encoding.UTF8, "text/plain"), new("{", Encoding.UTF8, "application/json"), new("null", Encoding.UTF8, "application/json"), new("{\"key\":\"YQ==\"}", Encoding.UTF8, "application/json")])
+        {
+            using var answer = await http.PostAsync("/api/put", content);
+            Assert.Equal(HttpStatusCode.BadRequest, answer.StatusCode);
+        }
+        Assert.Empty(_cluster.Applied);
+    }
+
+    [Fact]
+    public async Task Keys_OfAClusterThatKnowsItsClients_NeedTheToken()
+    {
+        await _client.PutAsync("a", "one");
+        using var http = await StartAsync(Token, keysNeedToken: true);
+        foreach (var path in (string[])[$"/api/keys?limit=1", $"/api/value?key={Url("a")}"])
+        {
+            using var answer = await http.GetAsync(path);
+            Assert.Equal(HttpStatusCode.Unauthorized, answer.StatusCode);
+        }
+        Assert.False((await http.GetFromJsonAsync<JsonElement>("/api/overview")).GetProperty("showsKeys").GetBoolean());
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        Assert.Equal(["a"], KeysOf(await http.GetFromJsonAsync<JsonElement>("/api/keys?limit=1")));
+        Assert.True((await http.GetFromJsonAsync<JsonElement>("/api/overview")).GetProperty("showsKeys").GetBoolean());
+    }
+
+    [Fact]
+    public async Task Token_ThatChangesInItsFile_CountsFromTheNextRequest()
+    {
+        using var http = await StartAsync(Token);
+        http.DefaultRequestHeaders.Authorization = new("Bearer", "another-token-of-some-length");
+        Assert.Equal(HttpStatusCode.Unauthorized, (await http.GetAsync("/api/token")).StatusCode);
+        await File.WriteAllTextAsync(TokenFile, "another-token-of-some-length\n");
+        Assert.Equal(HttpStatusCode.OK, (await http.GetAsync("/api/token")).StatusCode);
+    }
+
+    [Fact]
+    public async Task Token_TooShortOrMissing_IsAMistakeThatNamesItsFile()
+    {
+        await File.WriteAllTextAsync(TokenFile, "short\n");
+        Assert.Contains(TokenFile, Assert.Throws<UnusableFileException>(() => new AdminToken(TokenFile)).Message, StringComparison.Ordinal);
+        File.Delete(TokenFile);
+        Assert.Contains(TokenFile, Assert.Throws<UnusableFileException>(() => new AdminToken(TokenFile)).Message, StringComparison.Ordinal);
+    }
+
+    private string TokenFile => Path.Combine(_directory.Path, "token");
+
+    private static string Url(string key) => Base64Url.EncodeToString(Encoding.UTF8.GetBytes(key));
+
+    private static IEnumerable<string> KeysOf(JsonElement page) =>
+        page.GetProperty("entries").EnumerateArray().Select(entry => Encoding.UTF8.GetString(entry.GetProperty("key").GetBytesFromBase64()));
+
+    private static async Task<HttpStatusCode> PutAsync(HttpClient http, string key, string value, string? etag)
+    {
+        using var answer = await http.PostAsJsonAsync("/api/put", new { key = Encoding.UTF8.GetBytes(key), value = Encoding.UTF8.GetBytes(value), etag });
+        return answer.StatusCode;
+    }
+
+    private async Task<HttpClient> StartAsync(string? token = null, bool keysNeedToken = false)
+    {
+        if (token is not null)
+            await File.WriteAllTextAsync(TokenFile, token + "\n");
+        var admin = await AdminServer.StartAsync(new Uri("http://127.0.0.1:0"), NullLoggerFactory.Instance, [], CancellationToken.None);
+        _running.Add(admin);
+        var options = new ConsoleOptions { Program = "a test", Endpoints = [_cluster.Endpoint], Token = new AdminToken(token is null ? null : TokenFile), KeysNeedToken = keysNeedToken };
+        _running.Add(ClusterConsole.Add(admin, options, NullLoggerFactory.Instance)!);
+        return new HttpClient { BaseAddress = new Uri(admin.Address) };
+    }
+}
