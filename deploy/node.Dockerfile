@@ -7,14 +7,16 @@ FROM --platform=$BUILDPLATFORM ${SDK_IMAGE} AS build
 ARG TARGETARCH
 WORKDIR /source
 COPY . .
+# All three programs, in the three Dockerfiles word for word the same: whichever image is built first, the other two find this done.
 RUN --mount=type=cache,target=/root/.nuget/packages,sharing=locked \
     --mount=type=secret,id=nuget-config,target=/root/.nuget/NuGet/NuGet.Config \
-    dotnet publish node/Server -c Release -a "$TARGETARCH" --self-contained -p:PublishReadyToRun=true -p:DebugType=none -p:PublishDocumentationFiles=false -o /publish -v quiet
-# A named volume takes over the owner of the folder it is mounted on.
-RUN mkdir /empty
+    for program in node/Server router client/Cli; do \
+      dotnet publish $program -c Release -a "$TARGETARCH" --self-contained -p:PublishReadyToRun=true -p:DebugType=none -p:PublishDocumentationFiles=false -o /publish/$program -v quiet || exit 1; \
+    done && mkdir /empty
 
 FROM ${RUNTIME_IMAGE}
-COPY --from=build /publish /app
+COPY --from=build /publish/node/Server /app
+# A named volume takes over the owner of the folder it is mounted on.
 COPY --from=build --chown=1654:1654 /empty /data
 # DOTNET_EnableDiagnostics=0: the runtime's diagnostic socket lies in /tmp, which a read-only root file system does not have.
 ENV DOTNET_EnableDiagnostics=0 \
