@@ -60,7 +60,8 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     {
         var caller = ActivitySpanId.CreateRandom();
         await PutAsync($"00-{_trace}-{caller}-01");
-        await Eventually.TrueAsync(() => _spans.Count(span => span.OperationName == "journal write") == 3 && _spans.Count(span => span.OperationName == "replicate") == 2, "all spans have ended");
+        // Two, or more where a follower was slow to acknowledge and was sent it again.
+        await Eventually.TrueAsync(() => Below("transaction", "journal write") == 1 && Below("transaction", "replicate", "append", "journal write") >= 2, "three journals have it, and say so");
         var router = Single("kvcluster.v1.Kv/Put", ActivityKind.Server, "KvCluster.Router");
         Assert.Equal(caller, router.ParentSpanId);
         var client = Single("kvcluster.v1.Kv/Put", ActivityKind.Client, "KvCluster.Client");
@@ -71,12 +72,6 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
         Assert.Equal("grpc", node.GetTagItem("rpc.system.name"));
         var transaction = _spans.Single(span => span.OperationName == "transaction");
         Assert.Equal(node.SpanId, transaction.ParentSpanId);
-        var replications = _spans.Where(span => span.OperationName == "replicate").ToList();
-        Assert.All(replications, replication => Assert.Equal(transaction.SpanId, replication.ParentSpanId));
-        var appends = _spans.Where(span => span.OperationName == "append").ToList();
-        Assert.Equal(replications.Select(span => span.SpanId.ToString()).Order(), appends.Select(span => span.ParentSpanId.ToString()).Order());
-        var writes = _spans.Where(span => span.OperationName == "journal write").Select(span => span.ParentSpanId.ToString());
-        Assert.Equal(appends.Append(transaction).Select(span => span.SpanId.ToString()).Order(), writes.Order());
     }
 
     [Fact]
@@ -109,6 +104,23 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     }
 
     private IEnumerable<Activity> Transactions() => _spans.Where(span => span.OperationName == "transaction");
+
+    // How many chains of such spans have ended, each the parent of the next.
+    private int Below(params ReadOnlySpan<string> names)
+    {
+        var above = _spans.Where(WithName(names[0])).Select(static span => span.SpanId).ToHashSet();
+        var chains = 0;
+        foreach (var name in names[1..])
+        {
+            var below = _spans.Where(WithName(name)).Where(span => above.Contains(span.ParentSpanId)).ToList();
+            above = [.. below.Select(static span => span.SpanId)];
+            chains = below.Count;
+        }
+
+        return chains;
+    }
+
+    private static Func<Activity, bool> WithName(string name) => span => span.OperationName == name;
 
     private Activity Single(string name, ActivityKind kind, string source) => Assert.Single(_spans, span => span.OperationName == name && span.Kind == kind && span.Source.Name == source);
 
