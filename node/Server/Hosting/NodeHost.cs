@@ -170,7 +170,7 @@ internal sealed class NodeHost : IAsyncDisposable
         Meter = metrics.Meter;
         Own("the readings", new NodeReadings(metrics, shards, peers, _options.DataDirectory));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
-        var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, _log));
+        var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, peers, _log));
         var examiner = new NodeExaminer(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System);
         Own("the server", await ServeAsync(identity, map, shards, placement, replacement, examiner, peers, _grpcHealth, metrics, logs, listen.Uri, tls, port, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);

@@ -2,8 +2,8 @@
 // interrupted is taken up where it stands by asking again: the shard's record says how far it got. Thread pool only.
 using System.Security.Cryptography;
 using Grpc.Core;
-using Grpc.Net.Client;
 using KvCluster.Node.Shards;
+using KvCluster.Node.Transport;
 using KvCluster.Replication;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
@@ -27,6 +27,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private readonly int _replicationFactor;
     private readonly ShardDirectory _map;
     private readonly ShardHost _shards;
+    private readonly PeerTransport _peers;
     private readonly ILogger _log;
     private readonly Dictionary<uint, string> _said = [];
     private readonly CancellationTokenSource _stopping = new();
@@ -36,13 +37,15 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
     /// <param name="map">Where the leaders are.</param>
     /// <param name="shards">The replicas here.</param>
+    /// <param name="peers">Connections to leaders.</param>
     /// <param name="log">One line a step.</param>
-    public ReplicaReplacement(NodeIdentity identity, int replicationFactor, ShardDirectory map, ShardHost shards, ILogger log)
+    public ReplicaReplacement(NodeIdentity identity, int replicationFactor, ShardDirectory map, ShardHost shards, PeerTransport peers, ILogger log)
     {
         _replicationFactor = replicationFactor;
         _identity = identity;
         _map = map;
         _shards = shards;
+        _peers = peers;
         _log = log;
         _running = Task.Run(RunAsync);
     }
@@ -152,7 +155,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             return;
         try
         {
-            using var channel = GrpcChannel.ForAddress(node.Address);
+            using var channel = _peers.ChannelTo(leader, node.Address);
             var request = new ReplaceRequest { Shard = shard, FromNode = _identity.Node, ToNode = _identity.Node };
             await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: _stopping.Token).ConfigureAwait(false);
             _said.Remove(shard);

@@ -184,8 +184,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         await RunSessionAsync(node, call.ResponseStream, call.RequestStream, _stopping.Token).ConfigureAwait(false);
     }
 
-    // The other side must prove that it is that node, wherever its address leads.
-    private GrpcChannel ChannelTo(uint node, string address) => credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
+    /// <summary>A connection to a node, for calls; the caller's to dispose. The other side must prove that it is that node, wherever its address leads.</summary>
+    /// <exception cref="ArgumentException">The address is none, or is of plain text where this node speaks TLS.</exception>
+    public GrpcChannel ChannelTo(uint node, string address) => credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
         ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node, identity.Cluster)))
         : throw new ArgumentException("it has no TLS, and this node does not speak in plain text");
 
