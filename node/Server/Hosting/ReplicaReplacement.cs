@@ -160,16 +160,17 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: _stopping.Token).ConfigureAwait(false);
             _said.Remove(shard);
         }
-        catch (RpcException failure) when (!_stopping.IsCancellationRequested)
-        {
-            // Asked again in the next turn; told when the reason changes.
-            if (_said.GetValueOrDefault(shard) != failure.Status.Detail)
-                HostLog.NotReplaced(_log, shard, failure.Status.Detail);
-            _said[shard] = failure.Status.Detail;
-        }
-        catch (RpcException)
+        catch (RpcException) when (_stopping.IsCancellationRequested)
         {
             // The node stops.
+        }
+        catch (Exception failure) when (failure is RpcException or UriFormatException or ArgumentException)
+        {
+            // Asked again in the next turn; told when the reason changes.
+            var reason = failure is RpcException { Status.Detail: var detail } ? detail : failure.Message;
+            if (_said.GetValueOrDefault(shard) != reason)
+                HostLog.NotReplaced(_log, shard, reason);
+            _said[shard] = reason;
         }
     }
 }
