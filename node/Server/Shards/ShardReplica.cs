@@ -497,8 +497,17 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         while (_visits.TryDequeue(out var visit))
         {
             var works = _failure is null && !_stopping;
-            if (works)
-                visit.Action();
+            try
+            {
+                if (works)
+                    visit.Action();
+            }
+            catch
+            {
+                // It ends the replica; who waits for the visit is not to wait for ever.
+                visit.Done?.TrySetResult(false);
+                throw;
+            }
             visit.Done?.TrySetResult(works);
         }
     }
