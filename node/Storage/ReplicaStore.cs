@@ -238,7 +238,7 @@ internal sealed class ReplicaStore : IDisposable
         (_isLeading, _epoch) = (true, epoch);
     });
 
-    /// <summary>Appends the epoch's first record, which has no operations and takes one change.</summary>
+    /// <summary>Appends the epoch's first record, which has no operations and takes one change. Without a body: the engine has ended.</summary>
     public RecordRef AppendEpochOpen(DateTimeOffset wallTime)
     {
         var record = default(RecordRef);

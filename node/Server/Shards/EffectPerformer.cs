@@ -227,6 +227,9 @@ internal sealed class EffectPerformer(
         context.Metrics.Elected();
         Store.Lead(epoch);
         var opened = Store.AppendEpochOpen(context.Clock.GetUtcNow());
+        // Whatever ended the store on the way, a tail that cannot be applied or read, is why this replica stops; without a record the core would call it a broken invariant.
+        if (opened.BodyBytes == 0)
+            throw new StoreStoppedException(Store.Failure);
         atOnce(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(opened)));
     }
 
