@@ -76,4 +76,7 @@ internal enum PlantedBug
 
     /// <summary>Take the digest of whatever is committed together with the record that was named.</summary>
     DigestBehindRecord,
+
+    /// <summary>Stay silent when a record cannot be applied: the replica neither works nor says why.</summary>
+    UnreadableUntold,
 }

@@ -756,6 +756,8 @@ internal sealed class ReplicaStore : IDisposable
         {
             for (var index = first; index < end; index++)
             {
+                if (_context.Unreadable(_index[index].Record) is { } why)
+                    throw new UnreadableRecordException(why);
                 var body = BodyOf(_index[index]);
                 RecordApplier.Apply(batch, body);
                 _shardTime = Math.Max(_shardTime, RecordBody.WallTimeMicroseconds(body));

@@ -27,6 +27,12 @@ internal sealed record StoreContext(
     /// <summary>When digests in the background take their next step; one for all shards of a node.</summary>
     public DigestPace DigestPace { get; init; } = new(Options.DigestBytesPerSecond);
 
+    /// <summary>
+    /// Why a record of another maker cannot be applied here; null: what it holds decides. By this tests make of a node one whose version is too old for a record.
+    /// Asked on the writer executor and at opening, once for each record that is read back.
+    /// </summary>
+    public Func<RecordRef, string?> Unreadable { get; init; } = static _ => null;
+
     /// <summary>Who measures and traces this shard's store.</summary>
     public StoreObserver Observer { get; init; } = StoreObserver.None;
 }

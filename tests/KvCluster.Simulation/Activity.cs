@@ -1,7 +1,7 @@
 namespace KvCluster.Simulation;
 
 /// <summary>How much happened, of one run or of many.</summary>
-internal readonly record struct Activity(long Writes, long Reads, long Scans, long FailedConditions, long Epochs, long Snapshots, long HandOvers, long ReplicaChanges, long FollowerReads, long Repeats, long DigestsCompared)
+internal readonly record struct Activity(long Writes, long Reads, long Scans, long FailedConditions, long Epochs, long Snapshots, long HandOvers, long ReplicaChanges, long FollowerReads, long Repeats, long DigestsCompared, long Unapplied)
 {
     public static Activity operator +(Activity left, Activity right) => new(
         left.Writes + right.Writes,
@@ -14,8 +14,9 @@ internal readonly record struct Activity(long Writes, long Reads, long Scans, lo
         left.ReplicaChanges + right.ReplicaChanges,
         left.FollowerReads + right.FollowerReads,
         left.Repeats + right.Repeats,
-        left.DigestsCompared + right.DigestsCompared);
+        left.DigestsCompared + right.DigestsCompared,
+        left.Unapplied + right.Unapplied);
 
     public override string ToString() =>
-        $"{Writes} acknowledged writes, {Reads} reads, {Scans} scans, {FailedConditions} failed conditions, {Epochs} epochs, {Snapshots} snapshots installed, {HandOvers} leaderships handed over, {ReplicaChanges} changes of replicas, {FollowerReads} reads at followers, {Repeats} answers given again, {DigestsCompared} comparisons of digests";
+        $"{Writes} acknowledged writes, {Reads} reads, {Scans} scans, {FailedConditions} failed conditions, {Epochs} epochs, {Snapshots} snapshots installed, {HandOvers} leaderships handed over, {ReplicaChanges} changes of replicas, {FollowerReads} reads at followers, {Repeats} answers given again, {DigestsCompared} comparisons of digests, {Unapplied} replicas stopped at a record";
 }

@@ -645,6 +645,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         // A store that has ended refuses before its end is told: what ended it decides what is done about it.
         if (failure is StoreStoppedException { InnerException: { } first })
             failure = first;
+        if (failure is UnreadableRecordException && _context.Replication.PlantedBug == PlantedBug.UnreadableUntold)
+            return;
         _failure = failure;
         _context.Metrics.ReplicaFailed();
         _context.Metrics.Alarmed();

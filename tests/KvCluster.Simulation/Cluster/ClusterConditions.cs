@@ -37,6 +37,9 @@ internal sealed record ClusterConditions
     /// <summary>Each caller reaches one node only, and the one at the first node never writes: no writes wait at a leader there that has been cut off.</summary>
     public bool PinnedCallers { get; init; }
 
+    /// <summary>Each node has a replica of another shard too, its only one.</summary>
+    public bool HasNeighbours { get; init; }
+
     public static ClusterConditions Any(Random random) => new()
     {
         SyncUs = random.Next(4) == 0 ? 20_000 : 1_000,
@@ -61,6 +64,8 @@ internal sealed record ClusterConditions
     public static ClusterConditions BadCalls(Random random) => Any(random) with { CallLossPermille = random.Next(30, 150) };
 
     public static ClusterConditions Pinned(Random random) => Any(random) with { PinnedCallers = true };
+
+    public static ClusterConditions Neighboured(Random random) => Any(random) with { HasNeighbours = true };
 
     public static ClusterConditions Drifting(Random random) => Any(random) with { DriftPermille = 50 };
 

@@ -30,6 +30,9 @@ internal enum ClusterFault
     /// <summary>A node loses its disk: its replica is removed and another one takes its place.</summary>
     LoseDisk,
 
+    /// <summary>A node's replica cannot apply a record that the others can.</summary>
+    Outdate,
+
     /// <summary>An operator has a replica replaced that works.</summary>
     Replace,
 

@@ -26,6 +26,16 @@ internal sealed class ClusterNode : IDisposable
     // Many times the disk's ordinary pace, and above what the driver calls slow.
     private const long SlowSyncUs = 900_000;
 
+    private const string WhyUnreadable = "The record is of a version that this node does not know.";
+
+    // What the node's operators take.
+    private const long OutdatedLeastUs = 600_000;
+    private const long OutdatedMostUs = 2_000_000;
+
+    // Some items of work; some syncs of the slowest disk.
+    private const long ToldWithinUs = 100_000;
+    private const long WrittenWithinUs = 500_000;
+
     private readonly ClusterRun _run;
     private readonly List<Func<bool>> _pending = [];
     private readonly NodeClock _clock;
@@ -37,6 +47,10 @@ internal sealed class ClusterNode : IDisposable
     private ulong _starts;
     private bool _isSlow;
     private bool _refuses;
+    private bool _isUp;
+    private bool _isOutdated;
+    private bool _isStopped;
+    private RecordRef? _unreadable;
 
     public ClusterNode(ClusterRun run, uint id, ulong replica)
     {
@@ -45,6 +59,7 @@ internal sealed class ClusterNode : IDisposable
         ReplicaId = replica;
         var drift = run.Conditions.DriftPermille;
         _clock = new NodeClock(run.Time, run.Random.Next(-drift, drift + 1));
+        Neighbour = run.Conditions.HasNeighbours ? new Neighbour(run, this) : null;
     }
 
     public uint Id { get; }
@@ -52,6 +67,9 @@ internal sealed class ClusterNode : IDisposable
     public SimulatedDisk Disk { get; } = new();
 
     public ShardReplica? Replica { get; private set; }
+
+    /// <summary>Another shard's replica in the same process.</summary>
+    public Neighbour? Neighbour { get; }
 
     /// <summary>The replica whose directory it has; 0: none.</summary>
     public ulong ReplicaId { get; private set; }
@@ -62,14 +80,20 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Its replica does not come back.</summary>
     public bool Lost { get; private set; }
 
+    /// <summary>Its replica cannot apply a record, or will not be able to, and nobody has done anything about it.</summary>
+    public bool IsOutdated => _isOutdated;
+
+    /// <summary>Its process runs, whether or not its replica works.</summary>
+    public bool IsUp => _isUp;
+
     /// <summary>Its replica leads and takes writes.</summary>
     public bool Serves => Replica is { IsServing: true };
 
-    public string State => $"replica {ReplicaId:x}{(Damaged ? ", damaged" : "")}{(Lost ? ", lost" : Replica is null ? ", down" : $", epoch {Replica.Route.Epoch}, serves {Serves}")}";
+    public string State => $"replica {ReplicaId:x}{(Damaged ? ", damaged" : "")}{(_isOutdated ? ", outdated" : "")}{(Lost ? ", lost" : Replica is null ? ", down" : $", epoch {Replica.Route.Epoch}, serves {Serves}")}";
 
     public void Start()
     {
-        if (Lost || ReplicaId == 0 || Replica is not null)
+        if (Lost || ReplicaId == 0 || _isUp)
             return;
         // As a node does that finds a directory which the record no longer names.
         if (_run.Coordinator.Record.Replicas.All(replica => replica.Replica != ReplicaId))
@@ -92,10 +116,16 @@ internal sealed class ClusterNode : IDisposable
                 lanes.Any(lane => lane.RunOneBeside());
         };
         var options = new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 256 << 10, RetainedJournalBytes = 64 << 10, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
-        var storage = new StoreContext(Disk, writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
+        var shared = new StoreContext(Disk, writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
+        var storage = shared with { Unreadable = Unreadable };
+        UnreadableRecordException? stopped = null;
         try
         {
             _store = Open(storage);
+        }
+        catch (UnreadableRecordException unreadable) when (_unreadable is not null)
+        {
+            stopped = unreadable;
         }
         catch (Exception refused) when (Damaged && refused is RecoveryRefusedException or CorruptStoreException)
         {
@@ -118,7 +148,15 @@ internal sealed class ClusterNode : IDisposable
             Metrics = Unmeasured,
             Telemetry = new ShardTelemetry(_run.Coordinator.Record.Shard, Unmeasured),
         };
-        Replica = new ShardReplica(context, _store, _run.Coordinator.Record, _run.Coordinator.Revision);
+        _isUp = true;
+        Neighbour?.Open(context with { Storage = shared });
+        if (stopped is not null)
+        {
+            OnUnreadable(stopped);
+            return;
+        }
+
+        Replica = new ShardReplica(context, _store!, _run.Coordinator.Record, _run.Coordinator.Revision);
         Replica.Start();
     }
 
@@ -132,7 +170,7 @@ internal sealed class ClusterNode : IDisposable
 
     public void Crash()
     {
-        if (Replica is null)
+        if (!_isUp)
             return;
         _run.Trace($"node {Id} crashes");
         End();
@@ -142,7 +180,7 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>The run is over.</summary>
     public void Dispose()
     {
-        if (Replica is not null)
+        if (_isUp)
             End();
         Disk.Dispose();
     }
@@ -174,6 +212,13 @@ internal sealed class ClusterNode : IDisposable
             _refuses = true;
             return new StorageIoException(operation, path, "input/output error");
         };
+    }
+
+    /// <summary>Its version is too old for the next record that its replica applies. That one must stop and say why, and nothing else with it.</summary>
+    public void Outdate()
+    {
+        _run.Trace($"node {Id} cannot apply what comes next");
+        _isOutdated = true;
     }
 
     /// <summary>Its writes take many times as long for a while.</summary>
@@ -215,6 +260,8 @@ internal sealed class ClusterNode : IDisposable
         Disk.CapacityBytes = long.MaxValue;
         Disk.Refuse = null;
         _isSlow = false;
+        if (_isOutdated && !Lost)
+            Update();
     }
 
     public void Receive(Frame frame) => Deliver(() => Replica?.Receive(frame));
@@ -254,16 +301,8 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Reads keys at one snapshot, as <c>ReadOpener</c> of the API does, with waits that are looked at after each item of work instead of awaited.</summary>
     public void Get(int[] keys, ReadKind kind, Etag least, Action<ClusterRead?> done) => Deliver(() =>
     {
-        try
-        {
-            if (Replica is { } replica)
-                Get(replica, keys, kind, least, done);
-        }
-        catch (StoreStoppedException) when (_refuses || Damaged)
-        {
-            // The caller gets an error; the replica itself is told in its next turn.
-            done(null);
-        }
+        if (Replica is { } replica)
+            UnlessStopped(() => Get(replica, keys, kind, least, done), done);
     });
 
     public void Checkpoint() => Deliver(() =>
@@ -357,7 +396,7 @@ internal sealed class ClusterNode : IDisposable
             case ReadKind.Stale:
                 // Before the snapshot, which may be newer but not older.
                 var ageUs = replica.AgeUs;
-                Read(replica.OpenSnapshot(), keys, ageUs, done);
+                ReadNow(replica, keys, ageUs, done);
                 break;
             case ReadKind.Session:
                 if (!replica.HasApplied(least.Value))
@@ -377,7 +416,7 @@ internal sealed class ClusterNode : IDisposable
                 Poll(replica.ConfirmReadAsync(CancellationToken.None), confirmed =>
                 {
                     if (confirmed is not null)
-                        Read(replica.OpenSnapshot(), keys, null, done);
+                        ReadNow(replica, keys, null, done);
                     else
                         done(null);
                 });
@@ -391,12 +430,28 @@ internal sealed class ClusterNode : IDisposable
         {
             if (!replica.HasApplied(etag))
                 return false;
-            Read(replica.OpenSnapshot(), keys, null, done);
+            ReadNow(replica, keys, null, done);
             return true;
         }
 
         if (!Applied())
             _pending.Add(Applied);
+    }
+
+    private void ReadNow(ShardReplica replica, int[] keys, ulong? ageUs, Action<ClusterRead?> done) =>
+        UnlessStopped(() => Read(replica.OpenSnapshot(), keys, ageUs, done), done);
+
+    // Where the store has just ended the caller gets an error; the replica itself is told in its next turn.
+    private void UnlessStopped(Action read, Action<ClusterRead?> done)
+    {
+        try
+        {
+            read();
+        }
+        catch (StoreStoppedException) when (_refuses || Damaged || _unreadable is not null)
+        {
+            done(null);
+        }
     }
 
     private void Read(ReadSnapshot snapshot, int[] keys, ulong? ageUs, Action<ClusterRead?> done)
@@ -432,7 +487,7 @@ internal sealed class ClusterNode : IDisposable
 
     private void Empty()
     {
-        if (Replica is not null)
+        if (_isUp)
             End();
         _run.Trace($"node {Id} removes replica {ReplicaId:x}");
         Disk.Restart(UnsyncedWrites.Kept);
@@ -440,18 +495,96 @@ internal sealed class ClusterNode : IDisposable
         Disk.DeleteDirectory(Directory);
         Disk.SyncDirectory("/data");
         (ReplicaId, Damaged, Lost) = (0, false, false);
+        (_isOutdated, _unreadable) = (false, null);
     }
 
     private void End()
     {
         foreach (var executor in _executors)
             executor.Kill();
-        Replica = null;
+        Neighbour?.End();
+        (_isUp, _isStopped, Replica) = (false, false, null);
         _pending.Clear();
         _whilePaused.Clear();
         Disk.Refuse = null;
         _refuses = false;
-        _store!.Dispose();
+        _store?.Dispose();
+        _store = null;
+    }
+
+    // The same record each time, also in the next process.
+    private string? Unreadable(RecordRef record)
+    {
+        if (!_isOutdated)
+            return null;
+        if (_unreadable is null)
+        {
+            _unreadable = record;
+            _run.Time.After(_run.Random.NextInt64(OutdatedLeastUs, OutdatedMostUs), ReplaceOrUpdate);
+            InThisProcess(ToldWithinUs, () => Violation.Unless(
+                Replica?.Failure is not null, Rule.GoesOn, $"the replica on node {Id} could not apply {Etag.FromValue(record.Etag)}, and does not say so"));
+        }
+
+        return record == _unreadable ? WhyUnreadable : null;
+    }
+
+    // The replica has stopped and says why; its process goes on, and the other shard there.
+    private void OnUnreadable(UnreadableRecordException failure)
+    {
+        _run.Trace($"the replica of node {Id} stops: {failure.Message}");
+        _isStopped = true;
+        _run.Unapplied++;
+        Violation.Unless(failure.Message == WhyUnreadable, Rule.GoesOn, $"the replica on node {Id} could not apply a record, and stops for another reason: {failure.Message}");
+        if (Neighbour is { IsServing: true } neighbour)
+        {
+            var before = neighbour.Acknowledged;
+            InThisProcess(WrittenWithinUs, () => Violation.Unless(
+                neighbour.Acknowledged > before, Rule.GoesOn, $"the other shard on node {Id} takes no writes since the replica beside it stopped"));
+        }
+
+        if (Replica is not { } stopped)
+            return;
+        var request = WriteRequest.Rent();
+        request.Put(Key(0), Value(0));
+        var refused = stopped.WriteAsync(request);
+        Violation.Unless(
+            refused.IsCompletedSuccessfully && refused.Result.Outcome == WriteOutcome.Stopped, Rule.GoesOn, $"the replica on node {Id} has stopped and does not refuse a write");
+        // It comes over the thread pool too, and is no part of the course.
+        Poll(stopped.StatusAsync(digest: false, detail: false, CancellationToken.None), status => Violation.Unless(
+            status is { Role: "failed", Failure: WhyUnreadable }, Rule.GoesOn, $"the replica on node {Id} has stopped, and its status is {status}"));
+    }
+
+    // Rebuilding does not help where the version stays: the node gets another one, or an operator has the replica replaced.
+    private void ReplaceOrUpdate()
+    {
+        if (!_isOutdated || Lost)
+            return;
+        if (_run.Random.Next(2) == 0)
+        {
+            _run.Trace($"the replica of node {Id} is given up");
+            Lost = true;
+            return;
+        }
+
+        Update();
+        Start();
+    }
+
+    private void Update()
+    {
+        _run.Trace($"node {Id} gets a newer version");
+        (_isOutdated, _unreadable) = (false, null);
+        Crash();
+    }
+
+    private void InThisProcess(long afterUs, Action action)
+    {
+        var process = _starts;
+        _run.Time.After(afterUs, () =>
+        {
+            if (_isUp && _starts == process)
+                action();
+        });
     }
 
     private void Poll<T>(Task<T> task, Action<T> done)
@@ -481,10 +614,11 @@ internal sealed class ClusterNode : IDisposable
     // After each item: what failed fails the run, and answers are seen at once.
     private void Guarded(Action item) => Deliver(() =>
     {
-        if (Replica is null && _store is null)
+        if (!_isUp)
             return;
         item();
-        if (Replica?.Failure is { } failure)
+        Neighbour?.Look();
+        if (!_isStopped && Replica?.Failure is { } failure)
         {
             OnStopped(failure);
             return;
@@ -509,6 +643,12 @@ internal sealed class ClusterNode : IDisposable
         if (_refuses && failure is StorageIoException)
         {
             _run.Restart(this, static () => { });
+            return;
+        }
+
+        if (failure is UnreadableRecordException unreadable && _unreadable is not null)
+        {
+            OnUnreadable(unreadable);
             return;
         }
 

@@ -3,7 +3,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>Nodes of one shard from one seed on one thread: the real driver and the real engine, on simulated disks.</summary>
+/// <summary>Nodes of one shard, and in some kinds of run each of one of its own, from one seed on one thread: the real driver and the real engine, on simulated disks.</summary>
 internal sealed class ClusterRun : ISimulation
 {
     private const int ClientCount = 3;
@@ -79,9 +79,12 @@ internal sealed class ClusterRun : ISimulation
 
     public long DigestsCompared { get; set; }
 
+    /// <summary>Replicas that stopped at a record that they could not apply, some of them again after a restart.</summary>
+    public long Unapplied { get; set; }
+
     public Activity Activity => new(
         _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, _snapshots.Count, HandOvers,
-        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared);
+        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared, Unapplied);
 
     public void Run()
     {
@@ -157,7 +160,7 @@ internal sealed class ClusterRun : ISimulation
     /// <summary>A node's process ends, and starts again after a while.</summary>
     public void Restart(ClusterNode node, Action whileDown)
     {
-        if (node.Replica is null)
+        if (!node.IsUp)
             return;
         node.Crash();
         whileDown();
@@ -210,6 +213,9 @@ internal sealed class ClusterRun : ISimulation
             case ClusterFault.LoseDisk when AllAreWhole && node.ReplicaId != 0:
                 node.LoseDisk();
                 break;
+            case ClusterFault.Outdate when AllAreWhole && node.ReplicaId != 0:
+                node.Outdate();
+                break;
             case ClusterFault.Replace:
                 _replacements.Replace(node);
                 break;
@@ -240,7 +246,7 @@ internal sealed class ClusterRun : ISimulation
         }
     }
 
-    private bool AllAreWhole => _nodes.All(node => !node.Damaged && !node.Lost) && _replacements.AreWhole;
+    private bool AllAreWhole => _nodes.All(node => !node.Damaged && !node.Lost && !node.IsOutdated) && _replacements.AreWhole;
 
     private void CutOff(ClusterNode node)
     {

@@ -12,11 +12,13 @@ internal sealed record ClusterScenario(
 {
     public static IReadOnlyList<ClusterScenario> All { get; } =
     [
-        new("nodes-everything", "F1-F4 F15 F20-F22 F25", 8, 4, ClusterConditions.Any,
+        new("nodes-everything", "F1-F4 F15 F20-F22 F25", 4, 4, ClusterConditions.Any,
         [
             (ClusterFault.Crash, 8), (ClusterFault.LosePower, 2), (ClusterFault.CutOff, 6), (ClusterFault.Pause, 3), (ClusterFault.Checkpoint, 3), (ClusterFault.HandOver, 3),
             (ClusterFault.JumpClock, 1), (ClusterFault.SlowDisk, 1), (ClusterFault.Replace, 2), (ClusterFault.CutOffCoordinator, 2), (ClusterFault.FailDisk, 1), (ClusterFault.CutOffAndCrash, 1),
         ]),
+        new("nodes-unreadable", "F24", 4, 4, ClusterConditions.Neighboured,
+            [(ClusterFault.Outdate, 6), (ClusterFault.HandOver, 4), (ClusterFault.Crash, 3), (ClusterFault.CutOff, 1), (ClusterFault.Checkpoint, 2)]),
         new("nodes-leader-dies", "F1 F12", 3, 3, ClusterConditions.Any, [(ClusterFault.Crash, 8), (ClusterFault.Checkpoint, 1)]),
         new("nodes-leader-cut-off", "F2 F3", 6, 3, ClusterConditions.Any, [(ClusterFault.CutOff, 6), (ClusterFault.Pause, 3), (ClusterFault.HandOver, 1)]),
         new("nodes-callers-cut-off", "F3", 4, 3, ClusterConditions.Pinned, [(ClusterFault.CutOff, 6), (ClusterFault.HandOver, 3), (ClusterFault.Crash, 1)]),

@@ -95,7 +95,7 @@ internal sealed class SimulationRun : ISimulation
     public int DigestsCompared { get; set; }
 
     public Activity Activity => new(
-        Checker.AnsweredWrites, Checker.AnsweredReads, Checker.AnsweredScans, Checker.FailedConditions, Checker.Epochs, SnapshotsInstalled, LeadershipsHandedOver, ReplicasChanged, FollowerReadsAnswered, Repeats: 0, DigestsCompared);
+        Checker.AnsweredWrites, Checker.AnsweredReads, Checker.AnsweredScans, Checker.FailedConditions, Checker.Epochs, SnapshotsInstalled, LeadershipsHandedOver, ReplicasChanged, FollowerReadsAnswered, Repeats: 0, DigestsCompared, Unapplied: 0);
 
     public long NextWriteId() => ++_writeIdLast;
 

@@ -1,0 +1,135 @@
+using System.Buffers.Binary;
+using KvCluster.Node.Shards;
+using KvCluster.Node.Telemetry;
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+using KvCluster.V1;
+using WriteRequest = KvCluster.Storage.WriteRequest;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// Another shard in a node's process, with its only replica there: the real <see cref="ShardReplica"/> on the executors and the disk of the shard that the run is about.
+/// It must take writes as long as the process runs, whatever becomes of its neighbour.
+/// </summary>
+internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTransport, IShardCoordination
+{
+    private const uint Shard = 1;
+    private const string Directory = "/data/neighbour";
+    private const long IntervalUs = 20_000;
+
+    // It elects itself, after a wait for what it granted before; a write takes some syncs.
+    private const long SilentMaxUs = 3_000_000;
+
+    private ShardRecord _record = new()
+    {
+        Shard = Shard,
+        Generation = 1,
+        Replicas = { new ReplicaRecord { Replica = 1_000_000 + node.Id, Node = node.Id, Created = true } },
+    };
+
+    private long _revision = 1;
+    private ReplicaStore? _store;
+    private ShardReplica? _replica;
+    private Task<WriteResult>? _write;
+    private long _writeLast;
+    private long _acknowledgedLast;
+    private long _heardUs;
+
+    /// <summary>Writes answered as applied.</summary>
+    public long Acknowledged { get; private set; }
+
+    public bool IsServing => _replica is { IsServing: true };
+
+    /// <summary>The process has started.</summary>
+    /// <param name="context">What the replica beside it runs on.</param>
+    public void Open(ShardReplicaContext context)
+    {
+        _store = node.Disk.DirectoryExists(Directory)
+            ? ReplicaStore.Open(context.Storage, Directory)
+            : ReplicaStore.Create(context.Storage, Directory, new ControlState { ReplicaId = _record.Replicas[0].Replica, Shard = Shard });
+        var opened = _replica = new ShardReplica(
+            context with
+            {
+                Peers = this,
+                Coordination = this,
+                RouteChanged = static _ => { },
+                Telemetry = new ShardTelemetry(Shard, context.Metrics),
+                Failed = failure => throw new Violation(Rule.GoesOn, $"the other shard on node {node.Id} stops: {failure.Message}"),
+            },
+            _store, _record, _revision);
+        _heardUs = run.NowUs;
+        opened.Start();
+        Later(IntervalUs, Write);
+    }
+
+    /// <summary>The process has ended, and its executors with it.</summary>
+    public void End()
+    {
+        _store?.Dispose();
+        (_store, _replica, _write) = (null, null, null);
+    }
+
+    /// <summary>An item of the process has run.</summary>
+    public void Look()
+    {
+        if (_write is not { IsCompleted: true } write)
+            return;
+        _write = null;
+        if (write.Result.Outcome != WriteOutcome.Applied)
+            return;
+        (_acknowledgedLast, _heardUs) = (_writeLast, run.NowUs);
+        Acknowledged++;
+    }
+
+    void IPeerTransport.Send(uint to, Frame frame) => throw new Violation(Rule.Contract, $"a shard's only replica sends a frame to node {to}");
+
+    void IShardCoordination.Read(uint shard, Action<ShardRecordRead> done) => Later(1_000, () => done(new ShardRecordRead(_record, _revision, null)));
+
+    void IShardCoordination.CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) => Later(1_000, () =>
+    {
+        var won = expectedRevision == _revision;
+        if (won)
+            (_record, _revision) = (record, _revision + 1);
+        done(new CompareAndSetResult(won ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, _revision));
+    });
+
+    private static byte[] Key => "last"u8.ToArray();
+
+    private void Write()
+    {
+        Violation.Unless(run.NowUs - _heardUs <= SilentMaxUs, Rule.GoesOn, $"the other shard on node {node.Id} has taken no write for {SilentMaxUs / 1000} ms");
+        if (_write is null && IsServing)
+        {
+            CheckKept();
+            var request = WriteRequest.Rent();
+            var value = new byte[sizeof(long)];
+            BinaryPrimitives.WriteInt64LittleEndian(value, ++_writeLast);
+            request.Put(Key, value);
+            _write = _replica!.WriteAsync(request).AsTask();
+        }
+
+        Later(IntervalUs, Write);
+    }
+
+    // Also what was acknowledged before a restart.
+    private void CheckKept()
+    {
+        using var snapshot = _replica!.OpenSnapshot();
+        var kept = snapshot.TryGet(TreeId.Kv, Key, out var stored) ? BinaryPrimitives.ReadInt64LittleEndian(KvValue.Read(stored, out _)) : 0;
+        Violation.Unless(
+            kept >= _acknowledgedLast && kept <= _writeLast, Rule.CommittedStays,
+            $"the other shard on node {node.Id} has write {kept}, of {_writeLast} sent and {_acknowledgedLast} acknowledged");
+    }
+
+    // Reaches the process that asked, or none.
+    private void Later(long afterUs, Action action)
+    {
+        var asked = _replica;
+        run.Time.After(afterUs, () =>
+        {
+            if (asked is not null && asked == _replica)
+                action();
+        });
+    }
+}
