@@ -139,7 +139,7 @@ internal sealed class ReplicaStore : IDisposable
     public int Readers => _pages.ReaderCount;
 
     /// <summary>Journal bytes of the records behind an etag, as far as the live segments reach back.</summary>
-    public long JournalBytesBehind(UInt128 etag) => _index.BytesOf(_index.FirstAfter(etag), _index.Count);
+    public long JournalBytesBehind(UInt128 etag) => _index.BytesAfter(etag);
 
     /// <summary>Pages of the data file whose checksums the scrub compared since the store was opened. Any thread.</summary>
     public long ScrubbedPages => _scrub.PagesChecked;

@@ -21,6 +21,9 @@ internal sealed class JournalEntry(RecordRef record, byte[]? body)
     /// <summary>It was cut off; its completion is of no interest any more. Writer executor.</summary>
     public bool IsCut { get; set; }
 
+    /// <summary>Journal bytes from the first record that its index ever had to the end of this one. Writer executor.</summary>
+    public long BytesThrough { get; set; }
+
     /// <summary>Whether its write has completed. Writer executor.</summary>
     public bool IsDurable { get; set; }
 

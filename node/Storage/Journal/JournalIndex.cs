@@ -12,6 +12,9 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     private int _bodiesFrom;
     private long _bodyBytes;
 
+    /// <summary>What <see cref="JournalEntry.BytesThrough"/> of <see cref="Base"/> would be.</summary>
+    private long _bytesThroughBase;
+
     /// <summary>The record before the first entry; it has no body here.</summary>
     public RecordRef Base { get; private set; } = origin;
 
@@ -28,6 +31,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     public void Append(JournalEntry entry)
     {
         Invariant.Check(entry.Record.Follows(Last), $"Record {entry.Record} does not follow {Last}.");
+        entry.BytesThrough = BytesThrough(Count) + RecordEnvelope.RecordBytes(entry.Record.BodyBytes);
         _entries.Add(entry);
         _bodyBytes += entry.Body?.Length ?? 0;
         DropOldBodies();
@@ -49,13 +53,10 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     }
 
     /// <summary>Journal bytes of the entries from a position up to another one.</summary>
-    public long BytesOf(int first, int end)
-    {
-        var bytes = 0L;
-        for (var index = first; index < end; index++)
-            bytes += RecordEnvelope.RecordBytes(this[index].Record.BodyBytes);
-        return bytes;
-    }
+    public long BytesOf(int first, int end) => BytesThrough(end) - BytesThrough(first);
+
+    /// <summary>Journal bytes of the entries with a greater etag.</summary>
+    public long BytesAfter(UInt128 etag) => BytesOf(FirstAfter(etag), Count);
 
     /// <summary>The entry with this etag; null if there is none.</summary>
     public JournalEntry? Find(UInt128 etag)
@@ -85,7 +86,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
             _bodyBytes -= this[index].Body?.Length ?? 0;
             this[index].Body = null;
         }
-        Base = this[count - 1].Record;
+        (Base, _bytesThroughBase) = (this[count - 1].Record, this[count - 1].BytesThrough);
         _start += count;
         _bodiesFrom = Math.Max(_bodiesFrom, _start);
         if (_start < 1024 || _start < _entries.Count / 2)
@@ -105,4 +106,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
             entry.Body = null;
         }
     }
+
+    // Before the entry at a position.
+    private long BytesThrough(int index) => index == 0 ? _bytesThroughBase : this[index - 1].BytesThrough;
 }

@@ -83,7 +83,7 @@ internal sealed class CheckpointSchedule : IDisposable
     }
 
     /// <summary>Counts what was in the journal before the store was opened. Once, when its owner is there to hear what comes of it.</summary>
-    public void CountUncovered() => JournalGrewBy(BytesBehind(_pages.Covered.Etag));
+    public void CountUncovered() => JournalGrewBy(_index.BytesAfter(_pages.Covered.Etag));
 
     /// <summary>Starts a checkpoint if a trigger is reached and none runs.</summary>
     public void StartIfDue()
@@ -191,7 +191,7 @@ internal sealed class CheckpointSchedule : IDisposable
         {
             _isUrgent = _isForSpace || _waiting.Count > 0;
             // Not none: what is applied may lie far behind the journal's end.
-            _uncoveredBytes = BytesBehind(_running.Etag);
+            _uncoveredBytes = _index.BytesAfter(_running.Etag);
             Volatile.Write(ref _journalBytes, _uncoveredBytes);
             _context.Checkpoints.Post(_write);
             return;
@@ -203,8 +203,6 @@ internal sealed class CheckpointSchedule : IDisposable
             request.SetResult(_pages.Covered);
         _waiting.Clear();
     }
-
-    private long BytesBehind(UInt128 etag) => _index.BytesOf(_index.FirstAfter(etag), _index.Count);
 
     private Coverage CoverageOf(UInt128 etag)
     {
