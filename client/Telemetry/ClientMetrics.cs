@@ -19,7 +19,6 @@ internal static class ClientMetrics
     private const string Result = "kvcluster.result";
 
     private static readonly ConcurrentDictionary<RouteCounts, byte> Tables = new();
-    private static readonly Tag[] MethodTags = [.. Enum.GetValues<Method>().Order().Select(static method => new Tag(RpcTags.Method, NameOf(method)))];
     private static readonly ActivitySource Source = new(Name);
     private static readonly Meter Meter = new(Name);
     private static readonly Histogram<double> Requests = Meter.CreateHistogram("kvcluster.client.request.duration", "s", "Calls that were answered, their repetitions included.", null, Buckets.Seconds);
@@ -46,7 +45,7 @@ internal static class ClientMetrics
     /// <summary>Begins the span of a call; null: it is in no trace that is sampled.</summary>
     /// <param name="method">The call.</param>
     /// <param name="parent">The caller's span; default: none.</param>
-    public static Activity? StartCall(Method method, ActivityContext parent) => Spans.StartCall(Source, NameOf(method), ActivityKind.Client, parent);
+    public static Activity? StartCall(Method method, ActivityContext parent) => Spans.StartCall(Source, MethodTags.NameOf(method), ActivityKind.Client, parent);
 
     /// <summary>A call has ended.</summary>
     /// <param name="method">Which.</param>
@@ -55,12 +54,12 @@ internal static class ClientMetrics
     public static void RequestEnded(Method method, TimeSpan took, string? error)
     {
         if (error is null)
-            Requests.Record(took.TotalSeconds, TagOf(method));
+            Requests.Record(took.TotalSeconds, MethodTags.Of(method));
         else
-            Failed.Add(1, TagOf(method), new Tag(RpcTags.Error, error));
+            Failed.Add(1, MethodTags.Of(method), new Tag(RpcTags.Error, error));
     }
 
-    public static void Retried(Method method, string reason) => Retries.Add(1, TagOf(method), new Tag(RpcTags.Error, reason));
+    public static void Retried(Method method, string reason) => Retries.Add(1, MethodTags.Of(method), new Tag(RpcTags.Error, reason));
 
     public static void MapChanged() => Interlocked.Increment(ref _mapChanges);
 
@@ -78,10 +77,6 @@ internal static class ClientMetrics
 
     /// <inheritdoc cref="Add"/>
     public static void Remove(RouteCounts counts) => Tables.TryRemove(counts, out _);
-
-    private static string NameOf(Method method) => $"kvcluster.v1.Kv/{method}";
-
-    private static Tag TagOf(Method method) => MethodTags[(uint)method < (uint)MethodTags.Length ? (int)method : 0];
 
     private static IEnumerable<Measurement<long>> MeasureRoutes() =>
     [

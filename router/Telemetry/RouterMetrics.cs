@@ -15,8 +15,6 @@ internal sealed class RouterMetrics : IDisposable
     public const string Name = "KvCluster.Router";
 
     private static readonly ActivitySource Source = new(Name);
-    private static readonly Tag[] MethodTags = [.. Enum.GetValues<Method>().Order().Select(static method => new Tag(RpcTags.Method, NameOf(method)))];
-    private static readonly Tag ScanTag = new(RpcTags.Method, "kvcluster.v1.Kv/Scan");
 
     private readonly Histogram<double> _requests;
     private readonly Counter<long> _refused;
@@ -44,7 +42,7 @@ internal sealed class RouterMetrics : IDisposable
         if (!TakesSpans)
             return null;
         if (Spans.TryParse(traceparent, out var parent) || string.IsNullOrEmpty(traceparent))
-            return Spans.StartCall(Source, NameOf(method), ActivityKind.Server, parent);
+            return Spans.StartCall(Source, MethodTags.NameOf(method), ActivityKind.Server, parent);
         // The caller decided that it is not sampled.
         return null;
     }
@@ -67,13 +65,13 @@ internal sealed class RouterMetrics : IDisposable
     {
         if (span is null)
         {
-            Count(TagOf(method), began, error);
+            Count(MethodTags.Of(method), began, error);
             return;
         }
         // While the span is the current one, so that the measurement becomes an exemplar of its trace.
         var current = Activity.Current;
         Activity.Current = span;
-        Count(TagOf(method), began, error);
+        Count(MethodTags.Of(method), began, error);
         Activity.Current = current;
         Spans.StopCall(span, Spans.NameOf(status), error);
     }
@@ -81,13 +79,9 @@ internal sealed class RouterMetrics : IDisposable
     /// <summary>A scan has ended.</summary>
     /// <param name="began">Of <see cref="Begin"/>.</param>
     /// <param name="error">Reason of its error; null: it was read to its end.</param>
-    public void EndScan(long began, string? error) => Count(ScanTag, began, error);
+    public void EndScan(long began, string? error) => Count(MethodTags.Scan, began, error);
 
     public void Dispose() => Meter.Dispose();
-
-    private static string NameOf(Method method) => $"kvcluster.v1.Kv/{method}";
-
-    private static Tag TagOf(Method method) => MethodTags[(uint)method < (uint)MethodTags.Length ? (int)method : 0];
 
     private void Count(Tag method, long began, string? error)
     {

@@ -23,9 +23,6 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private const string Call = "kvcluster.call";
     private const string Direction = "kvcluster.direction";
 
-    private static readonly Tag[] MethodTags = [.. Enum.GetValues<Method>().Order().Select(method => new Tag(RpcTags.Method, NameOf(method)))];
-    private static readonly Tag ScanTag = new(RpcTags.Method, "kvcluster.v1.Kv/Scan");
-
     private readonly Meter _meter;
     private readonly Histogram<double> _requests;
     private readonly Counter<long> _refused;
@@ -103,9 +100,6 @@ internal sealed class NodeMetrics : IAsyncDisposable
         set => _reading = value;
     }
 
-    /// <summary>A method's name by OpenTelemetry's conventions.</summary>
-    public static string NameOf(Method method) => $"kvcluster.v1.Kv/{method}";
-
     public void RequestBegan() => Interlocked.Increment(ref _activeRequests);
 
     /// <summary>A call was answered.</summary>
@@ -114,14 +108,14 @@ internal sealed class NodeMetrics : IAsyncDisposable
     public void RequestAnswered(Method method, TimeSpan took)
     {
         Interlocked.Decrement(ref _activeRequests);
-        _requests.Record(took.TotalSeconds, TagOf(method));
+        _requests.Record(took.TotalSeconds, MethodTags.Of(method));
         Activity.Answered(isRead: method is Method.Get or Method.GetMany, took);
     }
 
     public void RequestRefused(Method method, string reason)
     {
         Interlocked.Decrement(ref _activeRequests);
-        _refused.Add(1, TagOf(method), new Tag(RpcTags.Error, reason));
+        _refused.Add(1, MethodTags.Of(method), new Tag(RpcTags.Error, reason));
         Activity.Refused();
     }
 
@@ -133,12 +127,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
         Interlocked.Decrement(ref _activeRequests);
         if (refusal is null)
         {
-            _requests.Record(took.TotalSeconds, ScanTag);
+            _requests.Record(took.TotalSeconds, MethodTags.Scan);
             Activity.Answered(isRead: true, took);
         }
         else
         {
-            _refused.Add(1, ScanTag, new Tag(RpcTags.Error, refusal.Reason));
+            _refused.Add(1, MethodTags.Scan, new Tag(RpcTags.Error, refusal.Reason));
             Activity.Refused();
         }
     }
@@ -201,8 +195,6 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.Dispose();
         return ValueTask.CompletedTask;
     }
-
-    private static Tag TagOf(Method method) => MethodTags[(uint)method < (uint)MethodTags.Length ? (int)method : 0];
 
     private static Measurement<int> InfoOf(NodeIdentity identity) =>
         new(1, new Tag("kvcluster.node", identity.Node), new Tag("kvcluster.cluster", identity.Cluster));

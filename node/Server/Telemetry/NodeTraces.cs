@@ -18,7 +18,7 @@ internal static class NodeTraces
     /// <param name="method">The call.</param>
     /// <param name="traceparent">As in W3C's header of that name; null or empty: none.</param>
     public static Activity? StartCall(Method method, string? traceparent) =>
-        IsOn && Spans.TryParse(traceparent, out var parent) ? Spans.StartCall(Source, NodeMetrics.NameOf(method), ActivityKind.Server, parent) : null;
+        IsOn && Spans.TryParse(traceparent, out var parent) ? Spans.StartCall(Source, MethodTags.NameOf(method), ActivityKind.Server, parent) : null;
 
     /// <summary>Begins a span whose parent is in another process; null: that is not sampled, or is no parent.</summary>
     public static Activity? StartRemote(string name, ActivityKind kind, string? traceparent) =>
