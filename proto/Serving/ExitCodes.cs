@@ -24,6 +24,6 @@ internal static class ExitCodes
     /// <summary>A disk refused or lost a write; a restart recovers from what is there.</summary>
     public const int DiskFailed = 74;
 
-    /// <summary>The coordinator refuses user, password or certificate.</summary>
+    /// <summary>The coordinator refuses user or password.</summary>
     public const int Denied = 77;
 }

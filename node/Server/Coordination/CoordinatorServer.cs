@@ -31,17 +31,7 @@ internal sealed class CoordinatorServer : IAsyncDisposable
         app.MapGrpcService<EtcdLeaseService>();
         app.MapGrpcService<EtcdMaintenanceService>();
         app.MapGrpcService<ReflectionService>();
-        var server = new OwnedServer(app);
-        try
-        {
-            await app.StartAsync(cancellationToken).ConfigureAwait(false);
-            return new CoordinatorServer(server);
-        }
-        catch
-        {
-            await server.DisposeAsync().ConfigureAwait(false);
-            throw;
-        }
+        return new CoordinatorServer(await OwnedServer.StartAsync(app, new Uri(listen), health: null, cancellationToken).ConfigureAwait(false));
     }
 
     public ValueTask DisposeAsync() => _server.DisposeAsync();
