@@ -48,9 +48,13 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
         {
             foreach (var (etag, traced) in _traced)
             {
-                if (etag >= first.Etag && etag <= last.Etag)
-                    NodeTraces.Add("journal write", traced.Span.Context, took, "kvcluster.bytes", bytes);
+                if (etag < first.Etag || etag > last.Etag)
+                    continue;
+                NodeTraces.Add("journal write", traced.Span.Context, took, "kvcluster.bytes", bytes);
+                traced.IsWritten = true;
+                RemoveEndedLocked(etag, traced);
             }
+            _hasTraced = _traced.Count > 0;
         }
     }
 
@@ -100,6 +104,9 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
     {
         foreach (var trace in append.Traces)
         {
+            // Sent again: the span of the first time goes on.
+            if (IsTraced(trace.Etag.FromWire().Value))
+                continue;
             if (NodeTraces.StartRemote("append", ActivityKind.Consumer, trace.Traceparent) is { } span)
                 Keep(trace.Etag.FromWire().Value, span);
         }
@@ -109,7 +116,14 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
     public void Durable(UInt128 etag)
     {
         if (_hasTraced)
-            EndTraced(etag, static traced => traced.EndSpan());
+        {
+            EndTraced(etag, static traced =>
+            {
+                // Also where it was before its trace came: it had been sent without, or was known.
+                traced.IsWritten = true;
+                traced.EndSpan();
+            });
+        }
     }
 
     /// <summary>The replica leads no more, or has ended: what became of the records in traces is not known here.</summary>
@@ -153,12 +167,25 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
                 if (key > etag)
                     continue;
                 end(traced);
-                // Removing while walking is allowed.
-                if (traced.HasEnded)
-                    _traced.Remove(key);
+                RemoveEndedLocked(key, traced);
             }
             _hasTraced = _traced.Count > 0;
         }
+    }
+
+    // Also while all are walked over.
+    private void RemoveEndedLocked(UInt128 etag, TracedRecord traced)
+    {
+        if (traced.HasEnded)
+            _traced.Remove(etag);
+    }
+
+    private bool IsTraced(UInt128 etag)
+    {
+        if (!_hasTraced)
+            return false;
+        lock (_gate)
+            return _traced.ContainsKey(etag);
     }
 
     private void AbandonLocked()

@@ -11,8 +11,11 @@ internal sealed class TracedRecord(Activity span)
     /// <summary>The record's span.</summary>
     public Activity Span => span;
 
+    /// <summary>It is in this replica's journal. A leader's can be the last of all: the others' make a majority without it.</summary>
+    public bool IsWritten { get; set; }
+
     /// <summary>Nothing of it is open any more.</summary>
-    public bool HasEnded => span.IsStopped && _replications.Values.All(static replication => replication is null or { IsStopped: true });
+    public bool HasEnded => IsWritten && span.IsStopped && _replications.Values.All(static replication => replication is null or { IsStopped: true });
 
     public void EndSpan()
     {
@@ -20,11 +23,11 @@ internal sealed class TracedRecord(Activity span)
             Spans.Stop(span);
     }
 
-    /// <summary>The span of its way to a follower; null: it is under way there already, and this is sent again.</summary>
+    /// <summary>The span of its way to a follower, the same when it is sent again; null: it has arrived, or nobody takes spans any more.</summary>
     public Activity? BeginReplication(uint node)
     {
-        if (_replications.ContainsKey(node))
-            return null;
+        if (_replications.TryGetValue(node, out var known))
+            return known is { IsStopped: false } ? known : null;
         var replication = NodeTraces.Start("replicate", ActivityKind.Producer, span.Context)?.SetTag(RpcTags.Peer, node);
         _replications.Add(node, replication);
         return replication;
