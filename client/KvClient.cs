@@ -312,6 +312,34 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
+    /// <summary>Says where replicas may lie; one node of the cluster then moves them, one at a time. Without arguments it only asks.</summary>
+    /// <param name="paused">true: none is moved until it is false again.</param>
+    /// <param name="leave">Nodes that are to have none any more, because they are to go.</param>
+    /// <param name="stay">Nodes that may have some again.</param>
+    /// <param name="stayUpTo">Of all nodes, those with greater ids leave and the others stay.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">Too few nodes would stay, or the coordinator does not answer; nothing was changed.</exception>
+    public async Task<PlacementStatus> PlaceAsync(
+        bool? paused = null, IReadOnlyList<uint>? leave = null, IReadOnlyList<uint>? stay = null, uint? stayUpTo = null, CancellationToken cancellationToken = default)
+    {
+        try
+        {
+            var request = new PlaceRequest { Leave = { leave ?? [] }, Stay = { stay ?? [] } };
+            if (paused is { } pauses)
+                request.Paused = pauses;
+            if (stayUpTo is { } last)
+                request.StayUpTo = last;
+            var answer = _options.Gateway
+                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).PlaceAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
+                : await new NodeFanOut(_calls, _channels).PlaceAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+            return new PlacementStatus(answer.Paused, answer.Leaving.ToDictionary(node => node.Node, node => (int)node.Replicas));
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure);
+        }
+    }
+
     /// <summary>Which shard owns a key, as this client knows it now; null while no shard map is known.</summary>
     public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
         await _calls.WaitForMapAsync(_calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _calls.Table.Find(key.Span)?.Shard : null;

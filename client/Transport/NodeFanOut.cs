@@ -90,6 +90,27 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
         await new Admin.AdminClient(channels.To(await AddressOfAsync(request.Node, deadlineMs, cancellationToken).ConfigureAwait(false)))
             .DrainAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
 
+    /// <summary>Says where replicas may lie, to the first node that answers.</summary>
+    public async Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        while (true)
+        {
+            await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+            foreach (var address in calls.Table.Nodes.Values)
+            {
+                try
+                {
+                    return await new Admin.AdminClient(channels.To(address)).PlaceAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+                }
+                catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < deadlineMs)
+                {
+                    // The next one may be there.
+                }
+            }
+            await Task.Delay(RetryPauseMs, cancellationToken).ConfigureAwait(false);
+        }
+    }
+
     private async Task<string> AddressOfAsync(uint node, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);

@@ -24,4 +24,7 @@ internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admi
 
     public override Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) =>
         nodes.ExamineAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    public override Task<PlaceResponse> Place(PlaceRequest request, ServerCallContext context) =>
+        nodes.PlaceAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
 }

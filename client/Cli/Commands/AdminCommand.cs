@@ -1,4 +1,6 @@
 using System.CommandLine;
+using System.Diagnostics;
+using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
 
@@ -14,10 +16,19 @@ internal static class AdminCommand
     private static readonly Option<uint?> ToNodeOfReplica = new("--to") { Description = "The node that gets the new one (default: the same, where it is rebuilt).", HelpName = "NODE" };
     private static readonly Option<string> Reason = new("--reason") { Description = "For logs and status.", DefaultValueFactory = _ => "an operator asked for it", HelpName = "TEXT" };
 
+    private static readonly Option<bool> Pause = new("--pause") { Description = "Move no replica from here on." };
+    private static readonly Option<bool> Resume = new("--resume") { Description = "Move replicas again." };
+    private static readonly Option<uint[]> Leave = new("--leave") { Description = "A node that is to have no replicas any more; may be given more than once.", HelpName = "NODE" };
+    private static readonly Option<uint[]> Stay = new("--stay") { Description = "A node that may have replicas again; may be given more than once.", HelpName = "NODE" };
+    private static readonly Option<uint?> StayUpTo = new("--stay-up-to") { Description = "Nodes with greater ids leave, the others stay.", HelpName = "NODE" };
+    private static readonly Option<double?> Wait = new("--wait") { Description = "Wait until no replica lies on a node that leaves.", HelpName = "SECONDS" };
+
+    private static readonly TimeSpan PlacementInterval = TimeSpan.FromMilliseconds(500);
+
     /// <summary>A drain waits for followers that are behind.</summary>
     private static readonly TimeSpan DrainLimit = TimeSpan.FromMinutes(1);
 
-    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), Replace(), Quarantine() };
+    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), Replace(), Quarantine(), Placement() };
 
     private static Command Replace() => CliCommand.Create("replace", "Put a new replica of a shard in the place of another.", [Shard, FromNode, ToNodeOfReplica], async (arguments, output, stop) =>
     {
@@ -43,6 +54,35 @@ internal static class AdminCommand
             output.Line($"node {node} has taken its replica of shard {shard} out of service");
         return ExitCodes.Done;
     });
+
+    private static Command Placement() => CliCommand.Create("placement", "Say on which nodes replicas may lie, and see how far that is.", [Pause, Resume, Leave, Stay, StayUpTo, Wait], async (arguments, output, stop) =>
+    {
+        if (arguments.GetValue(Pause) && arguments.GetValue(Resume))
+            throw new CliException(ExitCodes.Usage, "--pause and --resume exclude each other.");
+        await using var client = Globals.ClientOf(arguments);
+        bool? paused = arguments.GetValue(Pause) ? true : arguments.GetValue(Resume) ? false : null;
+        var status = await client.PlaceAsync(paused, arguments.GetValue(Leave), arguments.GetValue(Stay), arguments.GetValue(StayUpTo), stop);
+        if (arguments.GetValue(Wait) is { } seconds)
+            status = await LeftAsync(client, status, TimeSpan.FromSeconds(seconds), stop);
+        if (output.IsJson)
+            output.Document(new { status.Paused, Leaving = status.Leaving.OrderBy(node => node.Key).Select(node => new { Node = node.Key, Replicas = node.Value }) });
+        else
+            output.Line((status.Paused ? "replicas stay where they are" : "replicas move where they are to lie") + string.Concat(status.Leaving.OrderBy(node => node.Key).Select(node => $"; node {node.Key} leaves and has {node.Value}")));
+        return arguments.GetValue(Wait) is null || status.Leaving.Values.All(replicas => replicas == 0)
+            ? ExitCodes.Done
+            : throw new CliException(ExitCodes.Unavailable, "Nodes that leave still have replicas; they go on moving.");
+    });
+
+    private static async Task<PlacementStatus> LeftAsync(KvClient client, PlacementStatus status, TimeSpan limit, CancellationToken stop)
+    {
+        var waited = Stopwatch.StartNew();
+        while (status.Leaving.Values.Any(replicas => replicas > 0) && waited.Elapsed < limit)
+        {
+            await Task.Delay(PlacementInterval, stop);
+            status = await client.PlaceAsync(cancellationToken: stop);
+        }
+        return status;
+    }
 
     private static Command Transfer() => CliCommand.Create("transfer", "Hand a shard's leadership to another node.", [Shard, ToNode], async (arguments, output, stop) =>
     {

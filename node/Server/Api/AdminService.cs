@@ -1,4 +1,5 @@
 using Grpc.Core;
+using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Serving;
 using KvCluster.V1;
@@ -6,7 +7,7 @@ using KvCluster.V1;
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Admin of a node, for its own replicas.</summary>
-internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement, NodeExaminer examiner) : Admin.AdminBase
+internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplicaPlacement replicas, NodeExaminer examiner) : Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
@@ -74,6 +75,19 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
 
     public override async Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) =>
         new() { Nodes = { await examiner.ExamineAsync(context.CancellationToken).ConfigureAwait(false) } };
+
+    public override async Task<PlaceResponse> Place(PlaceRequest request, ServerCallContext context)
+    {
+        try
+        {
+            var (answer, refusal) = await replicas.PlaceAsync(request, context.CancellationToken).ConfigureAwait(false);
+            return answer ?? throw Refusals.NotPlaced(refusal).ToStatus().ToRpcException();
+        }
+        catch (CoordinatorUnavailableException failure)
+        {
+            throw Refusals.NotPlaced(failure.Message).ToStatus().ToRpcException();
+        }
+    }
 
     private HostedShard Here(uint id)
     {

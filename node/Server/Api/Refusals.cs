@@ -84,6 +84,9 @@ internal static class Refusals
     public static Refusal NotReplaced(uint shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replica of shard {shard} was not replaced: {reason}.");
 
+    /// <summary>Replicas cannot lie where they were asked to.</summary>
+    public static Refusal NotPlaced(string reason) => new(StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {reason}.");
+
     /// <summary>A call for another node came here.</summary>
     public static Refusal WrongNode(uint asked, uint node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
 

@@ -11,6 +11,12 @@ internal sealed class CoordinatorKeys(string cluster)
     /// <summary>The cluster's own record.</summary>
     public string Cluster => Root + "cluster";
 
+    /// <summary>Who moves replicas; under a lease.</summary>
+    public string Controller => Root + "controller";
+
+    /// <summary>Where replicas may lie, as operators said it.</summary>
+    public string Placement => Root + "placement";
+
     /// <summary>Before the records of all nodes.</summary>
     public string Nodes => Root + "nodes/";
 

@@ -50,6 +50,18 @@ internal static partial class HostLog
     [LoggerMessage(15, LogLevel.Error, "A change of the shards' records could not be followed; trying again")]
     public static partial void FollowingFailed(ILogger log, Exception failure);
 
+    [LoggerMessage(17, LogLevel.Information, "Node {Node} moves replicas from here on, where they are to be moved")]
+    public static partial void Controls(ILogger log, uint node);
+
+    [LoggerMessage(18, LogLevel.Information, "Shard {Shard}: its replica moves from node {FromNode} to node {ToNode}: {Reason}")]
+    public static partial void Moves(ILogger log, uint shard, uint fromNode, uint toNode, string reason);
+
+    [LoggerMessage(19, LogLevel.Information, "Shard {Shard}: its replica on node {Node} moved to node {ToNode}")]
+    public static partial void Moved(ILogger log, uint shard, uint node, uint toNode);
+
+    [LoggerMessage(20, LogLevel.Warning, "Replicas are not moved: {Reason}")]
+    public static partial void NotMoved(ILogger log, string reason);
+
     [LoggerMessage(16, LogLevel.Information, "Created cluster {Cluster}: {Shards} shards of {Replicas} replicas on {Nodes} nodes")]
     public static partial void CreatedCluster(ILogger log, string cluster, int shards, int replicas, int nodes);
 }

@@ -171,8 +171,9 @@ internal sealed class NodeHost : IAsyncDisposable
         Own("the readings", new NodeReadings(metrics, shards, peers, _options.DataDirectory));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, peers, _log));
+        var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, map, peers, BootClock.Instance, _log));
         var examiner = new NodeExaminer(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System);
-        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, examiner, peers, _grpcHealth, metrics, logs, listen.Uri, tls, port, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, examiner, replicas, peers, _grpcHealth, metrics, logs, listen.Uri, tls, port, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -247,6 +248,7 @@ internal sealed class NodeHost : IAsyncDisposable
         LeaderPlacement placement,
         ReplicaReplacement replacement,
         NodeExaminer examiner,
+        ReplicaPlacement replicas,
         PeerTransport peers,
         HealthService health,
         NodeMetrics metrics,
@@ -259,7 +261,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var builder = ServerBuilder.Create(logs, listen, tls);
         port?.GiveTo(builder);
         var services = builder.Services;
-        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(examiner);
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(replicas).AddSingleton(examiner);
         services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
         services.AddSingleton<TimeProvider>(BootClock.Instance);
         services.AddSingleton(new ShardLookup(identity.Node, shards, metrics.Activity.Hot)).AddSingleton<ReadOpener>().AddSingleton<KvCalls>().AddSingleton<KvScans>();

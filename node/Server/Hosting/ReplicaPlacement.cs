@@ -1,0 +1,244 @@
+// Moves replicas to nodes that joined and away from nodes that leave. Every node runs it; the one whose record is at the key `controller` acts:
+// it asks the leader of one shard at a time for one replacement, which goes through a learner. It only proposes: a controller that lost its
+// lease while it waits does no harm, and the next one goes on from the shards' records. Thread pool only; what fails is tried again or told.
+using Grpc.Core;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Shards;
+using KvCluster.Node.Transport;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>Keeps replicas where operators want them and spread over the nodes.</summary>
+internal sealed class ReplicaPlacement : IAsyncDisposable
+{
+    private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
+
+    private static readonly TimeSpan LeaseTime = TimeSpan.FromSeconds(10);
+
+    private static readonly TimeSpan RevokeTime = TimeSpan.FromSeconds(1);
+
+    /// <summary>A replica has this long to move before the leader is asked again.</summary>
+    private static readonly TimeSpan MoveTimeMax = TimeSpan.FromHours(1);
+
+    /// <summary>After a move that failed: what was in its way is given time to pass.</summary>
+    private static readonly TimeSpan PauseAfterFailure = TimeSpan.FromSeconds(5);
+
+    private readonly ICoordinator _coordinator;
+    private readonly CoordinatorKeys _keys;
+    private readonly NodeIdentity _identity;
+    private readonly int _replicationFactor;
+    private readonly ShardDirectory _map;
+    private readonly PeerTransport _peers;
+    private readonly TimeProvider _clock;
+    private readonly ILogger _log;
+    private readonly CancellationTokenSource _stopping = new();
+    private readonly Task _running;
+    private Task<bool> _moving = Task.FromResult(true);
+    private long _lease;
+    private string _said = "";
+
+    /// <param name="coordinator">Who controls, and what operators said.</param>
+    /// <param name="keys">The cluster's.</param>
+    /// <param name="identity">This node.</param>
+    /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
+    /// <param name="map">The shards' records and leaders.</param>
+    /// <param name="peers">Which nodes are there, and connections to leaders.</param>
+    /// <param name="clock">For the pause after a failure.</param>
+    /// <param name="log">One line a move.</param>
+    public ReplicaPlacement(
+        ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, int replicationFactor, ShardDirectory map, PeerTransport peers, TimeProvider clock, ILogger log)
+    {
+        _coordinator = coordinator;
+        _keys = keys;
+        _identity = identity;
+        _replicationFactor = replicationFactor;
+        _map = map;
+        _peers = peers;
+        _clock = clock;
+        _log = log;
+        _running = Task.Run(RunAsync);
+    }
+
+    /// <summary>Changes what holds of where replicas may lie, and answers with it. Any thread.</summary>
+    /// <returns>Without an answer: why nothing was changed.</returns>
+    /// <exception cref="CoordinatorUnavailableException">The coordinator does not answer.</exception>
+    public async Task<(PlaceResponse? Answer, string Refusal)> PlaceAsync(PlaceRequest request, CancellationToken cancellationToken)
+    {
+        var known = await KnownNodesAsync(cancellationToken).ConfigureAwait(false);
+        if (request.Leave.Concat(request.Stay).FirstOrDefault(node => !known.Contains(node)) is > 0 and var unknown)
+            return (null, $"there is no node {unknown}");
+        while (true)
+        {
+            var (record, revision) = await ReadAsync(cancellationToken).ConfigureAwait(false);
+            var changed = Apply(request, record, known);
+            var staying = known.Count(node => !changed.Leaving.Contains(node));
+            if (changed.Leaving.Count > 0 && staying < _replicationFactor)
+                return (null, $"{staying} nodes would stay, and every shard has {_replicationFactor} replicas");
+            if (changed.Equals(record))
+                return (Describe(changed), "");
+            var set = await _coordinator.SetUntilSettledAsync(_keys.Placement, revision, RecordText.Format(changed), 0, cancellationToken).ConfigureAwait(false);
+            if (set.Outcome == CompareAndSetOutcome.Won)
+                return (Describe(changed), "");
+        }
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _stopping.CancelAsync().ConfigureAwait(false);
+        await _running.ConfigureAwait(false);
+        await _moving.ConfigureAwait(false);
+        _stopping.Dispose();
+        if (_lease == 0)
+            return;
+        using var limit = new CancellationTokenSource(RevokeTime);
+        try
+        {
+            await _coordinator.RevokeAsync(_lease, limit.Token).ConfigureAwait(false);
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or OperationCanceledException)
+        {
+            HostLog.NotMoved(_log, $"this node's turn lasts until its lease ends ({failure.Message})");
+        }
+    }
+
+    private static PlacementRecord Apply(PlaceRequest request, PlacementRecord record, IReadOnlySet<uint> known)
+    {
+        IEnumerable<uint> leaving = request.HasStayUpTo ? known.Where(node => node > request.StayUpTo) : record.Leaving;
+        return new PlacementRecord
+        {
+            Paused = request.HasPaused ? request.Paused : record.Paused,
+            Leaving = { leaving.Union(request.Leave).Except(request.Stay).Order() },
+        };
+    }
+
+    private PlaceResponse Describe(PlacementRecord record)
+    {
+        var replicas = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).CountBy(replica => replica.Node).ToDictionary();
+        return new PlaceResponse { Paused = record.Paused, Leaving = { record.Leaving.Select(node => new LeavingNode { Node = node, Replicas = (uint)replicas.GetValueOrDefault(node) }) } };
+    }
+
+    // Registered now, or with a replica: what left and has none is none any more.
+    private async Task<IReadOnlySet<uint>> KnownNodesAsync(CancellationToken cancellationToken)
+    {
+        var registered = await _coordinator.ListAsync(_keys.Nodes, cancellationToken).ConfigureAwait(false);
+        var known = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.Node).ToHashSet();
+        foreach (var entry in registered.Entries)
+        {
+            if (CoordinatorKeys.TryParseId(entry.Key, _keys.Nodes, out var node))
+                known.Add(node);
+        }
+        return known;
+    }
+
+    private async Task<(PlacementRecord Record, long Revision)> ReadAsync(CancellationToken cancellationToken)
+    {
+        var read = await _coordinator.GetAsync(_keys.Placement, cancellationToken).ConfigureAwait(false);
+        return (read.Value is null ? new PlacementRecord() : RecordText.Parse<PlacementRecord>(read.Value), read.ModRevision);
+    }
+
+    private async Task RunAsync()
+    {
+        var failedAt = 0L;
+        while (!_stopping.IsCancellationRequested)
+        {
+            await Task.Delay(CommonMoments.Until(Interval), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            try
+            {
+                // The lease is kept while a replica moves.
+                if (!await ControlsAsync().ConfigureAwait(false) || !_moving.IsCompleted)
+                    continue;
+                if (!await _moving.ConfigureAwait(false))
+                {
+                    failedAt = failedAt == 0 ? _clock.GetTimestamp() : failedAt;
+                    if (_clock.GetElapsedTime(failedAt) < PauseAfterFailure)
+                        continue;
+                }
+                failedAt = 0;
+                if (await NextAsync().ConfigureAwait(false) is { } move)
+                    _moving = MoveAsync(move);
+            }
+            catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
+            {
+                return;
+            }
+            catch (Exception failure)
+            {
+                // Whatever it is, nothing would ever move if nobody tried again.
+                Say(failure.Message);
+            }
+        }
+    }
+
+    // Whether this process has the key `controller`, taking it where nobody has.
+    private async Task<bool> ControlsAsync()
+    {
+        if (_lease != 0 && await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
+            return true;
+        _lease = 0;
+        var read = await _coordinator.GetAsync(_keys.Controller, _stopping.Token).ConfigureAwait(false);
+        if (read.Value is not null)
+            return false;
+        var lease = await _coordinator.GrantLeaseAsync(LeaseTime, _stopping.Token).ConfigureAwait(false);
+        var record = RecordText.Format(new ControllerRecord { Node = _identity.Node, Incarnation = _identity.Incarnation });
+        var set = await _coordinator.SetUntilSettledAsync(_keys.Controller, 0, record, lease, _stopping.Token).ConfigureAwait(false);
+        if (set.Outcome != CompareAndSetOutcome.Won)
+        {
+            await _coordinator.RevokeAsync(lease, _stopping.Token).ConfigureAwait(false);
+            return false;
+        }
+        _lease = lease;
+        HostLog.Controls(_log, _identity.Node);
+        return true;
+    }
+
+    private async Task<ReplicaMove?> NextAsync()
+    {
+        var (placement, _) = await ReadAsync(_stopping.Token).ConfigureAwait(false);
+        if (placement.Paused)
+            return null;
+        var snapshot = _map.Snapshot;
+        var present = snapshot.Nodes.Values.Where(node => !node.Draining && (node.Node == _identity.Node || _peers.SessionOf(node.Node) != 0)).Select(node => node.Node).ToHashSet();
+        return ReplicaMoves.Next(snapshot.Records.Values.Select(entry => entry.Record), present, placement.Leaving.ToHashSet(), _replicationFactor);
+    }
+
+    // The leader's own replica takes two turns: asked to remove itself it hands over, and the next leader removes it.
+    private async Task<bool> MoveAsync(ReplicaMove move)
+    {
+        var snapshot = _map.Snapshot;
+        var leader = snapshot.Routes.FirstOrDefault(route => route.Shard == move.Shard)?.Leader ?? 0;
+        if (leader == 0 || !snapshot.Nodes.TryGetValue(leader, out var node))
+        {
+            Say($"shard {move.Shard} has no leader");
+            return false;
+        }
+        HostLog.Moves(_log, move.Shard, move.FromNode, move.ToNode, move.Reason);
+        try
+        {
+            using var channel = _peers.ChannelTo(leader, node.Address);
+            var request = new ReplaceRequest { Shard = move.Shard, FromNode = move.FromNode, ToNode = move.ToNode };
+            await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + MoveTimeMax, cancellationToken: _stopping.Token).ConfigureAwait(false);
+            HostLog.Moved(_log, move.Shard, move.FromNode, move.ToNode);
+            _said = "";
+            return true;
+        }
+        catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && leader == move.FromNode)
+        {
+            return true;
+        }
+        catch (Exception failure) when (failure is RpcException or UriFormatException or ArgumentException)
+        {
+            // Asked again after a pause: what was done is in the shard's record.
+            Say(failure is RpcException call ? call.Status.Detail : failure.Message);
+            return false;
+        }
+    }
+
+    private void Say(string reason)
+    {
+        if (reason != _said && !_stopping.IsCancellationRequested)
+            HostLog.NotMoved(_log, reason);
+        _said = reason;
+    }
+}

@@ -1,0 +1,80 @@
+using KvCluster.Node.Hosting;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Which replica moves next: a table of what the cluster looks like and what follows. Each runs its moves to the end, too.</summary>
+public sealed class ReplicaMovesTests
+{
+    [Fact]
+    public void Next_WithEverythingLevel_IsNothing() =>
+        Assert.Null(Next([Shard(0, 1, 2, 3), Shard(1, 2, 3, 1)], [1, 2, 3], []));
+
+    [Fact]
+    public void Next_WithAnEmptyNodeAndOneReplicaOnEachOther_IsNothing() =>
+        Assert.Null(Next([Shard(0, 1, 2, 3)], [1, 2, 3, 4], []));
+
+    [Fact]
+    public void Next_WithAnEmptyNode_TakesAFollowerFromTheFullest() =>
+        Assert.Equal((1u, 3u, 4u), Where(Next([Shard(0, 3, 1, 2), Shard(1, 1, 2, 3)], [1, 2, 3, 4], [])));
+
+    [Fact]
+    public void Next_WithANodeThatLeaves_MovesFromItEvenIfItIsTheEmptiest() =>
+        Assert.Equal((1u, 4u, 1u), Where(Next([Shard(0, 1, 2, 3), Shard(1, 4, 2, 3)], [1, 2, 3, 4], [4])));
+
+    [Fact]
+    public void Next_WithANodeThatLeavesAndIsGone_MovesFromItAllTheSame() =>
+        Assert.Equal((0u, 3u, 4u), Where(Next([Shard(0, 1, 2, 3)], [1, 2, 4], [3])));
+
+    [Fact]
+    public void Next_WithNoNodeToTakeIt_IsNothing() =>
+        Assert.Null(Next([Shard(0, 1, 2, 3)], [1, 2, 3], [3]));
+
+    [Fact]
+    public void Next_WithALearnerThatAnInterruptedMoveLeft_FinishesThatFirst()
+    {
+        var interrupted = Shard(1, 1, 2, 3);
+        interrupted.Replicas.Add(new ReplicaRecord { Replica = 99, Node = 5, Learner = true });
+        Assert.Equal((1u, 2u, 5u), Where(Next([Shard(0, 1, 2, 3), interrupted], [1, 2, 3, 4, 5], [2])));
+    }
+
+    [Fact]
+    public void Next_WithAShardThatLacksAVoter_LeavesItAlone() =>
+        Assert.Null(Next([Shard(0, 1, 2)], [1, 2, 3, 4], [1]));
+
+    [Theory]
+    [InlineData(5, new uint[0])]
+    [InlineData(5, new uint[] { 1 })]
+    [InlineData(5, new uint[] { 4, 5 })]
+    [InlineData(9, new uint[] { 2, 4 })]
+    public void Next_UntilThereIsNone_EndsLevelWithNothingOnNodesThatLeave(int nodes, uint[] leaving)
+    {
+        var present = Enumerable.Range(1, nodes).Select(node => (uint)node).ToHashSet();
+        var shards = Enumerable.Range(0, 20).Select(shard => Shard((uint)shard, 1, 2, 3)).ToList();
+        var moves = 0;
+        while (Next(shards, present, [.. leaving]) is { } move)
+        {
+            var shard = shards.Single(shard => shard.Shard == move.Shard);
+            Assert.DoesNotContain(move.ToNode, shard.Replicas.Select(replica => replica.Node));
+            shard.Replicas.Single(replica => replica.Node == move.FromNode).Node = move.ToNode;
+            Assert.True(++moves <= 120, "the moves do not end");
+        }
+
+        var held = present.Except(leaving).Select(node => shards.Count(shard => shard.Replicas.Any(replica => replica.Node == node))).ToList();
+        Assert.DoesNotContain(shards.SelectMany(shard => shard.Replicas), replica => leaving.Contains(replica.Node));
+        Assert.True(held.Max() - held.Min() <= 1, string.Join(" ", held));
+    }
+
+    private static ReplicaMove? Next(IEnumerable<ShardRecord> shards, HashSet<uint> present, HashSet<uint> leaving) => ReplicaMoves.Next(shards, present, leaving, 3);
+
+    private static (uint Shard, uint From, uint To) Where(ReplicaMove? move) => (move!.Shard, move.FromNode, move.ToNode);
+
+    // Led by the replica on the first node.
+    private static ShardRecord Shard(uint shard, params uint[] nodes)
+    {
+        var record = new ShardRecord { Shard = shard, Leader = (shard * 10) + 1 };
+        for (var index = 0u; index < nodes.Length; index++)
+            record.Replicas.Add(new ReplicaRecord { Replica = (shard * 10) + index + 1, Node = nodes[index], Created = true });
+        return record;
+    }
+}

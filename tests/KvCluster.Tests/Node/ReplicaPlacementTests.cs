@@ -1,0 +1,66 @@
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Node.Coordination;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Replicas that move by themselves: to nodes that join, away from nodes that leave, and not at all while an operator says so.</summary>
+public sealed class ReplicaPlacementTests
+{
+    [Fact]
+    public async Task Nodes_ThatJoinAndLeaveAgain_GetReplicasAndLoseThem()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3, "f"u8.ToArray(), "p"u8.ToArray());
+        foreach (var (key, shard) in Keys)
+            await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8(key) }, shard);
+
+        await cluster.StartNodeAsync(4);
+        await cluster.StartNodeAsync(5);
+        await Grpc.Eventually.TrueAsync(() => HeldAsync(cluster).Result is var held && held.Max() - held.Min() <= 1 && held.Sum() == 9, "nine replicas are spread over five nodes");
+
+        var left = await PlaceAsync(cluster, new PlaceRequest { StayUpTo = 3 });
+        Assert.Equal([4u, 5u], left.Leaving.Select(node => node.Node));
+        await Grpc.Eventually.TrueAsync(() => HeldAsync(cluster).Result is [3, 3, 3, 0, 0], "all replicas are back on three nodes");
+        Assert.All((await PlaceAsync(cluster, new PlaceRequest())).Leaving, node => Assert.Equal(0u, node.Replicas));
+        await cluster.StopNodeAsync(4);
+        await cluster.StopNodeAsync(5);
+        foreach (var (key, shard) in Keys)
+        {
+            var got = await cluster.KvOf(await cluster.LeaderOfAsync(shard)).GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8(key) }, deadline: DateTime.UtcNow.AddSeconds(60));
+            Assert.Equal(key, got.Value.ToStringUtf8());
+        }
+    }
+
+    [Fact]
+    public async Task Place_WithFewerNodesThanReplicas_ChangesNothing()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await Grpc.Eventually.TrueAsync(() => cluster.Coordinator.ListAsync(cluster.Keys.Nodes, CancellationToken.None).Result.Entries.Count >= 6, "three nodes are registered");
+        var failure = await Assert.ThrowsAsync<RpcException>(() => PlaceAsync(cluster, new PlaceRequest { Leave = { 3 } }));
+        Assert.Equal((StatusCode.FailedPrecondition, "Nothing was changed: 2 nodes would stay, and every shard has 3 replicas."), (failure.StatusCode, failure.Status.Detail));
+        Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
+    }
+
+    [Fact]
+    public async Task Place_Paused_IsKeptAndAnsweredByEveryNode()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await PlaceAsync(cluster, new PlaceRequest { Paused = true });
+        Assert.True((await new Admin.AdminClient(cluster.ChannelOf(3)).PlaceAsync(new PlaceRequest())).Paused);
+        Assert.False((await PlaceAsync(cluster, new PlaceRequest { Paused = false })).Paused);
+    }
+
+    private static readonly (string Key, uint Shard)[] Keys = [("a", 0), ("g", 1), ("q", 2)];
+
+    private static async Task<PlaceResponse> PlaceAsync(NodeCluster cluster, PlaceRequest request) =>
+        await new Admin.AdminClient(cluster.ChannelOf(1)).PlaceAsync(request, deadline: DateTime.UtcNow.AddSeconds(60));
+
+    // Voters on each node; a learner counts for nothing yet.
+    private static async Task<int[]> HeldAsync(NodeCluster cluster)
+    {
+        var list = await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None);
+        var replicas = list.Entries.SelectMany(entry => RecordText.Parse<ShardRecord>(entry.Value!).Replicas).Where(replica => !replica.Learner).ToList();
+        return [.. Enumerable.Range(1, 5).Select(node => replicas.Count(replica => replica.Node == node))];
+    }
+}
