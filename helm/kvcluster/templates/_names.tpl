@@ -196,6 +196,11 @@ image: {{ include "kv.image" (list . "cli") }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 env:
   - {name: KV_ENDPOINT, value: "{{ include "kv.scheme" . }}://{{ include "kv.host" (list . (include "kv.fullname" .)) }}:7400"}
+  {{- if .Values.tls.enabled }}
+  - {name: KVCLUSTER_TLS_CA, value: /tls/ca.crt}
+  - {name: KVCLUSTER_TLS_CERT, value: /tls/tls.crt}
+  - {name: KVCLUSTER_TLS_KEY, value: /tls/tls.key}
+  {{- end }}
 resources:
   requests: {cpu: 50m, memory: 64Mi}
   limits: {memory: 256Mi}
