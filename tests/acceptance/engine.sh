@@ -45,9 +45,13 @@ stop_engine() {
   fi
 }
 
-# base_images: builds them where none can be pulled, and exports their names as SDK_IMAGE, RUNTIME_IMAGE, ETCD_IMAGE, PROMETHEUS_IMAGE.
+# base_images: builds them where none can be pulled, and exports their names as SDK_IMAGE, RUNTIME_IMAGE, ETCD_IMAGE, PROMETHEUS_IMAGE. Where the
+# environment names the first two already, it names them all.
 base_images() {
   local line
+  if [[ -n ${SDK_IMAGE:-} && -n ${RUNTIME_IMAGE:-} ]]; then
+    return 0
+  fi
   "$root/deploy/base-images" "$work" >"$work/base-images.txt" 2>"$work/base-images.out" || fail "deploy/base-images: $(tail -n 3 "$work/base-images.out")"
   while read -r line; do
     export "${line?}"
