@@ -43,6 +43,20 @@ internal sealed class TlsCredentials
         var authorities = files.AuthorityFile is { } authorityFile ? CertificatesIn(authorityFile, contents.Authority) : null;
         if (files.CertificateFile is not { } certificateFile)
             return new TlsCredentials(files, authorities, own: null, context: null);
+        try
+        {
+            return WithCertificate(files, contents, certificateFile, authorities, now);
+        }
+        catch (CryptographicException failure)
+        {
+            // A name or a chain that does not decode.
+            throw new UnusableFileException(certificateFile, failure.Message);
+        }
+    }
+
+    private static TlsCredentials WithCertificate(
+        TlsFiles files, TlsFileContents contents, string certificateFile, X509Certificate2Collection? authorities, DateTimeOffset now)
+    {
         var path = CertificatesIn(certificateFile, contents.Certificate);
         var own = WithKey(files, contents);
         CheckTime(certificateFile, own, now);
