@@ -61,7 +61,7 @@ internal static class CommandLine
             var failure = await host.DiskFailed.ConfigureAwait(false);
             return Program.Tell([$"{failure.Message}. The node ends without another write; start it again when the disk works."], ExitCodes.DiskFailed);
         }
-        await host.DisposeAsync().ConfigureAwait(false);
+        await host.StopAsync().ConfigureAwait(false);
         return ExitCodes.Done;
     }
 

@@ -64,4 +64,7 @@ internal static partial class HostLog
 
     [LoggerMessage(16, LogLevel.Information, "Created cluster {Cluster}: {Shards} shards of {Replicas} replicas on {Nodes} nodes")]
     public static partial void CreatedCluster(ILogger log, string cluster, int shards, int replicas, int nodes);
+
+    [LoggerMessage(17, LogLevel.Error, "A turn of {Loop} failed; the next one comes")]
+    public static partial void TurnFailed(ILogger log, string loop, Exception failure);
 }

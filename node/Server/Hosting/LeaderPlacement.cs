@@ -41,8 +41,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
     private readonly Dictionary<uint, Arrival> _arrivals = [];
-    private readonly CancellationTokenSource _stopping = new();
-    private readonly Task _running;
+    private readonly BackgroundLoop _loop;
     private volatile bool _draining;
 
     public LeaderPlacement(NodeIdentity identity, ShardDirectory map, ShardHost shards, PeerTransport peers, TimeProvider clock, ILogger log)
@@ -53,7 +52,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         _peers = peers;
         _clock = clock;
         _log = log;
-        _running = Task.Run(RunAsync);
+        _loop = new BackgroundLoop("the placement of leaders", TakeTurnAsync, static () => CommonMoments.Until(Interval), log);
     }
 
     /// <summary>Whether this node gives its leaderships away and takes none.</summary>
@@ -119,12 +118,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         DrainingChanged(false);
     }
 
-    public async ValueTask DisposeAsync()
-    {
-        await _stopping.CancelAsync().ConfigureAwait(false);
-        await _running.ConfigureAwait(false);
-        _stopping.Dispose();
-    }
+    public ValueTask DisposeAsync() => _loop.DisposeAsync();
 
     private IEnumerable<HostedShard> Led() => _shards.All.Where(shard => shard.Replica is { IsServing: true });
 
@@ -151,24 +145,20 @@ internal sealed class LeaderPlacement : IAsyncDisposable
             voters.Contains(follower.Replica) && follower.State == "replicate" && !follower.DiskImpaired && (detail.Rests || follower.SilentUs < SilenceMax.TotalMicroseconds) && _peers.SessionOf(follower.Node) != 0)];
     }
 
-    private async Task RunAsync()
+    private async Task TakeTurnAsync(CancellationToken stop)
     {
-        while (!_stopping.IsCancellationRequested)
+        if (_draining)
         {
-            await Task.Delay(CommonMoments.Until(Interval), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            if (_draining)
-            {
-                foreach (var shard in Led())
-                    await GiveAwayAsync(shard).ConfigureAwait(false);
-                continue;
-            }
-            foreach (var node in _map.Snapshot.Nodes.Keys.Where(node => node != _identity.Node))
-                await WelcomeAsync(node).ConfigureAwait(false);
+            foreach (var shard in Led())
+                await GiveAwayAsync(shard).ConfigureAwait(false);
+            return;
         }
+        foreach (var node in _map.Snapshot.Nodes.Keys.Where(node => node != _identity.Node))
+            await WelcomeAsync(node, stop).ConfigureAwait(false);
     }
 
     // Once for each stream to the node: what an operator moves afterwards stays.
-    private async Task WelcomeAsync(uint node)
+    private async Task WelcomeAsync(uint node, CancellationToken stop)
     {
         var session = _peers.SessionOf(node);
         if (session == 0 || IsDraining(node))
@@ -183,7 +173,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         arrival.IsWelcomed = true;
         foreach (var shard in Led().Where(shard => BelongsTo(shard, node)))
         {
-            if (_stopping.IsCancellationRequested || _draining || arrival.Attempts.GetValueOrDefault(shard.Shard) >= AttemptsMax)
+            if (stop.IsCancellationRequested || _draining || arrival.Attempts.GetValueOrDefault(shard.Shard) >= AttemptsMax)
                 continue;
             arrival.Attempts[shard.Shard] = arrival.Attempts.GetValueOrDefault(shard.Shard) + 1;
             var (_, result) = await TransferAsync(shard, node).ConfigureAwait(false);

@@ -84,14 +84,19 @@ internal sealed class NodeHost : IAsyncDisposable
     public Task<StorageIoException> DiskFailed { get; private set; } = new TaskCompletionSource<StorageIoException>().Task;
 
     /// <summary>Hands its leaderships over, stops taking calls, ends those under way, and closes the replicas. Within <see cref="NodeOptions.StopTimeMax"/>.</summary>
-    public async Task StopAsync()
+    public Task StopAsync() => CloseAsync(drains: true);
+
+    /// <summary>As <see cref="StopAsync"/>, but hands nothing over: for whoever stops all nodes, when there is nobody to take it.</summary>
+    public async ValueTask DisposeAsync() => await CloseAsync(drains: false).ConfigureAwait(false);
+
+    private async Task CloseAsync(bool drains)
     {
         if (_isStopped)
             return;
         _isStopped = true;
         _health.Stops();
         _grpcHealth.SetStatus("", ServingStatus.NotServing);
-        var stopping = DrainAndStopAsync();
+        var stopping = drains ? DrainAndStopAsync() : StopPartsAsync();
         if (await Task.WhenAny(stopping, Task.Delay(_options.StopTimeMax)).ConfigureAwait(false) == stopping)
         {
             await stopping.ConfigureAwait(false);
@@ -103,8 +108,6 @@ internal sealed class NodeHost : IAsyncDisposable
             HostLog.StopTookTooLong(_log, _options.Node, _parts.TryPeek(out var part) ? part.Name : "the last part");
         }
     }
-
-    public async ValueTask DisposeAsync() => await StopAsync().ConfigureAwait(false);
 
     // So that callers see the pause of a hand-over and not that of an election.
     private async Task DrainAndStopAsync()
@@ -124,11 +127,22 @@ internal sealed class NodeHost : IAsyncDisposable
 
     private async Task StopPartsAsync()
     {
+        var failures = new List<Exception>();
         while (_parts.TryPeek(out var next))
         {
-            await next.Part.DisposeAsync().ConfigureAwait(false);
+            try
+            {
+                await next.Part.DisposeAsync().ConfigureAwait(false);
+            }
+            catch (Exception failure)
+            {
+                // Those below it are to be closed all the same; the data directory is the last of them.
+                failures.Add(failure);
+            }
             _parts.Pop();
         }
+        if (failures.Count > 0)
+            throw new AggregateException(failures);
     }
 
     private T Own<T>(string name, T part)
@@ -168,7 +182,7 @@ internal sealed class NodeHost : IAsyncDisposable
         DiskFailed = shards.DiskFailed;
         _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
         Meter = metrics.Meter;
-        Own("the readings", new NodeReadings(metrics, shards, peers, _options.DataDirectory));
+        Own("the readings", new NodeReadings(metrics, shards, peers, _options.DataDirectory, _log));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, peers, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, map, peers, BootClock.Instance, _log));

@@ -1,5 +1,6 @@
 // Replaces replicas: as the shard's leader for whoever asks, and for this node's own lost ones by asking the leader. A change under way that is
 // interrupted is taken up where it stands by asking again: the shard's record says how far it got. Thread pool only.
+using System.Collections.Concurrent;
 using System.Security.Cryptography;
 using Grpc.Core;
 using KvCluster.Node.Shards;
@@ -16,6 +17,9 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <summary>A learner that lacks no more changes than this has caught up: the rest takes milliseconds.</summary>
     private const ulong LagChangesMax = 1_000;
 
+    /// <summary>Of this node's replicas at a time, each a copy of a shard over the network.</summary>
+    private const int RepairsMax = 4;
+
     private static readonly TimeSpan PollInterval = TimeSpan.FromMilliseconds(100);
 
     private static readonly TimeSpan RepairInterval = TimeSpan.FromSeconds(1);
@@ -29,9 +33,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private readonly ShardHost _shards;
     private readonly PeerTransport _peers;
     private readonly ILogger _log;
-    private readonly Dictionary<uint, string> _said = [];
-    private readonly CancellationTokenSource _stopping = new();
-    private readonly Task _running;
+    private readonly ConcurrentDictionary<uint, string> _said = [];
+    private readonly BackgroundLoop _loop;
 
     /// <param name="identity">This node.</param>
     /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
@@ -47,7 +50,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         _shards = shards;
         _peers = peers;
         _log = log;
-        _running = Task.Run(RunAsync);
+        _loop = new BackgroundLoop("the repair of replicas", TakeTurnAsync, static () => CommonMoments.Until(RepairInterval), log);
     }
 
     /// <summary>As the leader of a shard: puts a new replica on a node, has it catch up, and lets it vote in the place of another.</summary>
@@ -78,12 +81,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         return await ChangeAsync(shard, toNode, old is null ? new ReplicaChange.Promote(learner) : new ReplicaChange.Swap(old.Replica, learner)).ConfigureAwait(false);
     }
 
-    public async ValueTask DisposeAsync()
-    {
-        await _stopping.CancelAsync().ConfigureAwait(false);
-        await _running.ConfigureAwait(false);
-        _stopping.Dispose();
-    }
+    public ValueTask DisposeAsync() => _loop.DisposeAsync();
 
     // A lost replica counts for nothing, so its leaving first costs no safety; and a node has one replica of a shard at a time.
     private async Task<OrderResult> RebuildAsync(HostedShard shard, ulong lost, uint node, CancellationToken cancellationToken)
@@ -110,7 +108,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         while (true)
         {
             var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
-            var follower = status.Detail.Followers.FirstOrDefault(follower => follower.Replica == learner);
+            var follower = status.Detail?.Followers.FirstOrDefault(follower => follower.Replica == learner);
             if (!shard.Replica!.IsServing || (follower is { State: "replicate" } && follower.Acknowledged.Change + LagChangesMax >= status.Committed.Change))
                 return;
             await Task.Delay(PollInterval, cancellationToken).ConfigureAwait(false);
@@ -122,18 +120,10 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private static ulong NewId() => BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
 
-    private async Task RunAsync()
-    {
-        while (!_stopping.IsCancellationRequested)
-        {
-            await Task.Delay(CommonMoments.Until(RepairInterval), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            foreach (var shard in _shards.All)
-            {
-                if (!_stopping.IsCancellationRequested && NeedsLeader(shard))
-                    await AskLeaderAsync(shard.Shard).ConfigureAwait(false);
-            }
-        }
-    }
+    // Several at a time: one whose learner cannot catch up holds up no other.
+    private Task TakeTurnAsync(CancellationToken stop) => Parallel.ForEachAsync(
+        _shards.All.Where(NeedsLeader), new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
+        async (shard, stop) => await AskLeaderAsync(shard.Shard, stop).ConfigureAwait(false));
 
     // Lost, or a learner in the place of a lost one, in case the leader went away before it let it vote. A learner beside all voters is for its
     // leader to put in the place of one of them.
@@ -147,7 +137,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         return here.Learner ? entry.Record.Replicas.Count(replica => !replica.Learner) < _replicationFactor : shard.IsLost;
     }
 
-    private async Task AskLeaderAsync(uint shard)
+    private async Task AskLeaderAsync(uint shard, CancellationToken stop)
     {
         var snapshot = _map.Snapshot;
         var leader = snapshot.Routes.FirstOrDefault(route => route.Shard == shard)?.Leader ?? 0;
@@ -157,10 +147,10 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         {
             using var channel = _peers.ChannelTo(leader, node.Address);
             var request = new ReplaceRequest { Shard = shard, FromNode = _identity.Node, ToNode = _identity.Node };
-            await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: _stopping.Token).ConfigureAwait(false);
-            _said.Remove(shard);
+            await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: stop).ConfigureAwait(false);
+            _said.TryRemove(shard, out _);
         }
-        catch (RpcException) when (_stopping.IsCancellationRequested)
+        catch (RpcException) when (stop.IsCancellationRequested)
         {
             // The node stops.
         }

@@ -2,6 +2,7 @@
 // listens to what comes of it. One loop on the thread pool; each replica answers between two events of its own.
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Transport;
+using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Telemetry;
 
@@ -17,40 +18,30 @@ internal sealed class NodeReadings : IAsyncDisposable
     private readonly ShardHost _shards;
     private readonly PeerTransport _peers;
     private readonly string _dataDirectory;
-    private readonly CancellationTokenSource _stopping = new();
-    private readonly Task _running;
+    private readonly BackgroundLoop _loop;
 
-    public NodeReadings(NodeMetrics metrics, ShardHost shards, PeerTransport peers, string dataDirectory)
+    public NodeReadings(NodeMetrics metrics, ShardHost shards, PeerTransport peers, string dataDirectory, ILogger log)
     {
         _metrics = metrics;
         _shards = shards;
         _peers = peers;
         _dataDirectory = dataDirectory;
-        _running = Task.Run(RunAsync);
+        _loop = new BackgroundLoop("the readings", TakeTurnAsync, Pause, log);
     }
 
-    public async ValueTask DisposeAsync()
+    public ValueTask DisposeAsync() => _loop.DisposeAsync();
+
+    private TimeSpan Pause() => IntervalPerReplica * _shards.All.Count is var interval && interval > IntervalLeast ? interval : IntervalLeast;
+
+    private async Task TakeTurnAsync(CancellationToken stop)
     {
-        await _stopping.CancelAsync().ConfigureAwait(false);
-        await _running.ConfigureAwait(false);
-        _stopping.Dispose();
+        if (_metrics.WatchesReplicas)
+            _metrics.Reading = await ReadAsync(stop).ConfigureAwait(false);
     }
 
-    private async Task RunAsync()
+    private async Task<NodeReading> ReadAsync(CancellationToken stop)
     {
-        while (!_stopping.IsCancellationRequested)
-        {
-            var shards = _shards.All;
-            if (_metrics.WatchesReplicas)
-                _metrics.Reading = await ReadAsync(shards).ConfigureAwait(false);
-            var interval = IntervalPerReplica * shards.Count;
-            await Task.Delay(interval > IntervalLeast ? interval : IntervalLeast, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-        }
-    }
-
-    private async Task<NodeReading> ReadAsync(IReadOnlyList<HostedShard> shards)
-    {
-        var replicas = await Task.WhenAll(shards.OrderBy(shard => shard.Shard).Select(shard => shard.ReadAsync())).ConfigureAwait(false);
+        var replicas = await Task.WhenAll(_shards.All.OrderBy(shard => shard.Shard).Select(shard => shard.ReadAsync())).WaitAsync(stop).ConfigureAwait(false);
         return new NodeReading(replicas, [.. _peers.ReadLinks()], FreeBytes());
     }
 

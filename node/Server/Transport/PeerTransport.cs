@@ -162,8 +162,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
                 await ConnectAsync(node, channel).ConfigureAwait(false);
                 pause = PauseMin;
             }
-            catch (Exception failure) when (failure is RpcException or OperationCanceledException or UriFormatException or ArgumentException)
+            catch (Exception failure)
             {
+                // Whatever it is, nobody else dials that node.
                 if (!_stopping.IsCancellationRequested && LinkOf(node).TryChangeReason(failure.Message))
                     TransportLog.NotConnected(log, node, address, failure.Message);
             }

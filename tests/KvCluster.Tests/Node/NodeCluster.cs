@@ -133,8 +133,9 @@ internal sealed class NodeCluster : IAsyncDisposable
 
     public async ValueTask DisposeAsync()
     {
-        foreach (var node in _nodes.Keys.ToArray())
-            await StopNodeAsync(node);
+        foreach (var channel in _channels.Values)
+            channel.Dispose();
+        await Task.WhenAll(_nodes.Values.Select(node => node.DisposeAsync().AsTask()));
         if (_linksOfFirst is not null)
             await _linksOfFirst.DisposeAsync();
         await Coordinator.DisposeAsync();

@@ -1,0 +1,56 @@
+// What a node does again and again beside its replicas: readings, the placement of leaders, the repair of lost replicas. On the thread pool. An exception that
+// leaves a turn is a bug of that turn: it is logged, and the next turn comes all the same, as nobody else would do what it does.
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>Takes turns until disposed.</summary>
+internal sealed class BackgroundLoop : IAsyncDisposable
+{
+    private readonly string _name;
+    private readonly Func<CancellationToken, Task> _turn;
+    private readonly Func<TimeSpan> _pause;
+    private readonly ILogger _log;
+    private readonly CancellationTokenSource _stopping = new();
+    private readonly Task _running;
+
+    /// <param name="name">Of the log: "the placement of leaders".</param>
+    /// <param name="turn">Its token fires at the stop, which waits for the turn to end.</param>
+    /// <param name="pause">Asked after each turn for the time to the next.</param>
+    /// <param name="log">Where failed turns are told.</param>
+    public BackgroundLoop(string name, Func<CancellationToken, Task> turn, Func<TimeSpan> pause, ILogger log)
+    {
+        _name = name;
+        _turn = turn;
+        _pause = pause;
+        _log = log;
+        _running = Task.Run(RunAsync);
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _stopping.CancelAsync().ConfigureAwait(false);
+        await _running.ConfigureAwait(false);
+        _stopping.Dispose();
+    }
+
+    private async Task RunAsync()
+    {
+        while (!_stopping.IsCancellationRequested)
+        {
+            try
+            {
+                await _turn(_stopping.Token).ConfigureAwait(false);
+            }
+            catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
+            {
+                return;
+            }
+            catch (Exception failure)
+            {
+                HostLog.TurnFailed(_log, _name, failure);
+            }
+            await Task.Delay(_pause(), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        }
+    }
+}
