@@ -57,6 +57,13 @@ internal sealed class Leadership
     /// <summary>Reads are linearizable before this time of the own clock.</summary>
     public long LeaseEndUs => Serving ? _quorum.Agreed(_grantOf) : 0;
 
+    /// <summary>
+    /// When nobody else can have committed anything, as far as this leader knows: until the lease's end, and when it sent the newest round that a majority
+    /// has answered, which is all that a leader at rest learns. <see cref="long.MinValue"/>: never.
+    /// </summary>
+    public long CurrentUs => !Serving ? long.MinValue
+        : Math.Max(Math.Min(_context.NowUs, LeaseEndUs), _rounds.TryGetSentUs(_quorum.Agreed(_roundOf), out var sentUs) ? sentUs : long.MinValue);
+
     /// <summary>All other replicas of the shard's record.</summary>
     public IReadOnlyCollection<FollowerProgress> Followers => _followers.Values;
 

@@ -134,7 +134,7 @@ internal sealed class ReplicaCore
     /// When what is committed here, and applied once the effects are performed, last was all that was committed, as far as this replica could know;
     /// <see cref="long.MinValue"/>: never since its start. In microseconds of the boot clock.
     /// </summary>
-    public long CurrentUs => _leadership is { Serving: true } ? Math.Min(_context.NowUs, _leadership.LeaseEndUs) : _following.CurrentUs;
+    public long CurrentUs => _leadership is { Serving: true } ? _leadership.CurrentUs : _following.CurrentUs;
 
     /// <summary>Until then this replica neither stands nor prepares a higher epoch, in microseconds of the boot clock.</summary>
     public long GrantEndUs => _promises.GrantEndUs;

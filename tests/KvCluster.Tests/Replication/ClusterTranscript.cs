@@ -16,7 +16,7 @@ namespace KvCluster.Tests.Replication;
 /// <c>transfer R TARGET</c>, <c>learner R NEW</c>,
 /// <c>promote R ID</c>, <c>remove R ID</c>, <c>digests MS</c> (before the cluster: how often trees are compared), <c>tree R WORD</c> (its tree is another
 /// one), <c>slow R</c> (its digests take until <c>done R</c>), <c>watch R</c> (it hears of
-/// the record), <c>silent R NODE</c> (its transport hears nothing of that node), <c>state</c>. Heartbeats but those of a leader that rests, their
+/// the record), <c>silent R NODE</c> (its transport hears nothing of that node), <c>age R</c> (of what it would answer a stale read with), <c>state</c>. Heartbeats but those of a leader that rests, their
 /// answers, acknowledgements and logs are not shown.
 /// </remarks>
 internal sealed class ClusterTranscript
@@ -164,6 +164,9 @@ internal sealed class ClusterTranscript
                 return;
             case "remove":
                 Change(replica, new ReplicaChange.Remove(id));
+                return;
+            case "age":
+                Show($"{replica}: {(NowUs - _members[replica].Core.CurrentUs) / 1_000} ms old");
                 return;
             case "state":
                 foreach (var member in _members.Values)
