@@ -14,9 +14,8 @@ namespace KvCluster.Serving.Security;
 /// <summary>Secures a server's connections with files that may change.</summary>
 internal sealed class ServerTls : IAsyncDisposable
 {
-    private static readonly TimeSpan HandshakeTime = TimeSpan.FromSeconds(5);
-
     private readonly bool _requiresClientCertificate;
+    private readonly TimeSpan _handshakeTimeMax;
     private readonly RefusedConnections _refused;
     private readonly CertificateWatch _watch;
 
@@ -29,6 +28,7 @@ internal sealed class ServerTls : IAsyncDisposable
     {
         Files = new CredentialFiles(options.Files with { IsOfAuthority = true, RequiredName = name }, time);
         _requiresClientCertificate = options.RequiresClientCertificate;
+        _handshakeTimeMax = options.HandshakeTimeMax;
         _refused = new RefusedConnections(log, time);
         _watch = new CertificateWatch(Files, log, time);
     }
@@ -39,7 +39,7 @@ internal sealed class ServerTls : IAsyncDisposable
     /// <summary>Has what listens speak TLS only.</summary>
     public void Secure(ListenOptions listen) => listen.UseHttps(new TlsHandshakeCallbackOptions
     {
-        HandshakeTimeout = HandshakeTime,
+        HandshakeTimeout = _handshakeTimeMax,
         OnConnection = context => ValueTask.FromResult(OptionsFor(context.Connection.RemoteEndPoint)),
     });
 

@@ -17,8 +17,6 @@ namespace KvCluster.Tests.Serving.Security;
 /// <summary>Three nodes and a router with mutual TLS, each with a certificate of its own.</summary>
 public sealed class SecureClusterTests : IAsyncLifetime
 {
-    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(60);
-
     private readonly CertificateFolder _folder = new();
     private readonly TemporaryDirectory _data = new();
     private readonly DevelopmentAuthority _authority = CertificateFolder.Authority();
@@ -33,7 +31,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
         for (var node = 1u; node <= 3; node++)
             await StartNodeAsync(node);
         _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "https://127.0.0.1:0", Seeds = [_nodes[0].Address], Tls = new ServerTlsOptions { Files = FilesFor("router", _authority, "router.local.kvcluster") } },
+            new RouterOptions { Listen = "https://127.0.0.1:0", Seeds = [_nodes[0].Address], Timeout = Eventually.Limit, Tls = new ServerTlsOptions { Files = FilesFor("router", _authority, "router.local.kvcluster"), HandshakeTimeMax = Eventually.Limit } },
             new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         _folder.Issue(_authority, "client");
     }
@@ -112,8 +110,9 @@ public sealed class SecureClusterTests : IAsyncLifetime
         Node = node,
         DataDirectory = Path.Combine(_data.Path, $"node-{node}"),
         Listen = "https://127.0.0.1:0",
-        Tls = new ServerTlsOptions { Files = _folder.FilesOf($"node-{node}"), RequiresClientCertificate = false },
-        StopTimeMax = Limit,
+        Tls = new ServerTlsOptions { Files = _folder.FilesOf($"node-{node}"), RequiresClientCertificate = false, HandshakeTimeMax = Eventually.Limit },
+        DrainTimeMax = Eventually.Limit,
+        StopTimeMax = Eventually.Limit,
     };
 
     private async Task StartNodeAsync(uint node, DevelopmentAuthority? authority = null)
@@ -132,7 +131,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
     {
         Endpoints = [endpoint],
         Gateway = gateway,
-        Timeout = Limit,
+        Timeout = Eventually.Limit,
         Tls = new KvTlsOptions { AuthorityFile = _folder.PathOf("ca.pem"), CertificateFile = _folder.PathOf("client.pem"), KeyFile = _folder.PathOf("client-key.pem") },
     });
 
@@ -143,7 +142,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
     {
         using var channel = ChannelTo(_nodes[0].Address, files);
         var record = RecordText.Parse<ClusterRecord>((await _coordinator.GetAsync(new CoordinatorKeys("local").Cluster, CancellationToken.None)).Value!);
-        using var limit = new CancellationTokenSource(Limit);
+        using var limit = new CancellationTokenSource(Eventually.Limit);
         using var call = new V1.Replication.ReplicationClient(channel).Connect(cancellationToken: limit.Token);
         try
         {

@@ -151,7 +151,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
 
     private async Task StartAsync(bool requiresClientCertificate)
     {
-        _tls = new ServerTls(new ServerTlsOptions { Files = _serverFiles, RequiresClientCertificate = requiresClientCertificate }, name: null, _log, TimeProvider.System);
+        _tls = new ServerTls(new ServerTlsOptions { Files = _serverFiles, RequiresClientCertificate = requiresClientCertificate, HandshakeTimeMax = Eventually.Limit }, name: null, _log, TimeProvider.System);
         var builder = ServerBuilder.Create(NullLoggerFactory.Instance, new Uri("https://127.0.0.1:0"), _tls);
         builder.Services.AddSingleton(_health);
         builder.Services.AddGrpc();
