@@ -27,7 +27,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     public async Task InitializeAsync()
     {
         _cluster = await FakeCluster.StartAsync(3, "g", "p");
-        _client = new KvClient(_cluster.Endpoint);
+        _client = _cluster.Connect();
     }
 
     public async Task DisposeAsync()

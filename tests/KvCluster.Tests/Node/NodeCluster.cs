@@ -115,14 +115,17 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>Puts by whatever node leads, going on through changes of leaders.</summary>
-    public async Task<PutResponse> PutAsync(PutRequest request, uint shard = 0)
+    public Task<PutResponse> PutAsync(PutRequest request, uint shard = 0) => AskLeaderAsync(kv => kv.PutAsync(request, deadline: DateTime.UtcNow + Eventually.Limit), shard);
+
+    /// <summary>Asks whatever node leads, going on through changes of leaders and through times without one, which a machine that stalls brings about.</summary>
+    public async Task<T> AskLeaderAsync<T>(Func<Kv.KvClient, AsyncUnaryCall<T>> call, uint shard = 0)
     {
         var waited = Stopwatch.StartNew();
         while (true)
         {
             try
             {
-                return await KvOf(await LeaderOfAsync(shard)).PutAsync(request, deadline: DateTime.UtcNow + Eventually.Limit);
+                return await call(KvOf(await LeaderOfAsync(shard)));
             }
             catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && waited.Elapsed < Eventually.Limit)
             {

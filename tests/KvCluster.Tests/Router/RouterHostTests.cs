@@ -227,5 +227,5 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     private Task<RouterHost> StartAsync(string listen) => RouterHost.StartAsync(
-        new RouterOptions { Listen = listen, Seeds = [_cluster.Nodes[1].Address] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        new RouterOptions { Listen = listen, Seeds = [_cluster.Nodes[1].Address], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 }

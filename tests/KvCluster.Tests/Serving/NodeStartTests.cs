@@ -133,6 +133,8 @@ public sealed class NodeStartTests : IDisposable
             Node = node,
             DataDirectory = Path.Combine(_folder.Path, $"node-{node}"),
             Listen = "http://127.0.0.1:0",
+            DrainTimeMax = Eventually.Limit,
+            StopTimeMax = Eventually.Limit,
             Bootstrap = new NewCluster(nodes ?? [1, 2, 3], nodes?.Length ?? 3, ["m"u8.ToArray()]),
         },
         coordinator, health, NullLoggerFactory.Instance, stop);

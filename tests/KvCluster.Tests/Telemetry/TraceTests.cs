@@ -44,7 +44,7 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
         _cluster = await NodeCluster.StartAsync(3);
         var leader = await _cluster.LeaderOfAsync(0);
         _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.AddressOf(leader)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.AddressOf(leader)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
     }
 
     public async Task DisposeAsync()
@@ -91,7 +91,7 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     [Fact]
     public async Task Put_OfTheLibrary_GoesOnWithTheCallersTrace()
     {
-        await using var client = new KvClient(_router.Address);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Timeout = Eventually.Limit });
         var parent = new ActivityContext(_trace, ActivitySpanId.CreateRandom(), ActivityTraceFlags.Recorded);
         using (var caller = new Activity("caller").SetParentId(parent.TraceId, parent.SpanId, parent.TraceFlags).Start())
         {
@@ -105,9 +105,17 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     [Fact]
     public async Task Puts_MergedIntoOneTransaction_AreLinkedToIt()
     {
-        await Task.WhenAll(Enumerable.Range(0, 200).Select(index => PutAsync($"00-{_trace}-{ActivitySpanId.CreateRandom()}-01", $"key {index}")));
-        await Eventually.TrueAsync(() => Transactions().Sum(transaction => 1 + transaction.Links.Count()) == 200, "all spans have ended");
-        Assert.Contains(Transactions(), transaction => transaction.Links.Any());
+        // Again where a leadership was lost, and where every put found the journal idle: calls that a busy machine lets through one by one have nothing to merge with.
+        await Eventually.TrueAsync(
+            () =>
+            {
+                _spans.Clear();
+                Task.WhenAll(Enumerable.Range(0, 200).Select(index => PutAsync($"00-{_trace}-{ActivitySpanId.CreateRandom()}-01", $"key {index}"))).Wait();
+                Eventually.TrueAsync(() => Transactions().Sum(transaction => 1 + transaction.Links.Count()) >= 200 || _spans.Any(WasLost), "all spans have ended").Wait();
+                return !_spans.Any(WasLost) && Transactions().Any(transaction => transaction.Links.Any());
+            },
+            "some of the puts are merged");
+        Assert.Equal(200, Transactions().Sum(transaction => 1 + transaction.Links.Count()));
     }
 
     // Two followers, or more of them where one was slow to acknowledge and was sent it again.
@@ -149,6 +157,6 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     {
         using var channel = GrpcChannel.ForAddress(_router.Address);
         await new Kv.KvClient(channel).PutAsync(
-            new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("value") }, new Metadata { { "traceparent", traceparent } }, DateTime.UtcNow.AddSeconds(60));
+            new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("value") }, new Metadata { { "traceparent", traceparent } }, DateTime.UtcNow + Eventually.Limit);
     }
 }
