@@ -10,10 +10,10 @@ namespace KvCluster.Local;
 internal sealed class ClusterAccess(LocalOptions options) : IDisposable
 {
     private static readonly TimeSpan PollInterval = TimeSpan.FromMilliseconds(50);
-    private static readonly TimeSpan CallLimit = TimeSpan.FromSeconds(2);
+    private static readonly TimeSpan CallLimit = TimeSpan.FromSeconds(10);
 
-    // After a hard end of the last run the shards replay their journals first.
-    private static readonly TimeSpan ServeLimit = TimeSpan.FromSeconds(60);
+    // After a hard end of the last run the shards replay their journals first, and the machine may have much else to do.
+    private static readonly TimeSpan ServeLimit = TimeSpan.FromMinutes(3);
     private const int SampleWritesOpen = 64;
 
     private readonly GrpcChannel _router = ChannelTo(options);
@@ -34,7 +34,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         }
         catch (OperationCanceledException) when (!stop.IsCancellationRequested)
         {
-            throw new LauncherException(ExitCodes.Unavailable, $"Not every shard has a leader after {ServeLimit.TotalSeconds} s; the logs are in the data folder's run/.");
+            throw new LauncherException(ExitCodes.Unavailable, $"Not every shard has a leader after {ServeLimit.TotalMinutes} minutes; the logs are in the data folder's run/.");
         }
     }
 
@@ -54,7 +54,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         }
         catch (OperationCanceledException) when (!stop.IsCancellationRequested)
         {
-            throw new LauncherException(ExitCodes.Unavailable, $"The sample was not loaded within {ServeLimit.TotalSeconds} s; the logs are in the data folder's run/.");
+            throw new LauncherException(ExitCodes.Unavailable, $"The sample was not loaded within {ServeLimit.TotalMinutes} minutes; the logs are in the data folder's run/.");
         }
 
         return records.Length;

@@ -1,5 +1,6 @@
 using System.Globalization;
 using System.Text;
+using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Client;
 using KvCluster.Processes;
@@ -41,9 +42,8 @@ public sealed class ExactlyOnceTests
             var before = counters.Select(counter => counter.Succeeded).ToArray();
             await Until.TrueAsync(
                 () => callers.Any(caller => caller.IsFaulted) || counters.Zip(before).All(pair => pair.First.Succeeded >= pair.Second + 50), $"increments before kill {kill}");
-            var leader = LeaderOf(status.GetStatus(new GetStatusRequest()));
-            if (leader is null)
-                continue;
+            uint? leader = null;
+            await Until.TrueAsync(() => StatusOf(status) is { } now && (leader = LeaderOf(now)) is not null, "a node leads");
             var killed = cluster.PidOf($"node-{leader}");
             System.Diagnostics.Process.GetProcessById(killed).Kill();
             await Until.TrueAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
@@ -53,12 +53,25 @@ public sealed class ExactlyOnceTests
 
         foreach (var counter in counters)
             Assert.Equal((counter.Key, counter.Succeeded), (counter.Key, await counter.ReadAsync()));
-        await Until.TrueAsync(() => AllReplicasEqual(status.GetStatus(new GetStatusRequest { Digest = true })), "three equal replicas, sessions included");
+        await Until.TrueAsync(() => StatusOf(status, digest: true) is { } now && AllReplicasEqual(now), "three equal replicas, sessions included");
     }
 
     // Long enough for a leader to be missed, another to be elected, and the change to be settled there.
     private static KvClient ClientOf(LauncherProcess cluster, bool gateway) =>
         new(new KvClientOptions { Endpoints = [cluster.RouterAddress], Gateway = gateway, Timeout = Until.Limit });
+
+    // Null: the router has no answer for the moment.
+    private static GetStatusResponse? StatusOf(V1.Cluster.ClusterClient client, bool digest = false)
+    {
+        try
+        {
+            return client.GetStatus(new GetStatusRequest { Digest = digest });
+        }
+        catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
+        {
+            return null;
+        }
+    }
 
     private static uint? LeaderOf(GetStatusResponse status) =>
         status.Nodes.FirstOrDefault(node => node.Replicas.Any(replica => replica.Role == "leader"))?.Node;

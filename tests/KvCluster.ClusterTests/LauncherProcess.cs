@@ -8,6 +8,9 @@ namespace KvCluster.ClusterTests;
 /// <summary>The launcher as a person starts it: the built program, on ports and in a folder of its own. Disposed: stopped, whatever happened.</summary>
 internal sealed class LauncherProcess : IAsyncDisposable
 {
+    /// <summary>A stop that takes longer is broken off by the launcher itself.</summary>
+    public static readonly TimeSpan StopTimeMax = TimeSpan.FromSeconds(5);
+
     private readonly Process _process;
     private readonly ConcurrentQueue<string> _errors = new();
     private readonly TaskCompletionSource _ready = new(TaskCreationOptions.RunContinuationsAsynchronously);

@@ -123,12 +123,20 @@ public sealed class DiskFaultTests
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Leader ? disk.Data : null);
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
-        await disk.SlowDownAsync(cluster.Node(Leader).Id, writesPerSecond: 5);
-        await cluster.LeaderAsync(except: Leader);
-        await Until.TrueAsync(async () => (await cluster.StatusOfAsync(Leader))?.Replicas.FirstOrDefault()?.Role == "follower", "the node with the slow disk follows");
-        await histories.MoreChangesAsync(Some);
-        Assert.Contains(cluster.Node(Leader).Log, line => line.Contains("its disk is slow", StringComparison.Ordinal));
-        await SmallDisk.SpeedUpAsync(cluster.Node(Leader).Id);
+        for (var round = 0; ; round++)
+        {
+            await disk.SlowDownAsync(cluster.Node(Leader).Id, writesPerSecond: 5);
+            await cluster.LeaderAsync(except: Leader);
+            await Until.TrueAsync(async () => (await cluster.StatusOfAsync(Leader))?.Replicas.FirstOrDefault()?.Role == "follower", "the node with the slow disk follows");
+            await histories.MoreChangesAsync(Some);
+            await SmallDisk.SpeedUpAsync(cluster.Node(Leader).Id);
+            if (cluster.Node(Leader).Log.Any(static line => line.Contains("its disk is slow", StringComparison.Ordinal)))
+                break;
+            // An election of a busy machine came first.
+            Assert.True(round < 5, "The leader does not say that its disk is slow.");
+            await cluster.UntilLeadsAsync(Leader);
+        }
+
         await histories.MoreChangesAsync(Some);
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();
