@@ -20,8 +20,8 @@ internal static partial class HostLog
     [LoggerMessage(5, LogLevel.Warning, "The node's record could not be renewed: {Reason}")]
     public static partial void RegistrationFailed(ILogger log, string reason);
 
-    [LoggerMessage(6, LogLevel.Information, "Waiting for the record of cluster {Cluster}: {Reason}")]
-    public static partial void WaitsForCluster(ILogger log, string cluster, string reason);
+    [LoggerMessage(6, LogLevel.Information, "Waiting for {What} of cluster {Cluster}: {Reason}")]
+    public static partial void WaitsForCluster(ILogger log, string what, string cluster, string reason);
 
     [LoggerMessage(7, LogLevel.Information, "Node {Node} stopped")]
     public static partial void Stopped(ILogger log, uint node);

@@ -162,7 +162,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var cluster = await WaitForClusterAsync(coordinator, keys, mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
         _health.Waits("it opens its data");
         directory.Claim(_options.Node, cluster.ClusterId);
-        await CountStartAsync(coordinator, keys, directory, cancellationToken).ConfigureAwait(false);
+        await AskUntilAnsweredAsync(
+            async () => await CountStartAsync(coordinator, keys, directory, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
 
         // Rises with every start of the directory; the random half tells copies of a directory apart.
         var incarnation = (directory.Starts << 32) | BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
@@ -196,6 +197,9 @@ internal sealed class NodeHost : IAsyncDisposable
             registration.SetDraining(draining);
             _health.Drains(draining);
         };
+        // Whoever could call it already may have asked for a drain.
+        if (placement.Draining)
+            placement.DrainingChanged(true);
         _placement = placement;
         _grpcHealth.SetStatus("", ServingStatus.Serving);
         _health.Started(shards.NotReady);
@@ -205,33 +209,46 @@ internal sealed class NodeHost : IAsyncDisposable
     // A folder that belonged to a cluster waits for that one: where its record is lost, a new one would not be it.
     private async Task<ClusterRecord> WaitForClusterAsync(ICoordinator coordinator, CoordinatorKeys keys, bool mayCreate, CancellationToken cancellationToken)
     {
+        ClusterRecord? found = null;
+        await AskUntilAnsweredAsync(async () =>
+        {
+            CoordinatorRead read;
+            while ((read = await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is null)
+            {
+                if (!mayCreate)
+                    return "the coordinator has none, and this data folder belongs to a cluster; is it the right coordinator?";
+                if (_options.Bootstrap is not { } created)
+                    return "it was not initialized yet (kv-node init, or bootstrap-nodes)";
+                if (await ClusterInit.CreateAsync(coordinator, _options.Cluster, created, cancellationToken).ConfigureAwait(false))
+                    HostLog.CreatedCluster(_log, _options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
+            }
+            found = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
+            return null;
+        }, "the record", cancellationToken).ConfigureAwait(false);
+        return found!;
+    }
+
+    // Asks the coordinator for something without which there is no start, and says why it waits, once for each reason. What it refuses for good ends the start.
+    private async Task AskUntilAnsweredAsync(Func<Task<string?>> ask, string what, CancellationToken cancellationToken)
+    {
         var said = "";
         while (true)
         {
             string reason;
             try
             {
-                var read = await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false);
-                if (read.Value is not null)
-                    return CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
-                if (mayCreate && _options.Bootstrap is { } created)
-                {
-                    if (await ClusterInit.CreateAsync(coordinator, _options.Cluster, created, cancellationToken).ConfigureAwait(false))
-                        HostLog.CreatedCluster(_log, _options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
-                    continue;
-                }
-                reason = mayCreate
-                    ? "it was not initialized yet (kv-node init, or bootstrap-nodes)"
-                    : "the coordinator has none, and this data folder belongs to a cluster; is it the right coordinator?";
+                if (await ask().ConfigureAwait(false) is not { } missing)
+                    return;
+                reason = missing;
             }
             catch (CoordinatorUnavailableException failure) when (failure is not CoordinatorDeniedException)
             {
                 reason = failure.Message;
             }
             if (reason != said)
-                HostLog.WaitsForCluster(_log, _options.Cluster, reason);
+                HostLog.WaitsForCluster(_log, what, _options.Cluster, reason);
             said = reason;
-            _health.Waits($"it waits for the record of cluster {_options.Cluster}: {reason}");
+            _health.Waits($"it waits for {what} of cluster {_options.Cluster}: {reason}");
             await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);
         }
     }
@@ -241,10 +258,10 @@ internal sealed class NodeHost : IAsyncDisposable
         : throw new DirectoryFormatException(_options.DataDirectory, $"the cluster is of format level {record.FormatLevel}, this program's is {ClusterInit.FormatLevel}");
 
     // The directory's count is raised first, so that it is behind the coordinator's only when it is not the directory that was started last.
-    private async Task CountStartAsync(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, CancellationToken cancellationToken)
+    private async Task<string?> CountStartAsync(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, CancellationToken cancellationToken)
     {
         var key = keys.Starts(_options.Node);
-        var read = await coordinator.GetUntilAnsweredAsync(key, cancellationToken).ConfigureAwait(false);
+        var read = await coordinator.GetAsync(key, cancellationToken).ConfigureAwait(false);
         var counted = read.Value is null ? 0 : RecordText.Parse<NodeStarts>(read.Value).Starts;
         if (!directory.IsNew && directory.Starts < counted)
             throw new StaleDirectoryException(_options.DataDirectory, directory.Starts, counted);
@@ -253,6 +270,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, raised, 0, cancellationToken).ConfigureAwait(false);
         if (set.Outcome != CompareAndSetOutcome.Won)
             throw new StaleDirectoryException(_options.DataDirectory, $"node {_options.Node} is being started elsewhere at the same time");
+        return null;
     }
 
     private static async Task<OwnedServer> ServeAsync(
