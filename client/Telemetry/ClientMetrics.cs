@@ -1,6 +1,5 @@
 // Every metric of the client library, with its unit; the router has them too, as it calls nodes by the library. One meter for all clients of the
 // process. Measured on any thread, without a lock; while nobody listens an instrument costs the reading of a flag.
-using System.Collections.Concurrent;
 using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using KvCluster.Client.Routing;
@@ -18,7 +17,8 @@ internal static class ClientMetrics
 
     private const string Result = "kvcluster.result";
 
-    private static readonly ConcurrentDictionary<RouteCounts, byte> Tables = new();
+    private static readonly HashSet<RouteCounts> Tables = [];
+    private static (long Hits, long Misses, long Stale) _closed;
     private static readonly ActivitySource Source = new(Name);
     private static readonly Meter Meter = new(Name);
     private static readonly Histogram<double> Requests = Meter.CreateHistogram("kvcluster.client.request.duration", "s", "Calls that were answered, their repetitions included.", null, Buckets.Seconds);
@@ -73,15 +73,32 @@ internal static class ClientMetrics
     }
 
     /// <summary>Shows what a table counts, until <see cref="Remove"/>.</summary>
-    public static void Add(RouteCounts counts) => Tables.TryAdd(counts, 0);
+    public static void Add(RouteCounts counts)
+    {
+        lock (Tables)
+            Tables.Add(counts);
+    }
 
-    /// <inheritdoc cref="Add"/>
-    public static void Remove(RouteCounts counts) => Tables.TryRemove(counts, out _);
+    /// <summary>What a table has counted stays in the sums, which never fall.</summary>
+    public static void Remove(RouteCounts counts)
+    {
+        lock (Tables)
+        {
+            if (Tables.Remove(counts))
+                _closed = (_closed.Hits + counts.Hits, _closed.Misses + counts.Misses, _closed.Stale + counts.Stale);
+        }
+    }
 
-    private static IEnumerable<Measurement<long>> MeasureRoutes() =>
-    [
-        new(Tables.Keys.Sum(static counts => counts.Hits), new Tag(Result, "hit")),
-        new(Tables.Keys.Sum(static counts => counts.Misses), new Tag(Result, "miss")),
-        new(Tables.Keys.Sum(static counts => counts.Stale), new Tag(Result, "stale")),
-    ];
+    private static IEnumerable<Measurement<long>> MeasureRoutes()
+    {
+        lock (Tables)
+        {
+            return
+            [
+                new(_closed.Hits + Tables.Sum(static counts => counts.Hits), new Tag(Result, "hit")),
+                new(_closed.Misses + Tables.Sum(static counts => counts.Misses), new Tag(Result, "miss")),
+                new(_closed.Stale + Tables.Sum(static counts => counts.Stale), new Tag(Result, "stale")),
+            ];
+        }
+    }
 }

@@ -10,6 +10,7 @@ using KvCluster.V1;
 using Polly;
 using Polly.Retry;
 using Status = Google.Rpc.Status;
+using StatusCode = Grpc.Core.StatusCode;
 
 namespace KvCluster.Client.Transport;
 
@@ -89,17 +90,25 @@ internal sealed class CallRouter : IAsyncDisposable
         var began = ClientMetrics.WatchesRequests ? Stopwatch.GetTimestamp() : 0;
         var span = ClientMetrics.TakesSpans ? ClientMetrics.StartCall(method, parent) : null;
         var work = new Work(this, method, key, request, deadlineMs, isIdentified, atAnyReplica) { Traceparent = TraceparentOf(span, parent) };
-        var attempt = await TryAsync(work, cancellationToken).ConfigureAwait(false);
-        if (attempt.MayRetry)
+        var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
+        try
         {
-            attempt = await _retries.ExecuteAsync(
-                static (work, cancellation) => work.Router.TryAsync(work, cancellation), work, cancellationToken).ConfigureAwait(false);
+            var attempt = await TryAsync(work, cancellationToken).ConfigureAwait(false);
+            if (attempt.MayRetry)
+            {
+                attempt = await _retries.ExecuteAsync(
+                    static (work, cancellation) => work.Router.TryAsync(work, cancellation), work, cancellationToken).ConfigureAwait(false);
+            }
+            var error = work.WeakestOf(attempt.Error);
+            (reason, status) = error is null ? (null, StatusCode.OK) : (CallStatus.ReasonOf(error), (StatusCode)error.Code);
+            cancellationToken.ThrowIfCancellationRequested();
+            return new RoutedReply(attempt.Response, error);
         }
-        var error = work.WeakestOf(attempt.Error);
-        if (began != 0 || span is not null)
-            End(work, began, span, error);
-        cancellationToken.ThrowIfCancellationRequested();
-        return new RoutedReply(attempt.Response, error);
+        finally
+        {
+            if (began != 0 || span is not null)
+                End(work, began, span, reason, status);
+        }
     }
 
     public async ValueTask DisposeAsync()
@@ -144,15 +153,14 @@ internal sealed class CallRouter : IAsyncDisposable
     private static string TraceparentOf(Activity? span, ActivityContext parent) => span?.Id
         ?? (parent.TraceFlags.HasFlag(ActivityTraceFlags.Recorded) ? $"00-{parent.TraceId}-{parent.SpanId}-01" : "");
 
-    private static void End(Work work, long began, Activity? span, Status? error)
+    private static void End(Work work, long began, Activity? span, string? reason, StatusCode status)
     {
-        var reason = error is null ? null : CallStatus.ReasonOf(error);
         if (began != 0)
             ClientMetrics.RequestEnded(work.Method, Stopwatch.GetElapsedTime(began), reason);
         if (span is null)
             return;
         span.SetTag("kvcluster.attempts", work.Attempts);
-        Spans.StopCall(span, Spans.NameOf((Grpc.Core.StatusCode)(error?.Code ?? 0)), reason);
+        Spans.StopCall(span, Spans.NameOf(status), reason);
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]

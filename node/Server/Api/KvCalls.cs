@@ -23,13 +23,16 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, NodeMetrics
             : RunAsync(method, request, target, new WatchedSink<TSink>(sink, new RequestWatch(metrics, clock, method, target.ArrivedTimestamp, target.Span)));
 
     /// <summary>A call ended by an exception, which is a bug, and not by its sink.</summary>
-    public void Failed(Method method, in CallTarget target, Refusal refusal)
+    /// <returns>What its caller is told.</returns>
+    public Refusal Failed(Exception failure, Method method, in CallTarget target)
     {
+        var refusal = Refusals.Internal(failure, isChange: method is Method.Put or Method.Delete or Method.Write);
         if (target.ArrivedTimestamp == 0)
-            return;
+            return refusal;
         metrics.RequestRefused(method, refusal.Reason);
         if (target.Span is { } span)
             Spans.StopCall(span, refusal.StatusName, refusal.Reason);
+        return refusal;
     }
 
     private ValueTask RunAsync<TSink>(Method method, ReadOnlySpan<byte> request, in CallTarget target, TSink sink)

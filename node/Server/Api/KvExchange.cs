@@ -4,6 +4,7 @@ using System.Text;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Telemetry;
+using KvCluster.Serving;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging;
@@ -115,7 +116,7 @@ internal sealed class KvExchange(
         var target = new CallTarget(shard, generation, deadline, cancellationToken)
         {
             ArrivedTimestamp = arrived,
-            Span = traceparent.IsEmpty || arrived == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(traceparent)),
+            Span = traceparent.Length != Spans.HeaderLength || arrived == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(traceparent)),
         };
         try
         {
@@ -146,9 +147,7 @@ internal sealed class KvExchange(
     private void Fail(Exception failure, Method method, in CallTarget target, Sink sink)
     {
         CallFailures.Unexpected(log, method, failure);
-        var refusal = Refusals.Internal(failure, isChange: method is Method.Put or Method.Delete or Method.Write);
-        calls.Failed(method, target, refusal);
-        sink.Refuse(refusal);
+        sink.Refuse(calls.Failed(failure, method, target));
     }
 
     private Task RoomAsync()

@@ -50,9 +50,17 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
             ArrivedTimestamp = calls.Watches ? clock.GetTimestamp() : 0,
             Span = NodeTraces.IsOn ? NodeTraces.StartCall(method, context.RequestHeaders.GetValue(Spans.Header)) : null,
         };
-        var running = calls.StartAsync(method, request.Written, target, new UnarySink(response));
-        request.Return();
-        await running.ConfigureAwait(false);
+        try
+        {
+            var running = calls.StartAsync(method, request.Written, target, new UnarySink(response));
+            request.Return();
+            await running.ConfigureAwait(false);
+        }
+        catch (Exception failure)
+        {
+            CallFailures.Unexpected(log, method, failure);
+            throw calls.Failed(failure, method, target).ToStatus().ToRpcException();
+        }
         if (response.Error is not { } status)
             return response;
         // No exception: refusals are ordinary, and an exception costs more than the call.

@@ -12,6 +12,9 @@ internal static class Spans
     /// <summary>Name of W3C's header.</summary>
     public const string Header = "traceparent";
 
+    /// <summary>Bytes of its value: version, trace, span and flags.</summary>
+    public const int HeaderLength = 55;
+
     /// <summary>Begins a span below another one; null: nobody listens, or it is not sampled.</summary>
     /// <param name="source">Whose it is.</param>
     /// <param name="name">What is done.</param>
