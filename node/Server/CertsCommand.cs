@@ -1,5 +1,6 @@
 using System.CommandLine;
 using KvCluster.Node.Configuration;
+using KvCluster.Security;
 using KvCluster.Serving;
 using KvCluster.Serving.Configuration;
 using KvCluster.Serving.Security;
@@ -25,6 +26,8 @@ internal static class CertsCommand
     {
         var folder = Path.GetFullPath(arguments.GetRequiredValue(Folder));
         var (cluster, nodes) = (Read(Cluster, NodeSettings.Cluster), Read(Nodes, NodeSettings.Nodes));
+        if (!NodeNames.MayNameCluster(cluster))
+            throw new SettingsException([$"{Cluster.Name}: {NodeNames.UnfitCluster(cluster)}"]);
         var hosts = arguments.GetValue(Hosts)?.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries) ?? [];
         if (hosts.FirstOrDefault(host => Uri.CheckHostName(host) == UriHostNameType.Unknown && !host.StartsWith("*.", StringComparison.Ordinal)) is { } wrong)
             throw new SettingsException([$"{Hosts.Name}: '{wrong}' is no name of a host and no address."]);

@@ -23,7 +23,7 @@ internal static class CommandLine
     {
         Program.Add("run", "Runs a node until SIGTERM or Ctrl-C.", NodeSettings.RunTable, NodeSettings.CheckRun, RunAsync);
         Program.Add("init", "Creates a cluster: its shards and where their replicas lie.", NodeSettings.InitTable, NodeSettings.CheckInit, InitAsync);
-        Program.Add("coordinator", "Serves the embedded coordinator to other processes.", NodeSettings.CoordinatorTable, static _ => { }, CoordinateAsync);
+        Program.Add("coordinator", "Serves the embedded coordinator to other processes.", NodeSettings.CoordinatorTable, NodeSettings.CheckCoordinator, CoordinateAsync);
         Program.AddConfigShow("run", NodeSettings.RunTable, NodeSettings.CheckRun);
         Program.AddHealth();
         Program.Add(CertsCommand.Create());
@@ -35,7 +35,7 @@ internal static class CommandLine
         SettingsException or UnusableFileException => ExitCodes.Usage,
         CoordinatorDeniedException => ExitCodes.Denied,
         DirectoryFormatException => ExitCodes.OtherFormat,
-        IOException or StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException or ClusterConflictException => ExitCodes.Unavailable,
+        IOException or StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException or CoordinatorAlarmException or ClusterConflictException => ExitCodes.Unavailable,
         _ => ExitCodes.Internal,
     };
 

@@ -4,19 +4,22 @@ using System.Text.Json.Serialization;
 using KvCluster.Client;
 using KvCluster.Security;
 using KvCluster.Serving.Admin;
+using KvCluster.Serving.Logs;
 using Microsoft.AspNetCore.Http;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.AdminConsole;
 
 /// <summary>Makes the endpoints of the console's JSON.</summary>
-internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, ILogger log)
+internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnlySet<string> hosts, TimeProvider time, ILogger log)
 {
     private static readonly JsonSerializerOptions Json = new(JsonSerializerDefaults.Web)
     {
         DefaultIgnoreCondition = JsonIgnoreCondition.WhenWritingNull,
         UnmappedMemberHandling = JsonUnmappedMemberHandling.Disallow,
     };
+
+    private readonly OncePerHost _refused = new(time);
 
     /// <summary>Answers a GET.</summary>
     public AdminEndpoint Get(string path, Access access, Func<HttpRequest, CancellationToken, Task<object>> answer) =>
@@ -86,6 +89,8 @@ internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, ILogger 
 
     private (int Status, object Document)? Refusal(HttpContext context, Access access)
     {
+        if (!PageHeaders.IsKnownHost(context.Request, hosts))
+            return Failed(StatusCodes.Status403Forbidden, $"This port was asked for as '{context.Request.Host.Host}', which admin-hosts in the configuration does not name.");
         if (!PageHeaders.IsOfThisPage(context.Request))
             return Failed(StatusCodes.Status403Forbidden, "This was asked by another site's page.");
         if (access == Access.Open || (access == Access.Keys && !keysNeedToken))
@@ -94,8 +99,8 @@ internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, ILogger 
             return Failed(StatusCodes.Status403Forbidden, "This is off: there is no admin-token-file in the configuration.");
         if (token.IsShownBy(context.Request))
             return null;
-        if (context.Request.Headers.Authorization.Count > 0)
-            ConsoleLog.TokenRefused(log, context.Connection.RemoteIpAddress);
+        if (context.Request.Headers.Authorization.Count > 0 && _refused.MaySay(context.Connection.RemoteIpAddress, out var host))
+            ConsoleLog.TokenRefused(log, host);
         context.Response.Headers.WWWAuthenticate = "Bearer";
         return Failed(StatusCodes.Status401Unauthorized, "This needs the token.");
     }

@@ -26,7 +26,7 @@ internal sealed class ClusterConsole : IAsyncDisposable
         _client = new KvClient(new KvClientOptions { Endpoints = options.Endpoints, Tls = options.Tls });
         _reading = new ClusterReading(_client);
         _keys = new KeyBrowser(_client);
-        _api = new ApiEndpoint(_token, options.KeysNeedToken, log);
+        _api = new ApiEndpoint(_token, options.KeysNeedToken, options.Hosts, TimeProvider.System, log);
     }
 
     /// <summary>Shows the console from now on.</summary>

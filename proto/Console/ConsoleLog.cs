@@ -10,7 +10,7 @@ internal static partial class ConsoleLog
     public static partial void Changed(ILogger log, string call, IPAddress? caller);
 
     [LoggerMessage(2, LogLevel.Warning, "A request to the console from {Caller} had a wrong token")]
-    public static partial void TokenRefused(ILogger log, IPAddress? caller);
+    public static partial void TokenRefused(ILogger log, string caller);
 
     [LoggerMessage(3, LogLevel.Error, "The console takes no changes: {Reason}")]
     public static partial void TokenUnusable(ILogger log, string reason);

@@ -1,3 +1,4 @@
+using System.Collections.Frozen;
 using KvCluster.Client;
 using KvCluster.Serving.Configuration;
 
@@ -21,6 +22,9 @@ internal sealed record ConsoleOptions
     /// <summary>Whether keys and values are shown with the token only: where the cluster lets only clients it knows read them.</summary>
     public bool KeysNeedToken { get; init; }
 
+    /// <summary>Names under which browsers may ask for it, besides localhost and addresses.</summary>
+    public IReadOnlySet<string> Hosts { get; init; } = FrozenSet<string>.Empty;
+
     /// <summary>From settings that node and router have in common.</summary>
     public static ConsoleOptions Of(Settings settings, AdminToken token, string program, IReadOnlyList<string> endpoints) => new()
     {
@@ -30,6 +34,7 @@ internal sealed record ConsoleOptions
             ? new KvTlsOptions { AuthorityFile = settings.Get(CommonSettings.TlsCa), CertificateFile = settings.Get(CommonSettings.TlsCert), KeyFile = settings.Get(CommonSettings.TlsKey) }
             : null,
         Token = token,
+        Hosts = settings.Get(CommonSettings.AdminHosts)?.ToFrozenSet(StringComparer.OrdinalIgnoreCase) ?? FrozenSet<string>.Empty,
         KeysNeedToken = settings.Get(CommonSettings.TlsClientAuth) == "require",
     };
 }

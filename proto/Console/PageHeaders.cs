@@ -1,3 +1,4 @@
+using System.Net;
 using Microsoft.AspNetCore.Http;
 
 namespace KvCluster.AdminConsole;
@@ -17,6 +18,16 @@ internal static class PageHeaders
         headers["Referrer-Policy"] = "no-referrer";
         headers["Cross-Origin-Resource-Policy"] = "same-origin";
         headers["Cross-Origin-Opener-Policy"] = "same-origin";
+    }
+
+    /// <summary>
+    /// Whether the port was asked for by its address, as localhost, or by one of some names. A page of another site may have its own name resolved to
+    /// this machine and then counts as of the same site; an address cannot be made to mean something else.
+    /// </summary>
+    public static bool IsKnownHost(HttpRequest request, IReadOnlySet<string> hosts)
+    {
+        var host = request.Host.Host;
+        return IPAddress.TryParse(host.Trim('[', ']'), out _) || string.Equals(host, "localhost", StringComparison.OrdinalIgnoreCase) || hosts.Contains(host);
     }
 
     /// <summary>Whether a request was made by the console's own page, or by no page at all, as far as a browser tells.</summary>

@@ -15,11 +15,7 @@ internal static class InputEnd
 
     private static void ReadToEnd(CancellationTokenSource stopping)
     {
-        using var input = Console.OpenStandardInput();
-        var discarded = new byte[256];
-        while (input.Read(discarded) > 0)
-        {
-        }
+        WaitForEnd();
         try
         {
             stopping.Cancel();
@@ -27,6 +23,22 @@ internal static class InputEnd
         catch (ObjectDisposedException)
         {
             // It stops already.
+        }
+    }
+
+    private static void WaitForEnd()
+    {
+        using var input = Console.OpenStandardInput();
+        var discarded = new byte[256];
+        try
+        {
+            while (input.Read(discarded) > 0)
+            {
+            }
+        }
+        catch (IOException)
+        {
+            // A terminal that was hung up: nobody is at the other end any more.
         }
     }
 }

@@ -13,7 +13,7 @@ internal static class RouterSettings
     public static readonly IReadOnlyList<Setting> RunTable =
     [
         CommonSettings.Config, Listen, Nodes,
-        CommonSettings.Admin, CommonSettings.AdminTokenFile, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
+        CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
     public static void Check(Settings settings) =>

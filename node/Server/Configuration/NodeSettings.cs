@@ -54,12 +54,12 @@ internal static class NodeSettings
     public static readonly IReadOnlyList<Setting> RunTable =
     [
         CommonSettings.Config, Node, PodName, Data, Listen, Advertise, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, DigestInterval, TelemetryShards,
-        CommonSettings.Admin, CommonSettings.AdminTokenFile, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
+        CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
     public static readonly IReadOnlyList<Setting> InitTable = [CommonSettings.Config, .. EtcdTable, Nodes, Replicas, SplitAt, CommonSettings.LogFormat];
 
-    public static readonly IReadOnlyList<Setting> CoordinatorTable = [CommonSettings.Config, Data, Listen, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds];
+    public static readonly IReadOnlyList<Setting> CoordinatorTable = [CommonSettings.Config, Data, Listen, CommonSettings.AllowPlaintext, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds];
 
     /// <summary>All of them.</summary>
     public static readonly IReadOnlyList<Setting> Known = [.. RunTable.Union(InitTable).Union(CoordinatorTable)];
@@ -71,8 +71,17 @@ internal static class NodeSettings
         CheckEtcd(settings);
         CheckNewCluster(settings, BootstrapNodes);
         CommonSettings.CheckTls(settings, Listen, callsHttps: false);
+        if (settings.IsGiven(CommonSettings.TlsCert) && settings.Get(Cluster) is { } cluster && !NodeNames.MayNameCluster(cluster))
+            settings.AddMistake(Cluster, NodeNames.UnfitCluster(cluster));
         if (settings.Get(Listen) is { } listen && settings.Get(Advertise) is { } advertise && new Uri(listen).Scheme != new Uri(advertise).Scheme)
             settings.AddMistake(Advertise, $"'{advertise}' and '{listen}', of {Listen.Name}, are both http:// or both https://.");
+    }
+
+    public static void CheckCoordinator(Settings settings)
+    {
+        if (settings.Get(Listen) is { } listen && new Uri(listen).Scheme != Uri.UriSchemeHttp)
+            settings.AddMistake(Listen, $"'{listen}': the embedded coordinator has no TLS; where that is needed, use etcd.");
+        CommonSettings.CheckPlainText(settings, Listen);
     }
 
     public static void CheckInit(Settings settings)

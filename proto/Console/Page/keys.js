@@ -7,6 +7,7 @@ const rows = 50;
 const rowsMax = 1000;
 let prefix = new Uint8Array();
 let entries = [];
+let listing = 0;
 // What is in the form: its key as base64, null for a new one; the etag read, null where there was none; whether the value is text; whether all of it is there.
 let opened = null;
 
@@ -53,10 +54,13 @@ export function refresh() {
 }
 
 async function list(after) {
+  const turn = ++listing;
   try {
     const parameters = { prefix: toBase64Url(prefix), limit: rows };
     if (after) parameters.after = toBase64Url(toBytes(after));
     const page = await get('/api/keys', parameters);
+    // Meanwhile another prefix was asked for.
+    if (turn !== listing) return;
     entries.push(...page.entries);
     const isFull = entries.length >= rowsMax;
     $('more').hidden = !page.more || isFull;
@@ -64,6 +68,7 @@ async function list(after) {
       : `${number(entries.length)} keys${page.more ? ', and there are more' : ''}.${page.more && isFull ? ' Name a longer prefix to see them.' : ''}`;
     draw();
   } catch (failure) {
+    if (turn !== listing) return;
     entries = [];
     draw();
     $('more').hidden = true;

@@ -13,6 +13,9 @@ internal static class CommonSettings
 
     public static readonly Setting<string> AdminTokenFile = new("admin-token-file", "FILE", "A file with the token that changes through the admin port need; without it there are none.", SettingForms.Path);
 
+    public static readonly Setting<IReadOnlyList<string>> AdminHosts = new("admin-hosts", "NAMES",
+        "Names under which browsers may ask for the console, separated by commas, besides localhost and addresses: kv.example.com", text => SettingForms.List(text, SettingForms.HostName));
+
     public static readonly Setting<string> LogFormat = new("log-format", "FORMAT", "How logs are written to standard output: text or json, a line each.", SettingForms.Choice("text", "json")) { Default = "text" };
 
     public static readonly Setting<int> StopGrace = new("stop-grace-seconds", "SECONDS", "How long a stop may take, on SIGTERM or Ctrl-C; what is not done then is broken off.", SettingForms.Number(2, 3_600)) { Default = "5" };
@@ -49,8 +52,17 @@ internal static class CommonSettings
             settings.AddMistake(listen, $"'{text}' needs {TlsCa.Name}, {TlsCert.Name} and {TlsKey.Name}.");
         if (address.Scheme == Uri.UriSchemeHttp && !callsHttps && settings.IsGiven(TlsCert))
             settings.AddMistake(TlsCert, $"is not used: {listen.Name} is '{text}', without TLS.");
-        if (PlainText.IsExposed(address) && !settings.Get(AllowPlaintext))
-            settings.AddMistake(listen, $"'{text}' is plain text that other machines reach: use https://, or say {AllowPlaintext.Name} where the network itself is trusted.");
+        CheckPlainText(settings, listen, "use https://, or ");
+    }
+
+    /// <summary>Adds that a program listens in plain text beyond loopback, if nobody asked for that by name.</summary>
+    /// <param name="settings">What was said.</param>
+    /// <param name="listen">Where it listens.</param>
+    /// <param name="instead">What else could be done, to stand before "say".</param>
+    public static void CheckPlainText(Settings settings, Setting<string> listen, string instead = "")
+    {
+        if (settings.Get(listen) is { } text && PlainText.IsExposed(new Uri(text)) && !settings.Get(AllowPlaintext))
+            settings.AddMistake(listen, $"'{text}' is plain text that other machines reach: {instead}say {AllowPlaintext.Name} where the network itself is trusted.");
     }
 
     /// <summary>The files, and what is asked of clients; null: none are given.</summary>

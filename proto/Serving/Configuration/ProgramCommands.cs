@@ -87,7 +87,9 @@ internal sealed class ProgramCommands(string program, string description, IReadO
         }
         catch (Exception failure)
         {
-            return Tell([failure.Message], exitCodeOf(failure));
+            var code = exitCodeOf(failure);
+            // Of a mistake of the program, where it is says more than what it was.
+            return Tell([code == ExitCodes.Internal ? failure.ToString() : failure.Message], code);
         }
     }
 

@@ -32,7 +32,10 @@ internal static class SettingForms
     public static Func<string, string> Url(params string[] schemes) => text =>
         Uri.TryCreate(text, UriKind.Absolute, out var url) && schemes.Contains(url.Scheme) && url is { PathAndQuery: "/", UserInfo.Length: 0, Host.Length: > 0 }
             ? url.GetLeftPart(UriPartial.Authority)
-            : throw new FormatException($"'{text}' is not of the form {string.Join(" or ", schemes.Select(scheme => $"{scheme}://host:port"))}.");
+            : throw new FormatException($"'{WithoutUser(text)}' is not of the form {string.Join(" or ", schemes.Select(scheme => $"{scheme}://host:port"))}.");
+
+    /// <summary>A host's name as in DNS.</summary>
+    public static string HostName(string text) => Uri.CheckHostName(text) == UriHostNameType.Dns ? text : throw new FormatException($"'{text}' is no name of a host.");
 
     /// <summary>What a list's items mean, which are separated by commas; at least one.</summary>
     public static IReadOnlyList<T> List<T>(string text, Func<string, T> item)
@@ -40,4 +43,7 @@ internal static class SettingForms
         var items = text.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries);
         return items.Length > 0 ? [.. items.Select(item)] : throw new FormatException("names nothing.");
     }
+
+    // A password in an address is wrong here, and is nothing for a log.
+    private static string WithoutUser(string url) => url.LastIndexOf('@') is >= 0 and var end ? $"...{url[end..]}" : url;
 }

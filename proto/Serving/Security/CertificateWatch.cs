@@ -20,6 +20,7 @@ internal sealed class CertificateWatch : IAsyncDisposable
     private readonly ILogger _log;
     private readonly TimeProvider _time;
     private readonly ITimer _timer;
+    private TlsCredentials? _said;
     private string? _failureSeen;
     private string? _failureSaid;
     private DateTimeOffset _announceAt;
@@ -40,9 +41,9 @@ internal sealed class CertificateWatch : IAsyncDisposable
 
     private void Turn()
     {
-        var before = _files.Current;
         _files.Refresh();
-        if (!ReferenceEquals(before, _files.Current))
+        // Not what this turn changed: a connection may have read the files before.
+        if (!ReferenceEquals(_said, _files.Current))
         {
             SayWhatIsUsed();
             _announceAt = default;
@@ -54,7 +55,8 @@ internal sealed class CertificateWatch : IAsyncDisposable
 
     private void SayWhatIsUsed()
     {
-        if (_files.Current is { Own: { } own, End: { } end } current)
+        _said = _files.Current;
+        if (_said is { Own: { } own, End: { } end } current)
             SecurityLog.Uses(_log, own.Subject, current.Files.CertificateFile!, end.At);
     }
 

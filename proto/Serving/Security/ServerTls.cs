@@ -4,6 +4,7 @@ using System.Net;
 using System.Net.Security;
 using System.Security.Cryptography.X509Certificates;
 using KvCluster.Security;
+using KvCluster.Serving.Logs;
 using Microsoft.AspNetCore.Hosting;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.AspNetCore.Server.Kestrel.Https;
@@ -16,7 +17,8 @@ internal sealed class ServerTls : IAsyncDisposable
 {
     private readonly bool _requiresClientCertificate;
     private readonly TimeSpan _handshakeTimeMax;
-    private readonly RefusedConnections _refused;
+    private readonly ILogger _log;
+    private readonly OncePerHost _refused;
     private readonly CertificateWatch _watch;
 
     /// <param name="options">The files, and what is asked of clients.</param>
@@ -29,7 +31,8 @@ internal sealed class ServerTls : IAsyncDisposable
         Files = new CredentialFiles(options.Files with { IsOfAuthority = true, RequiredName = name }, time);
         _requiresClientCertificate = options.RequiresClientCertificate;
         _handshakeTimeMax = options.HandshakeTimeMax;
-        _refused = new RefusedConnections(log, time);
+        _log = log;
+        _refused = new OncePerHost(time);
         _watch = new CertificateWatch(Files, log, time);
     }
 
@@ -63,7 +66,8 @@ internal sealed class ServerTls : IAsyncDisposable
     {
         if (errors == SslPolicyErrors.None || (certificate is null && !_requiresClientCertificate))
             return true;
-        _refused.Tell(remote, CertificateRefusal.Describe(certificate, chain, errors, name: null, credentials.Files.AuthorityFile));
+        if (_refused.MaySay((remote as IPEndPoint)?.Address, out var host))
+            SecurityLog.Refused(_log, host, CertificateRefusal.Describe(certificate, chain, errors, name: null, credentials.Files.AuthorityFile));
         return false;
     }
 }

@@ -236,13 +236,30 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         return answer.StatusCode;
     }
 
+    // A page elsewhere, whose name is resolved to this machine, asks as its own site does.
+    [Theory]
+    [InlineData("kv.example.com", HttpStatusCode.OK)]
+    [InlineData("localhost", HttpStatusCode.OK)]
+    [InlineData("10.1.2.3:7480", HttpStatusCode.OK)]
+    [InlineData("[::1]:7480", HttpStatusCode.OK)]
+    [InlineData("evil.example", HttpStatusCode.Forbidden)]
+    [InlineData("10.1.2.3.evil.example:7480", HttpStatusCode.Forbidden)]
+    public async Task Call_UnderAName_IsAnsweredIfTheNameIsKnown(string host, HttpStatusCode expected)
+    {
+        using var http = await StartAsync();
+        http.DefaultRequestHeaders.Host = host;
+        http.DefaultRequestHeaders.Add("Sec-Fetch-Site", "same-origin");
+        using var answer = await http.GetAsync($"/api/keys?prefix={Url("")}&limit=1");
+        Assert.Equal(expected, answer.StatusCode);
+    }
+
     private async Task<HttpClient> StartAsync(string? token = null, bool keysNeedToken = false)
     {
         if (token is not null)
             await File.WriteAllTextAsync(TokenFile, token + "\n");
         var admin = await AdminServer.StartAsync(new Uri("http://127.0.0.1:0"), NullLoggerFactory.Instance, [], CancellationToken.None);
         _running.Add(admin);
-        var options = new ConsoleOptions { Program = "a test", Endpoints = [_cluster.Endpoint], Token = new AdminToken(token is null ? null : TokenFile), KeysNeedToken = keysNeedToken };
+        var options = new ConsoleOptions { Program = "a test", Endpoints = [_cluster.Endpoint], Token = new AdminToken(token is null ? null : TokenFile), KeysNeedToken = keysNeedToken, Hosts = new HashSet<string> { "kv.example.com" } };
         _running.Add(ClusterConsole.Add(admin, options, NullLoggerFactory.Instance)!);
         return new HttpClient { BaseAddress = new Uri(admin.Address) };
     }

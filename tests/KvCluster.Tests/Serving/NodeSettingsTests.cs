@@ -64,6 +64,8 @@ public sealed class NodeSettingsTests
     [InlineData("coordinator", "etcd=https://h:1,http://h:2", "--coordinator: 'http://h:2' is not of the form https://host:port.")]
     [InlineData("coordinator-ca", "ca.pem", "--coordinator-ca: is for a coordinator at https:// only.")]
     [InlineData("coordinator-user", "ann", "--coordinator-user: coordinator-user and coordinator-password-file go together.")]
+    [InlineData("coordinator", "etcd=http://ann:secret@h:1", "--coordinator: '...@h:1' is not of the form http://host:port.")]
+    [InlineData("admin-hosts", "kv.example.com,http://b", "--admin-hosts: 'http://b' is no name of a host.")]
     [InlineData("cluster", "a b", "--cluster: 'a b': a name has 1 to 64 letters, digits, '-', '_' and '.'.")]
     [InlineData("bootstrap-nodes", "1,1", "--bootstrap-nodes: '1,1' names a node twice.")]
     [InlineData("split-at", "b,a", "--split-at: keys must rise.")]
@@ -78,6 +80,30 @@ public sealed class NodeSettingsTests
     [Fact]
     public void Replicas_MoreThanNodes_AreAMistake() =>
         Assert.Contains("--replicas: 3 replicas of a shard need as many nodes, and bootstrap-nodes names 2.", Run(new() { ["bootstrap-nodes"] = "1,2", ["replicas"] = "3" }).Mistakes);
+
+    [Theory]
+    [InlineData("a_b", true)]
+    [InlineData("a..b", true)]
+    [InlineData("-a", true)]
+    [InlineData("a.b-2", false)]
+    public void Cluster_OfANameForNoCertificate_IsAMistakeWithTls(string name, bool isMistake)
+    {
+        Assert.Empty(Run(new() { ["cluster"] = name }).Mistakes);
+        var settings = Run(new() { ["cluster"] = name, ["listen"] = "https://127.0.0.1:7401", ["tls-cert"] = "c", ["tls-key"] = "k", ["tls-ca"] = "a" });
+        Assert.Equal(isMistake, settings.Mistakes.Any(mistake => mistake.Contains($"'{name}' cannot stand in certificates", StringComparison.Ordinal)));
+        Assert.Equal(isMistake, settings.Mistakes.Count > 0);
+    }
+
+    [Theory]
+    [InlineData("https://127.0.0.1:7400", "has no TLS")]
+    [InlineData("http://0.0.0.0:7400", "plain text that other machines reach")]
+    public void Coordinator_ThatWouldListenSo_IsRefused(string listen, string expected)
+    {
+        var sources = new SettingSources(new Dictionary<string, string> { ["data"] = "data", ["listen"] = listen }, new Dictionary<string, string>());
+        var settings = SettingsReader.Read(NodeSettings.CoordinatorTable, NodeSettings.Known, sources);
+        NodeSettings.CheckCoordinator(settings);
+        Assert.Contains(expected, Assert.Single(settings.Mistakes), StringComparison.Ordinal);
+    }
 
     [Fact]
     public void Settings_OfAProgram_HaveDifferentNames()

@@ -1,0 +1,34 @@
+using System.Net;
+using KvCluster.Serving.Logs;
+using KvCluster.Tests.Node;
+
+namespace KvCluster.Tests.Serving;
+
+/// <summary>How often what strangers cause is said.</summary>
+public sealed class OncePerHostTests
+{
+    private readonly ManualTime _time = new();
+
+    [Fact]
+    public void MaySay_OfHostsInTurn_IsOnceAMinuteForEach()
+    {
+        var once = new OncePerHost(_time);
+        for (var turn = 0; turn < 10; turn++)
+        {
+            Assert.Equal(turn == 0, once.MaySay(IPAddress.Loopback, out _));
+            Assert.Equal(turn == 0, once.MaySay(IPAddress.IPv6Loopback, out _));
+        }
+        _time.Advance(TimeSpan.FromMinutes(1));
+        Assert.True(once.MaySay(IPAddress.Loopback, out var host));
+        Assert.Equal("127.0.0.1", host);
+    }
+
+    [Fact]
+    public void MaySay_OfVeryManyHosts_IsBounded()
+    {
+        var once = new OncePerHost(_time);
+        Assert.Equal(65, Enumerable.Range(0, 10_000).Count(index => once.MaySay(new IPAddress(index), out _)));
+        _time.Advance(TimeSpan.FromMinutes(1));
+        Assert.Equal(65, Enumerable.Range(10_000, 10_000).Count(index => once.MaySay(new IPAddress(index), out _)));
+    }
+}
