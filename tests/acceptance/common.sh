@@ -109,7 +109,7 @@ build() {
 start_cluster() {
   "$launcher" --processes --data "$cluster" --port "$port" "$@" >>"$work/launcher.out" 2>&1 &
   launcher_pid=$!
-  wait_until 60 "the cluster serves" serves
+  wait_until 180 "the cluster serves" serves
 }
 
 serves() {
