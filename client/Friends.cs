@@ -6,5 +6,6 @@ using System.Runtime.CompilerServices;
 [assembly: InternalsVisibleTo("kv-router")]
 [assembly: InternalsVisibleTo("kv-local")]
 [assembly: InternalsVisibleTo("KvCluster.Tests")]
+[assembly: InternalsVisibleTo("KvCluster.Simulation")]
 [assembly: InternalsVisibleTo("KvCluster.ClusterTests")]
 [assembly: InternalsVisibleTo("KvCluster.Benchmarks")]

@@ -48,7 +48,16 @@ public sealed class KvClient : IAsyncDisposable
         _options = options;
         var connector = ConnectorOf(options.Tls);
         _channels = new NodeChannels(connector);
-        _calls = new CallRouter(options, connector);
+        _calls = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax), ClientRuntime.Machine);
+        _sessions = new ClientSessions(_calls);
+    }
+
+    /// <summary>A client whose calls on keys go over another network and another clock. Scans and what is asked of nodes go over gRPC all the same.</summary>
+    internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
+    {
+        _options = options;
+        _channels = new NodeChannels(ConnectorOf(options.Tls));
+        _calls = new CallRouter(options, connector, runtime);
         _sessions = new ClientSessions(_calls);
     }
 

@@ -1,7 +1,5 @@
 using Grpc.Core;
-using Grpc.Net.Client;
-using KvCluster.Security;
-using KvCluster.V1;
+using KvCluster.Client.Transport;
 
 namespace KvCluster.Client.Routing;
 
@@ -14,16 +12,18 @@ internal sealed class MapWatch : IAsyncDisposable
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(100);
     private readonly RouteTable _table;
     private readonly IReadOnlyList<string> _endpoints;
-    private readonly TlsConnector _connector;
+    private readonly INodeConnector _connector;
+    private readonly TimeProvider _time;
     private readonly CancellationTokenSource _disposed = new();
     private readonly Task _running;
     private volatile string _failure = "no endpoint has answered yet";
 
-    public MapWatch(RouteTable table, IReadOnlyList<string> endpoints, TlsConnector connector)
+    public MapWatch(RouteTable table, IReadOnlyList<string> endpoints, INodeConnector connector, TimeProvider time)
     {
         _table = table;
         _endpoints = endpoints;
         _connector = connector;
+        _time = time;
         _running = RunAsync();
     }
 
@@ -43,7 +43,7 @@ internal sealed class MapWatch : IAsyncDisposable
         {
             var addresses = _endpoints.Concat(_table.Nodes.Values).Distinct().ToArray();
             await FollowAsync(addresses[attempt % addresses.Length]).ConfigureAwait(false);
-            await Task.Delay(Pause, _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await Task.Delay(Pause, _time, _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }
     }
 
@@ -51,18 +51,8 @@ internal sealed class MapWatch : IAsyncDisposable
     {
         try
         {
-            using var handler = new SocketsHttpHandler
-            {
-                UseProxy = false,
-                ConnectTimeout = TimeSpan.FromSeconds(2),
-                ConnectCallback = _connector.ConnectAsync,
-                KeepAlivePingDelay = TimeSpan.FromSeconds(2),
-                KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
-            };
-            using var channel = GrpcChannel.ForAddress(address, new GrpcChannelOptions { HttpHandler = handler, MaxReceiveMessageSize = null });
-            using var stream = new Cluster.ClusterClient(channel).WatchShards(new WatchShardsRequest(), cancellationToken: _disposed.Token);
-            while (await stream.ResponseStream.MoveNext(_disposed.Token).ConfigureAwait(false))
-                _table.Fold(stream.ResponseStream.Current);
+            await foreach (var map in _connector.WatchMap(address, _disposed.Token).ConfigureAwait(false))
+                _table.Fold(map);
             _failure = $"{address} ended the shard map's stream";
         }
         catch (Exception failure) when (failure is RpcException or OperationCanceledException or IOException)

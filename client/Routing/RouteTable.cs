@@ -9,13 +9,16 @@ namespace KvCluster.Client.Routing;
 /// </summary>
 internal sealed class RouteTable : IDisposable
 {
+    private readonly ClientRuntime _runtime;
     private readonly Lock _lock = new();
     private readonly Dictionary<uint, ShardRoute> _routes = [];
     private volatile Snapshot _snapshot;
-    private TaskCompletionSource _changed = NewSignal();
+    private TaskCompletionSource _changed;
 
-    public RouteTable()
+    public RouteTable(ClientRuntime runtime)
     {
+        _runtime = runtime;
+        _changed = runtime.NewSignal();
         var map = new ShardMap([]);
         _snapshot = new Snapshot(map, new PrefixCache(map, Counts), new Dictionary<uint, string>(), "", false);
     }
@@ -93,8 +96,6 @@ internal sealed class RouteTable : IDisposable
             _changed.TrySetResult();
     }
 
-    private static TaskCompletionSource NewSignal() => new(TaskCreationOptions.RunContinuationsAsynchronously);
-
     private static bool SameNodes(Dictionary<uint, string> left, IReadOnlyDictionary<uint, string> right) =>
         left.Count == right.Count && left.All(node => right.TryGetValue(node.Key, out var address) && address == node.Value);
 
@@ -142,7 +143,7 @@ internal sealed class RouteTable : IDisposable
         _snapshot = snapshot;
         ClientMetrics.MapChanged();
         var changed = _changed;
-        _changed = NewSignal();
+        _changed = _runtime.NewSignal();
         changed.TrySetResult();
     }
 

@@ -30,7 +30,7 @@ internal sealed class ClientSessions(CallRouter calls)
         {
             if (!Calls.Table.IsKnown && !await Calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
                 return (default, CallStatus.Unavailable(Calls.MapFailure));
-            if (Environment.TickCount64 >= deadlineMs)
+            if (Calls.Runtime.NowMs >= deadlineMs)
                 return (default, CallStatus.DeadlinePassed("no session could be opened"));
             var shard = Calls.Table.Find(key.Span)?.Shard ?? 0;
             if (await Of(shard).MakeRoomAsync(key, deadlineMs, cancellationToken).ConfigureAwait(false) is { } error)

@@ -38,7 +38,7 @@ internal sealed class ShardSessions(ClientSessions all)
     /// <returns>Null: worth another try. Otherwise why there is no room until the deadline.</returns>
     public async Task<Status?> MakeRoomAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
     {
-        if (!await _slowWay.WaitAsync(LeftOf(deadlineMs), cancellationToken).ConfigureAwait(false))
+        if (!await _slowWay.WaitAsync(Runtime.Left(deadlineMs), cancellationToken).ConfigureAwait(false))
             return CallStatus.DeadlinePassed("other callers wait for a session too");
         try
         {
@@ -75,7 +75,7 @@ internal sealed class ShardSessions(ClientSessions all)
     /// <summary>A session has room again that had none, or there may be another one.</summary>
     public void TellRoom() => Interlocked.Exchange(ref _room, null)?.TrySetResult();
 
-    private static int LeftOf(long deadlineMs) => (int)Math.Clamp(deadlineMs - Environment.TickCount64, 0, int.MaxValue);
+    private ClientRuntime Runtime => all.Calls.Runtime;
 
     private bool HasRoom() => Array.Exists(_sessions, session => session.HasRoom);
 
@@ -93,13 +93,13 @@ internal sealed class ShardSessions(ClientSessions all)
 
     private async Task<bool> WaitForRoomAsync(long deadlineMs, CancellationToken cancellationToken)
     {
-        var room = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var room = Runtime.NewSignal();
         Volatile.Write(ref _room, room);
         if (HasRoom() || _sessions.Length < SessionsMax)
             return true;
         try
         {
-            await room.Task.WaitAsync(TimeSpan.FromMilliseconds(LeftOf(deadlineMs)), cancellationToken).ConfigureAwait(false);
+            await room.Task.WaitAsync(Runtime.Left(deadlineMs), Runtime.Time, cancellationToken).ConfigureAwait(false);
             return true;
         }
         catch (TimeoutException)

@@ -4,7 +4,6 @@ using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using KvCluster.Client.Routing;
 using KvCluster.Client.Telemetry;
-using KvCluster.Security;
 using KvCluster.Serving;
 using KvCluster.V1;
 using Polly;
@@ -32,6 +31,7 @@ internal sealed class CallRouter : IAsyncDisposable
     private const string ReplicaBehind = "REPLICA_BEHIND";
     private const string NoAnswer = "NO_ANSWER";
     private readonly KvClientOptions _options;
+    private readonly ClientRuntime _runtime;
     private readonly NodeConnections _connections;
     private readonly MapWatch _watch;
     private readonly ResiliencePipeline<Attempt> _retries;
@@ -39,13 +39,16 @@ internal sealed class CallRouter : IAsyncDisposable
     private bool _closed;
 
     /// <param name="options">How the cluster is reached; its files were read into the connector.</param>
-    /// <param name="connector">Makes the connections.</param>
-    public CallRouter(KvClientOptions options, TlsConnector connector)
+    /// <param name="connector">The way to nodes.</param>
+    /// <param name="runtime">What its waits and deadlines go by.</param>
+    public CallRouter(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
-        _connections = new NodeConnections(connector, options.CallsInFlightMax);
-        _watch = new MapWatch(Table, options.Endpoints, connector);
-        _retries = new ResiliencePipelineBuilder<Attempt>()
+        _runtime = runtime;
+        Table = new RouteTable(runtime);
+        _connections = new NodeConnections(connector);
+        _watch = new MapWatch(Table, options.Endpoints, connector, runtime.Time);
+        _retries = new ResiliencePipelineBuilder<Attempt> { TimeProvider = runtime.Time }
             .AddRetry(new RetryStrategyOptions<Attempt>
             {
                 ShouldHandle = static arguments => ValueTask.FromResult(arguments.Outcome.Result is { MayRetry: true }),
@@ -55,24 +58,28 @@ internal sealed class CallRouter : IAsyncDisposable
                 // A failover takes about a second: this often is soon enough to notice its end and costs a waiting caller little.
                 MaxDelay = TimeSpan.FromMilliseconds(100),
                 MaxRetryAttempts = int.MaxValue,
+                Randomizer = runtime.Chance,
             })
             .Build();
     }
 
     /// <summary>What is known of the cluster.</summary>
-    public RouteTable Table { get; } = new();
+    public RouteTable Table { get; }
 
     /// <summary>Why the shard map could not be had, for an error.</summary>
     public string MapFailure => _watch.Failure;
 
+    /// <summary>What its waits and deadlines go by.</summary>
+    public ClientRuntime Runtime => _runtime;
+
     /// <summary>When a call that begins now gives up.</summary>
-    public long DeadlineFromNow() => Environment.TickCount64 + (long)_options.Timeout.TotalMilliseconds;
+    public long DeadlineFromNow() => _runtime.NowMs + (long)_options.Timeout.TotalMilliseconds;
 
     /// <summary>Makes a call on a key. <paramref name="request"/> must not change until the answer.</summary>
     /// <param name="method">Which call.</param>
     /// <param name="key">Routes it.</param>
     /// <param name="request">The encoded request message.</param>
-    /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
+    /// <param name="deadlineMs"><see cref="ClientRuntime.NowMs"/> at which to give up.</param>
     /// <param name="cancellationToken">Stops waiting; a change may be applied all the same.</param>
     /// <param name="isIdentified">The request is a change with a RequestId: repeating it does no harm.</param>
     /// <param name="atAnyReplica">The request is a read that any replica may serve.</param>
@@ -125,10 +132,10 @@ internal sealed class CallRouter : IAsyncDisposable
     {
         for (var change = Table.NextChange(); !Table.IsKnown; change = Table.NextChange())
         {
-            var left = deadlineMs - Environment.TickCount64;
+            var left = deadlineMs - _runtime.NowMs;
             if (left <= 0 || _closed)
                 return false;
-            await Task.WhenAny(change, Task.Delay((int)Math.Min(left, MapWaitMs), cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(change, Task.Delay(TimeSpan.FromMilliseconds(Math.Min(left, MapWaitMs)), _runtime.Time, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
         return true;
@@ -168,7 +175,7 @@ internal sealed class CallRouter : IAsyncDisposable
     {
         if (_closed)
             return Attempt.Failed(CallStatus.Unavailable("the client is closed"), mayRetry: false);
-        if (Environment.TickCount64 >= work.DeadlineMs)
+        if (_runtime.NowMs >= work.DeadlineMs)
             return Attempt.Failed(work.Behind ?? CallStatus.DeadlinePassed(work.LastFailure), mayRetry: false);
         if (!_options.Gateway && !Table.IsKnown && !await WaitForMapAsync(work.DeadlineMs, cancellationToken).ConfigureAwait(false))
             return Attempt.Failed(CallStatus.Unavailable(MapFailure), mayRetry: false);
@@ -218,11 +225,11 @@ internal sealed class CallRouter : IAsyncDisposable
         return null;
     }
 
-    private static long AttemptDeadline(Work work)
+    private long AttemptDeadline(Work work)
     {
         if (!work.AtAnyReplica)
             return work.DeadlineMs;
-        var now = Environment.TickCount64;
+        var now = _runtime.NowMs;
         return Math.Min(work.DeadlineMs, now + Math.Max(ReplicaWaitLeastMs, (work.DeadlineMs - now) / 3));
     }
 
@@ -247,12 +254,12 @@ internal sealed class CallRouter : IAsyncDisposable
         return work.Unknown(status);
     }
 
-    private static Attempt JudgeSilence(Work work, in CallAnswer answer)
+    private Attempt JudgeSilence(Work work, in CallAnswer answer)
     {
         var failure = answer.Failure ?? "no answer";
         if (answer.Sent && work.IsChange)
             return work.Unknown(CallStatus.OutcomeUnknown(failure, answer.DeadlinePassed));
-        return answer.DeadlinePassed && Environment.TickCount64 >= work.DeadlineMs ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : work.Again(failure);
+        return answer.DeadlinePassed && _runtime.NowMs >= work.DeadlineMs ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : work.Again(failure);
     }
 
     /// <summary>How one attempt ended.</summary>

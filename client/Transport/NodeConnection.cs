@@ -13,7 +13,7 @@ namespace KvCluster.Client.Transport;
 /// after it broke and a pause was over, which grows; calls in the pause fail at once, so that nobody waits for a dead node. Thread-safe.
 /// What is open when the stream breaks is answered at once, as sent or not sent.
 /// </summary>
-internal sealed class NodeConnection : IAsyncDisposable
+internal sealed class NodeConnection : INodeConnection
 {
     private const int CallsPerMessageMax = 512;
     private const int MessageBytes = 256 << 10;
@@ -42,7 +42,7 @@ internal sealed class NodeConnection : IAsyncDisposable
         _running = RunAsync();
     }
 
-    /// <summary>The stream has just broken, or could not be opened: calls fail at once for a moment.</summary>
+    /// <inheritdoc/>
     public bool IsPaused => Environment.TickCount64 < Volatile.Read(ref _pausedUntilMs);
 
     /// <summary>Sends one call; waits for a place first if too many are open. Its answer comes by its deadline at the latest.</summary>

@@ -1,16 +1,15 @@
 using System.Collections.Concurrent;
-using KvCluster.Security;
 
 namespace KvCluster.Client.Transport;
 
 /// <summary>One connection for each address that was ever called. Bounded by the cluster's nodes. Thread-safe.</summary>
-internal sealed class NodeConnections(TlsConnector connector, int callsInFlightMax) : IAsyncDisposable
+internal sealed class NodeConnections(INodeConnector connector) : IAsyncDisposable
 {
-    private readonly ConcurrentDictionary<string, Lazy<NodeConnection>> _connections = new();
+    private readonly ConcurrentDictionary<string, Lazy<INodeConnection>> _connections = new();
 
-    public NodeConnection To(string address) => _connections.TryGetValue(address, out var connection)
+    public INodeConnection To(string address) => _connections.TryGetValue(address, out var connection)
         ? connection.Value
-        : _connections.GetOrAdd(address, key => new Lazy<NodeConnection>(() => new NodeConnection(key, connector, callsInFlightMax))).Value;
+        : _connections.GetOrAdd(address, key => new Lazy<INodeConnection>(() => connector.Connect(key))).Value;
 
     public async ValueTask DisposeAsync()
     {

@@ -25,7 +25,7 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
 
     public ulong Generation { get; private set; }
 
-    /// <summary><see cref="Environment.TickCount64"/> at which the caller gives up.</summary>
+    /// <summary><see cref="ClientRuntime.NowMs"/> at which the caller gives up.</summary>
     public long DeadlineMs { get; private set; }
 
     /// <summary>Of the span that it is made in, as in W3C's header; empty: it is in no trace that is sampled.</summary>

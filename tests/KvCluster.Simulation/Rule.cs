@@ -24,6 +24,12 @@ internal enum Rule
     /// <summary>A replica goes on: nothing halts it, alarms, or makes recovery refuse, unless its own disk was damaged.</summary>
     GoesOn,
 
+    /// <summary>A call of a client ends by its deadline, answered or not.</summary>
+    EndsInTime,
+
+    /// <summary>A client or router has at most one refresh of its map in flight.</summary>
+    OneRefresh,
+
     /// <summary>Core and driver keep their contract: journals chain, cuts and the control file keep what they promise.</summary>
     Contract,
 

@@ -40,6 +40,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
     [InlineData("nodes-follower-reads", 7)]
     [InlineData("nodes-unreadable", 7)]
     [InlineData("nodes-replaced", 7)]
+    [InlineData("nodes-routed", 7)]
     public void OneSeed_RunTwice_TakesTheSameCourse(string scenario, int seed)
     {
         var first = Suite.RunSeed(seed, Scenarios.Named(scenario)[0], PlantedBug.None);
@@ -53,9 +54,8 @@ public sealed class SimulationTests(ITestOutputHelper output)
     public void EveryFaultOfTheTable_HasScenarios()
     {
         // The faults that a simulated cluster can have: not those of whole processes under load, of hostile requests and of overload (F26 to F28). Each runs with whole
-        // replicas too. One has no simulated run: the maps of clients and routers (F23) are the client's, whose calls, deadlines and map stream run over sockets and
-        // the machine's own clock. RouteTableTests, RepairTests and RouterHostTests show it, and with processes NodeFaultTests and HostileTests (F23_...).
-        var faults = Enumerable.Range(1, 29).Except([23, 26, 27, 28]).Select(number => $"F{number}").ToArray();
+        // replicas too.
+        var faults = Enumerable.Range(1, 29).Except([26, 27, 28]).Select(number => $"F{number}").ToArray();
         Assert.All(faults, fault => Assert.Contains(Scenarios.All, scenario => scenario.IsAbout(fault)));
         Assert.All(faults, fault => Assert.Contains(Scenarios.Named(fault), scenario => scenario.Name.StartsWith("nodes-", StringComparison.Ordinal)));
     }

@@ -112,19 +112,6 @@ internal sealed class KvChanges(ShardLookup lookup)
         if (result.Outcome == WriteOutcome.Applied)
             sink.Answer(new ChangeAnswer(shard.Route.Shard, result.Etag, isDelete && result.Existed));
         else
-            sink.Refuse(RefusalOf(result, shard));
+            sink.Refuse(Refusals.Of(result, shard.Route, lookup.Node));
     }
-
-    private Refusal RefusalOf(in WriteResult result, HostedShard shard) => result.Outcome switch
-    {
-        WriteOutcome.ConditionFailed => Refusals.ConditionFailed(shard.Route.Shard, result),
-        WriteOutcome.NotLeader => Refusals.NotLeader(shard.Route, lookup.Node),
-        WriteOutcome.DeadlinePassed => Refusals.DeadlinePassed,
-        WriteOutcome.DiskFull => Refusals.DiskFull,
-        WriteOutcome.Busy => Refusals.Busy,
-        WriteOutcome.Stopped => Refusals.Stopping,
-        WriteOutcome.SessionExpired => Refusals.SessionExpired,
-        WriteOutcome.SequenceClosed => Refusals.SequenceClosed,
-        _ => Refusals.OutcomeUnknown,
-    };
 }

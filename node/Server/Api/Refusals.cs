@@ -105,7 +105,7 @@ internal static class Refusals
             FailedCondition = result.FailedCondition,
         };
 
-    /// <summary>A bug of this node: what <see cref="Of"/> has no name for.</summary>
+    /// <summary>A bug of this node: what <see cref="Of(Exception)"/> has no name for.</summary>
     public static Refusal Internal(Exception failure, bool isChange) =>
         new(StatusCode.Internal, "INTERNAL", $"The node failed with {failure.GetType().Name}; its log says more.") { IsOutcomeUnknown = isChange };
 
@@ -118,6 +118,22 @@ internal static class Refusals
         StoreStoppedException => new Refusal(StatusCode.Unavailable, "STOPPING", "The replica here has stopped."),
         OperationCanceledException => Cancelled,
         _ => null,
+    };
+
+    /// <summary>A change that was not applied, or of which that is not known.</summary>
+    /// <param name="route">The shard's, as this node knows it.</param>
+    /// <param name="node">This node.</param>
+    public static Refusal Of(in WriteResult result, ShardRoute route, uint node) => result.Outcome switch
+    {
+        WriteOutcome.ConditionFailed => ConditionFailed(route.Shard, result),
+        WriteOutcome.NotLeader => NotLeader(route, node),
+        WriteOutcome.DeadlinePassed => DeadlinePassed,
+        WriteOutcome.DiskFull => DiskFull,
+        WriteOutcome.Busy => Busy,
+        WriteOutcome.Stopped => Stopping,
+        WriteOutcome.SessionExpired => SessionExpired,
+        WriteOutcome.SequenceClosed => SequenceClosed,
+        _ => OutcomeUnknown,
     };
 
     private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);

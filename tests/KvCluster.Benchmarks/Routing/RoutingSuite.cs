@@ -4,6 +4,7 @@ using System.Diagnostics;
 using System.Globalization;
 using System.Text;
 using Google.Protobuf;
+using KvCluster.Client;
 using KvCluster.Client.Routing;
 using KvCluster.V1;
 
@@ -27,7 +28,7 @@ internal static class RoutingSuite
             End = shard == Shards - 1 ? ByteString.Empty : ByteString.CopyFrom(keys[(shard + 1) * KeysPerShard]),
             Leader = 1,
         });
-        using var table = new RouteTable();
+        using var table = new RouteTable(ClientRuntime.Machine);
         table.Fold(new V1.ShardMap { Cluster = "benchmark", Complete = true, Shards = { routes } });
         var shuffled = keys.ToArray();
         random.Shuffle(shuffled);

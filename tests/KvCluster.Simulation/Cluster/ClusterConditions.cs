@@ -40,6 +40,12 @@ internal sealed record ClusterConditions
     /// <summary>Each node has a replica of another shard too, its only one.</summary>
     public bool HasNeighbours { get; init; }
 
+    /// <summary>Callers that use the client library too, each with a way to the nodes of its own, and keys of all shards.</summary>
+    public bool RoutedCallers { get; init; }
+
+    /// <summary>Calls that such a caller makes at once now and then.</summary>
+    public int CallsAtOnce { get; init; }
+
     public static ClusterConditions Any(Random random) => new()
     {
         SyncUs = random.Next(4) == 0 ? 20_000 : 1_000,
@@ -66,6 +72,12 @@ internal sealed record ClusterConditions
     public static ClusterConditions Pinned(Random random) => Any(random) with { PinnedCallers = true };
 
     public static ClusterConditions Neighboured(Random random) => Any(random) with { HasNeighbours = true };
+
+    public static ClusterConditions Routed(Random random) => Neighboured(random) with
+    {
+        RoutedCallers = true,
+        CallsAtOnce = random.Next(40) == 0 ? 10_000 : 100,
+    };
 
     public static ClusterConditions Drifting(Random random) => Any(random) with { DriftPermille = 50 };
 

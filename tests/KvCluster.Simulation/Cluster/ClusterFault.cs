@@ -45,6 +45,12 @@ internal enum ClusterFault
     /// <summary>No node does.</summary>
     CoordinatorAway,
 
+    /// <summary>A client or router reaches some nodes or none for a while, and hears nothing of it.</summary>
+    CutOffCaller,
+
+    /// <summary>All streams of a client or router break.</summary>
+    BreakStreams,
+
     /// <summary>The coordinator goes back to what it held some time ago, and is repaired later.</summary>
     RestoreCoordinator,
 }

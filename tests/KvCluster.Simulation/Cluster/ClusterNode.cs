@@ -1,10 +1,12 @@
 using System.Buffers.Binary;
+using System.Collections.Immutable;
 using System.Text;
 using KvCluster.Disk;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication;
+using KvCluster.Simulation.Cluster.Routing;
 using KvCluster.Storage;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
@@ -38,6 +40,7 @@ internal sealed class ClusterNode : IDisposable
 
     private readonly ClusterRun _run;
     private readonly List<Func<bool>> _pending = [];
+    private readonly NodeCalls _calls;
     private readonly NodeClock _clock;
     private VirtualExecutor[] _executors = [];
     private List<Action> _whilePaused = [];
@@ -51,10 +54,12 @@ internal sealed class ClusterNode : IDisposable
     private bool _isOutdated;
     private bool _isStopped;
     private RecordRef? _unreadable;
+    private (ShardRecord Record, long Revision) _told;
 
     public ClusterNode(ClusterRun run, uint id, ulong replica)
     {
         _run = run;
+        _calls = new NodeCalls(this);
         Id = id;
         ReplicaId = replica;
         var drift = run.Conditions.DriftPermille;
@@ -67,6 +72,11 @@ internal sealed class ClusterNode : IDisposable
     public SimulatedDisk Disk { get; } = new();
 
     public ShardReplica? Replica { get; private set; }
+
+    public TimeProvider Clock => _clock;
+
+    /// <summary>What it knows of all shards: of its own replicas' from themselves, of the others what the coordinator has told it.</summary>
+    public ShardDirectorySnapshot Map { get; private set; } = ShardDirectorySnapshot.Empty;
 
     /// <summary>Another shard's replica in the same process.</summary>
     public Neighbour? Neighbour { get; }
@@ -143,12 +153,13 @@ internal sealed class ClusterNode : IDisposable
 
         var context = new ShardReplicaContext(
             Id, (++_starts << 32) | (uint)_run.Random.Next(), storage, _clock, new Transport(_run, this), new Coordination(_run, this), _run.Options,
-            (ulong)_run.Random.NextInt64(), route => _run.LeaderHint = route.Leader == 0 ? _run.LeaderHint : route.Leader, NullLogger.Instance)
+            (ulong)_run.Random.NextInt64(), OnRoute, NullLogger.Instance)
         {
             Metrics = Unmeasured,
             Telemetry = new ShardTelemetry(_run.Coordinator.Record.Shard, Unmeasured),
         };
         _isUp = true;
+        _told = (_run.Coordinator.Record, _run.Coordinator.Revision);
         Neighbour?.Open(context with { Storage = shared });
         if (stopped is not null)
         {
@@ -158,6 +169,7 @@ internal sealed class ClusterNode : IDisposable
 
         Replica = new ShardReplica(context, _store!, _run.Coordinator.Record, _run.Coordinator.Revision);
         Replica.Start();
+        RenewMap();
     }
 
     /// <summary>The record gives it a new replica: makes its directory, in the place of whatever is there.</summary>
@@ -268,7 +280,52 @@ internal sealed class ClusterNode : IDisposable
 
     public void NodeSilent(uint node) => Deliver(() => Replica?.NodeSilent(node));
 
-    public void RecordChanged(ShardRecord record, long revision) => Deliver(() => Replica?.RecordChanged(record, revision));
+    public void RecordChanged(ShardRecord record, long revision) => Deliver(() =>
+    {
+        Replica?.RecordChanged(record, revision);
+        if (revision > _told.Revision)
+            _told = (record, revision);
+        RenewMap();
+    });
+
+    /// <summary>A client's or a router's call arrives.</summary>
+    public void Serve(Call call, Action<Reply> done) => Deliver(() =>
+    {
+        if (_isUp)
+            UnlessStopped(() => _calls.Start(call, done), static () => { });
+    });
+
+    /// <summary>Acts as soon as a replica has applied this, or never if it ends before.</summary>
+    public void WhenApplied(ShardReplica replica, UInt128 etag, Action then)
+    {
+        if (!replica.HasApplied(etag))
+            _ = replica.AskLeaderAsync(CancellationToken.None);
+        bool Applied()
+        {
+            if (!replica.HasApplied(etag))
+                return false;
+            UnlessStopped(then, static () => { });
+            return true;
+        }
+
+        if (!Applied())
+            _pending.Add(Applied);
+    }
+
+    /// <summary>What its process learns at its start, or from its neighbour.</summary>
+    public void RenewMap()
+    {
+        if (!_run.Conditions.RoutedCallers || !_isUp)
+            return;
+        var records = _run.Nodes.Select(static node => node.Neighbour!).Where(static neighbour => neighbour is not null)
+            .Select(static neighbour => (neighbour.Record, neighbour.Revision)).Append(_told);
+        IEnumerable<ShardRoute?> own = [Replica?.Route, Neighbour?.Replica?.Route];
+        Map = new ShardDirectorySnapshot(
+            records.ToImmutableDictionary(static entry => entry.Item1.Shard),
+            own.OfType<ShardRoute>().ToImmutableDictionary(static route => route.Shard),
+            _run.Nodes.ToImmutableDictionary(static node => node.Id, static node => new NodeRecord { Node = node.Id, Address = RoutedNetwork.AddressOf(node.Id) }));
+        _run.MapChanged(this);
+    }
 
     /// <summary>Puts the keys and a key of its own for the write, if the first key has the value expected.</summary>
     public void Put(ClusterWrite write, Action<WriteResult> done) => Deliver(() =>
@@ -366,11 +423,11 @@ internal sealed class ClusterNode : IDisposable
         .Select(name => $"{directory}/{name}")
         .SelectMany(path => Disk.DirectoryExists(path) ? FilesIn(path) : [path]);
 
-    private static byte[] Key(int key) => Encoding.UTF8.GetBytes($"key{key}");
+    public static byte[] Key(int key) => Encoding.UTF8.GetBytes($"key{key}");
 
-    private static byte[] Marker(long writeId) => Encoding.UTF8.GetBytes($"write{writeId:D8}");
+    public static byte[] Marker(long writeId) => Encoding.UTF8.GetBytes($"write{writeId:D8}");
 
-    private static byte[] Value(long writeId)
+    public static byte[] Value(long writeId)
     {
         var value = new byte[8];
         BinaryPrimitives.WriteInt64LittleEndian(value, writeId);
@@ -442,7 +499,9 @@ internal sealed class ClusterNode : IDisposable
         UnlessStopped(() => Read(replica.OpenSnapshot(), keys, ageUs, done), done);
 
     // Where the store has just ended the caller gets an error; the replica itself is told in its next turn.
-    private void UnlessStopped(Action read, Action<ClusterRead?> done)
+    private void UnlessStopped(Action read, Action<ClusterRead?> done) => UnlessStopped(read, () => done(null));
+
+    private void UnlessStopped(Action read, Action stopped)
     {
         try
         {
@@ -450,7 +509,7 @@ internal sealed class ClusterNode : IDisposable
         }
         catch (StoreStoppedException) when (_refuses || Damaged || _unreadable is not null)
         {
-            done(null);
+            stopped();
         }
     }
 
@@ -475,6 +534,12 @@ internal sealed class ClusterNode : IDisposable
 
             done(new ClusterRead(Etag.FromValue(snapshot.Etag), values, _run.NowUs, ageUs));
         }
+    }
+
+    private void OnRoute(ShardRoute route)
+    {
+        _run.LeaderHint = route.Leader == 0 ? _run.LeaderHint : route.Leader;
+        RenewMap();
     }
 
     private void Lose(string why)
@@ -504,6 +569,8 @@ internal sealed class ClusterNode : IDisposable
             executor.Kill();
         Neighbour?.End();
         (_isUp, _isStopped, Replica) = (false, false, null);
+        Map = ShardDirectorySnapshot.Empty;
+        _run.NodeEnded(this);
         _pending.Clear();
         _whilePaused.Clear();
         Disk.Refuse = null;
@@ -587,7 +654,8 @@ internal sealed class ClusterNode : IDisposable
         });
     }
 
-    private void Poll<T>(Task<T> task, Action<T> done)
+    /// <summary>Acts when a task has ended, after the item of work that ended it; never if the process ends before.</summary>
+    public void Poll<T>(Task<T> task, Action<T> done)
     {
         bool Completed()
         {

@@ -1,4 +1,7 @@
+using System.Runtime.ExceptionServices;
+using Google.Protobuf;
 using KvCluster.Replication;
+using KvCluster.Simulation.Cluster.Routing;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
@@ -8,6 +11,7 @@ internal sealed class ClusterRun : ISimulation
 {
     private const int ClientCount = 3;
     private const int ReplicaCount = 3;
+    private const int RoutedCount = 2;
     private const long DurationUs = 4_000_000;
     private const long HealWithinUs = 20_000_000;
 
@@ -21,10 +25,12 @@ internal sealed class ClusterRun : ISimulation
     private readonly HashSet<(uint Node, ulong Epoch, ulong Change)> _snapshots = [];
     private readonly ClusterNode[] _nodes;
     private readonly ClusterClient[] _clients;
+    private readonly RoutedClient[] _routed = [];
     private readonly (ClusterFault Fault, int Weight)[] _mix;
     private readonly ClusterHistory _history = new();
     private readonly Replacements _replacements;
     private string _end = "";
+    private ExceptionDispatchInfo? _thrown;
 
     public ClusterRun(int seed, ClusterScenario scenario, PlantedBug bug, bool detailed)
     {
@@ -42,13 +48,15 @@ internal sealed class ClusterRun : ISimulation
         Time = new VirtualTime(Transcript.Step);
         Conditions = scenario.Draw(Random);
         _mix = scenario.Mix;
-        var record = new ShardRecord { Generation = 1 };
+        var record = new ShardRecord { Generation = 1, End = Conditions.RoutedCallers ? ByteString.CopyFromUtf8("n") : ByteString.Empty };
         for (var node = 1u; node <= ReplicaCount; node++)
             record.Replicas.Add(new ReplicaRecord { Replica = node * 11, Node = node, Created = true });
         Coordinator = new ClusterCoordinator(this, record);
         _nodes = [.. Enumerable.Range(1, scenario.Nodes).Select(id => new ClusterNode(this, (uint)id, id <= ReplicaCount ? (ulong)id * 11 : 0))];
         _clients = [.. Enumerable.Range(0, ClientCount).Select(client => new ClusterClient(this, _history, first: Conditions.PinnedCallers ? (uint)client + 1 : 1, hardlyWrites: client == 0))];
         _replacements = new Replacements(this);
+        if (Conditions.RoutedCallers)
+            _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
     }
 
     public Random Random { get; }
@@ -88,8 +96,13 @@ internal sealed class ClusterRun : ISimulation
 
     public void Run()
     {
+        // Who waits for something goes on in the step in which it happens, and not on a thread of a test's choice.
+        var context = SynchronizationContext.Current;
+        SynchronizationContext.SetSynchronizationContext(null);
         try
         {
+            foreach (var client in _routed)
+                client.Start();
             foreach (var node in _nodes)
                 node.Start();
             foreach (var client in _clients)
@@ -98,19 +111,45 @@ internal sealed class ClusterRun : ISimulation
             Time.After(Random.NextInt64(800_000), NextFault);
             if (Options.RestIntervalUs > 0)
                 WatchNodes();
-            Time.RunUntil(DurationUs, () => false);
+            Time.RunUntil(DurationUs, Failed);
             Heal();
             var endUs = Time.NowUs + HealWithinUs;
-            Time.RunUntil(Time.NowUs + 3_000_000, () => false);
-            Time.RunUntil(endUs, Agree);
+            Time.RunUntil(Time.NowUs + 3_000_000, Failed);
+            Time.RunUntil(endUs, () => Failed() || Agree());
             Check();
         }
         finally
         {
-            _end = string.Join('\n', _nodes.Select(node => $"node {node.Id}: {node.State}").Concat(_clients.Select(client => $"a client: {client.State}")));
+            _end = string.Join('\n', _nodes.Select(node => $"node {node.Id}: {node.State}").Concat(_clients.Select(client => $"a client: {client.State}")).Concat(_routed.Select(client => client.State)));
+            foreach (var client in _routed)
+                client.Dispose();
             foreach (var node in _nodes)
                 node.Dispose();
+            SynchronizationContext.SetSynchronizationContext(context);
         }
+    }
+
+    /// <summary>A rule was broken, or something thrown, where nobody could catch it: ends the run at its next step.</summary>
+    public void Throw(Exception exception) => _thrown ??= ExceptionDispatchInfo.Capture(exception);
+
+    /// <summary>What a node knows of the map has changed.</summary>
+    public void MapChanged(ClusterNode node)
+    {
+        foreach (var client in _routed)
+            client.Network.MapChanged(node.Id);
+    }
+
+    /// <summary>A node's process has ended.</summary>
+    public void NodeEnded(ClusterNode node)
+    {
+        foreach (var client in _routed)
+            client.Network.Ended(node.Id);
+    }
+
+    private bool Failed()
+    {
+        _thrown?.Throw();
+        return false;
     }
 
     public string Describe() => $"{_end}\nrecord: {Coordinator.Record}";
@@ -237,6 +276,14 @@ internal sealed class ClusterRun : ISimulation
             case ClusterFault.CutOffCoordinator:
                 CutOffCoordinator(node);
                 break;
+            case ClusterFault.CutOffCaller:
+                CutOffCaller(_routed[Random.Next(_routed.Length)]);
+                break;
+            case ClusterFault.BreakStreams:
+                var broken = _routed[Random.Next(_routed.Length)];
+                Trace($"the streams of caller {broken.Number} break");
+                broken.Network.BreakAll();
+                break;
             case ClusterFault.CoordinatorAway:
                 CutOffCoordinator(_nodes);
                 break;
@@ -297,6 +344,14 @@ internal sealed class ClusterRun : ISimulation
         Time.After(Random.NextInt64(2_500_000), Coordinator.Reconnect);
     }
 
+    private void CutOffCaller(RoutedClient client)
+    {
+        var nodes = _nodes.Where(_ => Random.Next(3) != 0).Select(static node => node.Id).ToArray();
+        Trace($"caller {client.Number} is cut off from nodes {string.Join(' ', nodes)}");
+        client.Network.Cut(nodes);
+        Time.After(Random.NextInt64(2_500_000), client.Network.Heal);
+    }
+
     private void RestoreCoordinator()
     {
         Coordinator.Backup();
@@ -336,6 +391,8 @@ internal sealed class ClusterRun : ISimulation
         Healed = true;
         _cut.Clear();
         Coordinator.Reconnect();
+        foreach (var client in _routed)
+            client.Network.Heal();
         Coordinator.Repair();
         foreach (var node in _nodes)
         {
@@ -346,7 +403,7 @@ internal sealed class ClusterRun : ISimulation
 
     private bool Agree()
     {
-        if (!_replacements.AreDone || !_clients.All(client => client.IsSettled))
+        if (!_replacements.AreDone || !_clients.All(client => client.IsSettled) || !_routed.All(client => client.IsSettled))
             return false;
         var etags = Members.Select(node => node.Published()).Distinct().ToArray();
         return etags.Length == 1 && Members.Count(node => node.Serves) == 1 && etags[0] >= _history.Floor;

@@ -19,6 +19,11 @@ internal sealed record ClusterScenario(
         ]),
         new("nodes-unreadable", "F24", 4, 4, ClusterConditions.Neighboured,
             [(ClusterFault.Outdate, 6), (ClusterFault.HandOver, 4), (ClusterFault.Crash, 3), (ClusterFault.CutOff, 1), (ClusterFault.Checkpoint, 2)]),
+        new("nodes-routed", "F1 F22 F23", 4, 4, ClusterConditions.Routed,
+        [
+            (ClusterFault.Crash, 6), (ClusterFault.HandOver, 4), (ClusterFault.CutOff, 3), (ClusterFault.CutOffCaller, 5), (ClusterFault.BreakStreams, 4), (ClusterFault.CutOffCoordinator, 2),
+            (ClusterFault.Replace, 2),
+        ]),
         new("nodes-leader-dies", "F1 F12", 3, 3, ClusterConditions.Any, [(ClusterFault.Crash, 8), (ClusterFault.Checkpoint, 1)]),
         new("nodes-leader-cut-off", "F2 F3", 6, 3, ClusterConditions.Any, [(ClusterFault.CutOff, 6), (ClusterFault.Pause, 3), (ClusterFault.HandOver, 1)]),
         new("nodes-callers-cut-off", "F3", 4, 3, ClusterConditions.Pinned, [(ClusterFault.CutOff, 6), (ClusterFault.HandOver, 3), (ClusterFault.Crash, 1)]),

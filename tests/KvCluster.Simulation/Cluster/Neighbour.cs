@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using Google.Protobuf;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
 using KvCluster.Storage;
@@ -14,7 +15,6 @@ namespace KvCluster.Simulation.Cluster;
 /// </summary>
 internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTransport, IShardCoordination
 {
-    private const uint Shard = 1;
     private const string Directory = "/data/neighbour";
     private const long IntervalUs = 20_000;
 
@@ -23,7 +23,9 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
 
     private ShardRecord _record = new()
     {
-        Shard = Shard,
+        Shard = node.Id,
+        Start = ByteString.CopyFromUtf8($"n{node.Id}/"),
+        End = ByteString.CopyFromUtf8($"n{node.Id}0"),
         Generation = 1,
         Replicas = { new ReplicaRecord { Replica = 1_000_000 + node.Id, Node = node.Id, Created = true } },
     };
@@ -41,20 +43,28 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
 
     public bool IsServing => _replica is { IsServing: true };
 
+    /// <summary>Null: its process does not run.</summary>
+    public ShardReplica? Replica => _replica;
+
+    /// <summary>What the coordinator holds of it; each node's has a range of its own.</summary>
+    public ShardRecord Record => _record;
+
+    public long Revision => _revision;
+
     /// <summary>The process has started.</summary>
     /// <param name="context">What the replica beside it runs on.</param>
     public void Open(ShardReplicaContext context)
     {
         _store = node.Disk.DirectoryExists(Directory)
             ? ReplicaStore.Open(context.Storage, Directory)
-            : ReplicaStore.Create(context.Storage, Directory, new ControlState { ReplicaId = _record.Replicas[0].Replica, Shard = Shard });
+            : ReplicaStore.Create(context.Storage, Directory, new ControlState { ReplicaId = _record.Replicas[0].Replica, Shard = node.Id });
         var opened = _replica = new ShardReplica(
             context with
             {
                 Peers = this,
                 Coordination = this,
-                RouteChanged = static _ => { },
-                Telemetry = new ShardTelemetry(Shard, context.Metrics),
+                RouteChanged = _ => node.RenewMap(),
+                Telemetry = new ShardTelemetry(node.Id, context.Metrics),
                 Failed = failure => throw new Violation(Rule.GoesOn, $"the other shard on node {node.Id} stops: {failure.Message}"),
             },
             _store, _record, _revision);

@@ -153,7 +153,7 @@ public sealed class RepairTests
             await client.PutAsync("a", "of a");
             await client.PutAsync("b", "of b");
         }
-        await using var calls = new CallRouter(new KvClientOptions { Endpoints = [cluster.Endpoint], CallsInFlightMax = 1 }, new TlsConnector(files: null));
+        await using var calls = OneAtATime(cluster);
         var late = new TaskCompletionSource();
         var second = new TaskCompletionSource();
         var (ofA, ofB) = (GetOf("a"), GetOf("b"));
@@ -181,7 +181,7 @@ public sealed class RepairTests
     public async Task Call_ThatWaitsForAPlace_EndsAtItsTime()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        await using var calls = new CallRouter(new KvClientOptions { Endpoints = [cluster.Endpoint], CallsInFlightMax = 1 }, new TlsConnector(files: null));
+        await using var calls = OneAtATime(cluster);
         var gate = new TaskCompletionSource();
         cluster.Nodes[0].Script = async _ =>
         {
@@ -272,6 +272,9 @@ public sealed class RepairTests
         await cluster.RestartAsync(cluster.Nodes[0]);
         Assert.Equal("1"u8.ToArray(), (await client.GetAsync("a")).Value.ToArray());
     }
+
+    private static CallRouter OneAtATime(FakeCluster cluster) => new(
+        new KvClientOptions { Endpoints = [cluster.Endpoint] }, new GrpcConnector(new TlsConnector(files: null), callsInFlightMax: 1), ClientRuntime.Machine);
 
     private static ByteString GetOf(string key) => new GetRequest { Key = ByteString.CopyFromUtf8(key) }.ToByteString();
 

@@ -1,3 +1,4 @@
+using KvCluster.Client;
 using KvCluster.Client.Routing;
 using KvCluster.V1;
 using static KvCluster.Tests.Client.Routing.ShardMapTests;
@@ -25,7 +26,7 @@ public sealed class RouteTableTests
     public void Fold_OfAHint_TakesTheGreaterGenerationThenEpoch(
         (ulong Generation, ulong Epoch, uint Leader) known, (ulong Generation, ulong Epoch, uint Leader) offered, bool replaces)
     {
-        using var table = new RouteTable();
+        using var table = new RouteTable(ClientRuntime.Machine);
         table.Fold(Map(Route(1, "", "", known.Epoch, known.Leader, known.Generation)));
         var changed = table.NextChange();
         Assert.Equal(replaces, table.Fold(new RouteHint { Routes = { Route(1, "", "", offered.Epoch, offered.Leader, offered.Generation) } }));
@@ -37,7 +38,7 @@ public sealed class RouteTableTests
     [Fact]
     public void Fold_OfANewLeader_KeepsTheRangesAndWhatTheCacheLearned()
     {
-        using var table = new RouteTable();
+        using var table = new RouteTable(ClientRuntime.Machine);
         table.Fold(Map(Route(1, "", "m/"), Route(2, "m/", "")));
         table.Find("n/a"u8);
         var map = table.Map;
@@ -49,7 +50,7 @@ public sealed class RouteTableTests
     [Fact]
     public void Fold_OfASplit_RoutesBothHalves()
     {
-        using var table = new RouteTable();
+        using var table = new RouteTable(ClientRuntime.Machine);
         table.Fold(Map(Route(1, "", "")));
         Assert.True(table.Fold(new RouteHint { Routes = { Route(1, "", "m", generation: 2), Route(2, "m", "", leader: 2) } }));
         Assert.Equal(1u, table.Find("l"u8)!.Shard);
@@ -59,7 +60,7 @@ public sealed class RouteTableTests
     [Fact]
     public void Fold_OfAWholeMap_ForgetsShardsAndNodesThatItDoesNotName()
     {
-        using var table = new RouteTable();
+        using var table = new RouteTable(ClientRuntime.Machine);
         var first = Map(Route(1, "", "m"), Route(2, "m", ""));
         first.Nodes.Add(new NodeAddress { Node = 7, Address = "http://gone" });
         table.Fold(first);
@@ -71,7 +72,7 @@ public sealed class RouteTableTests
     [Fact]
     public void Fold_OfTheSameMapAgain_IsNoChange()
     {
-        using var table = new RouteTable();
+        using var table = new RouteTable(ClientRuntime.Machine);
         table.Fold(Map(Route(1, "", "")));
         var changed = table.NextChange();
         table.Fold(Map(Route(1, "", "")));

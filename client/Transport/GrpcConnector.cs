@@ -1,0 +1,29 @@
+using System.Runtime.CompilerServices;
+using Grpc.Net.Client;
+using KvCluster.Security;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>Nodes and routers over gRPC. Thread-safe.</summary>
+/// <param name="connector">Makes the connections.</param>
+/// <param name="callsInFlightMax">At one node.</param>
+internal sealed class GrpcConnector(TlsConnector connector, int callsInFlightMax) : INodeConnector
+{
+    public INodeConnection Connect(string address) => new NodeConnection(address, connector, callsInFlightMax);
+
+    public async IAsyncEnumerable<V1.ShardMap> WatchMap(string address, [EnumeratorCancellation] CancellationToken cancellationToken)
+    {
+        using var handler = new SocketsHttpHandler
+        {
+            UseProxy = false,
+            ConnectTimeout = TimeSpan.FromSeconds(2),
+            ConnectCallback = connector.ConnectAsync,
+            KeepAlivePingDelay = TimeSpan.FromSeconds(2),
+            KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
+        };
+        using var channel = GrpcChannel.ForAddress(address, new GrpcChannelOptions { HttpHandler = handler, MaxReceiveMessageSize = null });
+        using var stream = new V1.Cluster.ClusterClient(channel).WatchShards(new V1.WatchShardsRequest(), cancellationToken: cancellationToken);
+        while (await stream.ResponseStream.MoveNext(cancellationToken).ConfigureAwait(false))
+            yield return stream.ResponseStream.Current;
+    }
+}

@@ -1,0 +1,220 @@
+using System.Buffers.Binary;
+using System.Text;
+using KvCluster.Client;
+using KvCluster.Storage;
+
+namespace KvCluster.Simulation.Cluster.Routing;
+
+/// <summary>
+/// A process with the real <see cref="KvClient"/>: its map with the prefix cache, its repetitions and deadlines, its sessions. One operation at a time, now and then very many; on keys of
+/// the shard that the run is about and of each node's own. What it is answered goes into the run's history like any caller's, and every call must end by its deadline.
+/// </summary>
+internal sealed class RoutedClient : IDisposable
+{
+    private const int Keys = 3;
+    private const long TimeoutUs = 1_500_000;
+
+    // The longest pause between two attempts, and what a connection rounds up.
+    private const long SlackUs = 120_000;
+
+    private readonly ClusterRun _run;
+    private readonly ClusterHistory _history;
+    private readonly KvClient _client;
+    private readonly int _thread = Environment.CurrentManagedThreadId;
+    private readonly long[] _seen = new long[Keys];
+    private readonly Dictionary<uint, (long Acknowledged, long Sent)> _ofNeighbours = [];
+    private readonly HashSet<uint> _readAfterHealing = [];
+    private Etag _session;
+    private bool _mayWriteMany;
+    private int _open;
+    private int _openWrites;
+
+    public RoutedClient(ClusterRun run, ClusterHistory history, int number)
+    {
+        _run = run;
+        _history = history;
+        Number = number;
+        Network = new RoutedNetwork(run);
+        var options = new KvClientOptions
+        {
+            // At the first there may be nobody yet, or never.
+            Endpoints = [RoutedNetwork.AddressOf((uint)run.Random.Next(4) + 1), RoutedNetwork.AddressOf((uint)run.Random.Next(3) + 1)],
+            Timeout = TimeSpan.FromMicroseconds(TimeoutUs),
+        };
+        _client = new KvClient(options, Network, new ClientRuntime(run.Time, run.Random.NextDouble, TaskCreationOptions.None));
+    }
+
+    public int Number { get; }
+
+    public RoutedNetwork Network { get; }
+
+    /// <summary>No write is open, and since all is healed it has read from every shard.</summary>
+    public bool IsSettled => _openWrites == 0 && _run.Nodes.Where(static node => node.IsUp).All(node => _readAfterHealing.Contains(node.Id)) && _readAfterHealing.Contains(0);
+
+    public string State => $"caller {Number}: {_open} calls are open, {Network.Refreshes} refreshes, {string.Join(' ', _readAfterHealing)} read since healing";
+
+    public void Start() => _run.Time.After(_run.Random.NextInt64(10_000), Next);
+
+    public void Dispose() => _client.DisposeAsync().AsTask().Wait();
+
+    private void Next()
+    {
+        if (_run.Random.Next(_run.Conditions.CallsAtOnce > 1_000 ? 8 : 40) == 0 && !_run.Healed)
+        {
+            StartMany();
+            return;
+        }
+
+        Begin(_run.Random.Next(_run.Healed ? 2 : 5) switch
+        {
+            0 => ReadAsync(DrawMode()),
+            1 => OfNeighbourAsync(_run.Nodes[_run.Random.Next(_run.Nodes.Count)].Id),
+            _ => WriteAsync(),
+        }, () => _run.Time.After(_run.Random.NextInt64(200, _run.Healed ? 60_000 : 20_000), Next));
+    }
+
+    // As when a leader has died and all of a process's requests wait for the next one.
+    private void StartMany()
+    {
+        var left = _run.Conditions.CallsAtOnce;
+        _run.Trace($"caller {Number} makes {left} calls at once");
+        for (var call = _run.Conditions.CallsAtOnce; call > 0; call--)
+        {
+            // Sessions have room for some thousands.
+            Begin(call <= 100 && _mayWriteMany ? WriteAsync() : ReadAsync(KvReadMode.Leader), () =>
+            {
+                if (--left == 0)
+                    _run.Time.After(_run.Random.NextInt64(20_000), Next);
+            });
+        }
+    }
+
+    private KvReadMode DrawMode() => (KvReadMode)_run.Random.Next(Enum.GetValues<KvReadMode>().Length);
+
+    private void Begin(Task call, Action then)
+    {
+        _open++;
+        var ended = false;
+        _run.Time.After(TimeoutUs + SlackUs, () => Violation.Unless(ended, Rule.EndsInTime, $"a call of caller {Number} has not ended {(TimeoutUs + SlackUs) / 1_000} ms after its begin"));
+        _ = EndAsync();
+
+        async Task EndAsync()
+        {
+            try
+            {
+                await call.ConfigureAwait(false);
+                Violation.Unless(Environment.CurrentManagedThreadId == _thread, Rule.Contract, $"caller {Number} goes on on another thread");
+                ended = true;
+                _open--;
+                then();
+            }
+            catch (Exception broken)
+            {
+                _run.Throw(broken);
+            }
+        }
+    }
+
+    private async Task WriteAsync()
+    {
+        var keys = _run.Random.Next(4) == 0 ? [0, 1, 2] : new[] { _run.Random.Next(Keys) };
+        // The history tells one that is identified by its caller from one that the client library identifies: of this one there is one answer.
+        var write = _history.Begin(keys, _run.Random.Next(3) == 0 ? _seen[keys[0]] : null, Etag.None, 0);
+        var request = new KvWrite();
+        if (write.Expected is { } expected)
+            request.If(expected == 0 ? KvCondition.Absent(ClusterNode.Key(keys[0])) : KvCondition.ValueEquals(ClusterNode.Value(expected), ClusterNode.Key(keys[0])));
+        foreach (var key in keys)
+            request.Put(ClusterNode.Key(key), ClusterNode.Value(write.Id));
+        request.Put(ClusterNode.Marker(write.Id), ClusterNode.Value(write.Id));
+        _openWrites++;
+        var (outcome, etag) = await OutcomeAsync(_client.WriteAsync(request)).ConfigureAwait(false);
+        _openWrites--;
+        _run.Transcript.Answer(_run.NowUs, $"caller {Number}: write {write.Id} {outcome}", etag);
+        _history.OnWrite(write, new WriteResult(outcome, etag.Value, -1, false), _run.NowUs);
+        if (outcome is WriteOutcome.Applied or WriteOutcome.ConditionFailed)
+            See(etag);
+        if (outcome != WriteOutcome.Applied)
+            return;
+        _mayWriteMany = true;
+        foreach (var key in keys)
+            _seen[key] = write.Id;
+    }
+
+    private async Task ReadAsync(KvReadMode mode)
+    {
+        var keys = _run.Random.Next(4) == 0 ? [0, 1, 2] : new[] { _run.Random.Next(Keys) };
+        var least = mode switch { KvReadMode.Stale => Etag.None, KvReadMode.Session => _session, _ => _history.Floor };
+        IReadOnlyList<GetResult> found;
+        try
+        {
+            found = keys.Length == 1
+                ? [await _client.GetAsync(ClusterNode.Key(keys[0]), mode).ConfigureAwait(false)]
+                : await _client.GetManyAsync([.. keys.Select(key => (ReadOnlyMemory<byte>)ClusterNode.Key(key))], mode).ConfigureAwait(false);
+        }
+        catch (KvUnavailableException)
+        {
+            return;
+        }
+
+        var read = new ClusterRead(found[0].Position.Etag, [.. found.Select(entry => ValueOf(entry.Value))], _run.NowUs, null);
+        _run.Transcript.Answer(_run.NowUs, $"caller {Number}: {mode} keys {string.Join(' ', keys)} are {string.Join(' ', read.Values)}", read.Etag);
+        _history.OnRead(keys, read, least, atFollower: mode is KvReadMode.Replica or KvReadMode.Session or KvReadMode.Stale, _run.NowUs);
+        See(read.Etag);
+        for (var i = 0; i < keys.Length; i++)
+            _seen[keys[i]] = read.Values[i];
+        if (_run.Healed)
+            _readAfterHealing.Add(0);
+    }
+
+    // Its only writer, one call at a time: what it reads is the last write acknowledged, or a later one of unknown outcome.
+    private async Task OfNeighbourAsync(uint node)
+    {
+        var (acknowledged, sent) = _ofNeighbours.GetValueOrDefault(node);
+        var key = Encoding.UTF8.GetBytes($"n{node}/callers/{Number}");
+        if (!_run.Healed && _run.Random.Next(2) == 0)
+        {
+            _ofNeighbours[node] = (acknowledged, ++sent);
+            var (outcome, _) = await OutcomeAsync(_client.PutAsync(key, ClusterNode.Value(sent))).ConfigureAwait(false);
+            if (outcome == WriteOutcome.Applied)
+                _ofNeighbours[node] = (sent, sent);
+            return;
+        }
+
+        try
+        {
+            var value = ValueOf((await _client.GetAsync(key).ConfigureAwait(false)).Value);
+            Violation.Unless(value >= acknowledged && value <= sent, Rule.Linearizable, $"caller {Number} reads {value} in the shard of node {node}, where it has written {sent} and been acknowledged {acknowledged}");
+            if (_run.Healed)
+                _readAfterHealing.Add(node);
+        }
+        catch (KvUnavailableException)
+        {
+            // Its node is down, or cut off.
+        }
+    }
+
+    private static async ValueTask<(WriteOutcome Outcome, Etag Etag)> OutcomeAsync(ValueTask<ShardPosition> change)
+    {
+        try
+        {
+            return (WriteOutcome.Applied, (await change.ConfigureAwait(false)).Etag);
+        }
+        catch (KvConditionFailedException failed)
+        {
+            return (WriteOutcome.ConditionFailed, failed.Position.Etag);
+        }
+        catch (KvOutcomeUnknownException)
+        {
+            return (WriteOutcome.OutcomeUnknown, Etag.None);
+        }
+        catch (KvUnavailableException)
+        {
+            // Certainly not applied: the history holds it to that.
+            return (WriteOutcome.NotLeader, Etag.None);
+        }
+    }
+
+    private static long ValueOf(ReadOnlyMemory<byte> value) => value.IsEmpty ? 0 : BinaryPrimitives.ReadInt64LittleEndian(value.Span);
+
+    private void See(Etag etag) => _session = etag > _session ? etag : _session;
+}

@@ -1,0 +1,86 @@
+using System.Runtime.CompilerServices;
+using KvCluster.Client.Transport;
+using KvCluster.V1;
+
+namespace KvCluster.Simulation.Cluster.Routing;
+
+/// <summary>
+/// One process's way to all nodes, in simulated time: the connections and map streams that its <see cref="CallRouter"/> asks for. They break with the node's
+/// process, or because a fault says so; what is sent over a link that is cut arrives nowhere, and nobody is told before the stream's keep-alive runs out.
+/// </summary>
+internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
+{
+    // The transport's own are two seconds without an answer to a ping; calls of a run have as long in all.
+    private const long KeepAliveUs = 400_000;
+
+    private readonly HashSet<uint> _cut = [];
+    private readonly List<RoutedConnection> _connections = [];
+    private RoutedMapStream? _stream;
+
+    /// <summary>Streams of the map that were opened.</summary>
+    public int Refreshes { get; private set; }
+
+    /// <summary>Links on which nothing arrives for now.</summary>
+    public bool IsCut(uint node) => _cut.Contains(node);
+
+    public static string AddressOf(uint node) => $"http://node{node}:1";
+
+    public INodeConnection Connect(string address)
+    {
+        var connection = new RoutedConnection(run, this, NodeAt(address));
+        _connections.Add(connection);
+        return connection;
+    }
+
+    public async IAsyncEnumerable<ShardMap> WatchMap(string address, [EnumeratorCancellation] CancellationToken cancellationToken)
+    {
+        Violation.Unless(_stream is null, Rule.OneRefresh, $"a refresh of the map is asked of {address} while another is in flight");
+        Refreshes++;
+        var stream = _stream = new RoutedMapStream(run, this, NodeAt(address));
+        try
+        {
+            stream.Open();
+            using (cancellationToken.UnsafeRegister(_ => stream.Break("cancelled"), null))
+            {
+                while (true)
+                    yield return await stream.NextAsync().ConfigureAwait(false);
+            }
+        }
+        finally
+        {
+            _stream = null;
+        }
+    }
+
+    /// <summary>Nothing arrives from or at these nodes until <see cref="Heal"/>.</summary>
+    public void Cut(IEnumerable<uint> nodes)
+    {
+        _cut.UnionWith(nodes);
+        run.Time.After(KeepAliveUs, () => BreakWhere(IsCut, "no answer to a ping"));
+    }
+
+    public void Heal() => _cut.Clear();
+
+    /// <summary>Every stream breaks; what was sent over it arrives, its answers do not.</summary>
+    public void BreakAll() => BreakWhere(_ => true, "connection reset");
+
+    /// <summary>A node's process has ended: its streams do where that is heard of.</summary>
+    public void Ended(uint node) => run.Time.After(20 + run.Random.NextInt64(300), () => BreakWhere(other => other == node && !IsCut(node), "connection reset"));
+
+    /// <summary>What a node knows of the map has changed.</summary>
+    public void MapChanged(uint node)
+    {
+        if (_stream is { } stream && stream.Node.Id == node)
+            run.Time.After(20 + run.Random.NextInt64(2_000), stream.Tell);
+    }
+
+    private ClusterNode NodeAt(string address) => run.Nodes[int.Parse(address["http://node".Length..^":1".Length]) - 1];
+
+    private void BreakWhere(Func<uint, bool> node, string why)
+    {
+        foreach (var connection in _connections.Where(connection => node(connection.Node.Id)).ToArray())
+            connection.Break(why);
+        if (_stream is { } stream && node(stream.Node.Id))
+            stream.Break(why);
+    }
+}
