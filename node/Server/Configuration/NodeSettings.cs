@@ -1,4 +1,5 @@
 using System.Globalization;
+using System.Net;
 using System.Text;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
@@ -21,7 +22,7 @@ internal static class NodeSettings
     public static readonly Setting<uint> PodName = new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: of kvcluster-node-0 the id is 1.", NodeOfPod);
     public static readonly Setting<string> Data = new("data", "DIR", "Folder for the data; one process uses it at a time.", Folder) { IsRequired = true };
     public static readonly Setting<string> Listen = new("listen", "URL", "Where to listen: http://127.0.0.1:7401.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
-    public static readonly Setting<string> Advertise = new("advertise", "URL", "Where others reach this node, if not where it listens.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+    public static readonly Setting<string> Advertise = new("advertise", "URL", "Where others reach this node, if not where it listens; needed where that is every address of the machine.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
     public static readonly Setting<string> Cluster = new("cluster", "NAME", "The cluster's name.", ClusterName) { Default = "local" };
 
     public static readonly Setting<IReadOnlyList<string>> Coordinator = new("coordinator", "KIND=URLS",
@@ -75,6 +76,9 @@ internal static class NodeSettings
             settings.AddMistake(Cluster, NodeNames.UnfitCluster(cluster));
         if (settings.Get(Listen) is { } listen && settings.Get(Advertise) is { } advertise && new Uri(listen).Scheme != new Uri(advertise).Scheme)
             settings.AddMistake(Advertise, $"'{advertise}' and '{listen}', of {Listen.Name}, are both http:// or both https://.");
+        // Others, and clients, are told this address: each would call itself.
+        if ((settings.Get(Advertise) ?? settings.Get(Listen)) is { } told && IsEveryAddress(told))
+            settings.AddMistake(Advertise, $"'{told}'{(settings.IsGiven(Advertise) ? "" : $", of {Listen.Name},")} is every address of this machine: say the one where others reach this node.");
     }
 
     public static void CheckCoordinator(Settings settings)
@@ -154,6 +158,9 @@ internal static class NodeSettings
             }
         }
     }
+
+    private static bool IsEveryAddress(string url) =>
+        IPAddress.TryParse(new Uri(url).Host.Trim('[', ']'), out var address) && (address.Equals(IPAddress.Any) || address.Equals(IPAddress.IPv6Any));
 
     private static string PasswordIn(string file)
     {

@@ -14,17 +14,19 @@ public sealed class TlsSettingsTests
     [InlineData("listen=http://127.0.0.1:7401")]
     [InlineData("listen=http://10.0.0.1:7401 allow-plaintext=true")]
     [InlineData("listen=https://0.0.0.0:7401 advertise=https://node1:7401 " + Files)]
-    [InlineData("listen=https://0.0.0.0:7401 tls-client-auth=require " + Files)]
+    [InlineData("listen=https://10.0.0.1:7401 tls-client-auth=require " + Files)]
     public void Node_WithSettingsThatFit_HasNoMistakes(string said) => Assert.Empty(MistakesOfNode(said));
 
     [Theory]
-    [InlineData("listen=http://0.0.0.0:7401", "--listen: 'http://0.0.0.0:7401' is plain text that other machines reach")]
-    [InlineData("listen=https://0.0.0.0:7401", "--listen: 'https://0.0.0.0:7401' needs tls-ca, tls-cert and tls-key.")]
+    [InlineData("listen=http://0.0.0.0:7401 advertise=http://node1:7401", "--listen: 'http://0.0.0.0:7401' is plain text that other machines reach")]
+    [InlineData("listen=https://0.0.0.0:7401 advertise=https://node1:7401", "--listen: 'https://0.0.0.0:7401' needs tls-ca, tls-cert and tls-key.")]
     [InlineData("listen=https://127.0.0.1:7401 tls-cert=cert.pem tls-key=key.pem", "--tls-cert: needs tls-ca, too.")]
     [InlineData("listen=https://127.0.0.1:7401 tls-cert=cert.pem tls-ca=ca.pem", "--tls-ca: needs tls-key, too.")]
     [InlineData("listen=http://127.0.0.1:7401 " + Files, "--tls-cert: is not used: listen is 'http://127.0.0.1:7401', without TLS.")]
     [InlineData("listen=http://127.0.0.1:7401 tls-client-auth=require", "--tls-client-auth: needs tls-cert, too.")]
     [InlineData("listen=https://127.0.0.1:7401 advertise=http://node1:7401 " + Files, "--advertise: 'http://node1:7401' and 'https://127.0.0.1:7401', of listen, are both")]
+    [InlineData("listen=https://0.0.0.0:7401 " + Files, "--advertise: 'https://0.0.0.0:7401', of listen, is every address of this machine")]
+    [InlineData("listen=https://[::]:7401 advertise=https://[::]:7401 " + Files, "--advertise: 'https://[::]:7401' is every address of this machine")]
     public void Node_WithSettingsThatDoNotFit_SaysSo(string said, string mistake) => Assert.StartsWith(mistake, Assert.Single(MistakesOfNode(said)), StringComparison.Ordinal);
 
     [Fact]
