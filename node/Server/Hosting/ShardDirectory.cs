@@ -98,7 +98,9 @@ internal sealed class ShardDirectory : IAsyncDisposable
     {
         var records = list.Entries.Select(ParseShard).OfType<(ShardRecord Record, long Revision)>().ToImmutableDictionary(entry => entry.Record.Shard);
         var nodes = list.Entries.Select(ParseNode).OfType<NodeRecord>().ToList();
-        Replace(snapshot => new ShardDirectorySnapshot(records, snapshot.OwnRoutes, snapshot.Nodes.SetItems(nodes.Select(KeyValue))));
+        var registered = nodes.Select(node => node.Node).ToHashSet();
+        Replace(snapshot => new ShardDirectorySnapshot(
+            records, snapshot.OwnRoutes, snapshot.Nodes.RemoveRange(snapshot.Nodes.Keys.Where(node => !registered.Contains(node) && HasLeft(node, records))).SetItems(nodes.Select(KeyValue))));
     }
 
     private void TakeChanges(IReadOnlyList<CoordinatorChange> changes) => Replace(snapshot =>
@@ -108,6 +110,8 @@ internal sealed class ShardDirectory : IAsyncDisposable
         {
             if (change.Value is null && CoordinatorKeys.TryParseId(change.Key, _keys.Shards, out var gone))
                 records = records.Remove(gone);
+            else if (change.Value is null && CoordinatorKeys.TryParseId(change.Key, _keys.Nodes, out var unregistered))
+                nodes = HasLeft(unregistered, records) ? nodes.Remove(unregistered) : nodes;
             else if (ParseShard(change) is var (record, revision))
                 records = records.SetItem(record.Shard, (record, revision));
             else if (ParseNode(change) is { } node)
@@ -115,6 +119,10 @@ internal sealed class ShardDirectory : IAsyncDisposable
         }
         return new ShardDirectorySnapshot(records, snapshot.OwnRoutes, nodes);
     });
+
+    // Of a node that is not registered: one with a replica is away and will be back where it was; one without is no part of the cluster.
+    private static bool HasLeft(uint node, ImmutableDictionary<uint, (ShardRecord Record, long Revision)> records) =>
+        !records.Values.Any(entry => entry.Record.Replicas.Any(replica => replica.Node == node));
 
     private static KeyValuePair<uint, NodeRecord> KeyValue(NodeRecord node) => new(node.Node, node);
 

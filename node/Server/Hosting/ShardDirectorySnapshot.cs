@@ -69,10 +69,10 @@ internal sealed class ShardDirectorySnapshot
     /// <summary>All of it, as the first message of a map's stream.</summary>
     public ShardMap Describe(string cluster) => new() { Cluster = cluster, Complete = true, Shards = { Routes }, Nodes = { Nodes.Values.Select(AddressOf) } };
 
-    /// <summary>What is new since an older snapshot; all of it when a shard is gone.</summary>
+    /// <summary>What is new since an older snapshot; all of it when a shard or a node is gone.</summary>
     public ShardMap Since(ShardDirectorySnapshot older, string cluster)
     {
-        if (older.Records.Keys.Any(shard => !Records.ContainsKey(shard)))
+        if (older.Records.Keys.Any(shard => !Records.ContainsKey(shard)) || older.Nodes.Keys.Any(node => !Nodes.ContainsKey(node)))
             return Describe(cluster);
         var known = older.Routes.ToDictionary(route => route.Shard);
         return new ShardMap

@@ -59,9 +59,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <summary>Names the running stream to a node, of all this process has had with it; 0: there is none.</summary>
     public long SessionOf(uint node) => _links.TryGetValue(node, out var link) && link.IsUp ? link.Sessions : 0;
 
-    /// <summary>How the streams stand. Any thread.</summary>
+    /// <summary>How the streams stand, but for nodes that left the cluster. Any thread.</summary>
     public IEnumerable<LinkReading> ReadLinks() =>
-        _links.OrderBy(link => link.Key).Select(link => new LinkReading(link.Key, link.Value.IsUp, link.Value.WaitingBytes, link.Value.Dropped));
+        _links.Where(link => link.Value.IsUp || _map?.Snapshot.Nodes.ContainsKey(link.Key) == true).OrderBy(link => link.Key).Select(link => new LinkReading(link.Key, link.Value.IsUp, link.Value.WaitingBytes, link.Value.Dropped));
 
     /// <summary>Runs a stream that another node opened, until it ends.</summary>
     /// <param name="incoming">What it sends.</param>
@@ -155,7 +155,14 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         var pause = PauseMin;
         while (!_stopping.IsCancellationRequested)
         {
-            var address = _map!.Snapshot.Nodes[node].Address;
+            var snapshot = _map!.Snapshot;
+            if (!snapshot.Nodes.TryGetValue(node, out var record))
+            {
+                // It left the cluster; it may join again.
+                await snapshot.Replaced.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+                continue;
+            }
+            var address = record.Address;
             try
             {
                 using var channel = ChannelTo(node, address);

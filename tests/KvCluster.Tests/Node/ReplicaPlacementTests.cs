@@ -25,11 +25,17 @@ public sealed class ReplicaPlacementTests
         Assert.All((await PlaceAsync(cluster, new PlaceRequest())).Leaving, node => Assert.Equal(0u, node.Replicas));
         await cluster.StopNodeAsync(4);
         await cluster.StopNodeAsync(5);
+        await Grpc.Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3], "the map names no node that left");
         foreach (var (key, shard) in Keys)
         {
             var got = await cluster.KvOf(await cluster.LeaderOfAsync(shard)).GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8(key) }, deadline: DateTime.UtcNow.AddSeconds(60));
             Assert.Equal(key, got.Value.ToStringUtf8());
         }
+
+        await cluster.StartNodeAsync(4);
+        await Grpc.Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3, 4], "the map names one that joins again");
+        await PlaceAsync(cluster, new PlaceRequest { Stay = { 4 } });
+        await Grpc.Eventually.TrueAsync(() => HeldAsync(cluster).Result[3] > 0, "it gets a replica");
     }
 
     [Fact]
@@ -55,6 +61,13 @@ public sealed class ReplicaPlacementTests
 
     private static async Task<PlaceResponse> PlaceAsync(NodeCluster cluster, PlaceRequest request) =>
         await new Admin.AdminClient(cluster.ChannelOf(1)).PlaceAsync(request, deadline: DateTime.UtcNow.AddSeconds(60));
+
+    private static async Task<uint[]> NodesAsync(NodeCluster cluster)
+    {
+        using var stream = new V1.Cluster.ClusterClient(cluster.ChannelOf(1)).WatchShards(new WatchShardsRequest());
+        Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None));
+        return [.. stream.ResponseStream.Current.Nodes.Select(node => node.Node).Order()];
+    }
 
     // Voters on each node; a learner counts for nothing yet.
     private static async Task<int[]> HeldAsync(NodeCluster cluster)
