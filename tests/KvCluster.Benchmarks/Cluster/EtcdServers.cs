@@ -11,7 +11,7 @@ namespace KvCluster.Benchmarks.Cluster;
 internal sealed class EtcdServers : IAsyncDisposable
 {
     private const int Nodes = 3;
-    private static readonly TimeSpan StartLimit = TimeSpan.FromSeconds(30);
+    private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(5);
 
     private readonly RunFolder _folder = new();
     private readonly List<Process> _processes = [];

@@ -10,7 +10,7 @@ namespace KvCluster.Benchmarks.Cluster;
 /// <summary>Three node processes and a router, started by the launcher as a user would, with one shard, in a folder of their own.</summary>
 internal sealed class KvServers : IAsyncDisposable
 {
-    private static readonly TimeSpan StartLimit = TimeSpan.FromSeconds(60);
+    private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(5);
 
     private readonly RunFolder _folder = new();
     private readonly Process _launcher;

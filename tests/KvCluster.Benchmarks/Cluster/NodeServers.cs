@@ -10,7 +10,7 @@ namespace KvCluster.Benchmarks.Cluster;
 /// <summary>Node processes over an etcd of one member, without router and launcher: nothing restarts what a measurement kills. Nodes are counted from 1.</summary>
 internal sealed class NodeServers : IAsyncDisposable
 {
-    private static readonly TimeSpan StartLimit = TimeSpan.FromSeconds(120);
+    private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(5);
 
     private readonly RunFolder _folder = new();
     private readonly Process?[] _processes;
