@@ -129,8 +129,7 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         foreach (var node in cluster.Nodes)
             await cluster.UntilSaidAsync(node.Node, "ALARM");
         var leader = await cluster.LeadsNowAsync();
-        var goal = histories.Changes + (2 * Some * Histories.Length);
-        await Until.TrueAsync(async () => histories.Changes >= goal || await cluster.LeadsNowAsync() == 0, "calls go on, or nobody leads");
+        await cluster.UntilMoreChangesOrLeaderlessAsync(histories, 2 * Some);
         // No election ever: who led leads, or nobody.
         var leads = await cluster.LeadsNowAsync();
         Assert.True(leads == leader || leads == 0, $"node {leads} leads after node {leader}");

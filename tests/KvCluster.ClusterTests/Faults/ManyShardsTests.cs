@@ -16,13 +16,13 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
         await cluster.LeaderStaysAsync(async leader =>
         {
             await cluster.Etcd.KillAsync(0);
-            await histories.MoreChangesAsync(Some);
+            await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
             // A follower of shard 0; the shards that it leads wait for etcd, the others go on.
             var minority = cluster.Nodes.First(node => node.Node != leader);
             await minority.KillAsync();
             put = cluster.KvOf(leader).PutAsync(new V1.PutRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("a"), Value = Google.Protobuf.ByteString.Empty }).ResponseAsync;
             await ((Task)put).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            await histories.MoreChangesAsync(Some);
+            await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
             cluster.Etcd.Start(0);
             minority.Start();
             await histories.MoreChangesAsync(2 * Some);

@@ -10,7 +10,8 @@ namespace KvCluster.ClusterTests.History;
 /// </summary>
 internal sealed class Histories : IAsyncDisposable
 {
-    private static readonly TimeSpan Limit = TimeSpan.FromMinutes(4);
+    /// <summary>For the changes of an ordinary run.</summary>
+    public static readonly TimeSpan Limit = TimeSpan.FromMinutes(4);
 
     private static readonly string Log = Path.Combine(AppContext.BaseDirectory, "histories.log");
 

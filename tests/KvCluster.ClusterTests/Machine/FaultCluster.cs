@@ -126,17 +126,27 @@ internal sealed class FaultCluster : IAsyncDisposable
         return leader;
     }
 
-    /// <summary>The node that leads shard 0 by its own account, of nodes that all run; 0: each has said that it does not.</summary>
+    /// <summary>The node that leads shard 0 by its own account; 0: each that runs has said that it does not.</summary>
     public async Task<int> LeadsNowAsync()
     {
         var leader = 0;
         await Until.TrueAsync(async () =>
         {
-            var statuses = await Task.WhenAll(_nodes.Select(node => StatusOfAsync(node.Node)));
+            var statuses = await Task.WhenAll(_nodes.Where(node => node.IsRunning).Select(node => StatusOfAsync(node.Node)));
             leader = (int)(statuses.FirstOrDefault(static status => status?.Replicas.Any(static replica => replica.Route.Shard == 0 && replica.Role == "leader") == true)?.Node ?? 0);
             return leader != 0 || statuses.All(static status => status is not null);
         }, $"every node says whether it leads{Explain()}");
         return leader;
+    }
+
+    /// <summary>
+    /// Waits for so many further changes, times the length of the run, where nobody can be elected: a stall that costs shard 0 its leader ends the waiting,
+    /// as nothing would come any more.
+    /// </summary>
+    public Task UntilMoreChangesOrLeaderlessAsync(History.Histories histories, int changes)
+    {
+        var goal = histories.Changes + (changes * History.Histories.Length);
+        return Until.TrueAsync(async () => histories.Changes >= goal || await LeadsNowAsync() == 0, $"{goal} acknowledged changes, or no leader{Explain()}", History.Histories.Limit * History.Histories.Length);
     }
 
     /// <summary>Waits, after a node has died, until other nodes lead all shards.</summary>
