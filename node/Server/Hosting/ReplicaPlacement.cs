@@ -227,9 +227,9 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         {
             return true;
         }
-        catch (Exception failure) when (failure is RpcException or UriFormatException or ArgumentException)
+        catch (Exception failure)
         {
-            // Asked again after a pause: what was done is in the shard's record.
+            // Whatever it is, it is asked again after a pause: what was done is in the shard's record.
             Say(failure is RpcException call ? call.Status.Detail : failure.Message);
             return false;
         }

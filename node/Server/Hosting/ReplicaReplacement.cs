@@ -154,7 +154,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         {
             // The node stops.
         }
-        catch (Exception failure) when (failure is RpcException or UriFormatException or ArgumentException)
+        catch (Exception failure)
         {
             // Asked again in the next turn; told when the reason changes.
             var reason = failure is RpcException { Status.Detail: var detail } ? detail : failure.Message;
