@@ -46,11 +46,11 @@ public sealed class DigestComparisonTests
     [Fact]
     public async Task ValueThatChangedSilently_InTheLeader_IsFoundByItAndItHandsOverToBeRebuilt()
     {
-        await using var cluster = await StartAsync(new ReplicationOptions());
+        await using var cluster = await StartAsync(NodeCluster.Steady);
         var bad = await cluster.LeaderOfAsync(0);
         await StopAndChangeAsync(cluster, bad);
         // The others compare when they are asked to, and not for an hour by themselves.
-        cluster.Replication = _often;
+        cluster.Replication = NodeCluster.Steady with { DigestIntervalUs = _often.DigestIntervalUs };
         await cluster.StartNodeAsync(bad);
         var before = await RecordAsync(cluster);
         // It finds out as long as it leads: again where another was elected first.
