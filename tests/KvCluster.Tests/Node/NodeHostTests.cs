@@ -46,13 +46,13 @@ public sealed class NodeHostTests
         var leader = 0u;
         var detail = new ReplicaDetail();
         await Grpc.Eventually.TrueAsync(
-            () => (detail = DetailOf(cluster, leader = cluster.LeaderOfAsync(1).Result)) is { LeaseLeftUs: > 0, Followers: { Count: 2 } followers } && followers.All(follower => follower.State == "replicate" && follower.GrantLeftUs > 0),
+            () => WrittenTo(cluster) && (detail = DetailOf(cluster, leader = cluster.LeaderOfAsync(1).Result)) is { LeaseLeftUs: > 0, Followers: { Count: 2 } followers } && followers.All(follower => follower.State == "replicate" && follower.GrantLeftUs > 0),
             "both followers replicate and grant");
         Assert.Equal(3, detail.Record.Replicas.Count);
         Assert.Contains(detail.Decisions, line => line.Text.StartsWith("serving epoch", StringComparison.Ordinal));
         Assert.Equal(new[] { 1u, 2u, 3u }.Where(node => node != leader), detail.Followers.Select(follower => follower.Node).Order());
         var following = detail;
-        await Grpc.Eventually.TrueAsync(() => (following = DetailOf(cluster, leader == 1 ? 2u : 1u)).GrantLeftUs > 0, "the follower grants");
+        await Grpc.Eventually.TrueAsync(() => WrittenTo(cluster) && (following = DetailOf(cluster, leader == 1 ? 2u : 1u)).GrantLeftUs > 0, "the follower grants");
         Assert.Empty(following.Followers);
     }
 
@@ -169,6 +169,9 @@ public sealed class NodeHostTests
             await cluster.StartNodeAsync(1);
         }
     }
+
+    // A leader that nothing is asked of rests after two seconds, without a lease and grants.
+    private static bool WrittenTo(NodeCluster cluster) => cluster.PutAsync(Request("z", "1"), shard: 1).Result.Position is not null;
 
     // Empty until the node has opened the replica.
     private static ReplicaDetail DetailOf(NodeCluster cluster, uint node) =>
