@@ -9,18 +9,23 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
 {
     private const int SeedsForABug = 1_000;
 
-    // Planted, and not proven to be caught within that many seeds: `--bug NAME` of the program hunts for them.
-    private static readonly PlantedBug[] _open =
-        [PlantedBug.NoEpochCheck, PlantedBug.CommitOlderEpoch, PlantedBug.LearnerCounts, PlantedBug.MatchAfterForeignCut];
+    // These need a course of events that the mix of all comes to in every some thousandth seed: their seeds run the scenario that takes it.
+    private static readonly Dictionary<PlantedBug, string> _ownScenario = new()
+    {
+        [PlantedBug.NoEpochCheck] = "round-trip",
+        [PlantedBug.CommitOlderEpoch] = "old-tail-returns",
+        [PlantedBug.LearnerCounts] = "leader-among-learners",
+        [PlantedBug.MatchAfterForeignCut] = "cut-overtaken",
+    };
 
     [Fact]
     public void EveryPlantedBug_IsCaughtWithinAThousandSeeds()
     {
         var table = new StringBuilder();
         var missed = new List<PlantedBug>();
-        foreach (var bug in Enum.GetValues<PlantedBug>().Where(bug => bug != PlantedBug.None).Except(_open))
+        foreach (var bug in Enum.GetValues<PlantedBug>().Where(bug => bug != PlantedBug.None))
         {
-            var results = Suite.Run(1, SeedsForABug, scenarios: null, bug, stopAtFailure: true);
+            var results = Suite.Run(1, SeedsForABug, _ownScenario.TryGetValue(bug, out var name) ? Scenarios.Named(name) : null, bug, stopAtFailure: true);
             var caught = results.FirstOrDefault(result => result.Broken is not null);
             if (caught is null)
                 missed.Add(bug);

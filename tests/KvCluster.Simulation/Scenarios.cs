@@ -18,6 +18,9 @@ internal static class Scenarios
     /// <summary>What a seed runs, of some scenarios, by their weights.</summary>
     public static Scenario Of(int seed, IReadOnlyList<Scenario> among)
     {
+        // Also one that the suite does not run by itself.
+        if (among.Count == 1)
+            return among[0];
         var left = new SeededRandom((ulong)seed).Between(0, among.Sum(scenario => scenario.Weight));
         return among.First(scenario => (left -= scenario.Weight) < 0);
     }

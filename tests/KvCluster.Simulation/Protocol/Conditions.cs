@@ -39,6 +39,9 @@ internal sealed record Conditions
     /// <summary>The greatest drift of a replica's clock, in thousandths.</summary>
     public int DriftPermille { get; init; }
 
+    /// <summary>One caller never writes, and mostly stays with the node that it calls: with a leader that has been cut off, too.</summary>
+    public bool ReaderStays { get; init; }
+
     /// <summary>0: no leases, every read takes a round.</summary>
     public long LeaseUs { get; init; } = 500_000;
 
@@ -88,7 +91,16 @@ internal sealed record Conditions
     public static Conditions LongLeasesOfThree(Random random) => LongLeases(random) with { Voters = 3, LeaseUs = 1_500_000 };
 
     /// <summary>Much of what is sent comes seconds later.</summary>
-    public static Conditions LateFrames(Random random) => Calm(random) with { Voters = 3, DurationUs = 10_000_000, LatePermille = 300, LateUs = 3_000_000 };
+    public static Conditions LateFrames(Random random) => Calm(random) with
+    {
+        Voters = 3,
+        DurationUs = 10_000_000,
+        LatePermille = 300,
+        LateUs = 3_000_000,
+        ReaderStays = true,
+    };
+
+    public static Conditions FiveVoters(Random random) => Calm(random) with { Voters = 5, DurationUs = 12_000_000 };
 
     public static Conditions ThreeVoters(Random random) => Calm(random) with { Voters = 3, DurationUs = 10_000_000 };
 

@@ -5,12 +5,14 @@ namespace KvCluster.Simulation.Protocol;
 /// successor dies when it has just opened its epoch, the first returns and leads again, and dies with all others when its old tail has just been
 /// acknowledged. Only one that counts the old tail as committed loses something when the second returns.
 /// </summary>
-internal sealed class FailoverInFailover : Adversary
+/// <param name="endsAtMatch">It dies as soon as it hears that a follower has the old tail, before that one can hear of the new epoch's first record.</param>
+internal sealed class FailoverInFailover(bool endsAtMatch) : Adversary
 {
     private int _act;
     private SimulatedReplica? _first;
     private SimulatedReplica? _second;
     private SimulatedReplica? _third;
+    private Etag _oldTail;
     private int _acknowledged;
 
     public override void On(SimulationRun run, SimulatedReplica replica, Moment moment)
@@ -35,7 +37,8 @@ internal sealed class FailoverInFailover : Adversary
                 {
                     run.Down(replica);
                     run.Network.Heal();
-                    run.Up(_first!);
+                    _oldTail = _first!.Durable;
+                    run.Up(_first);
                 });
                 break;
             case 2 when moment == Moment.LeadingStarted:
@@ -44,6 +47,13 @@ internal sealed class FailoverInFailover : Adversary
                 _acknowledged = 0;
                 if (run.Chance(100))
                     run.After(run.Random.NextInt64(run.Conditions.SyncUs / 4, 2 * run.Conditions.SyncUs), () => End(run));
+                break;
+            case 3 when endsAtMatch && moment is Moment.MatchSent or Moment.AckSent:
+                if (replica == _third || replica.Durable < _oldTail || replica.Durable.Epoch != _oldTail.Epoch)
+                    break;
+                run.Network.Cut(_third!.Node, replica.Node);
+                // The leader may not have synced the tail itself.
+                run.After(run.Random.NextInt64(run.Conditions.DelayUs, 3 * run.Conditions.SyncUs), () => End(run));
                 break;
             // The old tail is acknowledged record by record, the new epoch's first record is the last of them.
             case 3 when moment == Moment.AckSent && replica != _third && ++_acknowledged <= 2 && run.Chance(600):
@@ -62,6 +72,7 @@ internal sealed class FailoverInFailover : Adversary
         if (_act != 3)
             return;
         _act = 4;
+        run.Network.Heal();
         run.Down(_third!);
         foreach (var other in run.Replicas.Where(other => other != _third))
             run.Restart(other, run.Random.NextInt64(5_000));

@@ -19,5 +19,8 @@ internal enum Moment
 
     /// <summary>A follower acknowledges what it has synced.</summary>
     AckSent,
+
+    /// <summary>A follower says which record it has in common with the leader, and so what of that it has synced.</summary>
+    MatchSent,
     Installing,
 }

@@ -6,7 +6,7 @@ namespace KvCluster.Simulation.Protocol;
 /// </summary>
 /// <param name="Name">As given to <c>--scenario</c>.</param>
 /// <param name="Faults">What it is about.</param>
-/// <param name="Weight">How often the suite runs it.</param>
+/// <param name="Weight">How often the suite runs it; 0: only for the bug that it was made for, and by name.</param>
 /// <param name="Draw">The run's conditions.</param>
 /// <param name="Mix">What fails from time to time, with weights; empty: only what <paramref name="Adversary"/> does.</param>
 /// <param name="Adversary">Watches the protocol's decisions and fails something just then.</param>
@@ -29,7 +29,9 @@ internal sealed record ProtocolScenario(
         new("coordinator-trouble", "F5 F6 F8 F9 F13", 8, Conditions.BadCoordinator,
             [(Fault.CutOffCoordinator, 4), (Fault.CoordinatorAway, 4), (Fault.RestartLeader, 4), (Fault.IsolateLeader, 3), (Fault.Restart, 3)], () => new RandomAdversary()),
         new("bad-network", "F7", 5, Conditions.BadNetwork, [(Fault.CutLink, 5), (Fault.Isolate, 2), (Fault.Restart, 2), (Fault.HandOver, 1)], () => new RandomAdversary()),
-        new("failover-in-failover", "F14", 18, Conditions.SlowDisks, [], () => new FailoverInFailover()),
+        new("failover-in-failover", "F14", 18, Conditions.SlowDisks, [], () => new FailoverInFailover(endsAtMatch: false)),
+        new("old-tail-returns", "F14", 0, Conditions.SlowDisks, [], () => new FailoverInFailover(endsAtMatch: true)),
+        new("cut-overtaken", "F4 F14 F15", 0, Conditions.FiveVoters, [], () => new CutOvertaken()),
         new("power-lost", "F15 F16", 5, Conditions.SlowDisks, [(Fault.LosePower, 5), (Fault.Checkpoint, 2), (Fault.Restart, 2)], () => new RandomAdversary()),
         new("tail-lost", "F16 F20 F29", 5, Conditions.Any, [(Fault.LoseTail, 6), (Fault.RestartLeader, 2), (Fault.Restart, 2)], () => new RandomAdversary()),
         new("behind-retention", "F20", 5, Conditions.Any, [(Fault.Checkpoint, 6), (Fault.Restart, 4), (Fault.Isolate, 2)], () => new RandomAdversary()),
@@ -37,6 +39,7 @@ internal sealed record ProtocolScenario(
         new("granter-restarts", "F1 F3 F13", 6, Conditions.LongLeases, [(Fault.IsolateLeaderInSteps, 8), (Fault.IsolateLeader, 2)], () => new GranterRestarts()),
         new("hand-over", "F19 F25", 6, Conditions.Calm, [(Fault.HandOver, 8), (Fault.Restart, 1)], () => new HandOverCut()),
         new("learners", "F25", 6, Conditions.WithLearners, [(Fault.Partition, 6), (Fault.Restart, 2), (Fault.IsolateLeader, 2)], () => new RandomAdversary()),
+        new("leader-among-learners", "F3 F25", 0, Conditions.WithLearners, [], () => new LeaderAmongLearners()),
         new("grant-outlived", "F1 F3 F21", 10, Conditions.LongLeasesOfThree, [], () => new GrantOutlived()),
         new("old-leader-returns", "F3 F13 F14", 10, Conditions.LongLeasesOfThree, [(Fault.IsolateLeader, 1)], () => new OldLeaderReturns()),
         new("round-trip", "F7 F25", 8, Conditions.LateFrames, [], () => new RoundTrip()),

@@ -79,7 +79,8 @@ internal sealed class SimulatedClient(SimulationRun run, int writesPercent)
 
     private void Elsewhere()
     {
-        _node = run.Random.Next(2) == 0 ? run.LeaderHint : run.Random.Next(run.Replicas.Count) + 1;
+        if (writesPercent > 0 || run.Random.Next(4) == 0)
+            _node = run.Random.Next(2) == 0 ? run.LeaderHint : run.Random.Next(run.Replicas.Count) + 1;
         _operation++;
         run.After(run.Random.NextInt64(5_000, 40_000), Next);
     }

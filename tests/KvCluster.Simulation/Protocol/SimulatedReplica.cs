@@ -76,6 +76,9 @@ internal sealed class SimulatedReplica
     /// <summary>Its journal was damaged at some time.</summary>
     public bool LostTail { get; private set; }
 
+    /// <summary>The end of what is synced of its journal.</summary>
+    public Etag Durable => _journal.Durable.Etag;
+
     public Etag Published => _process?.Published ?? Etag.None;
 
     public string State => _process is null ? "down" : $"{_process.Core.Role} epoch {_process.Core.Epoch} last {_journal.Last.Name} committed {_process.Core.Committed}";
@@ -88,6 +91,7 @@ internal sealed class SimulatedReplica
         if (_run.Coordinator.Record.Replicas.All(replica => replica.Replica != Id))
             return;
         _run.Trace($"node {Node} starts, journal ends at {_journal.Last.Name}, control {_control.PromisedEpoch}");
+        RememberLoss();
         _process = new Process(this);
         _process.Begin();
     }
@@ -147,6 +151,16 @@ internal sealed class SimulatedReplica
 
     /// <summary>Writes a checkpoint and drops the journal that it covers.</summary>
     public void Checkpoint() => InProcess(process => process.Checkpoint());
+
+    // As the store does before it appends anything: however far it is refilled until it dies again, the next process finds that it lost something.
+    private void RememberLoss()
+    {
+        var last = _journal.Last.Etag;
+        if (last >= (_control.Acknowledged > _control.Committed ? _control.Acknowledged : _control.Committed))
+            return;
+        var mark = new Etag(Math.Max(_control.PromisedEpoch, last.Epoch), ulong.MaxValue);
+        _control = _control with { Acknowledged = mark > _control.Acknowledged ? mark : _control.Acknowledged };
+    }
 
     // Reaches the process that runs at that time, or none.
     private void InProcess(Action<Process> action) => Deliver(() =>
@@ -440,6 +454,7 @@ internal sealed class SimulatedReplica
             Frame.PayloadOneofCase.FetchTail => Moment.TailAsked,
             Frame.PayloadOneofCase.Release => Moment.ReleaseSent,
             Frame.PayloadOneofCase.Ack => Moment.AckSent,
+            Frame.PayloadOneofCase.Match => Moment.MatchSent,
             _ => null,
         };
 

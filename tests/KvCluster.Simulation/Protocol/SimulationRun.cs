@@ -125,7 +125,7 @@ internal sealed class SimulationRun : ISimulation
         foreach (var replica in Replicas)
             After(Random.NextInt64(200_000), replica.Start);
         for (var i = 0; i < ClientCount; i++)
-            new SimulatedClient(this, writesPercent: i == 0 ? 10 : 65).Start();
+            new SimulatedClient(this, writesPercent: i > 0 ? 65 : Conditions.ReaderStays ? 0 : 10).Start();
         _adversary.Begin(this);
         if (_mix.Length > 0)
             After(Random.NextInt64(Conditions.FaultEveryUs), NextFault);

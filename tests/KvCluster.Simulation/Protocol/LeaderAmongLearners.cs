@@ -1,0 +1,20 @@
+namespace KvCluster.Simulation.Protocol;
+
+/// <summary>A leader reaches all learners and none of the other voters: what they acknowledge is committed by nobody, and the voters elect another one who lacks it.</summary>
+internal sealed class LeaderAmongLearners : Adversary
+{
+    public override void On(SimulationRun run, SimulatedReplica replica, Moment moment)
+    {
+        if (moment != Moment.ServingStarted || !run.Chance(700))
+            return;
+        run.After(run.Random.NextInt64(100_000, 500_000), () =>
+        {
+            if (run.Healed || !replica.Leads)
+                return;
+            run.Trace($"node {replica.Node} leads and hears of learners alone");
+            foreach (var voter in run.Coordinator.Record.Replicas.Where(member => !member.Learner && member.Replica != replica.Id))
+                run.Network.CutLink(replica.Node, (int)voter.Node);
+            run.After(run.Random.NextInt64(1_500_000, 2_500_000), run.Network.Heal);
+        });
+    }
+}
