@@ -13,6 +13,8 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
     private static readonly Dictionary<PlantedBug, string> _ownScenario = new()
     {
         [PlantedBug.NoEpochCheck] = "round-trip",
+        [PlantedBug.DriftIgnored] = "grant-outlived",
+        [PlantedBug.NoWaitAfterRestart] = "grant-outlived",
         [PlantedBug.CommitOlderEpoch] = "old-tail-returns",
         [PlantedBug.LearnerCounts] = "leader-among-learners",
         [PlantedBug.MatchAfterForeignCut] = "cut-overtaken",
