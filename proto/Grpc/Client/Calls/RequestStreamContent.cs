@@ -95,7 +95,8 @@ internal sealed class RequestStreamContent : HttpContent
     {
         lock (_gate)
         {
-            if (_lentThread == 0)
+            // After the last message there is nothing to hold back, and nobody who would see to the end when the thread is given back.
+            if (_lentThread == 0 && !_isComplete)
                 _lentThread = Environment.CurrentManagedThreadId;
         }
     }
