@@ -20,11 +20,14 @@ public sealed class RequestStreamContentTests
         var sending = content.CopyToAsync(stream);
         Assert.True(content.TryWrite([1, 2, 3], Bytes, moreFollows: false, out _));
         await stream.Writes.WaitAsync(Eventually.Limit);
-        content.Complete();
-        content.Lend();
-        // The sender goes on within it, on this thread.
-        stream.Release();
-        content.TakeBack();
+        // On a thread of the pool, where the sender goes on within Release.
+        await Task.Run(() =>
+        {
+            content.Complete();
+            content.Lend();
+            stream.Release();
+            content.TakeBack();
+        });
         await sending.WaitAsync(Eventually.Limit);
     }
 
