@@ -7,6 +7,8 @@ internal static class CoordinatorChanges
 {
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(200);
 
+    private static readonly TimeSpan RevokeTimeMax = TimeSpan.FromSeconds(1);
+
     /// <summary>
     /// Repeats one compare-and-set until it is certainly won or lost. After an attempt without an answer, finding the very value counts
     /// as won: so the value must name its writer, or it must not matter who wrote it.
@@ -41,6 +43,26 @@ internal static class CoordinatorChanges
                 // The caller waits for an answer or its cancellation; EtcdCoordinator logs that none comes.
                 await Task.Delay(Pause, cancellationToken).ConfigureAwait(false);
             }
+        }
+    }
+
+    /// <summary>Ends a lease, if the coordinator answers soon: for who stops, and would otherwise leave it to the lease's own end.</summary>
+    /// <param name="coordinator">Who has granted it.</param>
+    /// <param name="lease">0: there is none.</param>
+    /// <returns>Why it still stands; null: it does not.</returns>
+    public static async Task<string?> RevokeSoonAsync(this ICoordinator coordinator, long lease)
+    {
+        if (lease == 0)
+            return null;
+        using var limit = new CancellationTokenSource(RevokeTimeMax);
+        try
+        {
+            await coordinator.RevokeAsync(lease, limit.Token).ConfigureAwait(false);
+            return null;
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or OperationCanceledException)
+        {
+            return failure.Message;
         }
     }
 

@@ -17,8 +17,6 @@ internal sealed class NodeRegistration : IAsyncDisposable
 
     private static readonly TimeSpan RetryPause = TimeSpan.FromMilliseconds(500);
 
-    private static readonly TimeSpan RevokeTime = TimeSpan.FromSeconds(1);
-
     private readonly ICoordinator _coordinator;
     private readonly string _key;
     private readonly NodeRecord _record;
@@ -58,17 +56,8 @@ internal sealed class NodeRegistration : IAsyncDisposable
         await _stopping.CancelAsync().ConfigureAwait(false);
         await _running.ConfigureAwait(false);
         _stopping.Dispose();
-        if (_lease == 0)
-            return;
-        using var limit = new CancellationTokenSource(RevokeTime);
-        try
-        {
-            await _coordinator.RevokeAsync(_lease, limit.Token).ConfigureAwait(false);
-        }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or OperationCanceledException)
-        {
-            HostLog.RegistrationFailed(_log, $"it stays until its lease ends ({failure.Message})");
-        }
+        if (await _coordinator.RevokeSoonAsync(_lease).ConfigureAwait(false) is { } reason)
+            HostLog.RegistrationFailed(_log, $"it stays until its lease ends ({reason})");
     }
 
     private async Task RunAsync()

@@ -17,11 +17,6 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
 
     private static readonly TimeSpan LeaseTime = TimeSpan.FromSeconds(10);
 
-    private static readonly TimeSpan RevokeTime = TimeSpan.FromSeconds(1);
-
-    /// <summary>A replica has this long to move before the leader is asked again.</summary>
-    private static readonly TimeSpan MoveTimeMax = TimeSpan.FromHours(1);
-
     /// <summary>After a move that failed: what was in its way is given time to pass.</summary>
     private static readonly TimeSpan PauseAfterFailure = TimeSpan.FromSeconds(5);
 
@@ -33,8 +28,8 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private readonly PeerTransport _peers;
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
-    private readonly CancellationTokenSource _stopping = new();
-    private readonly Task _running;
+    private readonly BackgroundLoop _loop;
+    private long _failedAt;
     private Task<bool> _moving = Task.FromResult(true);
     private long _lease;
     private string _said = "";
@@ -58,7 +53,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         _peers = peers;
         _clock = clock;
         _log = log;
-        _running = Task.Run(RunAsync);
+        _loop = new BackgroundLoop("the placement of replicas", TakeTurnAsync, static () => CommonMoments.Until(Interval), log);
     }
 
     /// <summary>Changes what holds of where replicas may lie, and answers with it. Any thread.</summary>
@@ -86,21 +81,10 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
 
     public async ValueTask DisposeAsync()
     {
-        await _stopping.CancelAsync().ConfigureAwait(false);
-        await _running.ConfigureAwait(false);
+        await _loop.DisposeAsync().ConfigureAwait(false);
         await _moving.ConfigureAwait(false);
-        _stopping.Dispose();
-        if (_lease == 0)
-            return;
-        using var limit = new CancellationTokenSource(RevokeTime);
-        try
-        {
-            await _coordinator.RevokeAsync(_lease, limit.Token).ConfigureAwait(false);
-        }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or OperationCanceledException)
-        {
-            HostLog.NotMoved(_log, $"this node's turn lasts until its lease ends ({failure.Message})");
-        }
+        if (await _coordinator.RevokeSoonAsync(_lease).ConfigureAwait(false) is { } reason)
+            HostLog.NotMoved(_log, $"this node's turn lasts until its lease ends ({reason})");
     }
 
     private static PlacementRecord Apply(PlaceRequest request, PlacementRecord record, IReadOnlySet<uint> known)
@@ -138,54 +122,45 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         return (read.Value is null ? new PlacementRecord() : RecordText.Parse<PlacementRecord>(read.Value), read.ModRevision);
     }
 
-    private async Task RunAsync()
+    private async Task TakeTurnAsync(CancellationToken stop)
     {
-        var failedAt = 0L;
-        while (!_stopping.IsCancellationRequested)
+        try
         {
-            await Task.Delay(CommonMoments.Until(Interval), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            try
-            {
-                // The lease is kept while a replica moves.
-                if (!await ControlsAsync().ConfigureAwait(false) || !_moving.IsCompleted)
-                    continue;
-                if (!await _moving.ConfigureAwait(false))
-                {
-                    failedAt = failedAt == 0 ? _clock.GetTimestamp() : failedAt;
-                    if (_clock.GetElapsedTime(failedAt) < PauseAfterFailure)
-                        continue;
-                }
-                failedAt = 0;
-                if (await NextAsync().ConfigureAwait(false) is { } move)
-                    _moving = MoveAsync(move);
-            }
-            catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
-            {
+            // The lease is kept while a replica moves.
+            if (!await ControlsAsync(stop).ConfigureAwait(false) || !_moving.IsCompleted)
                 return;
-            }
-            catch (Exception failure)
+            if (!await _moving.ConfigureAwait(false))
             {
-                // Whatever it is, nothing would ever move if nobody tried again.
-                Say(failure.Message);
+                _failedAt = _failedAt == 0 ? _clock.GetTimestamp() : _failedAt;
+                if (_clock.GetElapsedTime(_failedAt) < PauseAfterFailure)
+                    return;
             }
+            _failedAt = 0;
+            if (await NextAsync(stop).ConfigureAwait(false) is { } move)
+                _moving = MoveAsync(move, stop);
+        }
+        catch (CoordinatorUnavailableException failure)
+        {
+            // Asked again in the next turn, and told once for each reason.
+            Say(failure.Message);
         }
     }
 
     // Whether this process has the key `controller`, taking it where nobody has.
-    private async Task<bool> ControlsAsync()
+    private async Task<bool> ControlsAsync(CancellationToken stop)
     {
-        if (_lease != 0 && await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
+        if (_lease != 0 && await _coordinator.KeepAliveAsync(_lease, stop).ConfigureAwait(false))
             return true;
         _lease = 0;
-        var read = await _coordinator.GetAsync(_keys.Controller, _stopping.Token).ConfigureAwait(false);
+        var read = await _coordinator.GetAsync(_keys.Controller, stop).ConfigureAwait(false);
         if (read.Value is not null)
             return false;
-        var lease = await _coordinator.GrantLeaseAsync(LeaseTime, _stopping.Token).ConfigureAwait(false);
+        var lease = await _coordinator.GrantLeaseAsync(LeaseTime, stop).ConfigureAwait(false);
         var record = RecordText.Format(new ControllerRecord { Node = _identity.Node, Incarnation = _identity.Incarnation });
-        var set = await _coordinator.SetUntilSettledAsync(_keys.Controller, 0, record, lease, _stopping.Token).ConfigureAwait(false);
+        var set = await _coordinator.SetUntilSettledAsync(_keys.Controller, 0, record, lease, stop).ConfigureAwait(false);
         if (set.Outcome != CompareAndSetOutcome.Won)
         {
-            await _coordinator.RevokeAsync(lease, _stopping.Token).ConfigureAwait(false);
+            await _coordinator.RevokeAsync(lease, stop).ConfigureAwait(false);
             return false;
         }
         _lease = lease;
@@ -193,9 +168,9 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         return true;
     }
 
-    private async Task<ReplicaMove?> NextAsync()
+    private async Task<ReplicaMove?> NextAsync(CancellationToken stop)
     {
-        var (placement, _) = await ReadAsync(_stopping.Token).ConfigureAwait(false);
+        var (placement, _) = await ReadAsync(stop).ConfigureAwait(false);
         if (placement.Paused)
             return null;
         var snapshot = _map.Snapshot;
@@ -204,11 +179,9 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     }
 
     // The leader's own replica takes two turns: asked to remove itself it hands over, and the next leader removes it.
-    private async Task<bool> MoveAsync(ReplicaMove move)
+    private async Task<bool> MoveAsync(ReplicaMove move, CancellationToken stop)
     {
-        var snapshot = _map.Snapshot;
-        var leader = snapshot.Routes.FirstOrDefault(route => route.Shard == move.Shard)?.Leader ?? 0;
-        if (leader == 0 || !snapshot.Nodes.TryGetValue(leader, out var node))
+        if (_map.Snapshot.LeaderOf(move.Shard) is not { } leader)
         {
             Say($"shard {move.Shard} has no leader");
             return false;
@@ -216,16 +189,18 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         HostLog.Moves(_log, move.Shard, move.FromNode, move.ToNode, move.Reason);
         try
         {
-            using var channel = _peers.ChannelTo(leader, node.Address);
-            var request = new ReplaceRequest { Shard = move.Shard, FromNode = move.FromNode, ToNode = move.ToNode };
-            await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + MoveTimeMax, cancellationToken: _stopping.Token).ConfigureAwait(false);
+            await ReplicaReplacement.AskAsync(_peers, leader, new ReplaceRequest { Shard = move.Shard, FromNode = move.FromNode, ToNode = move.ToNode }, stop).ConfigureAwait(false);
             HostLog.Moved(_log, move.Shard, move.FromNode, move.ToNode);
             _said = "";
             return true;
         }
-        catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && leader == move.FromNode)
+        catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && leader.Node == move.FromNode)
         {
             return true;
+        }
+        catch (Exception) when (stop.IsCancellationRequested)
+        {
+            return false;
         }
         catch (Exception failure)
         {
@@ -237,7 +212,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
 
     private void Say(string reason)
     {
-        if (reason != _said && !_stopping.IsCancellationRequested)
+        if (reason != _said)
             HostLog.NotMoved(_log, reason);
         _said = reason;
     }

@@ -81,6 +81,16 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         return await ChangeAsync(shard, toNode, old is null ? new ReplicaChange.Promote(learner) : new ReplicaChange.Swap(old.Replica, learner)).ConfigureAwait(false);
     }
 
+    /// <summary>Asks a shard's leader for a replacement, and waits for its end.</summary>
+    /// <exception cref="RpcException">It was not done; what was, is in the shard's record.</exception>
+    /// <exception cref="ArgumentException">The leader's address is none.</exception>
+    /// <exception cref="UriFormatException">Likewise.</exception>
+    public static async Task AskAsync(PeerTransport peers, NodeRecord leader, ReplaceRequest request, CancellationToken cancellationToken)
+    {
+        using var channel = peers.ChannelTo(leader.Node, leader.Address);
+        await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+    }
+
     public ValueTask DisposeAsync() => _loop.DisposeAsync();
 
     // A lost replica counts for nothing, so its leaving first costs no safety; and a node has one replica of a shard at a time.
@@ -139,18 +149,14 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private async Task AskLeaderAsync(uint shard, CancellationToken stop)
     {
-        var snapshot = _map.Snapshot;
-        var leader = snapshot.Routes.FirstOrDefault(route => route.Shard == shard)?.Leader ?? 0;
-        if (leader == 0 || leader == _identity.Node || !snapshot.Nodes.TryGetValue(leader, out var node))
+        if (_map.Snapshot.LeaderOf(shard) is not { } leader || leader.Node == _identity.Node)
             return;
         try
         {
-            using var channel = _peers.ChannelTo(leader, node.Address);
-            var request = new ReplaceRequest { Shard = shard, FromNode = _identity.Node, ToNode = _identity.Node };
-            await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: stop).ConfigureAwait(false);
+            await AskAsync(_peers, leader, new ReplaceRequest { Shard = shard, FromNode = _identity.Node, ToNode = _identity.Node }, stop).ConfigureAwait(false);
             _said.TryRemove(shard, out _);
         }
-        catch (RpcException) when (stop.IsCancellationRequested)
+        catch (Exception) when (stop.IsCancellationRequested)
         {
             // The node stops.
         }

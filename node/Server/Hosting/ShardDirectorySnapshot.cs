@@ -66,6 +66,9 @@ internal sealed class ShardDirectorySnapshot
         return index >= 0 ? Routes[index] : null;
     }
 
+    /// <summary>The node that leads a shard, as far as is known; null: none does, or nobody knows where it is.</summary>
+    public NodeRecord? LeaderOf(uint shard) => Routes.FirstOrDefault(route => route.Shard == shard) is { } route ? Nodes.GetValueOrDefault(route.Leader) : null;
+
     /// <summary>All of it, as the first message of a map's stream.</summary>
     public ShardMap Describe(string cluster) => new() { Cluster = cluster, Complete = true, Shards = { Routes }, Nodes = { Nodes.Values.Select(AddressOf) } };
 
