@@ -58,6 +58,9 @@ internal sealed class ReplicaCore
     // A leader that says more is not believed: nobody would stand.
     private const ulong RestUsMax = 60_000_000;
 
+    // Each election takes the next epoch. One that is this far beyond those heard of was never given out; believed, there would soon be none left.
+    private const ulong EpochStepMax = 1UL << 32;
+
     private readonly ReplicaContext _context;
     private readonly TailCut _cut;
     private readonly Promises _promises;
@@ -305,7 +308,7 @@ internal sealed class ReplicaCore
             return;
         if (frame.Generation > _context.View.Record.Generation || !_context.View.Contains(frame.Sender))
             AskForRecord();
-        if (!_context.View.Contains(frame.Sender))
+        if (!_context.View.Contains(frame.Sender) || (frame.Epoch > _context.EpochSeen && frame.Epoch - _context.EpochSeen > EpochStepMax))
             return;
         _context.Heard(frame.Sender, frame.SenderIncarnation);
         if (frame.Epoch > _context.EpochSeen)

@@ -156,14 +156,33 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>The same for the greatest possible key before one.</summary>
     public ShardRoute? RouteBefore(ReadOnlySpan<byte> key) => _map.Snapshot.FindBefore(key);
 
-    /// <summary>Hands a frame to the replica that it is for. Any thread; never waits.</summary>
-    public void Receive(Frame frame) => _hosted.Find(frame.Shard)?.Replica?.Receive(frame);
+    /// <summary>Hands a frame to the replica that it is for, unless it speaks for a replica of another node. Any thread; never waits.</summary>
+    /// <param name="node">The node whose stream it came by.</param>
+    /// <param name="frame">What it says.</param>
+    public void Receive(uint node, Frame frame)
+    {
+        if (MaySpeak(node, frame))
+            _hosted.Find(frame.Shard)?.Replica?.Receive(frame);
+    }
 
     /// <summary>Tells all replicas that nothing comes from a node any more. Any thread; never waits.</summary>
     public void NodeSilent(uint node)
     {
         foreach (var shard in All)
             shard.Replica?.NodeSilent(node);
+    }
+
+    // Replicas never change their node. Of one that the map does not have, yet or any more, the receiving replica's own record decides.
+    private bool MaySpeak(uint node, Frame frame)
+    {
+        if (!_map.Snapshot.Records.TryGetValue(frame.Shard, out var entry))
+            return true;
+        foreach (var replica in entry.Record.Replicas)
+        {
+            if (replica.Replica == frame.Sender)
+                return replica.Node == node;
+        }
+        return true;
     }
 
     /// <summary>Stops all replicas; what they have durable stays.</summary>

@@ -30,7 +30,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     private readonly ConcurrentDictionary<uint, PeerLink> _links = new();
     private readonly CancellationTokenSource _stopping = new();
-    private Action<Frame> _receive = static _ => { };
+    private Action<uint, Frame> _receive = static (_, _) => { };
     private Action<uint> _silent = static _ => { };
     private ShardDirectory? _map;
     private Task _following = Task.CompletedTask;
@@ -38,9 +38,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     /// <summary>Begins to dial the nodes of the map and to hand on what they send.</summary>
     /// <param name="map">The nodes and their addresses.</param>
-    /// <param name="receive">Called with every frame; must not wait.</param>
+    /// <param name="receive">Called with every frame and the node that sent it; must not wait.</param>
     /// <param name="silent">Called with a node whose stream ended, and again and again with one that sends nothing; must not wait.</param>
-    public void Start(ShardDirectory map, Action<Frame> receive, Action<uint> silent)
+    public void Start(ShardDirectory map, Action<uint, Frame> receive, Action<uint> silent)
     {
         _map = map;
         Volatile.Write(ref _silent, silent);
@@ -96,7 +96,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     {
         try
         {
-            await LinkOf(node).RunSessionAsync(incoming, outgoing, Volatile.Read(ref _receive), cancellationToken).ConfigureAwait(false);
+            var receive = Volatile.Read(ref _receive);
+            await LinkOf(node).RunSessionAsync(incoming, outgoing, frame => receive(node, frame), cancellationToken).ConfigureAwait(false);
         }
         finally
         {

@@ -43,20 +43,26 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         await shared.EndAsync();
     }
 
-    /// <summary>It knows the cluster's id and says what no replica says: frames of epochs that were never given out, to every replica, under every sender.</summary>
+    /// <summary>
+    /// It knows the cluster's id and its replicas, and speaks for them: as a node that has none, of epochs that may be, and as the follower's own node, of
+    /// epochs that were never given out.
+    /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F27_PeerOfTheClusterThatLies_IsNotBelieved()
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
+        var before = await cluster.EpochAsync();
         var record = JsonParser.Default.Parse<ClusterRecord>(await cluster.Etcd.ControlAsync("get", "--print-value-only", "/kvcluster/local/cluster"));
+        var shard = JsonParser.Default.Parse<ShardRecord>(await cluster.Etcd.ControlAsync("get", "--print-value-only", "/kvcluster/local/shards/0"));
+        var receiver = shard.Replicas.Single(replica => replica.Node == 1).Replica;
+        var senders = shard.Replicas.Where(replica => replica.Node != 1).ToArray();
         using var channel = GrpcChannel.ForAddress(cluster.Endpoints[0]);
-        using var call = new V1.Replication.ReplicationClient(channel).Connect();
-        await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = record.ClusterId, Node = 9, FormatLevel = record.FormatLevel, Incarnation = 1 } });
-        Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
-        for (var number = 0; number < 1000; number++)
-            await call.RequestStream.WriteAsync(new PeerMessage { Frames = { StrangeFrame(number) } });
+        await LieAsync(channel, record, 9, number => StrangeFrame(number, senders[number % 2].Replica, receiver, before + 1 + (ulong)(number % 3)));
+        foreach (var sender in senders)
+            await LieAsync(channel, record, sender.Node, number => StrangeFrame(number, sender.Replica, receiver, ulong.MaxValue - (ulong)(number % 3)));
         await histories.MoreChangesAsync(Some);
+        Assert.InRange(await cluster.EpochAsync(), before, before + 10);
         await shared.EndAsync();
     }
 
@@ -120,20 +126,22 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         }
     }
 
-    private static Frame StrangeFrame(int number)
+    // Until the node has read all of it, and ended its side.
+    private static async Task LieAsync(GrpcChannel channel, ClusterRecord cluster, uint node, Func<int, Frame> frame)
     {
-        var random = new Random(number);
-        var frame = new Frame
-        {
-            Shard = (uint)random.Next(2),
-            Generation = (ulong)random.Next(3),
-            Epoch = random.Next(2) == 0 ? ulong.MaxValue : (ulong)random.Next(5),
-            Sender = (ulong)random.NextInt64(),
-            SenderIncarnation = (ulong)random.NextInt64(),
-            Receiver = (ulong)random.NextInt64(),
-            ReceiverIncarnation = (ulong)random.NextInt64(),
-        };
-        switch (number % 4)
+        using var call = new V1.Replication.ReplicationClient(channel).Connect();
+        await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = cluster.ClusterId, Node = node, FormatLevel = cluster.FormatLevel, Incarnation = 1 } });
+        Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
+        await call.RequestStream.WriteAsync(new PeerMessage { Frames = { Enumerable.Range(0, 1000).Select(frame) } });
+        await call.RequestStream.CompleteAsync();
+        while (await call.ResponseStream.MoveNext(CancellationToken.None))
+            continue;
+    }
+
+    private static Frame StrangeFrame(int number, ulong sender, ulong receiver, ulong epoch)
+    {
+        var frame = new Frame { Epoch = epoch, Sender = sender, SenderIncarnation = ulong.MaxValue, Receiver = receiver };
+        switch (number % 5)
         {
             case 0:
                 frame.Prepare = new Prepare();
@@ -143,6 +151,9 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
                 break;
             case 2:
                 frame.Append = new Append();
+                break;
+            case 3:
+                frame.Fenced = new Fenced();
                 break;
             default:
                 frame.SnapshotChunk = new SnapshotChunk();

@@ -29,6 +29,19 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
+    public void Replica_ToldOfAnEpochThatNobodyGaveOut_GoesOn()
+    {
+        var leader = Leading();
+        leader.From(2, ulong.MaxValue, frame => frame.Fenced = new Fenced()).Shows("");
+        leader.From(2, ulong.MaxValue, frame => frame.Heartbeat = new Heartbeat()).Shows("");
+        leader.Step(new Event.ReadArrived(1));
+        leader.Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
+        var follower = Following();
+        follower.From(3, ulong.MaxValue, frame => frame.Prepare = new Prepare()).Shows("");
+        follower.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Shows("append up to 2.3");
+    }
+
+    [Fact]
     public void Read_IsConfirmedOnlyByARoundSentAfterItArrived()
     {
         var replica = Leading();
