@@ -38,6 +38,9 @@ say() { printf '%s: %s\n' "$name" "$*"; }
 
 now_ms() { date +%s%3N; }
 
+# seconds MILLISECONDS: the same as seconds with a fraction.
+seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
+
 # within VALUE LIMIT WHAT: whether a figure is below its limit. Over it, a script fails; with --quick, which is for busy machines, where the clock proves
 # nothing either way, it says so and goes on.
 within() {
@@ -75,7 +78,7 @@ end_of_script() {
   if ((code != 0 && code != 77)); then
     tail -n 8 "$work"/*.out "$cluster"/run/*.log 2>/dev/null | cut -c1-300 || true
   fi
-  rm -rf "$work"
+  rm -rf "$work" || echo "$name: $work could not be removed"
   exit "$code"
 }
 trap end_of_script EXIT
@@ -129,15 +132,22 @@ serves() {
   is_true "$all_led"
 }
 
-# wait_until SECONDS WHAT COMMAND...: polls; gives up with a failure that names what was waited for.
-wait_until() {
-  local limit=$1 what=$2 started
-  shift 2
+# comes_true SECONDS COMMAND...: polls; whether the command succeeded within that time.
+comes_true() {
+  local limit=$1 started
+  shift
   started=$(now_ms)
   until "$@"; do
-    (($(now_ms) - started < limit * 1000)) || fail "after $limit s still not: $what"
+    (($(now_ms) - started < limit * 1000)) || return 1
     sleep 0.1
   done
+}
+
+# wait_until SECONDS WHAT COMMAND...: polls; gives up with a failure that names what was waited for.
+wait_until() {
+  local limit=$1 what=$2
+  shift 2
+  comes_true "$limit" "$@" || fail "after $limit s still not: $what"
 }
 
 # status FILTER: `kv status` through jq. FILTER is one of these, or any other.

@@ -5,7 +5,8 @@ engine_root=${KV_DOCKER_ROOT:-$work/docker}
 tag=acceptance
 mkdir -p "$work/bin"
 PATH=$work/bin:$PATH
-export DOCKER_BUILDKIT=1
+# Compose gives up on an engine after 60 s otherwise.
+export DOCKER_BUILDKIT=1 COMPOSE_HTTP_TIMEOUT=300
 
 # A client without BuildKit, as some machines have before the engine's own on PATH, cannot build.
 choose_client() {
@@ -19,43 +20,63 @@ choose_client() {
   skip "no docker on PATH that builds with BuildKit"
 }
 
-# start_engine: the engine that answers, else one of our own with its data under $engine_root, which another script may share by KV_DOCKER_ROOT.
+# start_engine: the engine that answers, else one of our own with its data under $engine_root, which scripts that run one after the other may share by
+# KV_DOCKER_ROOT. A machine that lets none run, or lets it run no container, is no failure of what is tested here: skipped.
 start_engine() {
-  local socket=$work/docker.sock
   choose_client
-  docker info >/dev/null 2>&1 && return 0
-  command -v dockerd >/dev/null && [[ $(id -u) == 0 ]] || skip "no Docker engine answers, and none can be started here"
-  mkdir -p "$engine_root"
-  # Published ports go through the engine's own proxy, so that this machine's packet filter stays as it is.
-  dockerd --iptables=false --data-root "$engine_root/data" --exec-root "$work/docker-exec" --pidfile "$work/docker.pid" -H "unix://$socket" >"$work/dockerd.log" 2>&1 &
-  engine=$!
-  export DOCKER_HOST=unix://$socket
-  wait_until 60 "the Docker engine answers" engine_answers
+  if ! docker info >/dev/null 2>&1; then
+    command -v dockerd >/dev/null && [[ $(id -u) == 0 ]] || skip "no Docker engine answers, and none can be started here"
+    mkdir -p "$engine_root"
+    # Published ports go through the engine's own proxy, so that this machine's packet filter stays as it is. In a session of its own: when this script is
+    # broken off with all that it started, the engine still has to take the containers down.
+    setsid dockerd --iptables=false --data-root "$engine_root/data" --exec-root "$work/x" --pidfile "$work/docker.pid" -H "unix://$work/docker.sock" >"$work/dockerd.log" 2>&1 &
+    engine=$!
+    export DOCKER_HOST=unix://$work/docker.sock
+    comes_true 120 engine_answers || skip "dockerd does not answer within two minutes: $(tail -n 1 "$work/dockerd.log")"
+  fi
+  engine_runs >"$work/probe.out" 2>&1 || skip "the Docker engine runs no container in a network of its own here: $(tail -n 1 "$work/probe.out")"
 }
 
 engine_answers() {
-  kill -0 "$engine" 2>/dev/null || { tail -n 5 "$work/dockerd.log"; fail "dockerd ended"; }
+  kill -0 "$engine" 2>/dev/null || skip "dockerd does not run here: $(tail -n 1 "$work/dockerd.log")"
   docker info >/dev/null 2>&1
+}
+
+# engine_runs: whether a container of nothing but busybox runs.
+engine_runs() {
+  local code=0
+  mkdir -p "$work/probe/bin" && cp "$(command -v busybox)" "$work/probe/bin/busybox" && tar -C "$work/probe" -c . | docker import - kvcluster-base/probe:local || return 1
+  docker network create kvcluster-probe || return 1
+  docker run --rm --read-only --cap-drop ALL --network kvcluster-probe kvcluster-base/probe:local /bin/busybox true || code=$?
+  docker network rm kvcluster-probe
+  return $code
 }
 
 stop_engine() {
   if [[ -n $engine ]]; then
     stop "$engine" 30 || echo "$name: dockerd had to be killed"
     engine=
+    # One that did not come up, or was killed, leaves its data mounted.
+    awk -v data="$engine_root/data" -v run="$work/x" 'index($2, data) == 1 || index($2, run) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount -l
   fi
 }
 
 # base_images: builds them where none can be pulled, and exports their names as SDK_IMAGE, RUNTIME_IMAGE, ETCD_IMAGE, PROMETHEUS_IMAGE. Where the
-# environment names the first two already, it names them all.
+# environment names the first two already, it names them all. Those that lie in a shared $engine_root are taken as they are: built again they would be
+# other images, and everything on them would be built again, too.
 base_images() {
-  local line
+  local line names=$work/base-images.txt
   if [[ -n ${SDK_IMAGE:-} && -n ${RUNTIME_IMAGE:-} ]]; then
     return 0
   fi
-  "$root/deploy/base-images" "$work" >"$work/base-images.txt" 2>"$work/base-images.out" || fail "deploy/base-images: $(tail -n 3 "$work/base-images.out")"
+  [[ -z $engine ]] || names=$engine_root/base-images.txt
+  if [[ ! -e $names ]]; then
+    "$root/deploy/base-images" "$work" >"$names.new" 2>"$work/base-images.out" || fail "deploy/base-images: $(tail -n 3 "$work/base-images.out")"
+    mv "$names.new" "$names"
+  fi
   while read -r line; do
     export "${line?}"
-  done <"$work/base-images.txt"
+  done <"$names"
 }
 
 # image NAME: builds kvcluster/NAME and checks what the issue of running it asks of an image. NuGet's sources are this machine's own.
@@ -63,7 +84,10 @@ image() {
   local arguments=(--network host --build-arg "SDK_IMAGE=$SDK_IMAGE" --build-arg "RUNTIME_IMAGE=$RUNTIME_IMAGE") config=$HOME/.nuget/NuGet/NuGet.Config started size
   [[ ! -e $config ]] || arguments+=(--secret "id=nuget-config,src=$config")
   started=$(now_ms)
-  docker build "${arguments[@]}" --progress plain -f "$root/deploy/$1.Dockerfile" -t "kvcluster/$1:$tag" "$root" >"$work/build-$1.out" 2>&1 || fail "docker build of $1"
+  docker build "${arguments[@]}" --progress plain -f "$root/deploy/$1.Dockerfile" -t "kvcluster/$1:$tag" "$root" >"$work/build-$1.out" 2>&1 || {
+    ! grep -qE 'error NU1(100|101|301)' "$work/build-$1.out" || skip "no package feed reaches into a container here: $(grep -m 1 -oE 'error NU1.*' "$work/build-$1.out")"
+    fail "docker build of $1"
+  }
   size=$(docker image inspect -f '{{.Size}}' "kvcluster/$1:$tag")
   say "image $1: $((size / 1000000)) MB, built in $((($(now_ms) - started) / 1000)) s, user $(docker image inspect -f '{{.Config.User}}' "kvcluster/$1:$tag")"
   ((size < 150000000)) || fail "the image of $1 has $size bytes"
