@@ -135,6 +135,9 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>Bytes of changed pages in memory that the next checkpoint writes, or that readers still need. Any thread; may be out of date.</summary>
     public long ScratchBytes => _pages.ScratchBytes;
 
+    /// <summary>Whether a restart would have to replay more of the journal than is left to a shard that rests. Any thread; may be out of date.</summary>
+    public bool HasMuchToReplay => _checkpoints.HasMuchToCover;
+
     /// <summary>Open snapshots. Any thread.</summary>
     public int Readers => _pages.ReaderCount;
 

@@ -65,6 +65,9 @@ internal static partial class HostLog
     [LoggerMessage(16, LogLevel.Information, "Created cluster {Cluster}: {Shards} shards of {Replicas} replicas on {Nodes} nodes")]
     public static partial void CreatedCluster(ILogger log, string cluster, int shards, int replicas, int nodes);
 
-    [LoggerMessage(17, LogLevel.Error, "A turn of {Loop} failed; the next one comes")]
+    [LoggerMessage(22, LogLevel.Information, "Shard {Shard}: no checkpoint before the stop, the next start replays more of its journal: {Reason}")]
+    public static partial void NotCovered(ILogger log, uint shard, string reason);
+
+    [LoggerMessage(21, LogLevel.Error, "A turn of {Loop} failed; the next one comes")]
     public static partial void TurnFailed(ILogger log, string loop, Exception failure);
 }

@@ -30,6 +30,7 @@ internal sealed class NodeHost : IAsyncDisposable
     private readonly HealthService _grpcHealth = new();
     private readonly Stack<(string Name, IAsyncDisposable Part)> _parts = [];
     private LeaderPlacement? _placement;
+    private ShardHost? _shards;
     private bool _isStopped;
 
     private NodeHost(NodeOptions options, ProcessHealth health, ILogger log)
@@ -83,7 +84,7 @@ internal sealed class NodeHost : IAsyncDisposable
     /// </summary>
     public Task<StorageIoException> DiskFailed { get; private set; } = new TaskCompletionSource<StorageIoException>().Task;
 
-    /// <summary>Hands its leaderships over, stops taking calls, ends those under way, and closes the replicas. Within <see cref="NodeOptions.StopTimeMax"/>.</summary>
+    /// <summary>Hands its leaderships over, writes the checkpoints that shorten the next start, ends calls, and closes the replicas. Within <see cref="NodeOptions.StopTimeMax"/>.</summary>
     public Task StopAsync() => CloseAsync(drains: true);
 
     /// <summary>As <see cref="StopAsync"/>, but hands nothing over: for whoever stops all nodes, when there is nobody to take it.</summary>
@@ -96,7 +97,7 @@ internal sealed class NodeHost : IAsyncDisposable
         _isStopped = true;
         _health.Stops();
         _grpcHealth.SetStatus("", ServingStatus.NotServing);
-        var stopping = drains ? DrainAndStopAsync() : StopPartsAsync();
+        var stopping = PrepareAndStopAsync(drains);
         if (await Task.WhenAny(stopping, Task.Delay(_options.StopTimeMax)).ConfigureAwait(false) == stopping)
         {
             await stopping.ConfigureAwait(false);
@@ -109,15 +110,17 @@ internal sealed class NodeHost : IAsyncDisposable
         }
     }
 
-    // So that callers see the pause of a hand-over and not that of an election.
-    private async Task DrainAndStopAsync()
+    // So that callers see the pause of a hand-over and not that of an election, and the next start has little to replay.
+    private async Task PrepareAndStopAsync(bool drains)
     {
-        if (_placement is not null)
+        using var limit = new CancellationTokenSource(_options.DrainTimeMax);
+        if (_placement is not null && drains)
         {
-            using var limit = new CancellationTokenSource(_options.DrainTimeMax);
             await ((Task)_placement.DrainAsync(_options.DrainTimeMax, PatienceOf(_options.DrainTimeMax), limit.Token)).WaitAsync(limit.Token)
                 .ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }
+        if (_shards is not null)
+            await _shards.CoverAsync(limit.Token).ConfigureAwait(false);
         await StopPartsAsync().ConfigureAwait(false);
     }
 
@@ -180,6 +183,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var peers = Own("the streams to other nodes", new PeerTransport(identity, tls?.Files, logs.CreateLogger<PeerTransport>()));
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, metrics, logs));
+        _shards = shards;
         DiskFailed = shards.DiskFailed;
         _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
         Meter = metrics.Meter;

@@ -13,7 +13,11 @@ namespace KvCluster.Node.Hosting;
 /// <summary>Keeps replicas where operators want them and spread over the nodes.</summary>
 internal sealed class ReplicaPlacement : IAsyncDisposable
 {
-    private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
+    /// <summary>With replicas to move, which follow one another so soon.</summary>
+    private static readonly TimeSpan MovingInterval = TimeSpan.FromSeconds(1);
+
+    /// <summary>Otherwise: asking the coordinator costs an idle node more than anything else, and a lease outlives three such turns.</summary>
+    private static readonly TimeSpan RestingInterval = TimeSpan.FromSeconds(3);
 
     private static readonly TimeSpan LeaseTime = TimeSpan.FromSeconds(10);
 
@@ -29,6 +33,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
     private readonly BackgroundLoop _loop;
+    private bool _hasMoves;
     private long _failedAt;
     private Task<bool> _moving = Task.FromResult(true);
     private long _lease;
@@ -53,7 +58,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         _peers = peers;
         _clock = clock;
         _log = log;
-        _loop = new BackgroundLoop("the placement of replicas", TakeTurnAsync, static () => CommonMoments.Until(Interval), log);
+        _loop = new BackgroundLoop("the placement of replicas", TakeTurnAsync, () => CommonMoments.Until(_hasMoves ? MovingInterval : RestingInterval), log);
     }
 
     /// <summary>Changes what holds of where replicas may lie, and answers with it. Any thread.</summary>
@@ -136,7 +141,9 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
                     return;
             }
             _failedAt = 0;
-            if (await NextAsync(stop).ConfigureAwait(false) is { } move)
+            var move = await NextAsync(stop).ConfigureAwait(false);
+            _hasMoves = move is not null;
+            if (move is not null)
                 _moving = MoveAsync(move, stop);
         }
         catch (CoordinatorUnavailableException failure)

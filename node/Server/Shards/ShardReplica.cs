@@ -214,6 +214,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return reading ?? new ReplicaReading { Shard = Shard, Role = "failed" };
     }
 
+    /// <summary>Whether a restart would have to replay so much that a checkpoint before it is worth its time. Any thread.</summary>
+    public bool HasMuchToReplay => _journal.Store.HasMuchToReplay;
+
     /// <summary>Writes a checkpoint and waits until it is durable.</summary>
     /// <returns>The etag that it covers, and the size of the data file in bytes.</returns>
     public async Task<(Etag Covered, long DataBytes)> CheckpointAsync()

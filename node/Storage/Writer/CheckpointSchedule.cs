@@ -74,6 +74,9 @@ internal sealed class CheckpointSchedule : IDisposable
         private set => Volatile.Write(ref _isDiskFull, value);
     }
 
+    /// <summary>Whether a restart would have to replay more than is left to a shard that rests. Any thread; may be out of date.</summary>
+    public bool HasMuchToCover => Volatile.Read(ref _running) is not null || Volatile.Read(ref _journalBytes) >= _context.Options.CheckpointIdleJournalBytes;
+
     /// <summary>Counts journal bytes towards the trigger.</summary>
     public void JournalGrewBy(long bytes)
     {

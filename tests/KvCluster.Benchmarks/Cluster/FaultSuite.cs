@@ -19,7 +19,9 @@ internal static class FaultSuite
     public const int Nodes = 3;
 
     private const int ManyShards = 300;
-    private const int IdleWindowsMax = 6;
+    private const int IdleWindowsMax = 18;
+
+    private const int CalmWindows = 3;
 
     private static readonly TimeSpan IdleWindow = TimeSpan.FromSeconds(10);
 
@@ -128,22 +130,24 @@ internal static class FaultSuite
         ];
     }
 
-    // Per cent of a core and frames a second, over a window; windows go on until one is not much calmer than that before, because nodes that have just
-    // started still compile and check their replicas.
+    // Per cent of a core and frames a second, over the calmest window; windows go on until three in a row brought none that is much calmer: what has just
+    // started checks its replicas, and for two minutes compiles again what it calls now and then.
     private static async Task<(double Cpu, double Frames)> IdleAsync(NodeServers servers, Network network, CancellationToken cancellation)
     {
-        var last = double.MaxValue;
-        for (var window = 1; ; window++)
+        var calmest = (Cpu: double.MaxValue, Frames: 0.0);
+        var since = 0;
+        for (var window = 0; window < IdleWindowsMax && since < CalmWindows; window++)
         {
             var (before, framesBefore) = (ServerCpu.MicrosecondsOf(servers.Processes), network.Frames);
             var started = Stopwatch.GetTimestamp();
             await Task.Delay(IdleWindow, cancellation);
             var elapsed = Stopwatch.GetElapsedTime(started);
             var cpu = (ServerCpu.MicrosecondsOf(servers.Processes) - before) / elapsed.TotalMicroseconds * 100;
-            if (cpu > last * 0.9 || window == IdleWindowsMax)
-                return (cpu, (network.Frames - framesBefore) / elapsed.TotalSeconds);
-            last = cpu;
+            since = cpu < calmest.Cpu * 0.9 ? 0 : since + 1;
+            if (cpu < calmest.Cpu)
+                calmest = (cpu, (network.Frames - framesBefore) / elapsed.TotalSeconds);
         }
+        return calmest;
     }
 
     // Milliseconds until an attempt succeeds; one after the other, with a short pause.

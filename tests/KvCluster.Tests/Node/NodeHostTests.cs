@@ -2,6 +2,9 @@ using Google.Protobuf;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Serving.Admin;
+using KvCluster.Storage;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -84,6 +87,19 @@ public sealed class NodeHostTests
             await cluster.StartNodeAsync(1);
             Assert.Equal(Bytes("v"), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Bytes("k") }))).Value);
         }
+    }
+
+    [Fact]
+    public async Task Stop_AfterMuchWasWritten_LeavesTheNextStartLittleToReplay()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        for (var number = 0; number < 6; number++)
+            await cluster.PutAsync(new PutRequest { Key = Bytes($"large/{number}"), Value = ByteString.CopyFrom(new byte[900 << 10]) });
+        await cluster.StopNodeAsync(1);
+        using var store = StandaloneStore.Open(LocalDisk.Instance, Path.Combine(cluster.DirectoryOf(1), "shards", "0"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
+        Assert.False(store.Store.HasMuchToReplay);
+        using var snapshot = store.OpenSnapshot();
+        Assert.True(snapshot.TryGet(TreeId.Kv, "large/5"u8, out _));
     }
 
     [Fact]
