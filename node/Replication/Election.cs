@@ -272,7 +272,7 @@ internal sealed class Election
         _sourceDeadlineUs = _context.NowUs + Options.TimeoutLeastUs;
         if (tail.Gone)
         {
-            DropSource("no longer has the records in between");
+            Yield("no longer has the records in between");
             return;
         }
 
@@ -509,7 +509,7 @@ internal sealed class Election
             case TailFit.Fits when tail.Bodies.Count > 0:
                 break;
             default:
-                DropSource("sent a tail that is damaged or ends early");
+                Yield("sent a tail that is damaged or ends early");
                 return;
         }
 
@@ -528,6 +528,18 @@ internal sealed class Election
         _prepared.Remove(_source);
         Phase = ElectionPhase.Preparing;
         SendPrepare();
+    }
+
+    // The source has what this replica lacks, in its tree if not in its journal: it can lead, and then send a snapshot. Asking it again would restart the
+    // timers of just those that have the tail, so that only others who lack it ever stood. This replica's own timer comes behind all of theirs, in case
+    // the source is not reached or cannot stand.
+    private void Yield(string why)
+    {
+        var frame = _context.FrameTo(_source, _epoch);
+        frame.Release = new Release { Stand = true };
+        _context.Send(frame);
+        Abandon($"replica {_source:x} {why}, and is to stand itself");
+        _timerUs += Options.TimeoutGreatestUs;
     }
 
     private void Open()

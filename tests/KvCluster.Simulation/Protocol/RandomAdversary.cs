@@ -5,8 +5,7 @@ internal sealed class RandomAdversary : Adversary
 {
     public override void On(SimulationRun run, SimulatedReplica replica, Moment moment)
     {
-        // That one is no decision, and there are many.
-        if (moment != Moment.MatchSent && run.Chance(run.Conditions.NarrowPermille))
+        if (run.Chance(run.Conditions.NarrowPermille))
             run.After(run.Random.NextInt64(3_000), () => run.FailSomething(replica));
     }
 }
