@@ -51,6 +51,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
     public override async Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context)
     {
         var shard = LedHere(request.Shard);
+        if (replacement.WhyNotTo(request.ToNode) is { } reason)
+            throw Refusals.NotReplaced(request.Shard, reason).ToStatus().ToRpcException();
         if (request.FromNode == identity.Node)
         {
             // The next leader does it: a leader does not remove itself.

@@ -60,18 +60,19 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting; the shard's record keeps what was done.</param>
     public async Task<OrderResult> ReplaceAsync(HostedShard shard, uint fromNode, uint toNode, CancellationToken cancellationToken)
     {
-        if (!_map.Snapshot.Nodes.ContainsKey(toNode))
-            return new OrderResult(false, $"there is no node {toNode}");
+        if (WhyNotTo(toNode) is { } reason)
+            return new OrderResult(false, reason);
         if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
             return new OrderResult(false, "this replica stopped");
         var old = record.Replicas.FirstOrDefault(replica => replica.Node == fromNode && !replica.Learner);
         var learner = record.Replicas.FirstOrDefault(replica => replica.Node == toNode && replica.Learner)?.Replica ?? 0;
+        // The voter in whose place a learner comes may have left already; beside all voters it would be one too many.
+        if (old is null && (learner == 0 || record.Replicas.Count(replica => !replica.Learner) >= _replicationFactor))
+            return new OrderResult(false, $"node {fromNode} has no voter of it");
         if (learner == 0)
         {
-            if (old is null)
-                return new OrderResult(false, $"node {fromNode} has no voter of it");
             if (fromNode == toNode)
-                return await RebuildAsync(shard, old.Replica, toNode, cancellationToken).ConfigureAwait(false);
+                return await RebuildAsync(shard, old!.Replica, toNode, cancellationToken).ConfigureAwait(false);
             learner = NewId();
             var added = await ChangeAsync(shard, toNode, new ReplicaChange.AddLearner(learner, toNode)).ConfigureAwait(false);
             if (!added.Done)
@@ -80,6 +81,12 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         await CatchUpAsync(shard, learner, cancellationToken).ConfigureAwait(false);
         return await ChangeAsync(shard, toNode, old is null ? new ReplicaChange.Promote(learner) : new ReplicaChange.Swap(old.Replica, learner)).ConfigureAwait(false);
     }
+
+    /// <summary>Why no new replica can come up on a node now; null: one can. Any thread.</summary>
+    public string? WhyNotTo(uint node) =>
+        !_map.Snapshot.Nodes.ContainsKey(node) ? $"there is no node {node}"
+        : node != _identity.Node && _peers.SessionOf(node) == 0 ? $"node {node} is not connected with node {_identity.Node}, which leads the shard; nothing was changed"
+        : null;
 
     /// <summary>Asks a shard's leader for a replacement, and waits for its end.</summary>
     /// <exception cref="RpcException">It was not done; what was, is in the shard's record.</exception>

@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Shards;
 using KvCluster.Replication;
 using KvCluster.V1;
 
@@ -83,6 +84,51 @@ public sealed class ReplicaReplacementTests
         Assert.DoesNotContain(after.Replicas, replica => replica.Learner);
         await Grpc.Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old folder is deleted");
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
+    }
+
+    [Fact]
+    public async Task Replace_ThatIsNonsense_ChangesNothing()
+    {
+        await using var cluster = await NodeCluster.StartAsync(4);
+        await FillAsync(cluster);
+        var before = await RecordAsync(cluster);
+        var leader = await cluster.LeaderOfAsync(0);
+        var to = new[] { 1u, 2u, 3u, 4u }.Single(node => before.Replicas.All(replica => replica.Node != node));
+        Assert.Contains("there is no node 99", await RefusalAsync(leader, 99), StringComparison.Ordinal);
+        Assert.Contains("node 99 has no voter of it", await RefusalAsync(99, to), StringComparison.Ordinal);
+        await cluster.StopNodeAsync(to);
+        // Its stream may be up for some moments yet; what is begun then waits for a learner that nobody makes.
+        await Grpc.Eventually.TrueAsync(() => RefusalAsync(99, to).Result is var why && (why.Contains("there is no node", StringComparison.Ordinal) || why.Contains("is not connected", StringComparison.Ordinal)), "the leader knows that the node is gone");
+        Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Replica));
+
+        async Task<string> RefusalAsync(uint from, uint target) => (await Assert.ThrowsAsync<RpcException>(
+            async () => await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = target }))).Status.Detail;
+    }
+
+    /// <summary>What is left of a replacement that was broken off is no reason for one more voter.</summary>
+    [Fact]
+    public async Task Replace_OfNobodysReplica_MakesNoVoterOfALearner()
+    {
+        await using var cluster = await NodeCluster.StartAsync(4);
+        await FillAsync(cluster);
+        var before = await RecordAsync(cluster);
+        var to = new[] { 1u, 2u, 3u, 4u }.Single(node => before.Replicas.All(replica => replica.Node != node));
+        await new Admin.AdminClient(cluster.ChannelOf(1)).PlaceAsync(new PlaceRequest { Paused = true });
+        var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
+        var changed = RecordText.Parse<ShardRecord>(read.Value!);
+        changed.Generation++;
+        changed.Replicas.Add(new ReplicaRecord { Replica = 77, Node = to, Learner = true });
+        Assert.Equal(CompareAndSetOutcome.Won, (await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), read.ModRevision, RecordText.Format(changed), 0, CancellationToken.None)).Outcome);
+        var why = "";
+        await Grpc.Eventually.TrueAsync(
+            () =>
+            {
+                why = Assert.ThrowsAsync<RpcException>(async () => await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).ReplaceAsync(new ReplaceRequest { FromNode = 99, ToNode = to })).Result.Status.Detail;
+                return RecordAsync(cluster).Result.Replicas.Any(replica => replica is { Replica: 77, Created: true });
+            },
+            "the learner is there");
+        Assert.Contains("node 99 has no voter of it", why, StringComparison.Ordinal);
+        Assert.Equal(before.Replicas.Count, (await RecordAsync(cluster)).Replicas.Count(replica => !replica.Learner));
     }
 
     // As an operator does: asks the leader, and again when it is another by now, or a replica was slow for the moment.
