@@ -5,6 +5,8 @@ namespace KvCluster.Cli;
 /// <summary>What a failure means to the person and to the script that called `kv`. The one place that knows.</summary>
 internal static class Failures
 {
+    private const string Interrupted = "interrupted";
+
     /// <summary>The exit code and the line to print, without a stack trace.</summary>
     public static (int ExitCode, string Line) Describe(Exception failure) => failure switch
     {
@@ -14,9 +16,11 @@ internal static class Failures
         KvUnavailableException e => (ExitCodes.Unavailable, e.Message),
         KvInvalidRequestException e => (ExitCodes.Usage, e.Message),
         KvException { Reason: "NO_SHARD" or "NO_NODE" or "TLS_FILE_UNUSABLE" } e => (ExitCodes.Usage, e.Message),
-        KvException { Reason: "NOT_REPLACED" or "NOT_TRANSFERRED" } e => (ExitCodes.Unavailable, e.Message),
+        KvException { Reason: "NOT_REPLACED" or "NOT_TRANSFERRED" or "NOT_PLACED" } e => (ExitCodes.Unavailable, e.Message),
+        // How a call tells that its caller stopped waiting.
+        KvException { Reason: "Cancelled" } => (ExitCodes.OutcomeUnknown, Interrupted),
         KvException e => (ExitCodes.Internal, $"{e.Reason}: {e.Message}"),
-        OperationCanceledException => (ExitCodes.OutcomeUnknown, "interrupted"),
+        OperationCanceledException => (ExitCodes.OutcomeUnknown, Interrupted),
         OutputClosedException e => (ExitCodes.Internal, e.Message),
         _ => (ExitCodes.Internal, $"internal error: {failure.GetType().Name}: {failure.Message}"),
     };

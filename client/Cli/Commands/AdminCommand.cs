@@ -21,6 +21,8 @@ internal static class AdminCommand
     private static readonly Option<uint[]> Leave = new("--leave") { Description = "A node that is to have no replicas any more; may be given more than once.", HelpName = "NODE" };
     private static readonly Option<uint[]> Stay = new("--stay") { Description = "A node that may have replicas again; may be given more than once.", HelpName = "NODE" };
     private static readonly Option<uint?> StayUpTo = new("--stay-up-to") { Description = "Nodes with greater ids leave, the others stay.", HelpName = "NODE" };
+    private const int WaitSecondsMax = 86_400;
+
     private static readonly Option<double?> Wait = new("--wait") { Description = "Wait until no replica lies on a node that leaves.", HelpName = "SECONDS" };
 
     private static readonly TimeSpan PlacementInterval = TimeSpan.FromMilliseconds(500);
@@ -59,6 +61,10 @@ internal static class AdminCommand
     {
         if (arguments.GetValue(Pause) && arguments.GetValue(Resume))
             throw new CliException(ExitCodes.Usage, "--pause and --resume exclude each other.");
+        if (arguments.GetValue(Leave)!.Intersect(arguments.GetValue(Stay)!).Select(node => (uint?)node).FirstOrDefault() is { } both)
+            throw new CliException(ExitCodes.Usage, $"Node {both} cannot both leave and stay.");
+        if (arguments.GetValue(Wait) is { } wait && !(wait >= 0 && wait <= WaitSecondsMax))
+            throw new CliException(ExitCodes.Usage, $"--wait takes seconds from 0 to {WaitSecondsMax}.");
         await using var client = Globals.ClientOf(arguments);
         bool? paused = arguments.GetValue(Pause) ? true : arguments.GetValue(Resume) ? false : null;
         var status = await client.PlaceAsync(paused, arguments.GetValue(Leave), arguments.GetValue(Stay), arguments.GetValue(StayUpTo), stop);
