@@ -70,7 +70,8 @@ internal sealed class ProgramCommands(string program, string description, IReadO
         if (_tables.TryGetValue(parsed.CommandResult.Command, out var command) && (parsed.Errors.Count > 0 || parsed.Action == parsed.CommandResult.Command.Action))
         {
             _settings = SettingsReader.Read(command.Table, known, new SettingSources(_flags.In(parsed), Variables()));
-            command.Check(_settings);
+            if (_settings.IsRead)
+                command.Check(_settings);
             mistakes = [.. mistakes, .. _settings.Mistakes];
             if (command.Table.Contains(CommonSettings.StopGrace))
                 stopLimit = StopTimeOf(_settings) + StopReserve;

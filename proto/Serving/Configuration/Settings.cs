@@ -12,6 +12,9 @@ internal sealed class Settings
 
     public IReadOnlyList<string> Mistakes => _mistakes;
 
+    /// <summary>Whether the file, if there is one, could be read; otherwise there are no values to look at.</summary>
+    public bool IsRead { get; private set; } = true;
+
     /// <summary>Its value; of one without a value, and of one with a wrong value, the type's default.</summary>
     public T? Get<T>(Setting<T> setting) => _values.TryGetValue(setting, out var value) ? (T?)value : default;
 
@@ -35,6 +38,12 @@ internal sealed class Settings
     }
 
     internal void AddMistake(string line) => _mistakes.Add(line);
+
+    internal void Break(IEnumerable<string> mistakes)
+    {
+        IsRead = false;
+        _mistakes.AddRange(mistakes);
+    }
 
     /// <summary>Takes what was said of a setting, or its default.</summary>
     internal void Take(Setting setting, SettingValue? given)

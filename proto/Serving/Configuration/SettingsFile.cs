@@ -24,26 +24,37 @@ internal sealed class SettingsFile
 
     public IReadOnlyList<string> Mistakes => _mistakes;
 
+    /// <summary>Whether it could be read to its end; otherwise names that it has may be missing from <see cref="Values"/>.</summary>
+    public bool IsUsable { get; private set; } = true;
+
     /// <summary>Reads a file; one that cannot be read is a mistake like others.</summary>
     public static SettingsFile Load(string path)
     {
         var file = new SettingsFile(path);
         try
         {
-            if (new FileInfo(path).Length > BytesMax)
-                file._mistakes.Add($"{path}: is greater than {BytesMax >> 10} KiB.");
+            if (Directory.Exists(path))
+                file.Refuse($"{path}: is a folder.");
+            else if (new FileInfo(path).Length > BytesMax)
+                file.Refuse($"{path}: is greater than {BytesMax >> 10} KiB.");
             else
                 file.Read(File.ReadAllText(path, new UTF8Encoding(false, throwOnInvalidBytes: true)));
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {
-            file._mistakes.Add($"{path}: cannot be read: {failure.Message}");
+            file.Refuse($"{path}: cannot be read: {failure.Message}");
         }
         catch (DecoderFallbackException)
         {
-            file._mistakes.Add($"{path}: is not UTF-8.");
+            file.Refuse($"{path}: is not UTF-8.");
         }
         return file;
+    }
+
+    private void Refuse(string mistake)
+    {
+        IsUsable = false;
+        _mistakes.Add(mistake);
     }
 
     private void Read(string text)
@@ -57,11 +68,11 @@ internal sealed class SettingsFile
         }
         catch (JsonException failure)
         {
-            _mistakes.Add($"{_path}:{failure.LineNumber + 1}: is not JSON: {failure.Message.Split(" LineNumber")[0]}");
+            Refuse($"{_path}:{failure.LineNumber + 1}: is not JSON: {failure.Message.Split(" LineNumber")[0]}");
         }
         catch (YamlException failure)
         {
-            _mistakes.Add($"{_path}:{failure.Start.Line}: is not YAML: {failure.Message}");
+            Refuse($"{_path}:{failure.Start.Line}: is not YAML: {failure.Message}");
         }
     }
 
@@ -119,7 +130,7 @@ internal sealed class SettingsFile
         {
             // A file of comments is one empty scalar.
             if (only.Value.Length > 0)
-                _mistakes.Add($"{_path}:{only.Start.Line}: is no mapping of names to values.");
+                Refuse($"{_path}:{only.Start.Line}: is no mapping of names to values.");
         }
         else if (yaml.Accept<MappingStart>(out _))
         {
@@ -127,7 +138,7 @@ internal sealed class SettingsFile
         }
         else
         {
-            _mistakes.Add($"{_path}: is no mapping of names to values.");
+            Refuse($"{_path}: is no mapping of names to values.");
             return;
         }
         yaml.Consume<DocumentEnd>();

@@ -8,11 +8,16 @@ internal static partial class SettingsReader
     /// <param name="table">The settings of the command.</param>
     /// <param name="known">Those of all commands of the program: environment and file may say something of them, too.</param>
     /// <param name="sources">Flags and environment.</param>
-    /// <returns>With every mistake that there is.</returns>
+    /// <returns>With every mistake that there is, or, of a file that is not usable, with that alone: what is missing cannot be said without it.</returns>
     public static Settings Read(IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, SettingSources sources)
     {
         var settings = new Settings();
         var file = FileOf(sources) is { } path ? SettingsFile.Load(path) : null;
+        if (file is { IsUsable: false })
+        {
+            settings.Break(file.Mistakes);
+            return settings;
+        }
         foreach (var setting in table)
             settings.Take(setting, ValueOf(setting, sources, file));
         foreach (var mistake in file?.Mistakes ?? [])
