@@ -10,7 +10,17 @@ internal static class RecordText
 
     public static string Format(IMessage record) => Formatter.Format(record);
 
-    /// <exception cref="InvalidProtocolBufferException">Not a record of this type.</exception>
+    /// <exception cref="UnreadableRecordException">Not a record of this type.</exception>
     public static T Parse<T>(string text)
-        where T : IMessage, new() => Parser.Parse<T>(text);
+        where T : IMessage, new()
+    {
+        try
+        {
+            return Parser.Parse<T>(text);
+        }
+        catch (Exception failure) when (failure is IOException or InvalidOperationException)
+        {
+            throw new UnreadableRecordException(typeof(T).Name, text, failure);
+        }
+    }
 }
