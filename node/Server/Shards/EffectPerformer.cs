@@ -34,6 +34,7 @@ internal sealed class EffectPerformer(
     private volatile bool _serving;
     private volatile ShardRoute _route = new();
     private ShardRecord _record = new();
+    private string _logged = "";
 
     /// <summary>Whether this replica leads and takes writes. Any thread.</summary>
     public bool Serving => _serving;
@@ -149,6 +150,10 @@ internal sealed class EffectPerformer(
 
     private void Log(string text)
     {
+        // A replica that nobody answers stands and gives up several times a second.
+        if (text == _logged)
+            return;
+        _logged = text;
         Keep(text, alarm: false);
         ShardLog.Decision(context.Log, _record.Shard, text);
     }
