@@ -25,7 +25,7 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
 
     public override async Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context)
     {
-        var status = new NodeStatus { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, Draining = placement.Draining };
+        var status = new NodeStatus { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, Draining = placement.Draining, Incarnation = identity.Incarnation };
         if (request.Activity)
             status.Activity = metrics.Activity.Tell();
         // Before the open ones, so that none is left out that is opened meanwhile.

@@ -57,6 +57,7 @@ internal sealed class NodeHost : IAsyncDisposable
     /// <exception cref="DirectoryFormatException">The data directory is of another format version.</exception>
     /// <exception cref="CoordinatorDeniedException">The coordinator refuses user or password.</exception>
     /// <exception cref="ForeignDirectoryException">The data directory is another node's, or of another cluster.</exception>
+    /// <exception cref="NodeRunsAlreadyException">Another process is the node already, with another data directory.</exception>
     /// <exception cref="StaleDirectoryException">The data directory is an old copy.</exception>
     /// <exception cref="UnusableFileException">A file of <see cref="NodeOptions.Tls"/> is not usable.</exception>
     /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
@@ -165,6 +166,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var cluster = await WaitForClusterAsync(coordinator, keys, mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
         _health.Waits("it opens its data");
         directory.Claim(_options.Node, cluster.ClusterId);
+        await AskUntilAnsweredAsync(async () => await RefuseToRunTwiceAsync(coordinator, keys, tls?.Files, cancellationToken).ConfigureAwait(false), "its registration", cancellationToken).ConfigureAwait(false);
         await AskUntilAnsweredAsync(
             async () => await CountStartAsync(coordinator, keys, directory, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
 
@@ -260,6 +262,14 @@ internal sealed class NodeHost : IAsyncDisposable
     private ClusterRecord CheckLevel(ClusterRecord record) => record.FormatLevel == ClusterInit.FormatLevel
         ? record
         : throw new DirectoryFormatException(_options.DataDirectory, $"the cluster is of format level {record.FormatLevel}, this program's is {ClusterInit.FormatLevel}");
+
+    // Before its start is counted, which would make the folder of the one that runs an old one.
+    private async Task<string?> RefuseToRunTwiceAsync(ICoordinator coordinator, CoordinatorKeys keys, CredentialFiles? credentials, CancellationToken cancellationToken)
+    {
+        var running = await RunningNode.FindAsync(
+            coordinator, keys.Node(_options.Node), (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, credentials), cancellationToken).ConfigureAwait(false);
+        return running is null ? null : throw new NodeRunsAlreadyException(_options.Node, running, _options.DataDirectory);
+    }
 
     // The directory's count is raised first, so that it is behind the coordinator's only when it is not the directory that was started last.
     private async Task<string?> CountStartAsync(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, CancellationToken cancellationToken)

@@ -195,8 +195,12 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     /// <summary>A connection to a node, for calls; the caller's to dispose. The other side must prove that it is that node, wherever its address leads.</summary>
     /// <exception cref="ArgumentException">The address is none, or is of plain text where this node speaks TLS.</exception>
-    public GrpcChannel ChannelTo(uint node, string address) => credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
-        ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node, identity.Cluster)))
+    public GrpcChannel ChannelTo(uint node, string address) => ChannelTo(node, address, identity.Cluster, credentials);
+
+    /// <summary>The same for a node that has no streams yet.</summary>
+    /// <exception cref="ArgumentException">As above.</exception>
+    public static GrpcChannel ChannelTo(uint node, string address, string cluster, CredentialFiles? credentials) => credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
+        ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node, cluster)))
         : throw new ArgumentException("it has no TLS, and this node does not speak in plain text");
 
     private static GrpcChannel ChannelTo(string address, TlsConnector connector) => GrpcChannel.ForAddress(address, new GrpcChannelOptions

@@ -110,6 +110,24 @@ public sealed class NodeHostTests
     }
 
     [Fact]
+    public async Task Start_WithACopyOfTheFolderWhileTheNodeRuns_IsRefusedAndDisturbsNothing()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await Grpc.Eventually.TrueAsync(() => ReadNode(cluster) is not null, "the node is registered");
+        var copy = cluster.DirectoryOf(9);
+        Directory.CreateDirectory(copy);
+        foreach (var file in (string[])["format", "owner", "starts"])
+            File.Copy(Path.Combine(cluster.DirectoryOf(1), file), Path.Combine(copy, file));
+        var options = new NodeOptions { Node = 1, DataDirectory = copy, Listen = "http://127.0.0.1:0" };
+        var refused = await Assert.ThrowsAsync<NodeRunsAlreadyException>(
+            () => NodeHost.StartAsync(options, cluster.Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
+        Assert.Contains(cluster.AddressOf(1), refused.Message, StringComparison.Ordinal);
+        await cluster.StopNodeAsync(1);
+        await cluster.StartNodeAsync(1);
+        Assert.Equal("2", (await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts"))).Trim());
+    }
+
+    [Fact]
     public async Task Start_InAFolderOfAnotherFormat_IsRefused()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
