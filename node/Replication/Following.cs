@@ -212,6 +212,9 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         }
     }
 
+    // Nothing waits for the mark to be synced, because nothing is done meanwhile that relies on it: a crash before that leaves a replica as if the probe had
+    // not come yet, and the leader, which remembers through any number of its restarts, tells the next process before it sends it anything. If the leader is
+    // gone by then, nobody knows of the loss, as before the probe: the control file alone, at most a second old, has to show it.
     private void OnProbe(Frame frame, Probe probe)
     {
         var remembered = probe.Remembered.FromWire();

@@ -123,6 +123,32 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
+    public void LostTail_OfWhichOnlyTheLeaderKnows_IsRefilledFromTheFirstWordOfIt()
+    {
+        // The control file says less than was acknowledged, as it may for a second, so the replica believes to be whole.
+        var control = new ControlRecord { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, 3) };
+        var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
+        var remembering = new Probe { Record = Transcript.Id(2, 3), Remembered = new V1.Etag { Epoch = 2, Change = 5 } };
+        replica.From(2, 2, frame => frame.Probe = remembering);
+        replica.Shows("alarm\nto 2: epoch 2 has 2.3\nto 2: epoch 2 ack 2.3 refilling\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
+        // The mark is not on disk yet; a candidate gets no answer all the same.
+        replica.From(3, 3, frame => frame.Prepare = new Prepare()).Synced().Shows("control: promised 3 to 3, acknowledged 2.5, lease 0");
+        replica.Synced().Shows("");
+    }
+
+    [Fact]
+    public void LostTail_OfWhichOnlyTheLeaderKnows_IsToldToEachProcessBeforeItIsSentAnything()
+    {
+        var replica = Leading();
+        var lacks = new Match { Record = Transcript.Id(0, 0) };
+        replica.From(2, 1, frame => (frame.SenderIncarnation, frame.Match) = (21, lacks)).Shows("to 2: epoch 1 probe 0.0, remembers 1.1");
+        // That process died too, with or without a mark on its disk: the next one hears of it with the first probe.
+        replica.From(2, 1, frame => (frame.SenderIncarnation, frame.HeartbeatAck) = (22, new HeartbeatAck { Round = 1 }));
+        replica.Shows("to 2: epoch 1 probe 1.1, remembers 1.1");
+        replica.From(2, 1, frame => (frame.SenderIncarnation, frame.Match) = (22, lacks)).Shows("to 2: epoch 1 probe 0.0, remembers 1.1");
+    }
+
+    [Fact]
     public void UnknownTransaction_IsSettledByTheSameCompareAndARead()
     {
         var replica = new Transcript();

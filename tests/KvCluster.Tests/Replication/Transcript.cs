@@ -183,7 +183,7 @@ internal sealed class Transcript
         Frame.PayloadOneofCase.Ack => $"ack {Short(frame.Ack.Durable)}{(frame.Ack.Refilling ? " refilling" : "")}",
         Frame.PayloadOneofCase.Heartbeat => $"heartbeat {frame.Heartbeat.Round} committed {Short(frame.Heartbeat.Committed)}",
         Frame.PayloadOneofCase.HeartbeatAck => $"heartbeat ack {frame.HeartbeatAck.Round}{(frame.HeartbeatAck.Granted ? " granted" : "")}",
-        Frame.PayloadOneofCase.Probe => $"probe {Short(frame.Probe.Record.Etag)}",
+        Frame.PayloadOneofCase.Probe => $"probe {Short(frame.Probe.Record.Etag)}{(frame.Probe.Remembered.Change == 0 ? "" : $", remembers {Short(frame.Probe.Remembered)}")}",
         Frame.PayloadOneofCase.Match => $"{(frame.Match.Found ? "has" : "lacks it, has")} {Short(frame.Match.Record.Etag)}",
         Frame.PayloadOneofCase.PreVoteAnswer => $"pre-vote {(frame.PreVoteAnswer.Granted ? "granted" : "refused")}",
         Frame.PayloadOneofCase.Prepared => $"prepared {Short(frame.Prepared.Last.Etag)}",
