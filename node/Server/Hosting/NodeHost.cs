@@ -189,7 +189,7 @@ internal sealed class NodeHost : IAsyncDisposable
         DiskFailed = shards.DiskFailed;
         _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
         Meter = metrics.Meter;
-        Own("the readings", new NodeReadings(metrics, shards, peers, _options.DataDirectory, _log));
+        Own("the readings", new NodeReadings(metrics, map, shards, peers, _options.DataDirectory, _log));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, map, shards, peers, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, map, peers, BootClock.Instance, _log));

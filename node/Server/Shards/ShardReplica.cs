@@ -23,6 +23,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     // So that one busy shard does not hold up the others bound to the same executor.
     private const int EventsPerTurn = 256;
 
+    /// <summary>Beats of a leader at rest that may have no answer before it counts as alone.</summary>
+    private const ulong RestsUnansweredMax = 3;
+
     // Several windows of a leader's bodies and snapshot; beyond it frames are dropped, as a network may do, and sent again.
     private const long FrameBytesWaitingMax = 32 << 20;
 
@@ -563,12 +566,16 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private ReplicaReading Read()
     {
         var store = _journal.Store;
+        var role = _core.Role;
+        // One at rest has no lease between its beats; one of them may be lost.
+        var isFollowed = role == ReplicaRole.Leader && (LeaseHolds() || (_core.Rests && AgeUs <= RestsUnansweredMax * (ulong)_context.Replication.RestIntervalUs));
         return new ReplicaReading
         {
             Shard = Shard,
-            Role = _core.Role.ToString().ToLowerInvariant(),
+            Role = role.ToString().ToLowerInvariant(),
             Epoch = _core.Epoch,
-            IsLeaderless = !_core.HasLeader(NowUs()),
+            IsFollowed = isFollowed,
+            IsLeaderless = !isFollowed && (role == ReplicaRole.Leader || !_core.HasLeader(NowUs())),
             Change = (ulong)store.Published,
             HasLease = LeaseHolds(),
             Disk = _diskTold.ToString().ToLowerInvariant(),

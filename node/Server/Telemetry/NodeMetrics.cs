@@ -5,6 +5,7 @@ using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using KvCluster.Node.Api;
 using KvCluster.Node.Hosting;
+using KvCluster.Replication;
 using KvCluster.Serving;
 using KvCluster.V1;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
@@ -22,6 +23,9 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private const string Disk = "kvcluster.disk";
     private const string Call = "kvcluster.call";
     private const string Direction = "kvcluster.direction";
+
+    // Each is told with its count, 0 included: what is pushed and no more told is taken to be as it was last, for minutes.
+    private static readonly string[] Roles = [.. Enum.GetNames<ReplicaRole>().Select(role => role.ToLowerInvariant()), "failed"];
 
     private readonly Meter _meter;
     private readonly Histogram<double> _requests;
@@ -72,6 +76,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1: the coordinator answered the last call.");
         _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1; the node and its cluster are labels.");
         _replicas = _meter.CreateObservableUpDownCounter("kvcluster.node.replicas", ReplicasByRole, "{replica}", "Replicas of this node, by what they do.");
+        _meter.CreateObservableCounter("kvcluster.node.starts", () => (long)(identity.Incarnation >> 32), "{start}", "Starts of the node's data folder so far.");
         ObserveEvents();
         ObserveReplicas();
         ObserveShards();
@@ -219,11 +224,13 @@ internal sealed class NodeMetrics : IAsyncDisposable
         [new(one.Count, new Tag(key, one.Name)), new(other.Count, new Tag(key, other.Name))];
 
     private IEnumerable<Measurement<long>> ReplicasByRole() =>
-        _reading.Replicas.CountBy(replica => replica.Role).Select(role => new Measurement<long>(role.Value, new Tag(Role, role.Key)));
+        Roles.Select(role => new Measurement<long>(_reading.Replicas.LongCount(replica => replica.Role == role), new Tag(Role, role)));
 
     private void ObserveReplicas()
     {
-        _meter.CreateObservableUpDownCounter("kvcluster.node.shards.leaderless", () => _reading.Replicas.LongCount(replica => replica.IsLeaderless), "{replica}", "Replicas that know no leader of their shard.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.shards.leaderless", () => _reading.Replicas.LongCount(replica => replica.IsLeaderless), "{replica}", "Replicas that know no leader of their shard, or lead it without a majority.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.shards.led", () => _reading.Replicas.LongCount(replica => replica.IsFollowed), "{replica}", "Replicas that lead their shard with a majority.");
+        _meter.CreateObservableGauge("kvcluster.node.map.shards", () => _reading.MapShards, "{shard}", "Shards of the whole cluster, by the map that this node has.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.leased", () => _reading.Replicas.LongCount(replica => replica.HasLease), "{replica}", "Leaders that may answer reads without asking their followers; an idle one rests and has no lease.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.impaired", () => ByDisk(), "{replica}", "Replicas whose disk is slow or full.");
     }
@@ -250,7 +257,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         _meter.CreateObservableGauge("kvcluster.node.peer.lag.size", () => ByPeer(follower => follower.LagBytes), "By", "The greatest lag of that node's replicas behind leaders here, over all shards.");
         _meter.CreateObservableGauge("kvcluster.node.peer.lag.changes", () => ByPeer(follower => follower.LagChanges), "{change}", "The greatest lag of that node's replicas behind leaders here, over all shards.");
-        _meter.CreateObservableGauge("kvcluster.node.peer.connected", () => Links(link => link.IsUp ? 1 : 0), "{stream}", "1: the stream to that node is open.");
+        _meter.CreateObservableGauge("kvcluster.node.peer.connected", () => Links(link => link.IsUp ? 1 : 0), "{stream}", "1: the stream to that node is open, and something came on it within the last seconds.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.peer.waiting.size", () => Links(link => link.WaitingBytes), "By", "Frames that wait for the stream to that node.");
         _meter.CreateObservableCounter("kvcluster.node.peer.dropped", () => Links(link => link.Dropped), "{frame}", "Frames for that node that had no credit, or no stream; what matters of them is sent again.");
     }

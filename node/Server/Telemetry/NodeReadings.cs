@@ -15,14 +15,16 @@ internal sealed class NodeReadings : IAsyncDisposable
     private static readonly TimeSpan IntervalPerReplica = TimeSpan.FromMilliseconds(1);
 
     private readonly NodeMetrics _metrics;
+    private readonly ShardDirectory _map;
     private readonly ShardHost _shards;
     private readonly PeerTransport _peers;
     private readonly string _dataDirectory;
     private readonly BackgroundLoop _loop;
 
-    public NodeReadings(NodeMetrics metrics, ShardHost shards, PeerTransport peers, string dataDirectory, ILogger log)
+    public NodeReadings(NodeMetrics metrics, ShardDirectory map, ShardHost shards, PeerTransport peers, string dataDirectory, ILogger log)
     {
         _metrics = metrics;
+        _map = map;
         _shards = shards;
         _peers = peers;
         _dataDirectory = dataDirectory;
@@ -42,7 +44,7 @@ internal sealed class NodeReadings : IAsyncDisposable
     private async Task<NodeReading> ReadAsync(CancellationToken stop)
     {
         var replicas = await Task.WhenAll(_shards.All.OrderBy(shard => shard.Shard).Select(shard => shard.ReadAsync())).WaitAsync(stop).ConfigureAwait(false);
-        return new NodeReading(replicas, [.. _peers.ReadLinks()], FreeBytes());
+        return new NodeReading(replicas, [.. _peers.ReadLinks()], _map.Snapshot.Records.Count, FreeBytes());
     }
 
     private long? FreeBytes()

@@ -13,7 +13,10 @@ internal sealed record ReplicaReading
     /// <summary>The last change that it has applied.</summary>
     public ulong Change { get; init; }
 
-    /// <summary>It works, and knows no leader of its shard.</summary>
+    /// <summary>It leads, and a majority follows it, as far as it can know: one that has lost its followers stays leader by name until it hears of another.</summary>
+    public bool IsFollowed { get; init; }
+
+    /// <summary>It works, and knows no leader of its shard that is followed.</summary>
     public bool IsLeaderless { get; init; }
 
     public bool HasLease { get; init; }

@@ -25,6 +25,12 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <summary>A node that has sent nothing for this is silent: three messages that say that it lives.</summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromMilliseconds(600);
 
+    /// <summary>
+    /// Nothing for this, and people are told that the stream is down: of one that is cut off, the side that was dialed keeps its connection for a quarter of
+    /// an hour.
+    /// </summary>
+    private static readonly TimeSpan DownAfter = TimeSpan.FromSeconds(3);
+
     private static readonly TimeSpan PauseMin = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan PauseMax = TimeSpan.FromSeconds(1);
 
@@ -61,7 +67,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     /// <summary>How the streams stand, but for nodes that left the cluster. Any thread.</summary>
     public IEnumerable<LinkReading> ReadLinks() =>
-        _links.Where(link => link.Value.IsUp || _map?.Snapshot.Nodes.ContainsKey(link.Key) == true).OrderBy(link => link.Key).Select(link => new LinkReading(link.Key, link.Value.IsUp, link.Value.WaitingBytes, link.Value.Dropped));
+        _links.Where(link => link.Value.IsUp || _map?.Snapshot.Nodes.ContainsKey(link.Key) == true).OrderBy(link => link.Key).Select(link => new LinkReading(link.Key, link.Value.IsUp && !link.Value.IsSilentFor(DownAfter), link.Value.WaitingBytes, link.Value.Dropped));
 
     /// <summary>Runs a stream that another node opened, until it ends.</summary>
     /// <param name="incoming">What it sends.</param>
