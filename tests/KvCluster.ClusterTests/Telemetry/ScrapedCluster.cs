@@ -19,11 +19,14 @@ internal sealed class ScrapedCluster : IAsyncDisposable
 
     public Load Load { get; }
 
-    /// <summary>Node 1 as a target that is scraped; by OTLP it is "node-1".</summary>
-    public required string FirstNode { get; init; }
+    /// <summary>Admin ports of the nodes, by id from 1 on, and of the router.</summary>
+    public required IReadOnlyList<string> Targets { get; init; }
 
     /// <summary>When the first scrape may have been.</summary>
     public DateTime Began { get; } = DateTime.UtcNow.AddSeconds(-1);
+
+    /// <summary>A node as a target that is scraped; by OTLP node 1 is "node-1".</summary>
+    public string TargetOf(int node) => Targets[node - 1];
 
     /// <param name="dataOf">Where a node's data lies, if not in the cluster's folder.</param>
     public static async Task<ScrapedCluster> StartAsync(Func<int, string?> dataOf)
@@ -45,7 +48,7 @@ internal sealed class ScrapedCluster : IAsyncDisposable
         {
             var router = cluster.StartRouter("--admin", $"http://{admin[3]}");
             var prometheus = await PrometheusServer.StartAsync(Path.Combine(cluster.Folder, "prometheus"), port, admin, TelemetryFiles.ImpatientAlerts);
-            return new ScrapedCluster(cluster, prometheus, new Load(router)) { FirstNode = admin[0] };
+            return new ScrapedCluster(cluster, prometheus, new Load(router)) { Targets = admin };
         }
         catch
         {
