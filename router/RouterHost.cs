@@ -23,16 +23,22 @@ internal sealed class RouterHost : IAsyncDisposable
     // The largest write with what stands around it.
     private const int MessageBytesMax = 32 << 20;
 
+    private static readonly TimeSpan TellInterval = TimeSpan.FromSeconds(1);
+
     private readonly CallRouter _calls;
     private readonly NodeChannels _channels;
     private readonly ServerTls? _tls;
     private readonly HealthService _grpcHealth = new();
     private readonly ProcessHealth _health;
     private readonly RouterMetrics _metrics = new();
+    private readonly ILogger _log;
+    private readonly CancellationTokenSource _stopping = new();
+    private Task _telling = Task.CompletedTask;
     private OwnedServer? _server;
 
     private RouterHost(RouterOptions options, ProcessHealth health, ILogger log)
     {
+        _log = log;
         _tls = options.Tls is null ? null : new ServerTls(options.Tls, name: null, log, TimeProvider.System);
         var connector = new TlsConnector(_tls?.Files);
         _channels = new NodeChannels(connector);
@@ -62,6 +68,8 @@ internal sealed class RouterHost : IAsyncDisposable
             router._server = await router.ServeAsync(options, logs, cancellationToken).ConfigureAwait(false);
             router._grpcHealth.SetStatus("", ServingStatus.Serving);
             health.Started(router.NotReady);
+            RouterLog.Serves(router._log, router.Address);
+            router._telling = router.TellAsync();
             return router;
         }
         catch
@@ -74,6 +82,9 @@ internal sealed class RouterHost : IAsyncDisposable
     public async ValueTask DisposeAsync()
     {
         _health.Stops();
+        await _stopping.CancelAsync().ConfigureAwait(false);
+        await _telling.ConfigureAwait(false);
+        _stopping.Dispose();
         if (_server is not null)
             await _server.DisposeAsync().ConfigureAwait(false);
         await _calls.DisposeAsync().ConfigureAwait(false);
@@ -85,6 +96,21 @@ internal sealed class RouterHost : IAsyncDisposable
 
     // With a map it routes, also while nobody can give it a newer one.
     private string? NotReady() => _calls.Table.IsKnown ? null : $"it has no shard map yet: {_calls.MapFailure}";
+
+    // Until there is a map: why there is none, once for each reason. A first answer takes some moments, which is no reason.
+    private async Task TellAsync()
+    {
+        var said = "";
+        while (!_calls.Table.IsKnown)
+        {
+            await Task.Delay(TellInterval, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            if (_stopping.IsCancellationRequested)
+                return;
+            if (NotReady() is { } reason && reason != said)
+                RouterLog.Waits(_log, said = reason);
+        }
+        RouterLog.Knows(_log, _calls.Table.Cluster);
+    }
 
     private async Task<OwnedServer> ServeAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
     {

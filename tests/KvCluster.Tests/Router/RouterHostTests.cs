@@ -9,6 +9,8 @@ using KvCluster.Tests.Client;
 using KvCluster.Serving.Admin;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
+using KvCluster.Tests.Serving.Security;
+using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
 using Method = KvCluster.V1.Method;
 
@@ -47,6 +49,16 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.False((await _kv.GetAsync(new GetRequest { Key = Utf8("i") })).Found);
         Assert.True((await _kv.DeleteAsync(new DeleteRequest { Key = Utf8("h") })).Existed);
         Assert.False((await _kv.GetAsync(new GetRequest { Key = Utf8("h") })).Found);
+    }
+
+    [Fact]
+    public async Task Start_WithoutANodeThatAnswers_SaysWhatItWaitsFor()
+    {
+        var lines = new LinesLog();
+        using var logs = LoggerFactory.Create(log => log.AddProvider(new OneLog(lines)));
+        await using var router = await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), logs, CancellationToken.None);
+        await Eventually.TrueAsync(
+            () => lines.Lines.Any(line => line.StartsWith("Warning: Calls wait: it has no shard map yet: http://127.0.0.1:1: ", StringComparison.Ordinal)), "it says so");
     }
 
     [Fact]
@@ -228,4 +240,13 @@ public sealed class RouterHostTests : IAsyncLifetime
 
     private Task<RouterHost> StartAsync(string listen) => RouterHost.StartAsync(
         new RouterOptions { Listen = listen, Seeds = [_cluster.Nodes[1].Address], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+
+    private sealed class OneLog(ILogger log) : ILoggerProvider
+    {
+        public ILogger CreateLogger(string categoryName) => log;
+
+        public void Dispose()
+        {
+        }
+    }
 }

@@ -1,0 +1,16 @@
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Router;
+
+/// <summary>What operators are to know of a router.</summary>
+internal static partial class RouterLog
+{
+    [LoggerMessage(1, LogLevel.Information, "Router serves at {Address}")]
+    public static partial void Serves(ILogger log, string address);
+
+    [LoggerMessage(2, LogLevel.Warning, "Calls wait: {Reason}")]
+    public static partial void Waits(ILogger log, string reason);
+
+    [LoggerMessage(3, LogLevel.Information, "The shard map of cluster {Cluster} is known")]
+    public static partial void Knows(ILogger log, string cluster);
+}
