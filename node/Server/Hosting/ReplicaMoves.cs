@@ -22,14 +22,15 @@ internal static class ReplicaMoves
         var shards = records.Where(record => record.Replicas.Count(replica => !replica.Learner) == replicationFactor).OrderBy(record => record.Shard).ToList();
         var held = shards.SelectMany(record => record.Replicas).CountBy(replica => replica.Node).ToDictionary();
         var takers = present.Where(node => !leaving.Contains(node)).OrderBy(node => held.GetValueOrDefault(node)).ThenBy(node => node).ToList();
-        return shards.Select(record => Completion(record, leaving, held)).FirstOrDefault(move => move is not null)
+        return shards.Select(record => Completion(record, present, leaving, held)).FirstOrDefault(move => move is not null)
             ?? shards.Select(record => Departure(record, leaving, takers)).FirstOrDefault(move => move is not null)
             ?? Levelling(shards, takers, held);
     }
 
-    private static ReplicaMove? Completion(ShardRecord record, IReadOnlySet<uint> leaving, Dictionary<uint, int> held)
+    // A learner whose node is away keeps nobody from moving.
+    private static ReplicaMove? Completion(ShardRecord record, IReadOnlySet<uint> present, IReadOnlySet<uint> leaving, Dictionary<uint, int> held)
     {
-        if (record.Replicas.FirstOrDefault(replica => replica.Learner) is not { } learner)
+        if (record.Replicas.FirstOrDefault(replica => replica.Learner && present.Contains(replica.Node)) is not { } learner)
             return null;
         var from = Voters(record).OrderByDescending(leaving.Contains).ThenByDescending(node => held[node]).ThenBy(node => node).First();
         return new ReplicaMove(record.Shard, from, learner.Node, "a learner is there already");

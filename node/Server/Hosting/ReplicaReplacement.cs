@@ -22,6 +22,9 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private static readonly TimeSpan PollInterval = TimeSpan.FromMilliseconds(100);
 
+    /// <summary>So often in a row the node of a new replica may not be connected, ten seconds, as in a restart; then nobody waits for it.</summary>
+    private const int AwayPollsMax = 100;
+
     private static readonly TimeSpan RepairInterval = TimeSpan.FromSeconds(1);
 
     /// <summary>A new replica has this long to get all of the shard before the leader is asked again.</summary>
@@ -71,6 +74,9 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             return new OrderResult(false, $"node {fromNode} has no voter of it");
         if (learner == 0)
         {
+            // Left by a change that was broken off; its node may never come back.
+            foreach (var orphan in record.Replicas.Where(replica => replica.Learner && IsAway(replica.Node)))
+                await ChangeAsync(shard, orphan.Node, new ReplicaChange.Remove(orphan.Replica)).ConfigureAwait(false);
             if (fromNode == toNode)
                 return await RebuildAsync(shard, old!.Replica, toNode, cancellationToken).ConfigureAwait(false);
             learner = NewId();
@@ -78,14 +84,18 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             if (!added.Done)
                 return added;
         }
-        await CatchUpAsync(shard, learner, cancellationToken).ConfigureAwait(false);
+        if (!await CatchUpAsync(shard, learner, toNode, cancellationToken).ConfigureAwait(false))
+        {
+            await ChangeAsync(shard, toNode, new ReplicaChange.Remove(learner)).ConfigureAwait(false);
+            return new OrderResult(false, $"node {toNode} went away before its new replica had all of it, and does not get one");
+        }
         return await ChangeAsync(shard, toNode, old is null ? new ReplicaChange.Promote(learner) : new ReplicaChange.Swap(old.Replica, learner)).ConfigureAwait(false);
     }
 
     /// <summary>Why no new replica can come up on a node now; null: one can. Any thread.</summary>
     public string? WhyNotTo(uint node) =>
         !_map.Snapshot.Nodes.ContainsKey(node) ? $"there is no node {node}"
-        : node != _identity.Node && _peers.SessionOf(node) == 0 ? $"node {node} is not connected with node {_identity.Node}, which leads the shard; nothing was changed"
+        : IsAway(node) ? $"node {node} is not connected with node {_identity.Node}, which leads the shard; nothing was changed"
         : null;
 
     /// <summary>Asks a shard's leader for a replacement, and waits for its end.</summary>
@@ -110,8 +120,9 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         var added = await ChangeAsync(shard, node, new ReplicaChange.AddLearner(learner, node)).ConfigureAwait(false);
         if (!added.Done)
             return added;
-        await CatchUpAsync(shard, learner, cancellationToken).ConfigureAwait(false);
-        return await ChangeAsync(shard, node, new ReplicaChange.Promote(learner)).ConfigureAwait(false);
+        return await CatchUpAsync(shard, learner, node, cancellationToken).ConfigureAwait(false)
+            ? await ChangeAsync(shard, node, new ReplicaChange.Promote(learner)).ConfigureAwait(false)
+            : new OrderResult(false, $"node {node} went away before its new replica had all of it");
     }
 
     private async Task<OrderResult> ChangeAsync(HostedShard shard, uint node, ReplicaChange change)
@@ -120,16 +131,20 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         return await shard.Replica!.ChangeReplicasAsync(change).ConfigureAwait(false);
     }
 
-    private static async Task CatchUpAsync(HostedShard shard, ulong learner, CancellationToken cancellationToken)
+    private bool IsAway(uint node) => node != _identity.Node && _peers.SessionOf(node) == 0;
+
+    // False: its node is gone.
+    private async Task<bool> CatchUpAsync(HostedShard shard, ulong learner, uint node, CancellationToken cancellationToken)
     {
-        while (true)
+        for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)
         {
             var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
             var follower = status.Detail?.Followers.FirstOrDefault(follower => follower.Replica == learner);
             if (!shard.Replica!.IsServing || (follower is { State: "replicate" } && follower.Acknowledged.Change + LagChangesMax >= status.Committed.Change))
-                return;
+                return true;
             await Task.Delay(PollInterval, cancellationToken).ConfigureAwait(false);
         }
+        return false;
     }
 
     private static async Task<ShardRecord?> RecordOfAsync(HostedShard shard) =>

@@ -39,6 +39,14 @@ public sealed class ReplicaMovesTests
     }
 
     [Fact]
+    public void Next_WithALearnerOnANodeThatIsGone_GoesOnWithoutIt()
+    {
+        var interrupted = Shard(0, 1, 2, 3);
+        interrupted.Replicas.Add(new ReplicaRecord { Replica = 99, Node = 5, Learner = true });
+        Assert.Equal((0u, 2u, 4u), Where(Next([interrupted, Shard(1, 1, 2, 3)], [1, 2, 3, 4], [2])));
+    }
+
+    [Fact]
     public void Next_WithAShardThatLacksAVoter_LeavesItAlone() =>
         Assert.Null(Next([Shard(0, 1, 2)], [1, 2, 3, 4], [1]));
 

@@ -113,12 +113,7 @@ public sealed class ReplicaReplacementTests
         await FillAsync(cluster);
         var before = await RecordAsync(cluster);
         var to = new[] { 1u, 2u, 3u, 4u }.Single(node => before.Replicas.All(replica => replica.Node != node));
-        await new Admin.AdminClient(cluster.ChannelOf(1)).PlaceAsync(new PlaceRequest { Paused = true });
-        var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
-        var changed = RecordText.Parse<ShardRecord>(read.Value!);
-        changed.Generation++;
-        changed.Replicas.Add(new ReplicaRecord { Replica = 77, Node = to, Learner = true });
-        Assert.Equal(CompareAndSetOutcome.Won, (await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), read.ModRevision, RecordText.Format(changed), 0, CancellationToken.None)).Outcome);
+        await LeaveALearnerAsync(cluster, to);
         var why = "";
         await Grpc.Eventually.TrueAsync(
             () =>
@@ -129,6 +124,38 @@ public sealed class ReplicaReplacementTests
             "the learner is there");
         Assert.Contains("node 99 has no voter of it", why, StringComparison.Ordinal);
         Assert.Equal(before.Replicas.Count, (await RecordAsync(cluster)).Replicas.Count(replica => !replica.Learner));
+    }
+
+    [Fact]
+    public async Task Replace_BesideALearnerWhoseNodeIsGone_TakesThatAway()
+    {
+        await using var cluster = await NodeCluster.StartAsync(5);
+        await FillAsync(cluster);
+        var before = await RecordAsync(cluster);
+        var free = new[] { 1u, 2u, 3u, 4u, 5u }.Where(node => before.Replicas.All(replica => replica.Node != node)).ToArray();
+        await cluster.StopNodeAsync(free[0]);
+        await LeaveALearnerAsync(cluster, free[0]);
+        var from = before.Replicas.First(replica => replica.Node != cluster.LeaderOfAsync(0).Result).Node;
+        await Grpc.Eventually.TrueAsync(() => ReplacedAsync(cluster, from, free[1]).Result, $"node {free[1]} votes in the place of node {from}");
+        Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(free[1]).Where(node => node != from).Order(), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Node).Order());
+    }
+
+    // As a change that was broken off does; nobody moves replicas meanwhile.
+    private static async Task LeaveALearnerAsync(NodeCluster cluster, uint node)
+    {
+        await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).PlaceAsync(new PlaceRequest { Paused = true });
+        CompareAndSetResult set;
+        do
+        {
+            var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
+            var changed = RecordText.Parse<ShardRecord>(read.Value!);
+            changed.Generation++;
+            changed.Replicas.Add(new ReplicaRecord { Replica = 77, Node = node, Learner = true });
+            set = await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), read.ModRevision, RecordText.Format(changed), 0, CancellationToken.None);
+        }
+        while (set.Outcome != CompareAndSetOutcome.Won);
+        await Grpc.Eventually.TrueAsync(
+            () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers.Any(follower => follower.Replica == 77), "the leader knows of the learner");
     }
 
     // As an operator does: asks the leader, and again when it is another by now, or a replica was slow for the moment.
