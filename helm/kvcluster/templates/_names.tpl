@@ -121,11 +121,13 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
+{{- /* Of every program that serves clients: a router that asked for no certificate would let anybody in, with its own. */ -}}
 {{- define "kv.tlsSettings" -}}
 {{- if .Values.tls.enabled }}
 - {name: KVCLUSTER_TLS_CERT, value: /tls/tls.crt}
 - {name: KVCLUSTER_TLS_KEY, value: /tls/tls.key}
 - {name: KVCLUSTER_TLS_CA, value: /tls/ca.crt}
+- {name: KVCLUSTER_TLS_CLIENT_AUTH, value: {{ .Values.tls.clientAuth }}}
 {{- else }}
 - {name: KVCLUSTER_ALLOW_PLAINTEXT, value: "true"}
 {{- end }}

@@ -1,3 +1,4 @@
+using System.Text.RegularExpressions;
 using KvCluster.Processes;
 
 namespace KvCluster.Tests.Chart;
@@ -20,10 +21,7 @@ public sealed class ChartTests
         var (exitCode, rendered, error) = await HelmAsync("template", "store", Chart, "--namespace", "data", "--values", Path.Combine(Here, "values", name + ".yaml"));
 
         Assert.True(exitCode == 0, error);
-        var golden = Path.Combine(Here, "golden", name + ".yaml");
-        if (WritesGolden)
-            await File.WriteAllTextAsync(golden, rendered + "\n");
-        Assert.Equal((await File.ReadAllTextAsync(golden)).TrimEnd(), rendered);
+        await AssertGoldenAsync(name + ".yaml", rendered);
     }
 
     [ToolTheory("helm")]
@@ -60,6 +58,36 @@ public sealed class ChartTests
 
         Assert.NotEqual(0, exitCode);
         Assert.Contains(message, error, StringComparison.Ordinal);
+    }
+
+    [ToolTheory("helm")]
+    [InlineData("none")]
+    [InlineData("require")]
+    public async Task Template_WithClientAuth_SaysItToNodesAndRoutersAlike(string clientAuth)
+    {
+        string[] values = ["--set", "tls.enabled=true,tls.nodeSecret=n,tls.routerSecret=r,tls.clientAuth=" + clientAuth];
+
+        foreach (var server in new[] { "node", "router" })
+            Assert.Equal([clientAuth], Values(await TemplateAsync(server, values), "name: KVCLUSTER_TLS_CLIENT_AUTH, value: (.+)}"));
+    }
+
+    private static async Task AssertGoldenAsync(string name, string rendered)
+    {
+        var golden = Path.Combine(Here, "golden", name);
+        if (WritesGolden)
+            await File.WriteAllTextAsync(golden, rendered + "\n");
+        Assert.Equal((await File.ReadAllTextAsync(golden)).TrimEnd(), rendered);
+    }
+
+    // What stands in the pattern's group, wherever it matches.
+    private static IEnumerable<string> Values(string text, string pattern) => Regex.Matches(text, pattern).Select(match => match.Groups[1].Value);
+
+    // What one file of the chart renders.
+    private static async Task<string> TemplateAsync(string file, params IEnumerable<string> arguments)
+    {
+        var (exitCode, rendered, error) = await HelmAsync(["template", "store", Chart, "--show-only", $"templates/{file}.yaml", .. arguments]);
+        Assert.True(exitCode == 0, error);
+        return rendered;
     }
 
     private static Task<(int ExitCode, string Output, string Error)> HelmAsync(params IEnumerable<string> arguments) =>
