@@ -41,6 +41,7 @@ public sealed class ChartTests
     [InlineData("nodes.count=4", "additional properties 'nodes' not allowed")]
     [InlineData("node.storage.size=20GB", "at '/node/storage/size': '20GB' does not match pattern")]
     [InlineData("node.settings.listen=x", "node.settings.listen: the chart sets this itself")]
+    [InlineData("networkPolicy.monitoring={prometheus}", "at '/networkPolicy/monitoring/0': got string, want object")]
     [InlineData("node.settings.tls-cert=x", "node.settings.tls-cert: the chart sets this itself")]
     [InlineData("node.settings.Journal=x", "at '/node/settings': additional properties 'Journal' not allowed")]
     [InlineData("image.pullPolicy=always", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'")]
@@ -69,6 +70,26 @@ public sealed class ChartTests
 
         foreach (var server in new[] { "node", "router" })
             Assert.Equal([clientAuth], Values(await TemplateAsync(server, values), "name: KVCLUSTER_TLS_CLIENT_AUTH, value: (.+)}"));
+    }
+
+    [ToolFact("helm")]
+    public async Task NetworkPolicy_WithoutMonitoring_LetsNobodyToTheAdminPort()
+    {
+        var policy = await TemplateAsync("networkpolicy", "--set", "networkPolicy.enabled=true,networkPolicy.clients[0].podSelector.matchLabels.team=orders");
+
+        Assert.Contains("team: orders", policy, StringComparison.Ordinal);
+        Assert.DoesNotContain("port: admin", policy, StringComparison.Ordinal);
+    }
+
+    [ToolFact("helm")]
+    public async Task NetworkPolicy_WithMonitoring_LetsItAloneToTheAdminPort()
+    {
+        var policy = await TemplateAsync(
+            "networkpolicy", "--set", "networkPolicy.enabled=true,networkPolicy.clients[0].podSelector.matchLabels.team=orders,networkPolicy.monitoring[0].podSelector.matchLabels.team=operations");
+
+        var rules = policy.Split("    - from:");
+        Assert.Contains("team: operations", Assert.Single(rules, rule => rule.Contains("port: admin", StringComparison.Ordinal)), StringComparison.Ordinal);
+        Assert.DoesNotContain("port: admin", Assert.Single(rules, rule => rule.Contains("team: orders", StringComparison.Ordinal)), StringComparison.Ordinal);
     }
 
     private static async Task AssertGoldenAsync(string name, string rendered)
