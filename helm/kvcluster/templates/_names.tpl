@@ -176,6 +176,9 @@ livenessProbe:
 {{- if and .Values.router.autoscaling.enabled (gt (int .Values.router.autoscaling.min) (int .Values.router.autoscaling.max)) -}}
 {{- fail (printf "router.autoscaling.min is %d, more than its max, %d." (int .Values.router.autoscaling.min) (int .Values.router.autoscaling.max)) -}}
 {{- end -}}
+{{- if hasKey .Values.node.settings "stop-grace-seconds" -}}
+{{- fail "node.settings.stop-grace-seconds: the chart sets this itself, five seconds less than node.terminationGracePeriodSeconds." -}}
+{{- end -}}
 {{- range $part, $settings := dict "node" .Values.node.settings "router" .Values.router.settings -}}
 {{- range $setting, $_ := $settings -}}
 {{- if or (has $setting (list "node" "data" "listen" "advertise" "cluster" "coordinator" "bootstrap-nodes" "replicas" "split-at" "nodes" "admin" "admin-token-file" "allow-plaintext")) (hasPrefix "tls-" $setting) (hasPrefix "coordinator-" $setting) -}}

@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.Text.RegularExpressions;
 using KvCluster.Processes;
 
@@ -41,6 +42,8 @@ public sealed class ChartTests
     [InlineData("nodes.count=4", "additional properties 'nodes' not allowed")]
     [InlineData("node.storage.size=20GB", "at '/node/storage/size': '20GB' does not match pattern")]
     [InlineData("node.settings.listen=x", "node.settings.listen: the chart sets this itself")]
+    [InlineData("node.settings.stop-grace-seconds=9", "node.settings.stop-grace-seconds: the chart sets this itself, five seconds less than node.terminationGracePeriodSeconds")]
+    [InlineData("node.terminationGracePeriodSeconds=6", "at '/node/terminationGracePeriodSeconds': minimum: got 6, want 10")]
     [InlineData("networkPolicy.monitoring={prometheus}", "at '/networkPolicy/monitoring/0': got string, want object")]
     [InlineData("node.settings.tls-cert=x", "node.settings.tls-cert: the chart sets this itself")]
     [InlineData("node.settings.Journal=x", "at '/node/settings': additional properties 'Journal' not allowed")]
@@ -90,6 +93,26 @@ public sealed class ChartTests
         var rules = policy.Split("    - from:");
         Assert.Contains("team: operations", Assert.Single(rules, rule => rule.Contains("port: admin", StringComparison.Ordinal)), StringComparison.Ordinal);
         Assert.DoesNotContain("port: admin", Assert.Single(rules, rule => rule.Contains("team: orders", StringComparison.Ordinal)), StringComparison.Ordinal);
+    }
+
+    [ToolTheory("helm")]
+    [InlineData(10, "5")]
+    [InlineData(30, "25")]
+    [InlineData(600, "595")]
+    public async Task Node_WithATerminationGracePeriod_HasFiveSecondsLessToStop(int seconds, string stopGrace)
+    {
+        var node = await TemplateAsync("node", "--set", $"node.terminationGracePeriodSeconds={seconds}");
+
+        Assert.Equal([seconds.ToString(CultureInfo.InvariantCulture)], Values(node, "terminationGracePeriodSeconds: (.+)"));
+        Assert.Equal([stopGrace], Values(node, "name: KVCLUSTER_STOP_GRACE_SECONDS, value: \"(.+)\"}"));
+    }
+
+    [ToolFact("helm")]
+    public async Task Router_WithAStopGraceOfItsOwn_IsGivenThatAndItsDelay()
+    {
+        var router = await TemplateAsync("router", "--set", "router.stopDelaySeconds=7,router.settings.stop-grace-seconds=40");
+
+        Assert.Equal(["52"], Values(router, "terminationGracePeriodSeconds: (.+)"));
     }
 
     private static async Task AssertGoldenAsync(string name, string rendered)
