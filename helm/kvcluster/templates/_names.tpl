@@ -222,3 +222,11 @@ volumes:
   - {name: tls, secret: {secretName: {{ include "kv.routerSecret" . }}, defaultMode: 0440}}
 {{- end -}}
 {{- end -}}
+
+{{- /* What makes the pod of `kubectl run kv` such a container, fit for the restricted standard. JSON. */ -}}
+{{- define "kv.cliOverrides" -}}
+{{- $container := pick (include "kv.cli" . | fromYaml) "imagePullPolicy" "env" "securityContext" "volumeMounts" | merge (dict "name" "kv") -}}
+{{- $spec := dict "automountServiceAccountToken" false "securityContext" (include "kv.podSecurity" . | fromYaml) "containers" (list $container) -}}
+{{- with .Values.image.pullSecrets }}{{ $_ := set $spec "imagePullSecrets" . }}{{ end -}}
+{{- toJson (dict "spec" (merge $spec (include "kv.cliVolumes" . | fromYaml))) -}}
+{{- end -}}

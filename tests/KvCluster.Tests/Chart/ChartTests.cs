@@ -1,6 +1,8 @@
 using System.Globalization;
+using System.Text.Json;
 using System.Text.RegularExpressions;
 using KvCluster.Processes;
+using KvCluster.Tests.Node;
 
 namespace KvCluster.Tests.Chart;
 
@@ -24,6 +26,13 @@ public sealed class ChartTests
         Assert.True(exitCode == 0, error);
         await AssertGoldenAsync(name + ".yaml", rendered);
     }
+
+    [ToolTheory("helm")]
+    [InlineData("default")]
+    [InlineData("everything")]
+    [InlineData("single")]
+    public async Task Notes_WithValues_AreTheGoldenFile(string name) =>
+        await AssertGoldenAsync(name + ".notes.txt", await NotesAsync("--values", Path.Combine(Here, "values", name + ".yaml")));
 
     [ToolTheory("helm")]
     [InlineData("default")]
@@ -115,6 +124,46 @@ public sealed class ChartTests
         Assert.Equal(["52"], Values(router, "terminationGracePeriodSeconds: (.+)"));
     }
 
+    [ToolTheory("helm")]
+    [InlineData("default", null)]
+    [InlineData("single", "my-router")]
+    [InlineData("everything", "store-kvcluster-router-tls")]
+    public async Task TryIt_WithValues_IsAPodOfTheRestrictedStandardWithTheCertificatesItNeeds(string name, string? secret)
+    {
+        var notes = await NotesAsync("--values", Path.Combine(Here, "values", name + ".yaml"));
+
+        using var overrides = JsonDocument.Parse(Assert.Single(Values(notes, "--overrides='(.+)' -- status")));
+        var pod = overrides.RootElement.GetProperty("spec");
+        Assert.True(pod.GetProperty("securityContext").GetProperty("runAsNonRoot").GetBoolean());
+        Assert.Equal("RuntimeDefault", pod.GetProperty("securityContext").GetProperty("seccompProfile").GetProperty("type").GetString());
+        var container = Assert.Single(pod.GetProperty("containers").EnumerateArray());
+        Assert.Equal("kv", container.GetProperty("name").GetString());
+        Assert.False(container.GetProperty("securityContext").GetProperty("allowPrivilegeEscalation").GetBoolean());
+        Assert.Equal("ALL", Assert.Single(container.GetProperty("securityContext").GetProperty("capabilities").GetProperty("drop").EnumerateArray()).GetString());
+        var settings = container.GetProperty("env").EnumerateArray().ToDictionary(one => one.GetProperty("name").GetString()!, one => one.GetProperty("value").GetString()!);
+        Assert.Equal($"{(secret is null ? "http" : "https")}://store-kvcluster.data.svc.cluster.local:7400", settings["KV_ENDPOINT"]);
+        Assert.Equal(secret is not null, pod.TryGetProperty("volumes", out var volumes));
+        if (secret is null)
+            return;
+        Assert.Equal(secret, Assert.Single(volumes.EnumerateArray()).GetProperty("secret").GetProperty("secretName").GetString());
+        Assert.Equal("/tls", Assert.Single(container.GetProperty("volumeMounts").EnumerateArray()).GetProperty("mountPath").GetString());
+        Assert.Equal(("/tls/ca.crt", "/tls/tls.crt", "/tls/tls.key"), (settings["KVCLUSTER_TLS_CA"], settings["KVCLUSTER_TLS_CERT"], settings["KVCLUSTER_TLS_KEY"]));
+    }
+
+    [ToolTheory("helm")]
+    [InlineData("tls.enabled=false", "tls.enabled is false")]
+    [InlineData("tls.enabled=true", "own etcd: it speaks plain text", "networkPolicy.enabled admits its own members")]
+    [InlineData("tls.enabled=true,networkPolicy.enabled=true", "own etcd: it speaks plain text", "can still be read on its way")]
+    [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379}")]
+    [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379},networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring names nobody")]
+    public async Task Notes_OnWhatIsOpen_WarnOfThatAlone(string values, params string[] warnings)
+    {
+        var notes = await NotesAsync("--set", "tls.nodeSecret=n,tls.routerSecret=r," + values);
+
+        Assert.Equal(warnings.Length > 0 ? 1 : 0, Regex.Count(notes, "WARNING"));
+        Assert.All(warnings, warning => Assert.Contains(warning, notes, StringComparison.Ordinal));
+    }
+
     private static async Task AssertGoldenAsync(string name, string rendered)
     {
         var golden = Path.Combine(Here, "golden", name);
@@ -132,6 +181,20 @@ public sealed class ChartTests
         var (exitCode, rendered, error) = await HelmAsync(["template", "store", Chart, "--show-only", $"templates/{file}.yaml", .. arguments]);
         Assert.True(exitCode == 0, error);
         return rendered;
+    }
+
+    // Helm shows the notes of an installation only: so a copy of the chart has a template that holds them.
+    private static async Task<string> NotesAsync(params IEnumerable<string> arguments)
+    {
+        using var copy = new TemporaryDirectory();
+        Directory.CreateDirectory(Path.Combine(copy.Path, "templates"));
+        foreach (var file in (string[])["Chart.yaml", "values.yaml", "values.schema.json", .. Directory.EnumerateFiles(Path.Combine(Chart, "templates")).Select(path => Path.GetRelativePath(Chart, path))])
+            File.Copy(Path.Combine(Chart, file), Path.Combine(copy.Path, file));
+        await File.WriteAllTextAsync(Path.Combine(copy.Path, "templates", "shown.yaml"), "notes: |\n{{ include (print $.Template.BasePath \"/NOTES.txt\") . | indent 2 }}\n");
+        var (exitCode, rendered, error) = await HelmAsync(["template", "store", copy.Path, "--namespace", "data", "--show-only", "templates/shown.yaml", .. arguments]);
+        Assert.True(exitCode == 0, error);
+        var notes = rendered[(rendered.IndexOf("notes: |\n", StringComparison.Ordinal) + "notes: |\n".Length)..];
+        return string.Join('\n', notes.Split('\n').Select(line => line.Length > 2 ? line[2..] : "")).Trim();
     }
 
     private static Task<(int ExitCode, string Output, string Error)> HelmAsync(params IEnumerable<string> arguments) =>
