@@ -62,6 +62,9 @@ internal static partial class HostLog
     [LoggerMessage(20, LogLevel.Warning, "Replicas are not moved: {Reason}")]
     public static partial void NotMoved(ILogger log, string reason);
 
+    [LoggerMessage(23, LogLevel.Warning, "The folder '{Path}' is an old copy (started {Starts} times, the coordinator counted {Counted}): its {Shards} replicas are set aside in '{Aside}', and new ones come from the other nodes")]
+    public static partial void SetAsideOldCopy(ILogger log, string path, ulong starts, ulong counted, int shards, string aside);
+
     [LoggerMessage(16, LogLevel.Information, "Created cluster {Cluster}: {Shards} shards of {Replicas} replicas on {Nodes} nodes")]
     public static partial void CreatedCluster(ILogger log, string cluster, int shards, int replicas, int nodes);
 

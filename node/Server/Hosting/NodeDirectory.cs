@@ -1,5 +1,5 @@
 // A node's data directory: LOCK, held while it is used; format, the layout's version; owner, whose it is; starts, how often it was started;
-// shards/{id}, one replica each. Used while the node starts, on one thread.
+// shards/{id}, one replica each; aside/{id}, at most one of each shard that was taken out of use. Used while the node starts, on one thread.
 using System.Globalization;
 using KvCluster.Node.Coordination;
 using KvCluster.Storage.Files;
@@ -25,8 +25,11 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <summary>Whether it belongs to a node of some cluster.</summary>
     public bool IsClaimed => _files.FileExists(OwnerPath);
 
-    /// <summary>Whether this process created it: it holds nothing that was ever acknowledged.</summary>
-    public bool IsNew { get; private set; }
+    /// <summary>Where it is.</summary>
+    public string Location => _path;
+
+    /// <summary>Where folders of shards are kept that are not used any more.</summary>
+    public string AsidePath => Path.Combine(_path, "aside");
 
     /// <summary>How often it was started, this start included once <see cref="CountStart"/> has run.</summary>
     public ulong Starts { get; private set; }
@@ -36,8 +39,6 @@ internal sealed class NodeDirectory : IAsyncDisposable
     private string OwnerPath => Path.Combine(_path, "owner");
 
     private string StartsPath => Path.Combine(_path, "starts");
-
-    private string AsidePath => Path.Combine(_path, "aside");
 
     private string ShardsPath => Path.Combine(_path, "shards");
 
@@ -79,13 +80,18 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <summary>Where a shard's replica is.</summary>
     public string ShardPath(uint shard) => Path.Combine(ShardsPath, shard.ToString(CultureInfo.InvariantCulture));
 
+    /// <summary>The shards that have a folder here.</summary>
+    public IReadOnlyList<uint> ListShards() =>
+        [.. _files.List(ShardsPath).Select(static name => (Is: uint.TryParse(name, NumberStyles.None, CultureInfo.InvariantCulture, out var shard), Shard: shard)).Where(static found => found.Is).Select(static found => found.Shard)];
+
     /// <summary>
     /// Takes a replica's folder out of the way, and the one set aside before it: one of each shard is kept for whoever wants to look at it. Only
-    /// for a replica that the shard's record, read afresh, does not name any more.
+    /// for a replica that the shard's record, read afresh, does not name any more, or when all that an old copy holds is set aside. Durable when it returns.
     /// </summary>
     public void SetAside(uint shard)
     {
         _files.CreateDirectory(AsidePath);
+        _files.SyncDirectory(_path);
         var aside = Path.Combine(AsidePath, shard.ToString(CultureInfo.InvariantCulture));
         if (Directory.Exists(aside))
             Directory.Delete(aside, recursive: true);
@@ -101,10 +107,17 @@ internal sealed class NodeDirectory : IAsyncDisposable
         _files.SyncDirectory(ShardsPath);
     }
 
-    /// <summary>Raises the count of starts; durable when it returns. Not below a count that the coordinator has for a new directory.</summary>
+    /// <summary>Raises the count of starts; durable when it returns. Not below a count that the coordinator has, for a directory that was behind.</summary>
     public void CountStart(ulong atLeast)
     {
         Starts = Math.Max(Starts + 1, atLeast);
+        Write(StartsPath, Starts.ToString(CultureInfo.InvariantCulture));
+    }
+
+    /// <summary>Takes the last <see cref="CountStart"/> back: the coordinator has counted another directory in its place.</summary>
+    public void TakeStartBack(ulong starts)
+    {
+        Starts = starts;
         Write(StartsPath, Starts.ToString(CultureInfo.InvariantCulture));
     }
 
@@ -140,11 +153,13 @@ internal sealed class NodeDirectory : IAsyncDisposable
             if (format != FormatText)
                 throw new DirectoryFormatException(_path, $"its format is '{format.Trim()}', this program's is '{FormatText}'");
             Starts = ReadStarts();
+            // A copy may have been made without folders that were empty.
+            _files.CreateDirectory(ShardsPath);
+            _files.SyncDirectory(_path);
             return;
         }
         if (_files.List(_path).Any(name => name is not ("LOCK" or "format.new" or "shards")))
             throw new DirectoryFormatException(_path, "it has no file 'format' but is not empty");
-        IsNew = true;
         _files.CreateDirectory(ShardsPath);
         // Last: with it the directory is whole.
         Write(FormatPath, FormatText);

@@ -3,6 +3,7 @@
 using System.Diagnostics.Metrics;
 using System.Security.Cryptography;
 using Grpc.AspNetCore.Server;
+using Grpc.Net.Client;
 using KvCluster.Node.Api;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
@@ -58,7 +59,7 @@ internal sealed class NodeHost : IAsyncDisposable
     /// <exception cref="CoordinatorDeniedException">The coordinator refuses user or password.</exception>
     /// <exception cref="ForeignDirectoryException">The data directory is another node's, or of another cluster.</exception>
     /// <exception cref="NodeRunsAlreadyException">Another process is the node already, with another data directory.</exception>
-    /// <exception cref="StaleDirectoryException">The data directory is an old copy.</exception>
+    /// <exception cref="StaleDirectoryException">The data directory is not the node's newest, and the node may not go on without that one.</exception>
     /// <exception cref="UnusableFileException">A file of <see cref="NodeOptions.Tls"/> is not usable.</exception>
     /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
     public static async Task<NodeHost> StartAsync(NodeOptions options, ICoordinator coordinator, ProcessHealth health, ILoggerFactory logs, CancellationToken cancellationToken)
@@ -166,9 +167,11 @@ internal sealed class NodeHost : IAsyncDisposable
         var cluster = await WaitForClusterAsync(coordinator, keys, mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
         _health.Waits("it opens its data");
         directory.Claim(_options.Node, cluster.ClusterId);
-        await AskUntilAnsweredAsync(async () => await RefuseToRunTwiceAsync(coordinator, keys, tls?.Files, cancellationToken).ConfigureAwait(false), "its registration", cancellationToken).ConfigureAwait(false);
+        Func<uint, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
+        await AskUntilAnsweredAsync(async () => await RefuseToRunTwiceAsync(coordinator, keys, channelTo, cancellationToken).ConfigureAwait(false), "its registration", cancellationToken).ConfigureAwait(false);
+        var rejoin = new Rejoin(_options.Node, coordinator, keys, channelTo, _options.RejoinWaitMax, _log);
         await AskUntilAnsweredAsync(
-            async () => await CountStartAsync(coordinator, keys, directory, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
+            async () => await CountStartAsync(coordinator, keys, directory, rejoin, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
 
         // Rises with every start of the directory; the random half tells copies of a directory apart.
         var incarnation = (directory.Starts << 32) | BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
@@ -264,27 +267,29 @@ internal sealed class NodeHost : IAsyncDisposable
         : throw new DirectoryFormatException(_options.DataDirectory, $"the cluster is of format level {record.FormatLevel}, this program's is {ClusterInit.FormatLevel}");
 
     // Before its start is counted, which would make the folder of the one that runs an old one.
-    private async Task<string?> RefuseToRunTwiceAsync(ICoordinator coordinator, CoordinatorKeys keys, CredentialFiles? credentials, CancellationToken cancellationToken)
+    private async Task<string?> RefuseToRunTwiceAsync(ICoordinator coordinator, CoordinatorKeys keys, Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
-        var running = await RunningNode.FindAsync(
-            coordinator, keys.Node(_options.Node), (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, credentials), cancellationToken).ConfigureAwait(false);
+        var running = await RunningNode.FindAsync(coordinator, keys.Node(_options.Node), channelTo, cancellationToken).ConfigureAwait(false);
         return running is null ? null : throw new NodeRunsAlreadyException(_options.Node, running, _options.DataDirectory);
     }
 
-    // The directory's count is raised first, so that it is behind the coordinator's only when it is not the directory that was started last.
-    private async Task<string?> CountStartAsync(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, CancellationToken cancellationToken)
+    // The directory's count is raised first, so that it is behind the coordinator's only when it is not the directory that was started last; and
+    // not before all that such a one holds is set aside, so that it stays behind until then.
+    private async Task<string?> CountStartAsync(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, Rejoin rejoin, CancellationToken cancellationToken)
     {
         var key = keys.Starts(_options.Node);
         var read = await coordinator.GetAsync(key, cancellationToken).ConfigureAwait(false);
         var counted = read.Value is null ? 0 : RecordText.Parse<NodeStarts>(read.Value).Starts;
-        if (!directory.IsNew && directory.Starts < counted)
-            throw new StaleDirectoryException(_options.DataDirectory, directory.Starts, counted);
+        if (Rejoin.IsBehind(directory.Starts, counted) && await rejoin.TryAsync(directory, counted, cancellationToken).ConfigureAwait(false) is { } reason)
+            return reason;
+        var before = directory.Starts;
         directory.CountStart(counted + 1);
         var raised = RecordText.Format(new NodeStarts { Starts = directory.Starts });
         var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, raised, 0, cancellationToken).ConfigureAwait(false);
-        if (set.Outcome != CompareAndSetOutcome.Won)
-            throw new StaleDirectoryException(_options.DataDirectory, $"node {_options.Node} is being started elsewhere at the same time");
-        return null;
+        if (set.Outcome == CompareAndSetOutcome.Won)
+            return null;
+        directory.TakeStartBack(before);
+        throw new StaleDirectoryException(_options.DataDirectory, $"node {_options.Node} is being started elsewhere at the same time");
     }
 
     private static async Task<OwnedServer> ServeAsync(

@@ -41,6 +41,9 @@ internal sealed record NodeOptions
     /// </summary>
     public int ShardSeriesMax { get; init; } = 64;
 
+    /// <summary>How long a node whose data directory is not its newest waits for what it takes to go on without that one, before it gives up.</summary>
+    public TimeSpan RejoinWaitMax { get; init; } = TimeSpan.FromMinutes(1);
+
     /// <summary>Of a stop's time, how much may go into handing leaderships over; what is left then is found out by the others.</summary>
     public TimeSpan DrainTimeMax { get; init; } = TimeSpan.FromSeconds(1);
 

@@ -35,6 +35,8 @@ internal sealed class ShardHost : IAsyncDisposable
 
     private static readonly TimeSpan RetryPause = TimeSpan.FromSeconds(1);
 
+    private const string Created = "created";
+
     private readonly Lock _gate = new();
     private readonly NodeIdentity _identity;
     private readonly NodeDirectory _directory;
@@ -341,6 +343,14 @@ internal sealed class ShardHost : IAsyncDisposable
             (store, var action) = OpenStore(record, storage);
             if (!ReplicaHere(record)!.Created)
                 (record, revision) = await MarkCreatedAsync(record, revision).ConfigureAwait(false);
+            if (action == Created && ReplicaHere(record)!.Creator != _identity.Incarnation)
+            {
+                // Another process of this node has made it too, and has perhaps promised and acknowledged under its id by now.
+                store.Dispose();
+                store = null;
+                _directory.Delete(record.Shard);
+                throw new ReplicaNotUsableException("lost: another process of this node has made it.", isLost: true);
+            }
             var replica = new ShardReplica(ContextOf(storage, telemetry), store, record, revision);
             replica.Start();
             HostLog.ReplicaOpened(_log, record.Shard, replicaId, action);
@@ -380,7 +390,7 @@ internal sealed class ShardHost : IAsyncDisposable
             if (here.Created)
                 throw new ReplicaNotUsableException("lost: its folder is gone. It may have promised and acknowledged, so it is not made anew under its id.", isLost: true);
             var initial = new ControlState { ReplicaId = here.Replica, Shard = record.Shard, Generation = record.Generation, ClusterHash = _clusterHash };
-            return (ReplicaStore.Create(context, path, initial), "created");
+            return (ReplicaStore.Create(context, path, initial), Created);
         }
         var expected = new StoreIdentity(here.Replica, record.Shard, _clusterHash);
         return (ReplicaStore.Open(context, path, mayRefill: record.Replicas.Count > 1, expected), "opened");
@@ -397,7 +407,7 @@ internal sealed class ShardHost : IAsyncDisposable
         var replicaId = ReplicaHere(record)!.Replica;
         while (true)
         {
-            ReplicaHere(record)!.Created = true;
+            (ReplicaHere(record)!.Created, ReplicaHere(record)!.Creator) = (true, _identity.Incarnation);
             var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.Shard), revision, RecordText.Format(record), 0, _stopping.Token).ConfigureAwait(false);
             if (set.Outcome == CompareAndSetOutcome.Won)
                 return (record, set.Revision);

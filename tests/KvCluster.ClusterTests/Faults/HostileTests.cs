@@ -10,7 +10,7 @@ using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>Peers that are none, directories that are copies, and more waiting calls than usual, beside five client processes whose histories must be linearizable.</summary>
+/// <summary>Peers that are none, and more waiting calls than usual, beside five client processes whose histories must be linearizable.</summary>
 public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
     private const int Some = 150;
@@ -63,33 +63,6 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
             await LieAsync(channel, record, sender.Node, number => StrangeFrame(number, sender.Replica, receiver, ulong.MaxValue - (ulong)(number % 3)));
         await histories.MoreChangesAsync(Some);
         Assert.InRange(await cluster.EpochAsync(), before, before + 10);
-        await shared.EndAsync();
-    }
-
-    [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F29_NodeStartedWithAnOldCopyOfItsDirectory_IsRefusedInOneLine()
-    {
-        var (cluster, histories) = await shared.BeginAsync();
-        await histories.MoreChangesAsync(Some);
-        var node = cluster.Node(await cluster.FollowerAsync());
-        await node.KillAsync();
-        var copy = Path.Combine(cluster.Folder, "copy");
-        EtcdMembers.CopyFolder(node.Data, copy);
-        node.Start();
-        await cluster.UntilFollowsAsync(node.Node);
-        await histories.MoreChangesAsync(Some);
-        await node.KillAsync();
-        var newer = node.Data + ".newer";
-        Directory.Move(node.Data, newer);
-        EtcdMembers.CopyFolder(copy, node.Data);
-        node.Start();
-        Assert.NotEqual(0, await node.ExitAsync());
-        await cluster.UntilSaidAsync(node.Node, "is not the node's newest");
-        await histories.MoreChangesAsync(Some);
-        Directory.Delete(node.Data, recursive: true);
-        Directory.Move(newer, node.Data);
-        node.Start();
-        await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
     }
 

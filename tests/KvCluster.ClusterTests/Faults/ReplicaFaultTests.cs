@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.Runtime.CompilerServices;
 using KvCluster.Processes;
 using KvCluster.V1;
@@ -25,11 +26,45 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         await cluster.Node(Follower).KillAsync();
         await cluster.HandOverAsync();
         Directory.Delete(cluster.Node(Follower).Data, recursive: true);
+        await UnregisterAsync(cluster, Follower);
         cluster.Node(Follower).Start();
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
         // What it promised and acknowledged is gone: it must not vote under the same id.
         Assert.NotEqual(before, await ReplicaAsync(cluster, Follower));
+    }
+
+    /// <summary>The node's first copy of its data would vote and acknowledge as if it had never had what came later.</summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F29_OldCopyOfTheData_IsSetAsideAndReplacedThroughALearner()
+    {
+        var (cluster, histories) = await shared.BeginAsync();
+        await histories.MoreChangesAsync(Some);
+        var node = cluster.Node(Follower);
+        await node.KillAsync();
+        var copy = Path.Combine(cluster.Folder, "copy");
+        EtcdMembers.CopyFolder(node.Data, copy);
+        node.Start();
+        await cluster.UntilFollowsAsync(Follower);
+        await histories.MoreChangesAsync(Some);
+        var before = await ReplicaAsync(cluster, Follower);
+        await node.KillAsync();
+        Directory.Delete(node.Data, recursive: true);
+        Directory.Move(copy, node.Data);
+        await cluster.LeaderAsync(except: Follower);
+        var acknowledged = await AcknowledgedAsync(cluster, before);
+        var since = node.Log.Count;
+        await UnregisterAsync(cluster, Follower);
+        node.Start();
+        await cluster.UntilSaidAsync(Follower, "is an old copy", since);
+        await UntilReplacedAsync(cluster, Follower, before, acknowledged);
+        Assert.True(Directory.Exists(Path.Combine(node.Data, "aside", "0")), "what it held is kept");
+        await cluster.HandOverAsync();
+        await histories.MoreChangesAsync(Some);
+        await shared.EndAsync();
+        var record = await cluster.RecordAsync();
+        Assert.Equal(3, record.Replicas.Count(static replica => replica is { Learner: false, Created: true }));
+        Assert.Contains(before, record.Removed);
     }
 
     /// <summary>Every page of the trees, while its meta pages are whole: whichever is read first tells.</summary>
@@ -105,6 +140,9 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         return statuses.SelectMany(static status => status?.Replicas ?? []).SelectMany(static own => own.Detail?.Followers ?? []).Where(follower => follower.Replica == replica)
             .Select(static follower => new KvCluster.Etag(follower.Acknowledged?.Epoch ?? 0, follower.Acknowledged?.Change ?? 0)).DefaultIfEmpty().Max();
     }
+
+    // As the end of its lease would within ten seconds, for which a node without its newest data waits.
+    private static Task UnregisterAsync(FaultCluster cluster, int node) => cluster.Etcd.ControlAsync("del", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/nodes/{node}"));
 
     private static string State(FaultCluster cluster, int node) => Directory.GetDirectories(Path.Combine(cluster.Node(node).Data, "shards", "0"), "state-*").Max()!;
 

@@ -148,19 +148,6 @@ public sealed class NodeHostTests
         Assert.Equal(["LOCK", "letter.txt"], Directory.EnumerateFileSystemEntries(cluster.DirectoryOf(1)).Select(Path.GetFileName).Order(StringComparer.Ordinal));
     }
 
-    [Fact]
-    public async Task Start_WithAnOldCopyOfTheFolder_IsRefused()
-    {
-        await using var cluster = await NodeCluster.StartAsync(1);
-        await cluster.StopNodeAsync(1);
-        var starts = Path.Combine(cluster.DirectoryOf(1), "starts");
-        var old = await File.ReadAllTextAsync(starts);
-        await cluster.StartNodeAsync(1);
-        await cluster.StopNodeAsync(1);
-        await File.WriteAllTextAsync(starts, old);
-        await Assert.ThrowsAsync<StaleDirectoryException>(() => cluster.StartNodeAsync(1));
-    }
-
     /// <summary>A replica that may have promised and acknowledged is never made anew under its id.</summary>
     [Fact]
     public async Task Start_WithAReplicasFolderGone_ReportsItLost()

@@ -1,0 +1,246 @@
+using System.Runtime.CompilerServices;
+using System.Text.RegularExpressions;
+using Google.Protobuf;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Shards;
+using KvCluster.Processes;
+using KvCluster.Replication;
+using KvCluster.Serving.Admin;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Nodes that start with a copy of their data that is not the newest: they rejoin where the others have what it holds, and are refused where that is not known.</summary>
+public sealed class RejoinTests
+{
+    private const int Shards = 2;
+
+    [Fact]
+    public async Task OldCopy_WhileTheOthersServe_IsSetAsideAndReplacedThroughLearners()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
+        await CopyAsync(cluster, 3);
+        await FillAsync(cluster);
+        await RestoreAsync(cluster, 3);
+        var before = await RecordsAsync(cluster);
+        // As if the node had been killed after the first of its folders.
+        var aside = Directory.CreateDirectory(Path.Combine(cluster.DirectoryOf(3), "aside"));
+        Directory.Move(FolderOf(cluster, 3, 0), Path.Combine(aside.FullName, "0"));
+        await cluster.StartNodeAsync(3);
+        await RebuiltAsync(cluster, 3, before);
+        Assert.Equal(["0", "1"], Directory.GetDirectories(aside.FullName).Select(Path.GetFileName).Order(StringComparer.Ordinal));
+
+        // The folder that was the newest then is an old copy now; what was set aside before makes room.
+        await cluster.StopNodeAsync(3);
+        GiveNewestBack(cluster, 3);
+        before = await RecordsAsync(cluster);
+        await cluster.StartNodeAsync(3);
+        await RebuiltAsync(cluster, 3, before);
+    }
+
+    [Fact]
+    public async Task OldCopies_OfAllNodes_AreRefusedUntilAMajorityHasItsNewestFolders()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
+        uint[] nodes = [1, 2, 3];
+        foreach (var node in nodes)
+            await CopyAsync(cluster, node);
+        await FillAsync(cluster);
+        foreach (var node in nodes)
+            await RestoreAsync(cluster, node);
+        foreach (var node in nodes)
+        {
+            var refusal = await RefusalAsync(cluster, cluster.OptionsOf(node));
+            Assert.Matches("which led shard [01] last, does not run|has no leader on another node", refusal);
+            Assert.All(Enumerable.Range(0, Shards), shard => Assert.True(Directory.Exists(FolderOf(cluster, node, (uint)shard)), "a refused folder stays as it is"));
+        }
+
+        GiveNewestBack(cluster, 1);
+        GiveNewestBack(cluster, 2);
+        cluster.Replication = new ReplicationOptions();
+        var before = await RecordsAsync(cluster);
+        // At the same time, as after a failure of power: the third waits until the others serve.
+        await Task.WhenAll(nodes.Select(node => cluster.StartNodeAsync(node)));
+        await RebuiltAsync(cluster, 3, before);
+        for (var key = 0; key < 20; key++)
+            Assert.Equal(Key(key), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Key(key) }))).Value);
+    }
+
+    /// <summary>Nobody else has what it holds. It is for its operator to say that there is no newer one.</summary>
+    [Fact]
+    public async Task OldCopy_OfTheOnlyReplicas_IsRefusedUntilTheCountOfStartsIsSetBack()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.PutAsync(new PutRequest { Key = Key(1), Value = Key(1) });
+        await CopyAsync(cluster, 1);
+        await RestoreAsync(cluster, 1);
+        Assert.Contains("shard 0 has no replica on another node", await RefusalAsync(cluster, cluster.OptionsOf(1)), StringComparison.Ordinal);
+        Assert.False(Directory.Exists(Path.Combine(cluster.DirectoryOf(1), "aside")));
+        // The README's advice.
+        var starts = await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts"));
+        var counted = await cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1/starts", CancellationToken.None);
+        await cluster.Coordinator.CompareAndSetAsync("/kvcluster/local/nodes/1/starts", counted.ModRevision, $$"""{"starts":"{{starts}}"}""", 0, CancellationToken.None);
+        await cluster.StartNodeAsync(1);
+        Assert.Equal(Key(1), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Key(1) }))).Value);
+    }
+
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task OldCopyOrEmptyFolder_WhileTheNodeRuns_IsRefused(bool copy)
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var other = cluster.OptionsOf(1) with { DataDirectory = cluster.DirectoryOf(1) + ".other", RejoinWaitMax = TimeSpan.Zero };
+        await cluster.StopNodeAsync(1);
+        if (copy)
+            EtcdMembers.CopyFolder(cluster.DirectoryOf(1), other.DataDirectory);
+        await cluster.StartNodeAsync(1);
+        // A machine that stalls may cost it its registration for a moment.
+        await Grpc.Eventually.TrueAsync(() => Regex.IsMatch(RefusalOf(cluster, other).Result, "Node 1 runs already|node 1 is registered at"), "it is refused as long as the node runs");
+        Assert.False(Directory.Exists(Path.Combine(other.DataDirectory, "aside")));
+        // The one that was refused has counted nothing: the node's own folder is still the newest.
+        await cluster.StopNodeAsync(1);
+        await cluster.StartNodeAsync(1);
+    }
+
+    [Fact]
+    public async Task OldCopy_WithAShardThatTheCoordinatorDoesNotKnow_IsRefused()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await CopyAsync(cluster, 3);
+        await RestoreAsync(cluster, 3);
+        EtcdMembers.CopyFolder(FolderOf(cluster, 3, 0), FolderOf(cluster, 3, 7));
+        Assert.Contains("no record of shard 7", await RefusalAsync(cluster, cluster.OptionsOf(3)), StringComparison.Ordinal);
+        Assert.True(Directory.Exists(FolderOf(cluster, 3, 0)), "a refused folder stays as it is");
+    }
+
+    /// <summary>Two processes of a node, one of them cut off from the coordinator for so long that it does not count as running.</summary>
+    [Fact]
+    public async Task Replica_ThatAnotherProcessOfTheNodeHasMadeMeanwhile_IsNotMadeTwice()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.StopNodeAsync(1);
+        Directory.Delete(cluster.DirectoryOf(1), recursive: true);
+        var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
+        var record = RecordText.Parse<ShardRecord>(read.Value!);
+        (record.Replicas[0].Created, record.Replicas[0].Creator) = (false, 0);
+        await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), read.ModRevision, RecordText.Format(record), 0, CancellationToken.None);
+        var coordinator = new MarkedByAnother(cluster.Coordinator, cluster.Keys.Shard(0));
+        await using var host = await NodeHost.StartAsync(cluster.OptionsOf(1), coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        using var channel = global::Grpc.Net.Client.GrpcChannel.ForAddress(host.Address);
+        ReplicaStatus? replica = null;
+        await Grpc.Eventually.TrueAsync(
+            () => (replica = new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica is looked at");
+        Assert.Equal(("failed", "lost: another process of this node has made it."), (replica!.Role, replica.Failure));
+        Assert.False(Directory.Exists(FolderOf(cluster, 1, 0)), "its folder must not be opened by the next process");
+    }
+
+    // Takes a copy of the node's folder, and has it start once more.
+    private static async Task CopyAsync(NodeCluster cluster, uint node)
+    {
+        await cluster.StopNodeAsync(node);
+        EtcdMembers.CopyFolder(cluster.DirectoryOf(node), CopyOf(cluster, node));
+        await cluster.StartNodeAsync(node);
+    }
+
+    // Stops the node and puts the copy in the place of its folder.
+    private static async Task RestoreAsync(NodeCluster cluster, uint node)
+    {
+        await cluster.StopNodeAsync(node);
+        Directory.Move(cluster.DirectoryOf(node), NewestOf(cluster, node));
+        Directory.Move(CopyOf(cluster, node), cluster.DirectoryOf(node));
+    }
+
+    private static void GiveNewestBack(NodeCluster cluster, uint node)
+    {
+        Directory.Delete(cluster.DirectoryOf(node), recursive: true);
+        Directory.Move(NewestOf(cluster, node), cluster.DirectoryOf(node));
+    }
+
+    private static string CopyOf(NodeCluster cluster, uint node) => cluster.DirectoryOf(node) + ".copy";
+
+    private static string NewestOf(NodeCluster cluster, uint node) => cluster.DirectoryOf(node) + ".newest";
+
+    // Without waiting, but for the end of what the node's last process left in the coordinator.
+    private static async Task<string> RefusalAsync(NodeCluster cluster, NodeOptions options)
+    {
+        var refusal = "";
+        await Grpc.Eventually.TrueAsync(
+            () => !(refusal = RefusalOf(cluster, options with { RejoinWaitMax = TimeSpan.Zero }).Result).Contains("is registered at", StringComparison.Ordinal), "the last process' registration ends");
+        return refusal;
+    }
+
+    private static async Task<string> RefusalOf(NodeCluster cluster, NodeOptions options)
+    {
+        var refused = await Assert.ThrowsAnyAsync<Exception>(() => NodeHost.StartAsync(options, cluster.Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
+        Assert.True(refused is StaleDirectoryException or NodeRunsAlreadyException, refused.ToString());
+        return refused.Message;
+    }
+
+    private static async Task FillAsync(NodeCluster cluster)
+    {
+        for (var key = 0; key < 20; key++)
+            await cluster.PutAsync(new PutRequest { Key = Key(key), Value = Key(key) });
+    }
+
+    private static async Task<IReadOnlyList<ShardRecord>> RecordsAsync(NodeCluster cluster) =>
+        [.. (await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!)).OrderBy(record => record.Shard)];
+
+    private static async Task RebuiltAsync(NodeCluster cluster, uint node, IReadOnlyList<ShardRecord> before)
+    {
+        foreach (var record in before)
+        {
+            var old = record.Replicas.Single(replica => replica.Node == node).Replica;
+            await Grpc.Eventually.TrueAsync(
+                () => RecordsAsync(cluster).Result[(int)record.Shard] is var now && now.Removed.Contains(old)
+                    && now.Replicas.Any(replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }),
+                $"node {node} has a new voter of shard {record.Shard}");
+            await Grpc.Eventually.TrueAsync(
+                () => DigestOf(cluster, node, record.Shard) is { IsEmpty: false } digest && digest == DigestOf(cluster, node == 1 ? 2u : 1u, record.Shard), $"node {node} holds what the others hold");
+        }
+    }
+
+    private static ByteString? DigestOf(NodeCluster cluster, uint node, uint shard) => cluster.StatusOfAsync(node, digest: true, shard).Result.Replicas.SingleOrDefault()?.Digest;
+
+    private static string FolderOf(NodeCluster cluster, uint node, uint shard) => Path.Combine(cluster.DirectoryOf(node), "shards", $"{shard}");
+
+    private static ByteString Key(int key) => Bytes($"k{key}");
+
+    private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
+
+    /// <summary>Another process' mark always comes first.</summary>
+    private sealed class MarkedByAnother(ICoordinator inner, string key) : ICoordinator
+    {
+        public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
+
+        public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
+
+        public async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+        {
+            var read = await inner.GetAsync(key, cancellationToken);
+            if (changed == key && RecordText.Parse<ShardRecord>(read.Value!) is { Replicas: [{ Created: false } made] } record)
+            {
+                (made.Created, made.Creator) = (true, 1);
+                await inner.CompareAndSetAsync(key, read.ModRevision, RecordText.Format(record), 0, cancellationToken);
+            }
+
+            return await inner.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
+        }
+
+        public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, [EnumeratorCancellation] CancellationToken cancellationToken)
+        {
+            await foreach (var changes in inner.WatchAsync(prefix, fromRevision, cancellationToken))
+                yield return changes;
+        }
+
+        public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) => inner.GrantLeaseAsync(timeToLive, cancellationToken);
+
+        public Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) => inner.KeepAliveAsync(lease, cancellationToken);
+
+        public Task RevokeAsync(long lease, CancellationToken cancellationToken) => inner.RevokeAsync(lease, cancellationToken);
+
+        public ValueTask DisposeAsync() => ValueTask.CompletedTask;
+    }
+}
