@@ -79,4 +79,7 @@ internal enum PlantedBug
 
     /// <summary>Stay silent when a record cannot be applied: the replica neither works nor says why.</summary>
     UnreadableUntold,
+
+    /// <summary>Open the replicas of a data directory that is an old copy.</summary>
+    OldCopyTrusted,
 }

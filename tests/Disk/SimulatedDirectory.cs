@@ -56,6 +56,26 @@ internal sealed class SimulatedDirectory
             directory.Settle(unsynced, random);
     }
 
+    /// <summary>Gives an empty one all that is here and below, durably.</summary>
+    public void CopyTo(SimulatedDirectory empty)
+    {
+        foreach (var (name, file) in Files)
+        {
+            var copy = new SimulatedNode();
+            copy.Write(file.Content, 0, durable: true);
+            empty.Set(name, copy);
+        }
+
+        foreach (var (name, directory) in Directories)
+        {
+            var copy = new SimulatedDirectory();
+            directory.CopyTo(copy);
+            empty.Set(name, copy);
+        }
+
+        empty.Sync();
+    }
+
     public long Bytes() => Files.Values.Sum(file => (long)file.Content.Length) + Directories.Values.Sum(directory => directory.Bytes());
 
     private void Change(Action<SimulatedDirectory> change)

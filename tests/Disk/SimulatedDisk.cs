@@ -63,6 +63,18 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         }
     }
 
+    /// <summary>Another disk with the same content, all of it durable.</summary>
+    public SimulatedDisk Copy()
+    {
+        lock (_lock)
+        {
+            var copy = new SimulatedDisk();
+            _root.CopyTo(copy._root);
+            copy.UsedBytes = copy._root.Bytes();
+            return copy;
+        }
+    }
+
     /// <summary>Changes a byte behind the engine's back, as bad media do.</summary>
     public void FlipBit(string path, long offset)
     {

@@ -18,6 +18,7 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
         [PlantedBug.CommitOlderEpoch] = "old-tail-returns",
         [PlantedBug.LearnerCounts] = "leader-among-learners",
         [PlantedBug.MatchAfterForeignCut] = "cut-overtaken",
+        [PlantedBug.OldCopyTrusted] = "nodes-replaced",
     };
 
     [Fact]

@@ -30,6 +30,9 @@ internal enum ClusterFault
     /// <summary>A node loses its disk: its replica is removed and another one takes its place.</summary>
     LoseDisk,
 
+    /// <summary>A node comes back with a copy of its disk that was taken some restarts ago.</summary>
+    RestoreDisk,
+
     /// <summary>A node's replica cannot apply a record that the others can.</summary>
     Outdate,
 

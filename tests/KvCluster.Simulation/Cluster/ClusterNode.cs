@@ -48,6 +48,8 @@ internal sealed class ClusterNode : IDisposable
     private DigestsCompared? _compared;
     private int _paused;
     private ulong _starts;
+    private ulong _startsOfDisk;
+    private (SimulatedDisk Disk, ulong Replica, ulong Starts)? _copy;
     private bool _isSlow;
     private bool _refuses;
     private bool _isUp;
@@ -69,7 +71,7 @@ internal sealed class ClusterNode : IDisposable
 
     public uint Id { get; }
 
-    public SimulatedDisk Disk { get; } = new();
+    public SimulatedDisk Disk { get; private set; } = new();
 
     public ShardReplica? Replica { get; private set; }
 
@@ -93,6 +95,9 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Its replica cannot apply a record, or will not be able to, and nobody has done anything about it.</summary>
     public bool IsOutdated => _isOutdated;
 
+    /// <summary>Its disk is not the one that it was started with last, and it has not set aside what that holds.</summary>
+    public bool IsOldCopy => Rejoin.IsBehind(_startsOfDisk, _starts);
+
     /// <summary>Its process runs, whether or not its replica works.</summary>
     public bool IsUp => _isUp;
 
@@ -105,6 +110,12 @@ internal sealed class ClusterNode : IDisposable
     {
         if (Lost || ReplicaId == 0 || _isUp)
             return;
+        if (IsOldCopy && _run.Options.PlantedBug != PlantedBug.OldCopyTrusted)
+        {
+            LoseOldCopy();
+            return;
+        }
+
         // As a node does that finds a directory which the record no longer names.
         if (_run.Coordinator.Record.Replicas.All(replica => replica.Replica != ReplicaId))
         {
@@ -151,8 +162,9 @@ internal sealed class ClusterNode : IDisposable
             return;
         }
 
+        _startsOfDisk = ++_starts;
         var context = new ShardReplicaContext(
-            Id, (++_starts << 32) | (uint)_run.Random.Next(), storage, _clock, new Transport(_run, this), new Coordination(_run, this), _run.Options,
+            Id, (_starts << 32) | (uint)_run.Random.Next(), storage, _clock, new Transport(_run, this), new Coordination(_run, this), _run.Options,
             (ulong)_run.Random.NextInt64(), OnRoute, NullLogger.Instance)
         {
             Metrics = Unmeasured,
@@ -195,6 +207,7 @@ internal sealed class ClusterNode : IDisposable
         if (_isUp)
             End();
         Disk.Dispose();
+        _copy?.Disk.Dispose();
     }
 
     /// <summary>One bit of one file of its replica changes, under a replica that works or in one that is down.</summary>
@@ -246,6 +259,25 @@ internal sealed class ClusterNode : IDisposable
     {
         Crash();
         Lose("its disk is gone");
+    }
+
+    /// <summary>While it is down: keeps a copy of its disk.</summary>
+    public void CopyDisk()
+    {
+        _run.Trace($"the disk of node {Id} is copied");
+        _copy?.Disk.Dispose();
+        _copy = (Disk.Copy(), ReplicaId, _startsOfDisk);
+    }
+
+    /// <summary>While it is down: the copy takes the place of its disk.</summary>
+    public void RestoreDisk()
+    {
+        if (_copy is not { } copy)
+            return;
+        _run.Trace($"the disk of node {Id} is restored from a copy, with replica {copy.Replica:x}");
+        Disk.Dispose();
+        (Disk, ReplicaId, _startsOfDisk) = copy;
+        _copy = null;
     }
 
     /// <summary>Stops the process as SIGSTOP does: everything that reaches it waits.</summary>
@@ -550,6 +582,19 @@ internal sealed class ClusterNode : IDisposable
             End();
     }
 
+    // As Rejoin does: not while nobody else serves, and then as if the disk were gone.
+    private void LoseOldCopy()
+    {
+        if (_run.Nodes.All(other => other == this || !other.Serves))
+        {
+            _run.Time.After(_run.Random.NextInt64(50_000, 200_000), Start);
+            return;
+        }
+
+        _startsOfDisk = _starts;
+        Lose("its disk is an old copy");
+    }
+
     private void Empty()
     {
         if (_isUp)
@@ -559,7 +604,7 @@ internal sealed class ClusterNode : IDisposable
         Disk.CreateDirectory("/data");
         Disk.DeleteDirectory(Directory);
         Disk.SyncDirectory("/data");
-        (ReplicaId, Damaged, Lost) = (0, false, false);
+        (ReplicaId, Damaged, Lost, _startsOfDisk) = (0, false, false, _starts);
         (_isOutdated, _unreadable) = (false, null);
     }
 

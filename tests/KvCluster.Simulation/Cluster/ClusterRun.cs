@@ -252,6 +252,9 @@ internal sealed class ClusterRun : ISimulation
             case ClusterFault.LoseDisk when AllAreWhole && node.ReplicaId != 0:
                 node.LoseDisk();
                 break;
+            case ClusterFault.RestoreDisk when AllAreWhole && node.ReplicaId != 0:
+                RestoreDisk(node);
+                break;
             case ClusterFault.Outdate when AllAreWhole && node.ReplicaId != 0:
                 node.Outdate();
                 break;
@@ -293,7 +296,21 @@ internal sealed class ClusterRun : ISimulation
         }
     }
 
-    private bool AllAreWhole => _nodes.All(node => !node.Damaged && !node.Lost && !node.IsOutdated) && _replacements.AreWhole;
+    private bool AllAreWhole => _nodes.All(node => !node.Damaged && !node.Lost && !node.IsOutdated && !node.IsOldCopy) && _replacements.AreWhole;
+
+    // Often while the leader dies too, which would remember what the node had acknowledged.
+    private void RestoreDisk(ClusterNode node)
+    {
+        Restart(node, node.CopyDisk);
+        Time.After(Random.NextInt64(300_000, 2_000_000), () =>
+        {
+            if (Healed || !AllAreWhole)
+                return;
+            Restart(node, node.RestoreDisk);
+            if (Random.Next(2) == 0)
+                Restart(_nodes[LeaderHint - 1], static () => { });
+        });
+    }
 
     private void CutOff(ClusterNode node)
     {
