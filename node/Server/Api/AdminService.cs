@@ -85,7 +85,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             var (answer, refusal) = await replicas.PlaceAsync(request, context.CancellationToken).ConfigureAwait(false);
             return answer ?? throw Refusals.NotPlaced(refusal).ToStatus().ToRpcException();
         }
-        catch (CoordinatorUnavailableException failure)
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
         {
             throw Refusals.NotPlaced(failure.Message).ToStatus().ToRpcException();
         }

@@ -82,7 +82,7 @@ internal static class Refusals
 
     /// <summary>A replica that was to be replaced was not, or not yet.</summary>
     public static Refusal NotReplaced(uint shard, string reason) =>
-        new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replica of shard {shard} was not replaced: {reason}.");
+        new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replacement in shard {shard} was not brought to its end: {reason}.");
 
     /// <summary>Replicas cannot lie where they were asked to.</summary>
     public static Refusal NotPlaced(string reason) => new(StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {reason}.");

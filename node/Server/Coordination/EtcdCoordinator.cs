@@ -22,6 +22,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     private readonly ILogger _log;
     private int _current;
     private int _answered = -1;
+    private bool _isSilent;
 
     /// <exception cref="UnusableFileException">A file that the options name is not usable.</exception>
     public EtcdCoordinator(EtcdOptions options, ILogger log)
@@ -153,7 +154,9 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         ? new OperationCanceledException(cancellationToken)
         : EtcdLogin.IsDenied(failure.Status)
             ? new CoordinatorDeniedException($"The coordinator at {_addresses} refuses {_login}: {failure.Status.Detail}", failure)
-            : new CoordinatorUnavailableException($"The coordinator at {_addresses} does not answer: {failure.StatusCode} {failure.Status.Detail}", failure);
+            : IsRefusal(failure)
+                ? new CoordinatorUnavailableException($"The coordinator at {_addresses} refused a request, which changed nothing: {failure.StatusCode} {failure.Status.Detail}", failure)
+                : new CoordinatorUnavailableException($"The coordinator at {_addresses} does not answer: {failure.StatusCode} {failure.Status.Detail}", failure);
 
     // Once, at one member; twice where the first was refused for its token, which is certainly before it did anything.
     private async Task<T> CallAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)
@@ -177,6 +180,8 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             catch (RpcException failure) when (!IsRefusal(failure))
             {
                 MoveOn(endpoint);
+                if (!cancellationToken.IsCancellationRequested && Interlocked.Exchange(ref _isSilent, true) is false)
+                    DoesNotAnswer(_log, endpoint.Address, failure.Status.Detail);
                 throw;
             }
         }
@@ -265,9 +270,17 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     {
         var index = Array.IndexOf(_endpoints, endpoint);
         var before = Interlocked.Exchange(ref _answered, index);
+        if (Interlocked.Exchange(ref _isSilent, false))
+            AnswersAgain(_log, endpoint.Address);
         if (before >= 0 && before != index)
             TalksTo(_log, endpoint.Address, _endpoints[before].Address);
     }
+
+    [LoggerMessage(2, LogLevel.Warning, "The coordinator at {Address} does not answer: {Reason}")]
+    private static partial void DoesNotAnswer(ILogger log, string address, string reason);
+
+    [LoggerMessage(3, LogLevel.Information, "The coordinator at {Address} answers again")]
+    private static partial void AnswersAgain(ILogger log, string address);
 
     [LoggerMessage(1, LogLevel.Information, "The coordinator answers at {Address}, no longer at {Before}")]
     private static partial void TalksTo(ILogger log, string address, string before);

@@ -50,27 +50,30 @@ internal static partial class HostLog
     [LoggerMessage(15, LogLevel.Error, "A change of the shards' records could not be followed; trying again")]
     public static partial void FollowingFailed(ILogger log, Exception failure);
 
+    [LoggerMessage(16, LogLevel.Information, "Created cluster {Cluster}: {Shards} shards of {Replicas} replicas on {Nodes} nodes")]
+    public static partial void CreatedCluster(ILogger log, string cluster, int shards, int replicas, int nodes);
+
     [LoggerMessage(17, LogLevel.Information, "Node {Node} moves replicas from here on, where they are to be moved")]
     public static partial void Controls(ILogger log, uint node);
 
     [LoggerMessage(18, LogLevel.Information, "Shard {Shard}: its replica moves from node {FromNode} to node {ToNode}: {Reason}")]
     public static partial void Moves(ILogger log, uint shard, uint fromNode, uint toNode, string reason);
 
-    [LoggerMessage(19, LogLevel.Information, "Shard {Shard}: its replica on node {Node} moved to node {ToNode}")]
-    public static partial void Moved(ILogger log, uint shard, uint node, uint toNode);
+    [LoggerMessage(19, LogLevel.Information, "Shard {Shard}: its replica on node {FromNode} moved to node {ToNode}")]
+    public static partial void Moved(ILogger log, uint shard, uint fromNode, uint toNode);
 
     [LoggerMessage(20, LogLevel.Warning, "Replicas are not moved: {Reason}")]
     public static partial void NotMoved(ILogger log, string reason);
 
-    [LoggerMessage(23, LogLevel.Warning, "The folder '{Path}' is an old copy (started {Starts} times, the coordinator counted {Counted}): its {Shards} replicas are set aside in '{Aside}', and new ones come from the other nodes")]
-    public static partial void SetAsideOldCopy(ILogger log, string path, ulong starts, ulong counted, int shards, string aside);
-
-    [LoggerMessage(16, LogLevel.Information, "Created cluster {Cluster}: {Shards} shards of {Replicas} replicas on {Nodes} nodes")]
-    public static partial void CreatedCluster(ILogger log, string cluster, int shards, int replicas, int nodes);
+    [LoggerMessage(21, LogLevel.Error, "A turn of {Loop} failed; the next one comes")]
+    public static partial void TurnFailed(ILogger log, string loop, Exception failure);
 
     [LoggerMessage(22, LogLevel.Information, "Shard {Shard}: no checkpoint before the stop, the next start replays more of its journal: {Reason}")]
     public static partial void NotCovered(ILogger log, uint shard, string reason);
 
-    [LoggerMessage(21, LogLevel.Error, "A turn of {Loop} failed; the next one comes")]
-    public static partial void TurnFailed(ILogger log, string loop, Exception failure);
+    [LoggerMessage(23, LogLevel.Warning, "The folder '{Path}' is an old copy (started {Starts} times, the coordinator counted {Counted}): its {Shards} replicas are set aside in '{Aside}', and new ones come from the other nodes")]
+    public static partial void SetAsideOldCopy(ILogger log, string path, ulong starts, ulong counted, int shards, string aside);
+
+    [LoggerMessage(24, LogLevel.Warning, "Shard {Shard}: whether its record was changed is not known: {Reason}")]
+    public static partial void RecordNotSet(ILogger log, uint shard, string reason);
 }

@@ -1,5 +1,5 @@
 // A node's data directory: LOCK, held while it is used; format, the layout's version; owner, whose it is; starts, how often it was started;
-// shards/{id}, one replica each; aside/{id}, at most one of each shard that was taken out of use. Used while the node starts, on one thread.
+// shards/{id}, one replica each; aside/{id}, the last that was set aside; examined, what `kv doctor` wrote to try the disk. Used while the node starts, on one thread.
 using System.Globalization;
 using KvCluster.Node.Coordination;
 using KvCluster.Storage.Files;

@@ -103,9 +103,18 @@ internal sealed class NodeExaminer(NodeIdentity identity, string dataDirectory, 
         if (!OperatingSystem.IsLinux())
             return;
         const string label = "Max open files";
-        var limit = File.ReadLines("/proc/self/limits").First(line => line.StartsWith(label, StringComparison.Ordinal))[label.Length..].TrimStart().Split(' ')[0];
-        found.OpenFiles = (ulong)Directory.EnumerateFileSystemEntries("/proc/self/fd").LongCount();
-        found.OpenFilesMax = limit == "unlimited" ? ulong.MaxValue : ulong.Parse(limit, CultureInfo.InvariantCulture);
+        try
+        {
+            if (File.ReadLines("/proc/self/limits").FirstOrDefault(line => line.StartsWith(label, StringComparison.Ordinal)) is not { } line)
+                return;
+            var limit = line[label.Length..].TrimStart().Split(' ')[0];
+            found.OpenFiles = (ulong)Directory.EnumerateFileSystemEntries("/proc/self/fd").LongCount();
+            found.OpenFilesMax = limit == "unlimited" ? ulong.MaxValue : ulong.Parse(limit, CultureInfo.InvariantCulture);
+        }
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
+        {
+            // A container without /proc: nothing to say of open files, which 0 of 0 says.
+        }
     }
 
     private static long MicrosecondsOf(DateTimeOffset moment) => (moment - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond;

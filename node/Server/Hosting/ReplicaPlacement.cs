@@ -146,7 +146,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
             if (move is not null)
                 _moving = MoveAsync(move, stop);
         }
-        catch (CoordinatorUnavailableException failure)
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
         {
             // Asked again in the next turn, and told once for each reason.
             Say(failure.Message);

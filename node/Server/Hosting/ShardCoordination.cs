@@ -8,7 +8,7 @@ namespace KvCluster.Node.Hosting;
 /// <summary>The shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool.</summary>
 internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKeys keys, ILogger log) : IShardCoordination
 {
-    // The reason that was logged last, so that shards that fail to read for the same one say it once.
+    // The reason that was logged last, so that shards that fail for the same one say it once.
     private string _said = "";
 
     public void Read(uint shard, Action<ShardRecordRead> done) => ThreadPool.UnsafeQueueUserWorkItem(_ => ReadAsync(shard, done), null);
@@ -25,12 +25,12 @@ internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKey
         try
         {
             var read = await coordinator.GetAsync(keys.Shard(shard), CancellationToken.None).ConfigureAwait(false);
-            answer = new ShardRecordRead(read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value), read.ModRevision, null);
+            answer = new ShardRecordRead(read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value), read.ModRevision);
             Volatile.Write(ref _said, "");
         }
         catch (Exception failure)
         {
-            answer = new ShardRecordRead(null, 0, failure);
+            answer = new ShardRecordRead(null, 0);
             if (Interlocked.Exchange(ref _said, failure.Message) != failure.Message)
                 HostLog.RecordNotRead(log, shard, failure.Message);
         }
@@ -49,8 +49,11 @@ internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKey
             // It was not sent; EtcdCoordinator has raised the alarm.
             answer = new CompareAndSetResult(CompareAndSetOutcome.Lost, 0);
         }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or OperationCanceledException or ObjectDisposedException)
+        catch (Exception failure)
         {
+            // Whatever it is, it may have been sent. The record is read next, whose failure is told.
+            if (Interlocked.Exchange(ref _said, failure.Message) != failure.Message)
+                HostLog.RecordNotSet(log, shard, failure.Message);
             answer = new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
         }
         done(answer);

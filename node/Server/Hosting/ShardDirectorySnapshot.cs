@@ -29,7 +29,7 @@ internal sealed class ShardDirectorySnapshot
     /// <summary>What this node's replicas know of their shards' leaders, from those themselves.</summary>
     public ImmutableDictionary<uint, ShardRoute> OwnRoutes { get; }
 
-    /// <summary>The nodes last registered; one that is gone stays, since it may only be cut off from the coordinator.</summary>
+    /// <summary>The nodes last registered; one that is gone stays while a shard has a replica there, since it may only be cut off from the coordinator.</summary>
     public ImmutableDictionary<uint, NodeRecord> Nodes { get; }
 
     /// <summary>One route a shard, by start.</summary>

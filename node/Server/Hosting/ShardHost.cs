@@ -1,5 +1,6 @@
 // The replicas of a node. One loop follows the shard records: it opens what they name for this node and tells the replicas what changed.
 // Requests look shards up on any thread. An exception while a replica is opened makes that replica "failed", and touches no other.
+using System.Collections.Concurrent;
 using System.Security.Cryptography;
 using System.Text;
 using KvCluster.Node.Coordination;
@@ -35,6 +36,9 @@ internal sealed class ShardHost : IAsyncDisposable
 
     private static readonly TimeSpan RetryPause = TimeSpan.FromSeconds(1);
 
+    /// <summary>A replica that the disk kept from being opened, by a lack of room or of file handles or a file's permission, is tried again so soon.</summary>
+    private static readonly TimeSpan ReopenPause = TimeSpan.FromSeconds(5);
+
     private const string Created = "created";
 
     private readonly Lock _gate = new();
@@ -59,6 +63,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly SemaphoreSlim _digestTurn = new(1);
     private readonly CancellationTokenSource _stopping = new();
     private readonly TaskCompletionSource<StorageIoException> _diskFailed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly ConcurrentDictionary<ulong, string> _openFailures = new();
     private volatile HostedShards _hosted = HostedShards.None;
     private Task _running = Task.CompletedTask;
 
@@ -226,7 +231,10 @@ internal sealed class ShardHost : IAsyncDisposable
             var snapshot = _map.Snapshot;
             if (ReferenceEquals(snapshot, seen))
             {
-                await snapshot.Replaced.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+                await snapshot.Replaced.WaitAsync(All.Any(shard => shard.MayOpenLater) ? ReopenPause : Timeout.InfiniteTimeSpan, _stopping.Token)
+                    .ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+                if (!snapshot.Replaced.IsCompleted && !_stopping.IsCancellationRequested)
+                    await OpenAgainAsync(snapshot).ConfigureAwait(false);
                 continue;
             }
             try
@@ -301,6 +309,16 @@ internal sealed class ShardHost : IAsyncDisposable
         HostLog.ReplicaRetired(_log, shard.Shard, shard.ReplicaId, wasLost ? "set aside" : "deleted");
     }
 
+    private async Task OpenAgainAsync(ShardDirectorySnapshot snapshot)
+    {
+        lock (_gate)
+        {
+            foreach (var shard in All.Where(shard => shard.MayOpenLater))
+                _hosted = _hosted.Without(shard);
+        }
+        await OpenMissingAsync(snapshot).ConfigureAwait(false);
+    }
+
     private async Task OpenMissingAsync(ShardDirectorySnapshot snapshot)
     {
         foreach (var waits in Missing(snapshot).ToLookup(record => record.Epoch == 0 && !IsPreferredHere(record)).OrderBy(group => group.Key))
@@ -354,6 +372,7 @@ internal sealed class ShardHost : IAsyncDisposable
             var replica = new ShardReplica(ContextOf(storage, telemetry), store, record, revision);
             replica.Start();
             HostLog.ReplicaOpened(_log, record.Shard, replicaId, action);
+            _openFailures.TryRemove(replicaId, out _);
             return new HostedShard(record, replicaId, replica, failure: "", isLost: false);
         }
         catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
@@ -365,8 +384,11 @@ internal sealed class ShardHost : IAsyncDisposable
         {
             // Kept as the replica's state: status shows it, and the node serves its other shards.
             store?.Dispose();
-            HostLog.ReplicaFailed(_log, seen.Shard, replicaId, failure.Message, failure is ReplicaNotUsableException or ForeignStoreException ? null : failure);
-            return new HostedShard(seen, replicaId, replica: null, failure.Message, failure is CorruptStoreException or ReplicaNotUsableException { IsLost: true });
+            if (!_openFailures.TryGetValue(replicaId, out var told) || told != failure.Message)
+                HostLog.ReplicaFailed(_log, seen.Shard, replicaId, failure.Message, failure is ReplicaNotUsableException or ForeignStoreException ? null : failure);
+            _openFailures[replicaId] = failure.Message;
+            var isLost = failure is CorruptStoreException or ReplicaNotUsableException { IsLost: true };
+            return new HostedShard(seen, replicaId, replica: null, failure.Message, isLost, mayOpenLater: failure is IOException or UnauthorizedAccessException);
         }
     }
 

@@ -67,7 +67,7 @@ internal sealed class EffectPerformer(
         return 0;
     }
 
-    /// <summary>Somebody waits for the end of a transfer that is about to be asked for.</summary>
+    /// <summary>Somebody waits for the end of a transfer, or of a change of replicas, that is about to be asked for.</summary>
     public void AwaitOrder(long orderId, TaskCompletionSource<OrderResult> ended) => _orders.Add(orderId, ended);
 
     /// <summary>Takes over what the coordinator's record says of range and replicas.</summary>
@@ -124,7 +124,7 @@ internal sealed class EffectPerformer(
         reads.RefuseAll();
         followerReads.RefuseAll();
         foreach (var ended in _orders.Values)
-            ended.TrySetResult(new OrderResult(false, "the replica stopped"));
+            ended.TrySetResult(new OrderResult(false, "the replica stopped, and what was under way may have been done all the same"));
         _orders.Clear();
         if (Leading)
             StopLeading();

@@ -2,11 +2,10 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Shards;
 
-/// <summary>What a read of a shard's record gave. <paramref name="Failure"/> set: nothing was learnt.</summary>
-/// <param name="Record">The record; null when there is none or the read failed.</param>
+/// <summary>What a read of a shard's record gave.</summary>
+/// <param name="Record">The record; null when there is none or the read failed: nothing was learnt.</param>
 /// <param name="Revision">The record's mod revision, to compare against.</param>
-/// <param name="Failure">Why the coordinator did not answer.</param>
-internal readonly record struct ShardRecordRead(ShardRecord? Record, long Revision, Exception? Failure);
+internal readonly record struct ShardRecordRead(ShardRecord? Record, long Revision);
 
 /// <summary>The outcome of one compare-and-set on a shard's record.</summary>
 internal enum CompareAndSetOutcome

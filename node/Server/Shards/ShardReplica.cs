@@ -619,6 +619,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             _journal.Store = store;
             store.Start(this);
             // Who reads the old state may go on for a while.
+            _retired.RemoveAll(static closed => closed.IsCompletedSuccessfully);
             _retired.Add(old.CloseAsync());
         }
         _switched!.SetResult();

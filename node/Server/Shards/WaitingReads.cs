@@ -13,9 +13,6 @@ internal sealed class WaitingReads
     private long _idLast;
     private bool _closed;
 
-    /// <summary>Whether a round waits to be asked for.</summary>
-    public bool IsGathering => Volatile.Read(ref _gathering) is not null;
-
     /// <summary>Waits for a round that is sent after this call.</summary>
     /// <returns>What a snapshot must have to answer; null: refused, the leadership was not confirmed.</returns>
     public Task<UInt128?> Join()

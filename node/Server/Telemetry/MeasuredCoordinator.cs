@@ -7,6 +7,8 @@ namespace KvCluster.Node.Telemetry;
 /// <summary>A node's coordinator, with its calls measured. The one behind it stays its owner's.</summary>
 internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metrics) : ICoordinator
 {
+    private bool _hasAlarmed;
+
     public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) =>
         MeasureAsync("get", inner.GetAsync(key, cancellationToken));
 
@@ -41,6 +43,14 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
             var answer = await calling.ConfigureAwait(false);
             metrics.CoordinatorCalled(call, began, errorOf?.Invoke(answer));
             return answer;
+        }
+        catch (CoordinatorAlarmException)
+        {
+            // It answers, and what it answers is not to be believed.
+            metrics.CoordinatorCalled(call, began, error: null);
+            if (Interlocked.Exchange(ref _hasAlarmed, true) is false)
+                metrics.Alarmed();
+            throw;
         }
         catch (Exception failure) when (failure is not OperationCanceledException)
         {

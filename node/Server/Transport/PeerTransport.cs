@@ -173,8 +173,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             try
             {
                 using var channel = ChannelTo(node, address);
-                await ConnectAsync(node, channel).ConfigureAwait(false);
-                pause = PauseMin;
+                // It ends by an exception, however long it went well.
+                await ConnectAsync(node, channel, connected: () => pause = PauseMin).ConfigureAwait(false);
             }
             catch (Exception failure)
             {
@@ -187,13 +187,14 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         }
     }
 
-    private async Task ConnectAsync(uint node, GrpcChannel channel)
+    private async Task ConnectAsync(uint node, GrpcChannel channel, Action connected)
     {
         using var call = new V1.Replication.ReplicationClient(channel).Connect(cancellationToken: _stopping.Token);
         await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
         var answered = await ReadHelloAsync(call.ResponseStream, _stopping.Token).ConfigureAwait(false);
         if (answered != node)
             throw new RpcException(new Status(StatusCode.FailedPrecondition, $"At its address answers node {answered}."));
+        connected();
         LinkOf(node).TryChangeReason("");
         TransportLog.Connected(log, node, "this node opened the stream");
         await RunSessionAsync(node, call.ResponseStream, call.RequestStream, _stopping.Token).ConfigureAwait(false);

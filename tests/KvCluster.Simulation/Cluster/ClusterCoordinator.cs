@@ -62,9 +62,9 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     public void Read(uint node, Action<ShardRecordRead> done)
     {
         if (_cutOff.Contains(node))
-            run.Time.After(UnansweredUs, () => done(new ShardRecordRead(null, 0, new TimeoutException("the coordinator does not answer"))));
+            run.Time.After(UnansweredUs, () => done(new ShardRecordRead(null, 0)));
         else
-            run.Time.After(Delay(), () => Answer(new ShardRecordRead(Record, Revision, null), done));
+            run.Time.After(Delay(), () => Answer(new ShardRecordRead(Record, Revision), done));
     }
 
     public void CompareAndSet(uint node, ShardRecord put, long expectedRevision, Action<CompareAndSetResult> done)

@@ -94,7 +94,7 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
 
     void IPeerTransport.Send(uint to, Frame frame) => throw new Violation(Rule.Contract, $"a shard's only replica sends a frame to node {to}");
 
-    void IShardCoordination.Read(uint shard, Action<ShardRecordRead> done) => Later(1_000, () => done(new ShardRecordRead(_record, _revision, null)));
+    void IShardCoordination.Read(uint shard, Action<ShardRecordRead> done) => Later(1_000, () => done(new ShardRecordRead(_record, _revision)));
 
     void IShardCoordination.CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) => Later(1_000, () =>
     {

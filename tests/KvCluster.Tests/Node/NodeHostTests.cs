@@ -167,6 +167,23 @@ public sealed class NodeHostTests
     }
 
     [Fact]
+    public async Task Start_WithAReplicaThatCannotBeReadYet_OpensItOnceItCan()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.PutAsync(Request("k", "v"));
+        await cluster.StopNodeAsync(1);
+        var data = Directory.EnumerateFiles(Path.Combine(cluster.DirectoryOf(1), "shards", "0"), "data", SearchOption.AllDirectories).Single();
+        File.Move(data, data + ".away");
+        // A file that is there and whose every read fails.
+        File.CreateSymbolicLink(data, "/proc/self/mem");
+        await cluster.StartNodeAsync(1);
+        await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas is [{ Role: "failed" }], "the replica is reported");
+        File.Delete(data);
+        File.Move(data + ".away", data);
+        Assert.Equal(Bytes("v"), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Bytes("k") }))).Value);
+    }
+
+    [Fact]
     public async Task Start_OnATakenPort_IsRefusedAndLetsGoOfTheFolder()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
