@@ -283,7 +283,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <summary>Puts a new replica of a shard, under a new id, in the place of another one; ends when it has caught up and votes.</summary>
     /// <param name="shard">The shard's id.</param>
     /// <param name="fromNode">The node whose replica leaves for good.</param>
-    /// <param name="toNode">The node that gets the new one; the same node: it is rebuilt there.</param>
+    /// <param name="toNode">The node that gets the new one; the same node: it is rebuilt there. 0: none, the replica is a learner and leaves.</param>
     /// <param name="cancellationToken">Stops waiting; asking again goes on from where it stands.</param>
     /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
     public async Task ReplaceAsync(uint shard, uint fromNode, uint toNode, CancellationToken cancellationToken = default)

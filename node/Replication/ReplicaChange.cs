@@ -10,10 +10,13 @@ internal abstract record ReplicaChange
     }
 
     /// <summary>A new replica, by an id never used, that follows and does not vote. Its node makes its directory when it sees the record.</summary>
-    internal sealed record AddLearner(ulong Replica, uint Node) : ReplicaChange;
+    /// <param name="Replica">Its id.</param>
+    /// <param name="Node">Has no other replica of the shard, but for <paramref name="InPlaceOf"/>.</param>
+    /// <param name="InPlaceOf">A lost replica, voter or not, that leaves for good in the same step, so that none is ever missing without a learner; 0: none.</param>
+    internal sealed record AddLearner(ulong Replica, uint Node, ulong InPlaceOf = 0) : ReplicaChange;
 
-    /// <summary>A learner that has caught up becomes a voter.</summary>
-    internal sealed record Promote(ulong Learner) : ReplicaChange;
+    /// <summary>A learner that has caught up becomes a voter, of no more than there are to be: two who bring one up for the same lack make one voter.</summary>
+    internal sealed record Promote(ulong Learner, int VotersMax) : ReplicaChange;
 
     /// <summary>A replica, voter or not, leaves for good.</summary>
     internal sealed record Remove(ulong Replica) : ReplicaChange;
@@ -34,13 +37,15 @@ internal abstract record ReplicaChange
     {
         Remove remove => remove.Replica,
         Swap swap => swap.Voter,
+        AddLearner add => add.InPlaceOf,
         _ => 0,
     };
 
     /// <summary>As logs show it.</summary>
     public sealed override string ToString() => this switch
     {
-        AddLearner add => $"add replica {add.Replica:x} on node {add.Node} as a learner",
+        AddLearner { InPlaceOf: 0 } add => $"add replica {add.Replica:x} on node {add.Node} as a learner",
+        AddLearner add => $"add replica {add.Replica:x} on node {add.Node} as a learner in the place of {add.InPlaceOf:x}",
         Promote promote => $"let replica {promote.Learner:x} vote",
         Remove remove => $"remove replica {remove.Replica:x}",
         Swap swap => $"put replica {swap.Learner:x} in the place of {swap.Voter:x}",
@@ -77,12 +82,14 @@ internal abstract record ReplicaChange
         {
             if (added.Replica == 0 || record.Removed.Contains(added.Replica) || record.Replicas.Any(replica => replica.Replica == added.Replica))
                 return $"the id {added.Replica:x} was used before";
-            if (record.Replicas.Any(replica => replica.Node == added.Node))
+            if (record.Replicas.Any(replica => replica.Node == added.Node && replica.Replica != added.InPlaceOf))
                 return $"node {added.Node} has a replica of the shard";
         }
 
         if (Joins != 0 && !record.Replicas.Any(replica => replica.Replica == Joins && replica is { Learner: true, Created: true }))
             return $"replica {Joins:x} is not a learner whose directory exists";
+        if (this is Promote { VotersMax: var votersMax } && record.Replicas.Count(replica => !replica.Learner) >= votersMax)
+            return $"the shard has its {votersMax} voters";
         if (Leaves == 0)
             return "";
         if (Leaves == leader)

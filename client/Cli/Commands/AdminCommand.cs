@@ -13,7 +13,7 @@ internal static class AdminCommand
     private static readonly Option<bool> Off = new("--off") { Description = "The node may lead again." };
 
     private static readonly Option<uint> FromNode = new("--from") { Description = "The node whose replica leaves for good.", Required = true, HelpName = "NODE" };
-    private static readonly Option<uint?> ToNodeOfReplica = new("--to") { Description = "The node that gets the new one (default: the same, where it is rebuilt).", HelpName = "NODE" };
+    private static readonly Option<uint?> ToNodeOfReplica = new("--to") { Description = "The node that gets the new one (default: the same, where it is rebuilt). 0: none, the replica is a learner and leaves.", HelpName = "NODE" };
     private static readonly Option<string> Reason = new("--reason") { Description = "For logs and status.", DefaultValueFactory = _ => "an operator asked for it", HelpName = "TEXT" };
 
     private static readonly Option<bool> Pause = new("--pause") { Description = "Move no replica from here on." };
@@ -41,7 +41,7 @@ internal static class AdminCommand
         if (output.IsJson)
             output.Document(new { Shard = shard, From = from, To = to });
         else
-            output.Line($"shard {shard} has a new replica on node {to}");
+            output.Line(to == 0 ? $"shard {shard} has no learner on node {from} any more" : $"shard {shard} has a new replica on node {to}");
         return ExitCodes.Done;
     });
 

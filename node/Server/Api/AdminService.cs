@@ -56,10 +56,10 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         if (request.FromNode == identity.Node)
         {
             // The next leader does it: a leader does not remove itself.
-            var (_, handedOver) = await placement.TransferAsync(shard, 0).ConfigureAwait(false);
-            throw (handedOver.Done ? Refusals.NotLeader(shard.Route, identity.Node) : Refusals.NotReplaced(request.Shard, handedOver.Reason)).ToStatus().ToRpcException();
+            var (next, handedOver) = await placement.TransferAsync(shard, 0).ConfigureAwait(false);
+            throw (handedOver.Done ? Refusals.NotLeader(new ShardRoute(shard.Route) { Leader = next }, identity.Node) : Refusals.NotReplaced(request.Shard, handedOver.Reason)).ToStatus().ToRpcException();
         }
-        var result = await replacement.ReplaceAsync(shard, request.FromNode, request.ToNode, context.CancellationToken).ConfigureAwait(false);
+        var result = await replacement.ReplaceAsync(shard, request, context.CancellationToken).ConfigureAwait(false);
         return result.Done ? new ReplaceResponse() : throw Refusals.NotReplaced(request.Shard, result.Reason).ToStatus().ToRpcException();
     }
 

@@ -76,4 +76,10 @@ internal static partial class HostLog
 
     [LoggerMessage(24, LogLevel.Warning, "Shard {Shard}: whether its record was changed is not known: {Reason}")]
     public static partial void RecordNotSet(ILogger log, uint shard, string reason);
+
+    [LoggerMessage(25, LogLevel.Information, "Shard {Shard}: gets a replica on node {ToNode}: {Reason}")]
+    public static partial void Adds(ILogger log, uint shard, uint toNode, string reason);
+
+    [LoggerMessage(26, LogLevel.Information, "Shard {Shard}: its replica on node {FromNode} is removed: {Reason}")]
+    public static partial void Removes(ILogger log, uint shard, uint fromNode, string reason);
 }

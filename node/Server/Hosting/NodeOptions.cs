@@ -44,6 +44,9 @@ internal sealed record NodeOptions
     /// <summary>How long a node whose data directory is not its newest waits for what it takes to go on without that one, before it gives up.</summary>
     public TimeSpan RejoinWaitMax { get; init; } = TimeSpan.FromMinutes(1);
 
+    /// <summary>A learner that gets no further for so long, or whose node is away for so long, is given up: its copy is begun anew, maybe elsewhere.</summary>
+    public TimeSpan LearnerPatience { get; init; } = TimeSpan.FromMinutes(3);
+
     /// <summary>Of a stop's time, how much may go into handing leaderships over; what is left then is found out by the others.</summary>
     public TimeSpan DrainTimeMax { get; init; } = TimeSpan.FromSeconds(1);
 

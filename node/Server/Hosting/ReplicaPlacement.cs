@@ -1,10 +1,12 @@
-// Moves replicas to nodes that joined and away from nodes that leave. Every node runs it; the one whose record is at the key `controller` acts:
+// Moves replicas to nodes that joined and away from nodes that leave, and finds a node where a shard lacks a replica. Every node runs it; the one at the key `controller` acts:
 // it asks the leader of one shard at a time for one replacement, which goes through a learner. It only proposes: a controller that lost its
 // lease while it waits does no harm, and the next one goes on from the shards' records. Thread pool only; what fails is tried again or told.
+using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Transport;
+using KvCluster.Serving;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -24,32 +26,42 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     /// <summary>After a move that failed: what was in its way is given time to pass.</summary>
     private static readonly TimeSpan PauseAfterFailure = TimeSpan.FromSeconds(5);
 
+    /// <summary>What failed comes last for so long: one shard without a leader, or one node with a full disk, holds up no other.</summary>
+    private static readonly TimeSpan PassedOverTime = TimeSpan.FromMinutes(5);
+
     private readonly ICoordinator _coordinator;
     private readonly CoordinatorKeys _keys;
     private readonly NodeIdentity _identity;
     private readonly int _replicationFactor;
+    private readonly TimeSpan _patience;
     private readonly ShardDirectory _map;
     private readonly PeerTransport _peers;
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
     private readonly BackgroundLoop _loop;
+    private readonly Dictionary<uint, long> _awaySince = [];
+    private readonly List<(ReplicaMove Move, long At)> _failed = [];
     private bool _hasMoves;
     private long _failedAt;
     private Task<bool> _moving = Task.FromResult(true);
     private long _lease;
     private string _said = "";
+    private (uint Shard, uint FromNode, uint ToNode) _told;
 
     /// <param name="coordinator">Who controls, and what operators said.</param>
     /// <param name="keys">The cluster's.</param>
     /// <param name="identity">This node.</param>
     /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
+    /// <param name="patience">A learner whose node is away for so long is given up.</param>
     /// <param name="map">The shards' records and leaders.</param>
     /// <param name="peers">Which nodes are there, and connections to leaders.</param>
-    /// <param name="clock">For the pause after a failure.</param>
+    /// <param name="clock">For pauses and the patience.</param>
     /// <param name="log">One line a move.</param>
     public ReplicaPlacement(
-        ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, int replicationFactor, ShardDirectory map, PeerTransport peers, TimeProvider clock, ILogger log)
+        ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, int replicationFactor, TimeSpan patience,
+        ShardDirectory map, PeerTransport peers, TimeProvider clock, ILogger log)
     {
+        _patience = patience;
         _coordinator = coordinator;
         _keys = keys;
         _identity = identity;
@@ -178,30 +190,47 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private async Task<ReplicaMove?> NextAsync(CancellationToken stop)
     {
         var (placement, _) = await ReadAsync(stop).ConfigureAwait(false);
-        if (placement.Paused)
-            return null;
         var snapshot = _map.Snapshot;
-        var present = snapshot.Nodes.Values.Where(node => !node.Draining && (node.Node == _identity.Node || _peers.SessionOf(node.Node) != 0)).Select(node => node.Node).ToHashSet();
-        return ReplicaMoves.Next(snapshot.Records.Values.Select(entry => entry.Record), present, placement.Leaving.ToHashSet(), _replicationFactor);
+        var connected = snapshot.Nodes.Keys.Where(node => node == _identity.Node || _peers.SessionOf(node) != 0).ToHashSet();
+        var present = connected.Where(node => !snapshot.Nodes[node].Draining).ToHashSet();
+        var moves = ReplicaMoves.InOrder(
+            snapshot.Records.Values.Select(entry => entry.Record), present, GoneOf(snapshot, connected), placement.Leaving.ToHashSet(), _replicationFactor);
+        if (placement.Paused)
+            moves = moves.Where(move => ReplicaMoves.IsRepair(move, snapshot.Records[move.Shard].Record, _replicationFactor));
+        _failed.RemoveAll(failed => _clock.GetElapsedTime(failed.At) >= PassedOverTime);
+        return moves.FirstOrDefault(move => !_failed.Exists(failed => failed.Move.Shard == move.Shard || (move.ToNode != 0 && failed.Move.ToNode == move.ToNode)))
+            ?? moves.FirstOrDefault();
+    }
+
+    // Nodes with replicas that have not been connected for too long, as far as this process saw.
+    private HashSet<uint> GoneOf(ShardDirectorySnapshot snapshot, HashSet<uint> connected)
+    {
+        var away = snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.Node).Where(node => !connected.Contains(node)).ToHashSet();
+        foreach (var back in _awaySince.Keys.Except(away).ToList())
+            _awaySince.Remove(back);
+        foreach (var node in away)
+            _awaySince.TryAdd(node, _clock.GetTimestamp());
+        return [.. away.Where(node => _clock.GetElapsedTime(_awaySince[node]) >= _patience)];
     }
 
     // The leader's own replica takes two turns: asked to remove itself it hands over, and the next leader removes it.
     private async Task<bool> MoveAsync(ReplicaMove move, CancellationToken stop)
     {
         if (_map.Snapshot.LeaderOf(move.Shard) is not { } leader)
-        {
-            Say($"shard {move.Shard} has no leader");
-            return false;
-        }
-        HostLog.Moves(_log, move.Shard, move.FromNode, move.ToNode, move.Reason);
+            return Fails(move, $"shard {move.Shard} has no leader");
+        if (_told != (move.Shard, move.FromNode, move.ToNode))
+            Tell(move);
+        _told = (move.Shard, move.FromNode, move.ToNode);
         try
         {
             await ReplicaReplacement.AskAsync(_peers, leader, new ReplaceRequest { Shard = move.Shard, FromNode = move.FromNode, ToNode = move.ToNode }, stop).ConfigureAwait(false);
-            HostLog.Moved(_log, move.Shard, move.FromNode, move.ToNode);
+            if (move is { FromNode: not 0, ToNode: not 0 })
+                HostLog.Moved(_log, move.Shard, move.FromNode, move.ToNode);
             _said = "";
+            _told = default;
             return true;
         }
-        catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && leader.Node == move.FromNode)
+        catch (RpcException failure) when (leader.Node == move.FromNode && failure.GetRpcStatus()?.GetDetail<ErrorInfo>()?.Reason == "NOT_LEADER")
         {
             return true;
         }
@@ -212,9 +241,25 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         catch (Exception failure)
         {
             // Whatever it is, it is asked again after a pause: what was done is in the shard's record.
-            Say(failure is RpcException call ? call.Status.Detail : failure.Message);
-            return false;
+            return Fails(move, failure is RpcException call ? call.Status.Detail : failure.Message);
         }
+    }
+
+    private void Tell(ReplicaMove move)
+    {
+        if (move.FromNode == 0)
+            HostLog.Adds(_log, move.Shard, move.ToNode, move.Reason);
+        else if (move.ToNode == 0)
+            HostLog.Removes(_log, move.Shard, move.FromNode, move.Reason);
+        else
+            HostLog.Moves(_log, move.Shard, move.FromNode, move.ToNode, move.Reason);
+    }
+
+    private bool Fails(ReplicaMove move, string reason)
+    {
+        _failed.Add((move, _clock.GetTimestamp()));
+        Say(reason);
+        return false;
     }
 
     private void Say(string reason)

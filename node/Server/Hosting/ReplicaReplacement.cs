@@ -30,23 +30,33 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <summary>A new replica has this long to get all of the shard before the leader is asked again.</summary>
     private static readonly TimeSpan CatchUpTimeMax = TimeSpan.FromHours(1);
 
+    /// <summary>A follower that was heard by then follows closely, if its leader does not rest.</summary>
+    private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(3);
+
     private readonly NodeIdentity _identity;
     private readonly int _replicationFactor;
+    private readonly TimeSpan _patience;
     private readonly ShardDirectory _map;
     private readonly ShardHost _shards;
     private readonly PeerTransport _peers;
+    private readonly TimeProvider _clock;
     private readonly ILogger _log;
     private readonly ConcurrentDictionary<uint, string> _said = [];
     private readonly BackgroundLoop _loop;
 
     /// <param name="identity">This node.</param>
     /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
+    /// <param name="patience">A learner that gets no further for so long is removed.</param>
     /// <param name="map">Where the leaders are.</param>
     /// <param name="shards">The replicas here.</param>
     /// <param name="peers">Connections to leaders.</param>
+    /// <param name="clock">For the patience.</param>
     /// <param name="log">One line a step.</param>
-    public ReplicaReplacement(NodeIdentity identity, int replicationFactor, ShardDirectory map, ShardHost shards, PeerTransport peers, ILogger log)
+    public ReplicaReplacement(
+        NodeIdentity identity, int replicationFactor, TimeSpan patience, ShardDirectory map, ShardHost shards, PeerTransport peers, TimeProvider clock, ILogger log)
     {
+        _patience = patience;
+        _clock = clock;
         _replicationFactor = replicationFactor;
         _identity = identity;
         _map = map;
@@ -58,43 +68,66 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     /// <summary>As the leader of a shard: puts a new replica on a node, has it catch up, and lets it vote in the place of another.</summary>
     /// <param name="shard">A shard that this node leads.</param>
-    /// <param name="fromNode">The node whose replica leaves for good.</param>
-    /// <param name="toNode">Where the new one comes to lie; the same node: its replica is lost, and leaves first.</param>
+    /// <param name="request">See admin.proto for its cases.</param>
     /// <param name="cancellationToken">Stops waiting; the shard's record keeps what was done.</param>
-    public async Task<OrderResult> ReplaceAsync(HostedShard shard, uint fromNode, uint toNode, CancellationToken cancellationToken)
+    public async Task<OrderResult> ReplaceAsync(HostedShard shard, ReplaceRequest request, CancellationToken cancellationToken)
     {
-        if (WhyNotTo(toNode) is { } reason)
-            return new OrderResult(false, reason);
-        if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
-            return new OrderResult(false, "this replica stopped");
-        var old = record.Replicas.FirstOrDefault(replica => replica.Node == fromNode && !replica.Learner);
-        var learner = record.Replicas.FirstOrDefault(replica => replica.Node == toNode && replica.Learner)?.Replica ?? 0;
-        // The voter in whose place a learner comes may have left already; beside all voters it would be one too many.
-        if (old is null && (learner == 0 || record.Replicas.Count(replica => !replica.Learner) >= _replicationFactor))
-            return new OrderResult(false, $"node {fromNode} has no voter of it");
+        var (from, to) = (request.FromNode, request.ToNode);
+        if (WhyNotTo(to) is { } reason)
+            return NotDone(reason);
+        if ((await DetailOfAsync(shard).ConfigureAwait(false))?.Record is not { } record)
+            return NotDone("this replica stopped");
+        var replicas = record.Replicas.ToList();
+        var there = replicas.Find(replica => replica.Node == from);
+        if (to == 0)
+            return there is { Learner: true } ? await ChangeAsync(shard, from, new ReplicaChange.Remove(there.Replica)).ConfigureAwait(false) : NotDone($"node {from} has no learner of it");
+        if (request.Lost != 0 && there is { Learner: false } && there.Replica != request.Lost)
+            return new OrderResult(true, "another votes in its place");
+        // A lost replica counts for nothing, so its leaving first costs no safety; and a node has one replica of a shard at a time.
+        var lost = from == to && there is not null && (request.Lost == 0 ? !there.Learner : request.Lost == there.Replica) ? there.Replica : 0;
+        if (lost != 0)
+        {
+            replicas.Remove(there!);
+            there = null;
+            if (replicas.Count(replica => !replica.Learner) >= _replicationFactor)
+                return await ChangeAsync(shard, from, new ReplicaChange.Remove(lost)).ConfigureAwait(false);
+        }
+
+        // Of nobody, a new one may come where one is missing.
+        var old = there is { Learner: false } ? there : null;
+        if (old is null && (replicas.Count(replica => !replica.Learner) >= _replicationFactor || (from != 0 && from != to)))
+            return NotDone($"node {from} has no voter of it");
+        var learner = replicas.Find(replica => replica.Node == to && replica.Learner)?.Replica ?? 0;
         if (learner == 0)
         {
             // Left by a change that was broken off; its node may never come back.
-            foreach (var orphan in record.Replicas.Where(replica => replica.Learner && IsAway(replica.Node)))
-                await ChangeAsync(shard, orphan.Node, new ReplicaChange.Remove(orphan.Replica)).ConfigureAwait(false);
-            if (fromNode == toNode)
-                return await RebuildAsync(shard, old!.Replica, toNode, cancellationToken).ConfigureAwait(false);
+            foreach (var orphan in replicas.Where(replica => replica.Learner && IsAway(replica.Node)).ToList())
+            {
+                if ((await ChangeAsync(shard, orphan.Node, new ReplicaChange.Remove(orphan.Replica)).ConfigureAwait(false)).Done)
+                    replicas.Remove(orphan);
+            }
+            if (old is null && replicas.Find(replica => replica.Learner) is { } other)
+                return NotDone($"the learner on node {other.Node} is to vote there");
             learner = NewId();
-            var added = await ChangeAsync(shard, toNode, new ReplicaChange.AddLearner(learner, toNode)).ConfigureAwait(false);
+            var added = await ChangeAsync(shard, to, new ReplicaChange.AddLearner(learner, to, lost)).ConfigureAwait(false);
             if (!added.Done)
                 return added;
         }
-        if (!await CatchUpAsync(shard, learner, toNode, cancellationToken).ConfigureAwait(false))
+
+        if (!await CatchesUpAsync(shard, learner, to, cancellationToken).ConfigureAwait(false))
         {
-            await ChangeAsync(shard, toNode, new ReplicaChange.Remove(learner)).ConfigureAwait(false);
-            return new OrderResult(false, $"node {toNode} went away before its new replica had all of it, and does not get one");
+            // It stands in the way of every other move of the shard, and its node may never be fit for it.
+            var removed = await ChangeAsync(shard, to, new ReplicaChange.Remove(learner)).ConfigureAwait(false);
+            return NotDone($"the new replica on node {to} went away, or got no further for {_patience.TotalSeconds:0} s{(removed.Done ? " and was removed" : "")}");
         }
-        return await ChangeAsync(shard, toNode, old is null ? new ReplicaChange.Promote(learner) : new ReplicaChange.Swap(old.Replica, learner)).ConfigureAwait(false);
+        return await ChangeAsync(shard, to, old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(old.Replica, learner)).ConfigureAwait(false);
     }
 
     /// <summary>Why no new replica can come up on a node now; null: one can. Any thread.</summary>
+    /// <param name="node">0: none is to come up.</param>
     public string? WhyNotTo(uint node) =>
-        !_map.Snapshot.Nodes.ContainsKey(node) ? $"there is no node {node}"
+        node == 0 ? null
+        : !_map.Snapshot.Nodes.ContainsKey(node) ? $"there is no node {node}"
         : IsAway(node) ? $"node {node} is not connected with node {_identity.Node}, which leads the shard; nothing was changed"
         : null;
 
@@ -110,55 +143,64 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     public ValueTask DisposeAsync() => _loop.DisposeAsync();
 
-    // A lost replica counts for nothing, so its leaving first costs no safety; and a node has one replica of a shard at a time.
-    private async Task<OrderResult> RebuildAsync(HostedShard shard, ulong lost, uint node, CancellationToken cancellationToken)
-    {
-        var removed = await ChangeAsync(shard, node, new ReplicaChange.Remove(lost)).ConfigureAwait(false);
-        if (!removed.Done)
-            return removed;
-        var learner = NewId();
-        var added = await ChangeAsync(shard, node, new ReplicaChange.AddLearner(learner, node)).ConfigureAwait(false);
-        if (!added.Done)
-            return added;
-        return await CatchUpAsync(shard, learner, node, cancellationToken).ConfigureAwait(false)
-            ? await ChangeAsync(shard, node, new ReplicaChange.Promote(learner)).ConfigureAwait(false)
-            : new OrderResult(false, $"node {node} went away before its new replica had all of it");
-    }
+    private static OrderResult NotDone(string reason) => new(false, reason);
 
     private async Task<OrderResult> ChangeAsync(HostedShard shard, uint node, ReplicaChange change)
     {
+        if (change.Leaves != 0 && await WhyNoMajorityAsync(shard, change).ConfigureAwait(false) is { } reason)
+            return NotDone(reason);
         HostLog.Replaces(_log, shard.Shard, node, change.ToString());
         return await shard.Replica!.ChangeReplicasAsync(change).ConfigureAwait(false);
     }
 
+    // Asked first, as a change that is begun holds up the shard's writes until the voters that stay have everything. The learner that joins has.
+    private async Task<string?> WhyNoMajorityAsync(HostedShard shard, ReplicaChange change)
+    {
+        if (await DetailOfAsync(shard).ConfigureAwait(false) is not { } detail)
+            return "this replica stopped";
+        var voters = detail.Record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica).ToHashSet();
+        if (!voters.Remove(change.Leaves))
+            return null;
+        var well = detail.Followers.Count(follower => voters.Contains(follower.Replica) && follower.State == "replicate"
+            && (detail.Rests || follower.SilentUs < SilenceMax.TotalMicroseconds) && !IsAway(follower.Node));
+        var joins = change.Joins == 0 ? 0 : 1;
+        var (stay, follow) = (voters.Count + joins, 1 + well + joins);
+        return follow * 2 > stay ? null : $"of the {stay} voters that would stay, only {follow} follow closely";
+    }
+
     private bool IsAway(uint node) => node != _identity.Node && _peers.SessionOf(node) == 0;
 
-    // False: its node is gone.
-    private async Task<bool> CatchUpAsync(HostedShard shard, ulong learner, uint node, CancellationToken cancellationToken)
+    // False: its node is gone, or it got no further for too long.
+    private async Task<bool> CatchesUpAsync(HostedShard shard, ulong learner, uint node, CancellationToken cancellationToken)
     {
+        var (seen, movedAt) = ((Acknowledged: 0UL, Stored: 0UL), _clock.GetTimestamp());
         for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)
         {
             var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
             var follower = status.Detail?.Followers.FirstOrDefault(follower => follower.Replica == learner);
             if (!shard.Replica!.IsServing || (follower is { State: "replicate" } && follower.Acknowledged.Change + LagChangesMax >= status.Committed.Change))
                 return true;
+            if (follower is not null && (follower.Acknowledged.Change, follower.SnapshotStored) is var now && now != seen)
+                (seen, movedAt) = (now, _clock.GetTimestamp());
+            if (_clock.GetElapsedTime(movedAt) >= _patience)
+                return false;
             await Task.Delay(PollInterval, cancellationToken).ConfigureAwait(false);
         }
         return false;
     }
 
-    private static async Task<ShardRecord?> RecordOfAsync(HostedShard shard) =>
-        (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail?.Record;
+    private static async Task<ReplicaDetail?> DetailOfAsync(HostedShard shard) =>
+        (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail;
 
     private static ulong NewId() => BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
 
     // Several at a time: one whose learner cannot catch up holds up no other.
     private Task TakeTurnAsync(CancellationToken stop) => Parallel.ForEachAsync(
         _shards.All.Where(NeedsLeader), new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
-        async (shard, stop) => await AskLeaderAsync(shard.Shard, stop).ConfigureAwait(false));
+        async (shard, stop) => await AskLeaderAsync(shard.Shard, shard.IsLost ? shard.ReplicaId : 0, stop).ConfigureAwait(false));
 
     // Lost, or a learner in the place of a lost one, in case the leader went away before it let it vote. A learner beside all voters is for its
-    // leader to put in the place of one of them.
+    // leader to put in the place of one of them. Nothing here where one is missing: the controller of the placement finds it a node.
     private bool NeedsLeader(HostedShard shard)
     {
         if (!_map.Snapshot.Records.TryGetValue(shard.Shard, out var entry))
@@ -166,16 +208,16 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         var here = entry.Record.Replicas.FirstOrDefault(replica => replica.Node == _identity.Node);
         if (here is null || entry.Record.Replicas.Count == 1 || here.Replica != shard.ReplicaId)
             return false;
-        return here.Learner ? entry.Record.Replicas.Count(replica => !replica.Learner) < _replicationFactor : shard.IsLost;
+        return shard.IsLost || (here.Learner && entry.Record.Replicas.Count(replica => !replica.Learner) < _replicationFactor);
     }
 
-    private async Task AskLeaderAsync(uint shard, CancellationToken stop)
+    private async Task AskLeaderAsync(uint shard, ulong lost, CancellationToken stop)
     {
         if (_map.Snapshot.LeaderOf(shard) is not { } leader || leader.Node == _identity.Node)
             return;
         try
         {
-            await AskAsync(_peers, leader, new ReplaceRequest { Shard = shard, FromNode = _identity.Node, ToNode = _identity.Node }, stop).ConfigureAwait(false);
+            await AskAsync(_peers, leader, new ReplaceRequest { Shard = shard, FromNode = _identity.Node, ToNode = _identity.Node, Lost = lost }, stop).ConfigureAwait(false);
             _said.TryRemove(shard, out _);
         }
         catch (Exception) when (stop.IsCancellationRequested)

@@ -63,7 +63,7 @@ internal sealed class Replacements(ClusterRun run)
         var voters = record.Replicas.Count(replica => !replica.Learner);
         if (record.Replicas.FirstOrDefault(replica => replica.Learner) is { } learner)
         {
-            return voters < Voters ? new ReplicaChange.Promote(learner.Replica)
+            return voters < Voters ? new ReplicaChange.Promote(learner.Replica, Voters)
                 : _leaving == 0 ? new ReplicaChange.Remove(learner.Replica)
                 : new ReplicaChange.Swap(_leaving, learner.Replica);
         }

@@ -359,7 +359,7 @@ internal sealed class SimulationRun : ISimulation
             ? Random.Next(8) switch
             {
                 0 => new ReplicaChange.Remove(learner.Replica),
-                < 3 when members.Count <= VotersMax => new ReplicaChange.Promote(learner.Replica),
+                < 3 when members.Count <= VotersMax => new ReplicaChange.Promote(learner.Replica, VotersMax),
                 _ => new ReplicaChange.Swap(other, learner.Replica),
             }
             : members.Count > 3 && Random.Next(2) == 0

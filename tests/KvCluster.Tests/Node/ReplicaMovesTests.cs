@@ -47,8 +47,60 @@ public sealed class ReplicaMovesTests
     }
 
     [Fact]
-    public void Next_WithAShardThatLacksAVoter_LeavesItAlone() =>
-        Assert.Null(Next([Shard(0, 1, 2)], [1, 2, 3, 4], [1]));
+    public void Next_WithALearnerOnANodeThatIsGoneForGood_TakesItAwayAndPutsNothingInItsPlace()
+    {
+        var interrupted = Shard(0, 1, 2, 3);
+        interrupted.Replicas.Add(new ReplicaRecord { Replica = 99, Node = 5, Learner = true });
+        Assert.Equal((0u, 5u, 0u), Where(Next([interrupted], [1, 2, 3, 4], [], 5)));
+        Assert.Null(Next([interrupted], [1, 2, 3, 4], []));
+    }
+
+    [Fact]
+    public void Next_WithALearnerOnANodeThatLeaves_TakesItAway()
+    {
+        var interrupted = Shard(0, 1, 2, 3);
+        interrupted.Replicas.Add(new ReplicaRecord { Replica = 99, Node = 5, Learner = true });
+        Assert.Equal((0u, 5u, 0u), Where(Next([interrupted], [1, 2, 3, 4, 5], [5])));
+    }
+
+    [Fact]
+    public void Next_WithAShardThatLacksAVoter_AddsOneFirstWhereFewestAre() =>
+        Assert.Equal((1u, 0u, 4u), Where(Next([Shard(0, 1, 2, 3), Shard(1, 1, 2)], [1, 2, 3, 4], [1])));
+
+    [Fact]
+    public void Next_WithAShardThatLacksAVoterAndANodeToItself_AddsItWhereItWas() =>
+        Assert.Equal((0u, 0u, 3u), Where(Next([Shard(0, 1, 2)], [1, 2, 3], [])));
+
+    [Fact]
+    public void Next_WithAShardThatLacksAVoterAndNoNodeForIt_IsNothing() =>
+        Assert.Null(Next([Shard(0, 1, 2)], [1, 2, 3], [3]));
+
+    [Fact]
+    public void Next_WithALearnerForTheVoterThatIsMissing_LeavesItToTheLearnersNodeUntilThatIsGone()
+    {
+        var rebuilt = Shard(0, 1, 2);
+        rebuilt.Replicas.Add(new ReplicaRecord { Replica = 99, Node = 3, Learner = true });
+        Assert.Null(Next([rebuilt], [1, 2, 3, 4], []));
+        Assert.Null(Next([rebuilt], [1, 2, 4], []));
+        Assert.Equal((0u, 3u, 0u), Where(Next([rebuilt], [1, 2, 4], [], 3)));
+    }
+
+    [Fact]
+    public void InOrder_WithANodeThatTakesNone_NamesTheNextOneToo()
+    {
+        var moves = ReplicaMoves.InOrder([Shard(0, 1, 2, 3), Shard(1, 1, 2, 3), Shard(2, 1, 2, 3)], new HashSet<uint> { 1, 2, 3, 4, 5 }, new HashSet<uint>(), new HashSet<uint>(), 3).ToList();
+        Assert.Equal(4u, moves[0].ToNode);
+        Assert.Contains(moves, move => move.ToNode == 5);
+    }
+
+    [Fact]
+    public void IsRepair_OfWhatAShardLacks_AndOfNoOtherMove()
+    {
+        Assert.True(ReplicaMoves.IsRepair(new ReplicaMove(0, 0, 3, ""), Shard(0, 1, 2), 3));
+        Assert.True(ReplicaMoves.IsRepair(new ReplicaMove(0, 3, 0, ""), Shard(0, 1, 2), 3));
+        Assert.False(ReplicaMoves.IsRepair(new ReplicaMove(0, 4, 0, ""), Shard(0, 1, 2, 3), 3));
+        Assert.False(ReplicaMoves.IsRepair(new ReplicaMove(0, 1, 4, ""), Shard(0, 1, 2, 3), 3));
+    }
 
     [Theory]
     [InlineData(5, new uint[0])]
@@ -73,7 +125,8 @@ public sealed class ReplicaMovesTests
         Assert.True(held.Max() - held.Min() <= 1, string.Join(" ", held));
     }
 
-    private static ReplicaMove? Next(IEnumerable<ShardRecord> shards, HashSet<uint> present, HashSet<uint> leaving) => ReplicaMoves.Next(shards, present, leaving, 3);
+    private static ReplicaMove? Next(IEnumerable<ShardRecord> shards, HashSet<uint> present, HashSet<uint> leaving, params uint[] gone) =>
+        ReplicaMoves.InOrder(shards, present, gone.ToHashSet(), leaving, 3).FirstOrDefault();
 
     private static (uint Shard, uint From, uint To) Where(ReplicaMove? move) => (move!.Shard, move.FromNode, move.ToNode);
 

@@ -140,22 +140,80 @@ public sealed class ReplicaReplacementTests
         Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(free[1]).Where(node => node != from).Order(), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Node).Order());
     }
 
+    /// <summary>The leader died between the two steps of a rebuild, or lost the coordinator: nobody's replica asks for anything, and the operator has moves paused.</summary>
+    [Fact]
+    public async Task ARebuildThatEndedWithTheOldReplicaGone_IsFinished()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3, new ReplicationOptions());
+        await FillAsync(cluster);
+        await new Admin.AdminClient(cluster.ChannelOf(1)).PlaceAsync(new PlaceRequest { Paused = true });
+        foreach (var node in (uint[])[1, 2, 3])
+            await cluster.StopNodeAsync(node);
+        var before = await RecordAsync(cluster);
+        var old = before.Replicas.First(replica => replica.Replica != before.Leader);
+        await ChangeRecordAsync(cluster, record =>
+        {
+            record.Replicas.Remove(record.Replicas.Single(replica => replica.Replica == old.Replica));
+            record.Removed.Add(old.Replica);
+        });
+        await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StartNodeAsync(node)));
+        await RebuiltAsync(cluster, old.Node, before);
+        Assert.Equal(3, (await RecordAsync(cluster)).Replicas.Count(replica => !replica.Learner));
+    }
+
+    [Fact]
+    public async Task ALearnerWhoseNodeIsGoneForGood_IsTakenAwayByItself()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3, new ReplicationOptions());
+        await FillAsync(cluster);
+        foreach (var node in (uint[])[1, 2, 3])
+            await cluster.StopNodeAsync(node);
+        var before = await RecordAsync(cluster);
+        await ChangeRecordAsync(cluster, record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = 9, Learner = true }));
+        cluster.LearnerPatience = TimeSpan.FromSeconds(1);
+        await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StartNodeAsync(node)));
+        await Grpc.Eventually.TrueAsync(() => RecordAsync(cluster).Result.Removed.Contains(77), "the learner is taken away");
+        Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Replica));
+    }
+
+    [Fact]
+    public async Task Replace_InPlaceWhereTheOthersAreNoMajority_LeavesTheHealthyReplica()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await FillAsync(cluster);
+        var leader = await cluster.LeaderOfAsync(0);
+        var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
+        var before = await RecordAsync(cluster);
+        await cluster.StopNodeAsync(others[0]);
+        await Grpc.Eventually.TrueAsync(() => RefusalAsync(99, others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
+        Assert.Contains("of the 2 voters that would stay, only 1 follow closely", await RefusalAsync(others[1], others[1]), StringComparison.Ordinal);
+        Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Replica));
+
+        async Task<string> RefusalAsync(uint from, uint to) => (await Assert.ThrowsAsync<RpcException>(
+            async () => await new Admin.AdminClient(cluster.ChannelOf(leader)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }))).Status.Detail;
+    }
+
     // As a change that was broken off does; nobody moves replicas meanwhile.
     private static async Task LeaveALearnerAsync(NodeCluster cluster, uint node)
     {
         await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).PlaceAsync(new PlaceRequest { Paused = true });
+        await ChangeRecordAsync(cluster, record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = node, Learner = true }));
+        await Grpc.Eventually.TrueAsync(
+            () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers.Any(follower => follower.Replica == 77), "the leader knows of the learner");
+    }
+
+    private static async Task ChangeRecordAsync(NodeCluster cluster, Action<ShardRecord> change)
+    {
         CompareAndSetResult set;
         do
         {
             var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
             var changed = RecordText.Parse<ShardRecord>(read.Value!);
             changed.Generation++;
-            changed.Replicas.Add(new ReplicaRecord { Replica = 77, Node = node, Learner = true });
+            change(changed);
             set = await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), read.ModRevision, RecordText.Format(changed), 0, CancellationToken.None);
         }
         while (set.Outcome != CompareAndSetOutcome.Won);
-        await Grpc.Eventually.TrueAsync(
-            () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers.Any(follower => follower.Replica == 77), "the leader knows of the learner");
     }
 
     // As an operator does: asks the leader, and again when it is another by now, or a replica was slow for the moment.

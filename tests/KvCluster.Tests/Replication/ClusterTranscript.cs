@@ -160,7 +160,7 @@ internal sealed class ClusterTranscript
                     member.Step(Read(0));
                 break;
             case "promote":
-                Change(replica, new ReplicaChange.Promote(id));
+                Change(replica, new ReplicaChange.Promote(id, VotersMax: int.MaxValue));
                 return;
             case "remove":
                 Change(replica, new ReplicaChange.Remove(id));

@@ -1,0 +1,44 @@
+using KvCluster.Replication;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Replication;
+
+/// <summary>What a change makes of a shard's record. How it is made is the transcripts'.</summary>
+public sealed class ReplicaChangeTests
+{
+    [Fact]
+    public void Promote_BesideAllVoters_IsRefusedWhoeverBroughtTheLearnerUp()
+    {
+        var record = Record(1, 2, 3);
+        record.Replicas.Add(new ReplicaRecord { Replica = 4, Node = 4, Learner = true, Created = true });
+        Assert.Null(new ReplicaChange.Promote(4, 3).ApplyTo(record, 1, out var refusal));
+        Assert.Equal("the shard has its 3 voters", refusal);
+        record.Replicas.RemoveAt(2);
+        Assert.Equal([1ul, 2ul, 4ul], new ReplicaChange.Promote(4, 3).ApplyTo(record, 1, out _)!.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica));
+    }
+
+    [Fact]
+    public void AddLearner_InThePlaceOfALostReplica_DoesBothInOneGeneration()
+    {
+        var record = Record(1, 2, 3);
+        var changed = new ReplicaChange.AddLearner(9, Node: 3, InPlaceOf: 3).ApplyTo(record, 1, out _)!;
+        Assert.Equal(record.Generation + 1, changed.Generation);
+        Assert.Equal([(1ul, 1u, false), (2ul, 2u, false), (9ul, 3u, true)], changed.Replicas.Select(replica => (replica.Replica, replica.Node, replica.Learner)));
+        Assert.Equal([3ul], changed.Removed);
+        // A leader that asks again by what it read before finds its own change, and makes no second one.
+        Assert.Null(new ReplicaChange.AddLearner(10, Node: 3, InPlaceOf: 3).ApplyTo(changed, 1, out _));
+    }
+
+    [Fact]
+    public void AddLearner_OnANodeThatHasAnotherReplica_IsRefused()
+    {
+        Assert.Null(new ReplicaChange.AddLearner(9, Node: 2, InPlaceOf: 3).ApplyTo(Record(1, 2, 3), 1, out var refusal));
+        Assert.Equal("node 2 has a replica of the shard", refusal);
+    }
+
+    private static ShardRecord Record(params ulong[] replicas) => new()
+    {
+        Generation = 5,
+        Replicas = { replicas.Select(replica => new ReplicaRecord { Replica = replica, Node = (uint)replica, Created = true }) },
+    };
+}
