@@ -154,9 +154,8 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         ? new OperationCanceledException(cancellationToken)
         : EtcdLogin.IsDenied(failure.Status)
             ? new CoordinatorDeniedException($"The coordinator at {_addresses} refuses {_login}: {failure.Status.Detail}", failure)
-            : IsRefusal(failure)
-                ? new CoordinatorUnavailableException($"The coordinator at {_addresses} refused a request, which changed nothing: {failure.StatusCode} {failure.Status.Detail}", failure)
-                : new CoordinatorUnavailableException($"The coordinator at {_addresses} does not answer: {failure.StatusCode} {failure.Status.Detail}", failure);
+            : new CoordinatorUnavailableException(
+                $"The coordinator at {_addresses} {(IsRefusal(failure) ? "refused a request, which changed nothing" : "does not answer")}: {failure.StatusCode} {failure.Status.Detail}", failure);
 
     // Once, at one member; twice where the first was refused for its token, which is certainly before it did anything.
     private async Task<T> CallAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)

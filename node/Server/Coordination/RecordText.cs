@@ -10,7 +10,7 @@ internal static class RecordText
 
     public static string Format(IMessage record) => Formatter.Format(record);
 
-    /// <exception cref="UnreadableRecordException">Not a record of this type.</exception>
+    /// <exception cref="CoordinatorRecordException">Not a record of this type.</exception>
     public static T Parse<T>(string text)
         where T : IMessage, new()
     {
@@ -20,7 +20,7 @@ internal static class RecordText
         }
         catch (Exception failure) when (failure is IOException or InvalidOperationException)
         {
-            throw new UnreadableRecordException(typeof(T).Name, text, failure);
+            throw new CoordinatorRecordException(typeof(T).Name, text, failure);
         }
     }
 }

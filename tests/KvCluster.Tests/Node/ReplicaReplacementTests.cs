@@ -77,7 +77,7 @@ public sealed class ReplicaReplacementTests
         var before = await RecordAsync(cluster);
         var leader = await cluster.LeaderOfAsync(0);
         var from = before.Replicas.First(replica => replica.Node != leader).Node;
-        var to = new[] { 1u, 2u, 3u, 4u }.Single(node => before.Replicas.All(replica => replica.Node != node));
+        var to = FourthOf(before);
         await Grpc.Eventually.TrueAsync(() => ReplacedAsync(cluster, from, to).Result, $"node {to} votes in the place of node {from}");
         var after = await RecordAsync(cluster);
         Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from).Order(), after.Replicas.Select(replica => replica.Node).Order());
@@ -93,7 +93,7 @@ public sealed class ReplicaReplacementTests
         await FillAsync(cluster);
         var before = await RecordAsync(cluster);
         var leader = await cluster.LeaderOfAsync(0);
-        var to = new[] { 1u, 2u, 3u, 4u }.Single(node => before.Replicas.All(replica => replica.Node != node));
+        var to = FourthOf(before);
         Assert.Contains("there is no node 99", await RefusalAsync(leader, 99), StringComparison.Ordinal);
         Assert.Contains("node 99 has no voter of it", await RefusalAsync(99, to), StringComparison.Ordinal);
         await cluster.StopNodeAsync(to);
@@ -112,7 +112,7 @@ public sealed class ReplicaReplacementTests
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
         var before = await RecordAsync(cluster);
-        var to = new[] { 1u, 2u, 3u, 4u }.Single(node => before.Replicas.All(replica => replica.Node != node));
+        var to = FourthOf(before);
         await LeaveALearnerAsync(cluster, to);
         var why = "";
         await Grpc.Eventually.TrueAsync(
@@ -232,6 +232,9 @@ public sealed class ReplicaReplacementTests
     }
 
     private static uint OtherThan(uint node) => node == 1 ? 2u : 1u;
+
+    // Of four nodes, the one without a replica.
+    private static uint FourthOf(ShardRecord record) => new[] { 1u, 2u, 3u, 4u }.Single(node => record.Replicas.All(replica => replica.Node != node));
 
     private static async Task FillAsync(NodeCluster cluster)
     {

@@ -4,7 +4,7 @@ namespace KvCluster.Node.Coordination;
 /// <param name="type">What was looked for.</param>
 /// <param name="text">What is there.</param>
 /// <param name="inner">What is wrong with it.</param>
-internal sealed class UnreadableRecordException(string type, string text, Exception inner)
+internal sealed class CoordinatorRecordException(string type, string text, Exception inner)
     : IOException($"The coordinator holds a {type} that cannot be read ({inner.Message}): {Shown(text)}", inner)
 {
     private const int ShownMax = 80;
