@@ -1,28 +1,43 @@
 using System.Diagnostics;
+using Grpc.Core;
 using KvCluster.Client;
 using KvCluster.V1;
 
 namespace KvCluster.Benchmarks.Cluster;
 
-/// <summary>What a writer sees of a planned hand-over: the longest of its puts, one after the other, around it. The leader goes back and forth between two nodes.</summary>
+/// <summary>
+/// What a writer sees of a planned hand-over: the longest of its puts, one after the other, around it. The leader goes back and forth between two nodes. A
+/// leadership that moves by itself in the middle, as those do that a node gives back to one that has come, makes a run that says nothing: it is repeated.
+/// </summary>
 internal static class HandOverMeasure
 {
     private const int SettledPuts = 200;
+    private const int MovedMax = 5;
 
     public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(int runs, Action<string> progress, CancellationToken cancellation)
     {
         await using var servers = await NodeServers.StartAsync(FaultSuite.Nodes, shards: 1, cancellation);
         await using var client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
         var (handedOver, undisturbed) = (new List<double>(), new List<double>());
-        for (var run = 0; run < runs; run++)
+        for (var moved = 0; handedOver.Count < runs;)
         {
             var led = await servers.AllLedAsync(except: 0, cancellation);
-            undisturbed.Add(await LongestPutAsync(client, Task.CompletedTask, cancellation));
-            var request = new TransferRequest { Shard = 0, ToNode = (uint)led.First(node => node.Value == 0).Key };
-            var transfer = servers.AdminOf(led.First(node => node.Value == 1).Key).TransferAsync(request, cancellationToken: cancellation).ResponseAsync;
-            handedOver.Add(await LongestPutAsync(client, transfer, cancellation));
-            await transfer;
-            progress($"hand-over {run + 1} of {runs}: longest put {handedOver[^1]:F1} ms, without one {undisturbed[^1]:F1} ms");
+            var (from, to) = (led.First(node => node.Value == 1).Key, led.First(node => node.Value == 0).Key);
+            var calm = await LongestPutAsync(client, Task.CompletedTask, cancellation);
+            var transfer = servers.AdminOf(from).TransferAsync(new TransferRequest { Shard = 0, ToNode = (uint)to }, cancellationToken: cancellation).ResponseAsync;
+            var longest = await LongestPutAsync(client, transfer, cancellation);
+            if (transfer.IsFaulted || (await servers.AllLedAsync(except: 0, cancellation))[to] == 0)
+            {
+                var reason = transfer.IsFaulted ? (transfer.Exception.InnerException as RpcException)?.Status.Detail ?? throw transfer.Exception : $"node {to} led for a moment only.";
+                progress($"hand-over from node {from} to node {to}: {reason} The leadership has moved by itself, {++moved} so far; the run is repeated.");
+                if (moved > MovedMax)
+                    throw new InvalidOperationException($"The leadership moved by itself in {moved} of {handedOver.Count + moved} runs: nothing to measure.");
+                continue;
+            }
+
+            undisturbed.Add(calm);
+            handedOver.Add(longest);
+            progress($"hand-over {handedOver.Count} of {runs}: longest put {longest:F1} ms, without one {calm:F1} ms");
         }
 
         return

@@ -1,4 +1,4 @@
-# Shared by the acceptance scripts that need containers, after common.sh: a Docker engine, and the images.
+# Shared by the scripts that need containers, after common.sh: a Docker engine, and the images.
 # shellcheck shell=bash
 engine=
 engine_root=${KV_DOCKER_ROOT:-$work/docker}
