@@ -263,12 +263,14 @@ public sealed class KvClient : IAsyncDisposable
     /// <summary>Has a node give every leadership away and take none until told otherwise or restarted.</summary>
     /// <param name="node">The node's id.</param>
     /// <param name="draining">false: it may lead again.</param>
+    /// <param name="force">Also where a shard has no majority once the node stops.</param>
     /// <param name="cancellationToken">Stops waiting; the node drains on.</param>
-    public async Task<DrainOutcome> DrainAsync(uint node, bool draining = true, CancellationToken cancellationToken = default)
+    /// <exception cref="KvException">Reason NOT_DRAINED: a shard would have no majority without the node; nothing was changed.</exception>
+    public async Task<DrainOutcome> DrainAsync(uint node, bool draining = true, bool force = false, CancellationToken cancellationToken = default)
     {
         try
         {
-            var request = new DrainRequest { Node = node, Draining = draining };
+            var request = new DrainRequest { Node = node, Draining = draining, Force = force };
             var answer = _options.Gateway
                 ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).DrainAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
                 : await new NodeFanOut(_calls, _channels).DrainAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
@@ -284,13 +286,14 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="shard">The shard's id.</param>
     /// <param name="fromNode">The node whose replica leaves for good.</param>
     /// <param name="toNode">The node that gets the new one; the same node: it is rebuilt there. 0: none, the replica is a learner and leaves.</param>
+    /// <param name="force">Also where those that stay are not seen to follow closely. Writes of the shard pause while the change is tried.</param>
     /// <param name="cancellationToken">Stops waiting; asking again goes on from where it stands.</param>
     /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
-    public async Task ReplaceAsync(uint shard, uint fromNode, uint toNode, CancellationToken cancellationToken = default)
+    public async Task ReplaceAsync(uint shard, uint fromNode, uint toNode, bool force = false, CancellationToken cancellationToken = default)
     {
         try
         {
-            var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, ToNode = toNode };
+            var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, ToNode = toNode, Force = force };
             _ = _options.Gateway
                 ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).ReplaceAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
                 : await new NodeFanOut(_calls, _channels).ReplaceAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
@@ -304,13 +307,15 @@ public sealed class KvClient : IAsyncDisposable
     /// <summary>Takes a node's replica of a shard out of service at once; its node then has a new one made from its peers.</summary>
     /// <param name="shard">The shard's id.</param>
     /// <param name="node">The node's id.</param>
-    /// <param name="reason">For logs and status.</param>
+    /// <param name="reason">For logs and status; at most 1,000 characters.</param>
+    /// <param name="force">Also where no majority stays: the shard then serves nothing, and what only this replica had is out of reach.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public async Task QuarantineAsync(uint shard, uint node, string reason, CancellationToken cancellationToken = default)
+    /// <exception cref="KvException">Reason NOT_QUARANTINED: no majority is known to stay; nothing was changed.</exception>
+    public async Task QuarantineAsync(uint shard, uint node, string reason, bool force = false, CancellationToken cancellationToken = default)
     {
         try
         {
-            var request = new QuarantineRequest { Shard = shard, Node = node, Reason = reason };
+            var request = new QuarantineRequest { Shard = shard, Node = node, Reason = reason, Force = force };
             _ = _options.Gateway
                 ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).QuarantineAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
                 : await new NodeFanOut(_calls, _channels).QuarantineAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);

@@ -56,7 +56,7 @@ internal sealed class ClusterConsole : IAsyncDisposable
         _api.Post<TransferCommand>("/api/transfer", async (transfer, stop) => new { Leader = await _client.TransferAsync(transfer.Shard, transfer.Node, stop).ConfigureAwait(false) }),
         _api.Post<DrainCommand>("/api/drain", async (drain, stop) =>
         {
-            var outcome = await _client.DrainAsync(drain.Node, drain.Draining, stop).ConfigureAwait(false);
+            var outcome = await _client.DrainAsync(drain.Node, drain.Draining, cancellationToken: stop).ConfigureAwait(false);
             return new { outcome.GivenAway, Kept = outcome.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) };
         }),
     ];

@@ -16,6 +16,10 @@ internal static class AdminCommand
     private static readonly Option<uint?> ToNodeOfReplica = new("--to") { Description = "The node that gets the new one (default: the same, where it is rebuilt). 0: none, the replica is a learner and leaves.", HelpName = "NODE" };
     private static readonly Option<string> Reason = new("--reason") { Description = "For logs and status.", DefaultValueFactory = _ => "an operator asked for it", HelpName = "TEXT" };
 
+    private static readonly Option<bool> ForceReplace = new("--force") { Description = "Also where those that stay are not seen to follow closely: the shard's writes pause while it is tried." };
+    private static readonly Option<bool> ForceQuarantine = new("--force") { Description = "Also where no majority stays: the shard serves nothing then, and what only this replica had is out of reach." };
+    private static readonly Option<bool> ForceDrain = new("--force") { Description = "Also where a shard has no majority once the node stops: it serves nothing until the node is back." };
+
     private static readonly Option<bool> Pause = new("--pause") { Description = "Move no replica from here on." };
     private static readonly Option<bool> Resume = new("--resume") { Description = "Move replicas again." };
     private static readonly Option<uint[]> Leave = new("--leave") { Description = "A node that is to have no replicas any more; may be given more than once.", HelpName = "NODE" };
@@ -32,12 +36,12 @@ internal static class AdminCommand
 
     public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), Replace(), Quarantine(), Placement() };
 
-    private static Command Replace() => CliCommand.Create("replace", "Put a new replica of a shard in the place of another.", [Shard, FromNode, ToNodeOfReplica], async (arguments, output, stop) =>
+    private static Command Replace() => CliCommand.Create("replace", "Put a new replica of a shard in the place of another.", [Shard, FromNode, ToNodeOfReplica, ForceReplace], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
         var (shard, from) = (arguments.GetValue(Shard), arguments.GetValue(FromNode));
         var to = arguments.GetValue(ToNodeOfReplica) ?? from;
-        await client.ReplaceAsync(shard, from, to, stop);
+        await client.ReplaceAsync(shard, from, to, arguments.GetValue(ForceReplace), stop);
         if (output.IsJson)
             output.Document(new { Shard = shard, From = from, To = to });
         else
@@ -45,11 +49,11 @@ internal static class AdminCommand
         return ExitCodes.Done;
     });
 
-    private static Command Quarantine() => CliCommand.Create("quarantine", "Take a node's replica of a shard out of service; it is rebuilt from its peers.", [Shard, Node, Reason], async (arguments, output, stop) =>
+    private static Command Quarantine() => CliCommand.Create("quarantine", "Take a node's replica of a shard out of service; it is rebuilt from its peers.", [Shard, Node, Reason, ForceQuarantine], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments);
         var (shard, node) = (arguments.GetValue(Shard), arguments.GetValue(Node));
-        await client.QuarantineAsync(shard, node, arguments.GetRequiredValue(Reason), stop);
+        await client.QuarantineAsync(shard, node, arguments.GetRequiredValue(Reason), arguments.GetValue(ForceQuarantine), stop);
         if (output.IsJson)
             output.Document(new { Shard = shard, Node = node });
         else
@@ -109,12 +113,12 @@ internal static class AdminCommand
         var node => node ?? 0,
     };
 
-    private static Command Drain() => CliCommand.Create("drain", "Have a node give its leaderships away and take none.", [Node, Off], async (arguments, output, stop) =>
+    private static Command Drain() => CliCommand.Create("drain", "Have a node give its leaderships away and take none.", [Node, Off, ForceDrain], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, DrainLimit);
         var node = arguments.GetValue(Node);
         var off = arguments.GetValue(Off);
-        var drained = await client.DrainAsync(node, !off, stop);
+        var drained = await client.DrainAsync(node, !off, arguments.GetValue(ForceDrain), stop);
         if (output.IsJson)
             output.Document(new { Node = node, Draining = !off, drained.GivenAway, Kept = drained.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) });
         else

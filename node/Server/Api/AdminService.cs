@@ -1,18 +1,22 @@
 using Grpc.Core;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Node.Shards;
 using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Admin of a node, for its own replicas.</summary>
-internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplicaPlacement replicas, NodeExaminer examiner) : Admin.AdminBase
+internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplicaPlacement replicas, StayingVoters voters, NodeExaminer examiner) : Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
     /// <summary>Longer than an election, which may be what a shard waits for.</summary>
     private static readonly TimeSpan DrainPatience = TimeSpan.FromSeconds(5);
+
+    /// <summary>Of what an operator gives as a reason: it is kept in a file, in logs and in status.</summary>
+    private const int ReasonCharsMax = 1_000;
 
     public override async Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context)
     {
@@ -38,6 +42,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             placement.EndDrain();
             return new DrainResponse();
         }
+        if (!request.Force && !placement.Draining)
+            await RequireMajoritiesAsync(context.CancellationToken).ConfigureAwait(false);
         var asked = context.Deadline == DateTime.MaxValue ? DrainTimeMax : context.Deadline - DateTime.UtcNow;
         // Some of the caller's time is left for the answer.
         var drained = await placement.DrainAsync((asked < DrainTimeMax ? asked : DrainTimeMax) * 0.8, DrainPatience, context.CancellationToken).ConfigureAwait(false);
@@ -67,12 +73,39 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
     {
         if (request.Node != identity.Node)
             throw Refusals.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
+        if (request.Reason.Length > ReasonCharsMax)
+            throw Refusals.BadRequest($"A reason has at most {ReasonCharsMax} characters; nothing was changed.").ToStatus().ToRpcException();
         if (shards.Find(request.Shard) is null)
             throw Refusals.NoReplica(request.Shard, identity.Node).ToStatus().ToRpcException();
         var shard = Here(request.Shard);
-        return await shard.Replica!.QuarantineAsync(request.Reason).ConfigureAwait(false)
-            ? new QuarantineResponse()
-            : throw Refusals.ReplicaFailed(shard.Route, shard.Replica.Failure?.Message ?? "the replica is stopping").ToStatus().ToRpcException();
+        QuarantineLeave? leave = null;
+        if (!request.Force)
+        {
+            // Counted from before the leader said it.
+            var usableUntil = BootClock.Instance.GetTimestamp() + (long)(StayingVoters.UseTimeMax.TotalSeconds * BootClock.Instance.TimestampFrequency);
+            var verdict = (await voters.AskAsync([request.Shard], StayingVoters.GoneTime, context.CancellationToken).ConfigureAwait(false)).Single();
+            if (verdict.Refusal is { } reason)
+                throw Refusals.NotQuarantined(request.Shard, identity.Node, reason).ToStatus().ToRpcException();
+            leave = new QuarantineLeave(verdict.Epoch, usableUntil);
+        }
+        var result = await shard.Replica!.QuarantineAsync(request.Reason, leave).ConfigureAwait(false);
+        if (result.Done)
+            return new QuarantineResponse();
+        var stopped = shard.Replica.Failure is { } failure ? Refusals.ReplicaFailed(shard.Route, failure.Message) : Refusals.NotQuarantined(request.Shard, identity.Node, result.Reason);
+        throw stopped.ToStatus().ToRpcException();
+    }
+
+    public override async Task<MayStopResponse> MayStop(MayStopRequest request, ServerCallContext context)
+    {
+        if (request.Shards.Count > StayingVoters.ShardsMax)
+            throw Refusals.BadRequest($"At most {StayingVoters.ShardsMax} shards are named in one call.").ToStatus().ToRpcException();
+        var asked = TimeSpan.FromMilliseconds(request.KeptMs);
+        var keptTime = asked < StayingVoters.KeptTimeMax ? asked : StayingVoters.KeptTimeMax;
+        var verdicts = await Task.WhenAll(request.Shards.Select(shard => voters.JudgeAsync(shard, request.Node, keptTime))).ConfigureAwait(false);
+        return new MayStopResponse
+        {
+            Verdicts = { verdicts.Select(static verdict => new MayStopVerdict { Shard = verdict.Shard, Epoch = verdict.Epoch, Refusal = verdict.Refusal ?? "" }) },
+        };
     }
 
     public override async Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) =>
@@ -89,6 +122,15 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         {
             throw Refusals.NotPlaced(failure.Message).ToStatus().ToRpcException();
         }
+    }
+
+    // What has failed here counts for nothing already.
+    private async Task RequireMajoritiesAsync(CancellationToken cancellationToken)
+    {
+        var asked = shards.All.Where(static shard => shard.Replica is { Failure: null }).Select(static shard => shard.Shard).ToList();
+        var refused = (await voters.AskAsync(asked, StayingVoters.DrainTime, cancellationToken).ConfigureAwait(false)).Where(static verdict => verdict.Refusal is not null).OrderBy(static verdict => verdict.Shard).ToList();
+        if (refused.Count > 0)
+            throw Refusals.NotDrained(identity.Node, refused.Count, refused[0].Shard, refused[0].Refusal!).ToStatus().ToRpcException();
     }
 
     private HostedShard Here(uint id)

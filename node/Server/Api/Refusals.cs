@@ -84,6 +84,15 @@ internal static class Refusals
     public static Refusal NotReplaced(uint shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replacement in shard {shard} was not brought to its end: {reason}.");
 
+    /// <summary>A replica was to be taken out of service where no majority stays.</summary>
+    public static Refusal NotQuarantined(uint shard, uint node, string reason) => new(
+        StatusCode.FailedPrecondition, "NOT_QUARANTINED", $"The replica of shard {shard} on node {node} was not taken out of service, nothing was changed: {reason}. Force it to do it all the same.");
+
+    /// <summary>A node was to give its leaderships away where a shard would have no majority without the node.</summary>
+    public static Refusal NotDrained(uint node, int shards, uint first, string reason) => new(
+        StatusCode.FailedPrecondition, "NOT_DRAINED",
+        $"Node {node} does not drain, nothing was changed: without it {Text(shards)} shards would have no majority, among them shard {first}: {reason}. Force it to do it all the same.");
+
     /// <summary>Replicas cannot lie where they were asked to.</summary>
     public static Refusal NotPlaced(string reason) => new(StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {reason}.");
 

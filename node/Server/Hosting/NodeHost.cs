@@ -194,10 +194,11 @@ internal sealed class NodeHost : IAsyncDisposable
         Meter = metrics.Meter;
         Own("the readings", new NodeReadings(metrics, map, shards, peers, _options.DataDirectory, _log));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
-        var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, peers, BootClock.Instance, _log));
+        var voters = new StayingVoters(identity, map, shards, peers, BootClock.Instance);
+        var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
         var examiner = new NodeExaminer(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System);
-        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, examiner, replicas, peers, _grpcHealth, metrics, logs, listen.Uri, tls, port, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen.Uri, tls, port, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -298,6 +299,7 @@ internal sealed class NodeHost : IAsyncDisposable
         ShardHost shards,
         LeaderPlacement placement,
         ReplicaReplacement replacement,
+        StayingVoters voters,
         NodeExaminer examiner,
         ReplicaPlacement replicas,
         PeerTransport peers,
@@ -312,7 +314,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var builder = ServerBuilder.Create(logs, listen, tls);
         port?.GiveTo(builder);
         var services = builder.Services;
-        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(replicas).AddSingleton(examiner);
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(voters).AddSingleton(replicas).AddSingleton(examiner);
         services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
         services.AddSingleton<TimeProvider>(BootClock.Instance);
         services.AddSingleton(new ShardLookup(identity.Node, shards, metrics.Activity.Hot)).AddSingleton<ReadOpener>().AddSingleton<KvCalls>().AddSingleton<KvScans>();

@@ -30,14 +30,12 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <summary>A new replica has this long to get all of the shard before the leader is asked again.</summary>
     private static readonly TimeSpan CatchUpTimeMax = TimeSpan.FromHours(1);
 
-    /// <summary>A follower that was heard by then follows closely, if its leader does not rest.</summary>
-    private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(3);
-
     private readonly NodeIdentity _identity;
     private readonly int _replicationFactor;
     private readonly TimeSpan _patience;
     private readonly ShardDirectory _map;
     private readonly ShardHost _shards;
+    private readonly StayingVoters _voters;
     private readonly PeerTransport _peers;
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
@@ -49,12 +47,14 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <param name="patience">A learner that gets no further for so long is removed.</param>
     /// <param name="map">Where the leaders are.</param>
     /// <param name="shards">The replicas here.</param>
+    /// <param name="voters">Whether enough stay where one leaves.</param>
     /// <param name="peers">Connections to leaders.</param>
     /// <param name="clock">For the patience.</param>
     /// <param name="log">One line a step.</param>
     public ReplicaReplacement(
-        NodeIdentity identity, int replicationFactor, TimeSpan patience, ShardDirectory map, ShardHost shards, PeerTransport peers, TimeProvider clock, ILogger log)
+        NodeIdentity identity, int replicationFactor, TimeSpan patience, ShardDirectory map, ShardHost shards, StayingVoters voters, PeerTransport peers, TimeProvider clock, ILogger log)
     {
+        _voters = voters;
         _patience = patience;
         _clock = clock;
         _replicationFactor = replicationFactor;
@@ -80,7 +80,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         var replicas = record.Replicas.ToList();
         var there = replicas.Find(replica => replica.Node == from);
         if (to == 0)
-            return there is { Learner: true } ? await ChangeAsync(shard, from, new ReplicaChange.Remove(there.Replica)).ConfigureAwait(false) : NotDone($"node {from} has no learner of it");
+            return there is { Learner: true } ? await ChangeAsync(shard, from, new ReplicaChange.Remove(there.Replica), request.Force).ConfigureAwait(false) : NotDone($"node {from} has no learner of it");
         if (request.Lost != 0 && there is { Learner: false } && there.Replica != request.Lost)
             return new OrderResult(true, "another votes in its place");
         // A lost replica counts for nothing, so its leaving first costs no safety; and a node has one replica of a shard at a time.
@@ -90,7 +90,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             replicas.Remove(there!);
             there = null;
             if (replicas.Count(replica => !replica.Learner) >= _replicationFactor)
-                return await ChangeAsync(shard, from, new ReplicaChange.Remove(lost)).ConfigureAwait(false);
+                return await ChangeAsync(shard, from, new ReplicaChange.Remove(lost), request.Force).ConfigureAwait(false);
         }
 
         // Of nobody, a new one may come where one is missing.
@@ -109,7 +109,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             if (old is null && replicas.Find(replica => replica.Learner) is { } other)
                 return NotDone($"the learner on node {other.Node} is to vote there");
             learner = NewId();
-            var added = await ChangeAsync(shard, to, new ReplicaChange.AddLearner(learner, to, lost)).ConfigureAwait(false);
+            var added = await ChangeAsync(shard, to, new ReplicaChange.AddLearner(learner, to, lost), request.Force).ConfigureAwait(false);
             if (!added.Done)
                 return added;
         }
@@ -120,7 +120,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             var removed = await ChangeAsync(shard, to, new ReplicaChange.Remove(learner)).ConfigureAwait(false);
             return NotDone($"the new replica on node {to} went away, or got no further for {_patience.TotalSeconds:0} s{(removed.Done ? " and was removed" : "")}");
         }
-        return await ChangeAsync(shard, to, old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(old.Replica, learner)).ConfigureAwait(false);
+        ReplicaChange last = old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(old.Replica, learner);
+        return await ChangeAsync(shard, to, last, request.Force).ConfigureAwait(false);
     }
 
     /// <summary>Why no new replica can come up on a node now; null: one can. Any thread.</summary>
@@ -145,27 +146,13 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private static OrderResult NotDone(string reason) => new(false, reason);
 
-    private async Task<OrderResult> ChangeAsync(HostedShard shard, uint node, ReplicaChange change)
+    // A majority is asked for first, as a change that is begun holds up the shard's writes until the voters that stay have everything.
+    private async Task<OrderResult> ChangeAsync(HostedShard shard, uint node, ReplicaChange change, bool force = false)
     {
-        if (change.Leaves != 0 && await WhyNoMajorityAsync(shard, change).ConfigureAwait(false) is { } reason)
+        if (change.Leaves != 0 && !force && await _voters.WhyNoMajorityAsync(shard, change.Leaves, joins: change.Joins == 0 ? 0 : 1).ConfigureAwait(false) is { } reason)
             return NotDone(reason);
         HostLog.Replaces(_log, shard.Shard, node, change.ToString());
         return await shard.Replica!.ChangeReplicasAsync(change).ConfigureAwait(false);
-    }
-
-    // Asked first, as a change that is begun holds up the shard's writes until the voters that stay have everything. The learner that joins has.
-    private async Task<string?> WhyNoMajorityAsync(HostedShard shard, ReplicaChange change)
-    {
-        if (await DetailOfAsync(shard).ConfigureAwait(false) is not { } detail)
-            return "this replica stopped";
-        var voters = detail.Record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica).ToHashSet();
-        if (!voters.Remove(change.Leaves))
-            return null;
-        var well = detail.Followers.Count(follower => voters.Contains(follower.Replica) && follower.State == "replicate"
-            && (detail.Rests || follower.SilentUs < SilenceMax.TotalMicroseconds) && !IsAway(follower.Node));
-        var joins = change.Joins == 0 ? 0 : 1;
-        var (stay, follow) = (voters.Count + joins, 1 + well + joins);
-        return follow * 2 > stay ? null : $"of the {stay} voters that would stay, only {follow} follow closely";
     }
 
     private bool IsAway(uint node) => node != _identity.Node && _peers.SessionOf(node) == 0;

@@ -57,6 +57,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private volatile bool _stopping;
     private bool _durableRose;
     private bool _failedConditionsWait;
+
+    // Its mark is being written: it says nothing any more, so that no later leader counts on it.
+    private bool _quarantines;
     private long _timerDueUs;
     private int _tickDue = 1;
     private int _scheduled;
@@ -244,15 +247,28 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     public Task<OrderResult> ChangeReplicasAsync(ReplicaChange change) => OrderAsync(id => new Event.ReplicasAsked(id, change));
 
     /// <summary>
-    /// Ends this replica for good, as a failure of its own does: it votes, acknowledges and answers no more, also after a restart. False: it had stopped
-    /// before, for another reason, or the disk did not take the mark and failed.
+    /// Ends this replica for good, as a failure of its own does: it votes, acknowledges and answers no more, also after a restart. Not done: it had stopped
+    /// before, for another reason, or the disk did not take the mark and failed; or, without a failure, the leave did not hold any more.
     /// </summary>
-    public async Task<bool> QuarantineAsync(string why)
+    /// <param name="why">For people.</param>
+    /// <param name="leave">What the shard's leader said; null: an operator forces it.</param>
+    public async Task<OrderResult> QuarantineAsync(string why, QuarantineLeave? leave)
     {
         var ended = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
-        if (await VisitAsync(() => Quarantine(why, ended)).ConfigureAwait(false))
+        var refusal = "the replica is stopping";
+        var visited = await VisitAsync(() =>
+        {
+            if (leave is { } given && (_core.Epoch > given.Epoch || _context.Clock.GetTimestamp() > given.UsableUntil))
+            {
+                refusal = "the shard has another leader by now, or it took too long; try again";
+                ended.TrySetResult(false);
+                return;
+            }
+            Quarantine(why, ended);
+        }).ConfigureAwait(false);
+        if (visited)
             await ended.Task.ConfigureAwait(false);
-        return _failure is QuarantinedException;
+        return new OrderResult(_failure is QuarantinedException, _failure?.Message ?? refusal);
     }
 
     /// <summary>Stops taking part; callers that wait are answered. The store is closed when this ends.</summary>
@@ -276,7 +292,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         {
             if (_stopping)
                 Stop();
-            else if (_failure is null)
+            else if (_failure is null && !_quarantines)
                 TakeTurn();
             RunVisits();
         }
@@ -628,6 +644,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// <summary>Marks the directory, where a sync may take long, and then fails.</summary>
     private void Quarantine(string why, TaskCompletionSource<bool>? ended)
     {
+        _quarantines = true;
         var (storage, directory) = (_context.Storage, _journal.Store.Directory);
         storage.Checkpoints.Post(new WorkAction(() =>
         {

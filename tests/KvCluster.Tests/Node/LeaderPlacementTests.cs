@@ -76,6 +76,33 @@ public sealed class LeaderPlacementTests
     }
 
     [Fact]
+    public async Task Drain_OfANodeWithoutWhichThereIsNoMajority_IsRefusedUnlessForced()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await PutAsync(cluster, "a", "1");
+        var leader = await cluster.LeaderOfAsync(0);
+        await FollowedAsync(cluster, leader);
+        var (away, other) = ((leader % 3) + 1, ((leader + 1) % 3) + 1);
+        await cluster.StopNodeAsync(away);
+        foreach (var node in (uint[])[leader, other])
+            await Grpc.Eventually.TrueAsync(() => ReasonAsync(() => AdminOf(cluster, node).DrainAsync(new DrainRequest { Node = node, Draining = true }).ResponseAsync).Result == "NOT_DRAINED", $"node {node} does not drain");
+        Assert.All((await cluster.StatusOfAsync(other)).Replicas, _ => Assert.False(cluster.StatusOfAsync(other).Result.Draining));
+        await AdminOf(cluster, other).DrainAsync(new DrainRequest { Node = other, Draining = true, Force = true });
+        Assert.True((await cluster.StatusOfAsync(other)).Draining);
+    }
+
+    [Fact]
+    public async Task Drain_OfTwoNodesOfThreeAtOnce_IsRefusedForTheSecond()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await PutAsync(cluster, "a", "1");
+        await FollowedAsync(cluster, await cluster.LeaderOfAsync(0));
+        var reasons = await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => ReasonAsync(() => AdminOf(cluster, node).DrainAsync(new DrainRequest { Node = node, Draining = true }).ResponseAsync)));
+        Assert.True(reasons.Count(reason => reason.Length == 0) <= 1, $"more than one of three nodes drains: {string.Join(", ", reasons)}");
+        Assert.All(reasons.Where(reason => reason.Length > 0), reason => Assert.Equal("NOT_DRAINED", reason));
+    }
+
+    [Fact]
     public async Task Stop_HandsLeadershipsOverBeforeTheNodeGoes()
     {
         await using var cluster = await NodeCluster.StartAsync(3);

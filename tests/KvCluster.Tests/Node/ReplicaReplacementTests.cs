@@ -3,6 +3,7 @@ using Grpc.Core;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Replication;
+using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -15,6 +16,7 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
+        await AllFollowAsync(cluster);
         var bad = OtherThan(await cluster.LeaderOfAsync(0));
         var before = await RecordAsync(cluster);
         await new Admin.AdminClient(cluster.ChannelOf(bad)).QuarantineAsync(new QuarantineRequest { Node = bad, Reason = "a test does not believe it" });
@@ -30,7 +32,7 @@ public sealed class ReplicaReplacementTests
         var before = await RecordAsync(cluster);
         foreach (var other in (uint[])[2, 3])
             await cluster.StopNodeAsync(other);
-        await new Admin.AdminClient(cluster.ChannelOf(1)).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = "a test does not believe it" });
+        await new Admin.AdminClient(cluster.ChannelOf(1)).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = "a test does not believe it", Force = true });
         Assert.Equal("failed", (await cluster.StatusOfAsync(1)).Replicas.Single().Role);
         for (var restart = 0; restart < 2; restart++)
         {
@@ -45,6 +47,74 @@ public sealed class ReplicaReplacementTests
         foreach (var other in (uint[])[2, 3])
             await cluster.StartNodeAsync(other);
         await RebuiltAsync(cluster, 1, before);
+    }
+
+    /// <summary>
+    /// Two calls within a second, at two of three nodes, once took a shard down for good: both replicas marked their folders, and the third found
+    /// no majority that could have replaced them.
+    /// </summary>
+    [Fact]
+    public async Task Quarantine_OfTwoReplicasOfThree_IsRefusedForTheSecond()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await FillAsync(cluster);
+        await AllFollowAsync(cluster);
+        var refusals = await Task.WhenAll(((uint[])[1, 2, 3]).Select(async node =>
+        {
+            try
+            {
+                await new Admin.AdminClient(cluster.ChannelOf(node)).QuarantineAsync(new QuarantineRequest { Node = node, Reason = "a test" });
+                return null;
+            }
+            catch (RpcException refused)
+            {
+                return refused;
+            }
+        }));
+        Assert.True(refusals.Count(refused => refused is null) <= 1, "more than one replica of three was taken out of service");
+        Assert.All(refusals.OfType<RpcException>(), refused => Assert.Equal((StatusCode.FailedPrecondition, "NOT_QUARANTINED"), (refused.StatusCode, ReasonOf(refused))));
+        await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("1") });
+    }
+
+    [Fact]
+    public async Task Quarantine_BesideAReplicaThatIsAway_IsRefusedUnlessForced()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await FillAsync(cluster);
+        await AllFollowAsync(cluster);
+        var leader = await cluster.LeaderOfAsync(0);
+        var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
+        await cluster.StopNodeAsync(others[0]);
+        foreach (var node in (uint[])[leader, others[1]])
+        {
+            await Grpc.Eventually.TrueAsync(() => RefusalOf(node, force: false) is { } refused && ReasonOf(refused) == "NOT_QUARANTINED", $"node {node} keeps its replica");
+            Assert.NotEqual("failed", (await cluster.StatusOfAsync(node)).Replicas.Single().Role);
+        }
+        await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("still"), Value = ByteString.CopyFromUtf8("1") });
+        Assert.Null(RefusalOf(others[1], force: true));
+        Assert.Equal("failed", (await cluster.StatusOfAsync(others[1])).Replicas.Single().Role);
+
+        RpcException? RefusalOf(uint node, bool force)
+        {
+            try
+            {
+                new Admin.AdminClient(cluster.ChannelOf(node)).Quarantine(new QuarantineRequest { Node = node, Reason = "a test", Force = force });
+                return null;
+            }
+            catch (RpcException refused)
+            {
+                return refused;
+            }
+        }
+    }
+
+    [Fact]
+    public async Task Quarantine_WithAnEndlessReason_IsRefused()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var refused = await Assert.ThrowsAsync<RpcException>(async () =>
+            await new Admin.AdminClient(cluster.ChannelOf(1)).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = new string('x', 1_001), Force = true }));
+        Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), (refused.StatusCode, ReasonOf(refused)));
     }
 
     [Fact]
@@ -192,6 +262,12 @@ public sealed class ReplicaReplacementTests
         async Task<string> RefusalAsync(uint from, uint to) => (await Assert.ThrowsAsync<RpcException>(
             async () => await new Admin.AdminClient(cluster.ChannelOf(leader)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }))).Status.Detail;
     }
+
+    private static string ReasonOf(RpcException refused) => refused.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason;
+
+    private static Task AllFollowAsync(NodeCluster cluster) => Grpc.Eventually.TrueAsync(
+        () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
+        "both followers replicate");
 
     // As a change that was broken off does; nobody moves replicas meanwhile.
     private static async Task LeaveALearnerAsync(NodeCluster cluster, uint node)
