@@ -11,6 +11,9 @@ internal interface ISimulation
     /// <summary>What the run did; a suite in which nothing happens proves nothing.</summary>
     Activity Activity { get; }
 
+    /// <summary>Which faults took effect.</summary>
+    Tally Tally { get; }
+
     /// <summary>What the replicas are at, for the end of a transcript.</summary>
     string Describe();
 

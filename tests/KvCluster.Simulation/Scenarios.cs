@@ -15,6 +15,9 @@ internal static class Scenarios
             kind.Name, kind.Faults, kind.Weight, (seed, bug, detailed) => new ClusterRun(seed, kind, bug, detailed))),
     ];
 
+    /// <summary>Those that the suite draws for no seed: each was made for one bug.</summary>
+    public static IEnumerable<Scenario> NotDrawn => All.Where(static scenario => scenario.Weight == 0);
+
     /// <summary>What a seed runs, of some scenarios, by their weights.</summary>
     public static Scenario Of(int seed, IReadOnlyList<Scenario> among)
     {

@@ -7,11 +7,12 @@ namespace KvCluster.Simulation;
 /// <param name="SimulatedUs">Time in the run.</param>
 /// <param name="Hash">Of the whole transcript.</param>
 /// <param name="Activity">What it did.</param>
+/// <param name="Tally">Faults that took effect, and rules that were put to the test.</param>
 /// <param name="Broken">The rule that did not hold; null: all held.</param>
 /// <param name="What">How it was broken.</param>
 /// <param name="Text">The last lines of the transcript, if a rule was broken.</param>
 internal sealed record SeedResult(
-    int Seed, Scenario Scenario, long Steps, long SimulatedUs, ulong Hash, Activity Activity, Rule? Broken, string What, string Text)
+    int Seed, Scenario Scenario, long Steps, long SimulatedUs, ulong Hash, Activity Activity, Tally Tally, Rule? Broken, string What, string Text)
 {
     /// <summary>What a developer needs: what happened, how to repeat it, the transcript.</summary>
     public string Report() =>

@@ -6,6 +6,9 @@ namespace KvCluster.Simulation;
 /// <summary>Runs seeds, each by itself on one thread, several at a time. The program and the tests are both only about this.</summary>
 internal static class Suite
 {
+    /// <summary>So many seeds of all scenarios must between them have seen every fault and every rule; the rarest comes about once in a hundred.</summary>
+    public const int SeedsForAll = 1_500;
+
     /// <summary>Runs one seed. A seed that fails is run a second time in detail, which must take the same course.</summary>
     public static SeedResult RunSeed(int seed, Scenario scenario, PlantedBug bug)
     {
@@ -16,6 +19,15 @@ internal static class Suite
         return again.Hash == result.Hash
             ? again
             : again with { What = $"{result.What} (and the second run took another course: something is not deterministic)" };
+    }
+
+    /// <summary>What happened in all of these together.</summary>
+    public static Tally Sum(IEnumerable<SeedResult> results)
+    {
+        var sum = new Tally();
+        foreach (var result in results)
+            sum.Add(result.Tally);
+        return sum;
     }
 
     /// <summary>Runs seeds in order.</summary>
@@ -41,6 +53,7 @@ internal static class Suite
 
     private static SeedResult RunOnce(int seed, Scenario scenario, PlantedBug bug, bool detailed)
     {
+        Violation.BeginCounting();
         var simulation = scenario.Create(seed, bug, detailed);
         Rule? broken = null;
         var what = "";
@@ -64,6 +77,7 @@ internal static class Suite
 
         var transcript = simulation.Transcript;
         var text = detailed ? $"{transcript}\n{simulation.Describe()}" : "";
-        return new SeedResult(seed, scenario, transcript.Steps, simulation.NowUs, transcript.Hash, simulation.Activity, broken, what, text);
+        Violation.CountInto(simulation.Tally);
+        return new SeedResult(seed, scenario, transcript.Steps, simulation.NowUs, transcript.Hash, simulation.Activity, simulation.Tally, broken, what, text);
     }
 }

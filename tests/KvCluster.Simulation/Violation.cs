@@ -6,12 +6,27 @@ namespace KvCluster.Simulation;
 /// <summary>Something that must never happen was seen; ends the run.</summary>
 internal sealed class Violation(Rule rule, string what) : Exception(what)
 {
+    // By rule, of the run on this thread.
+    [ThreadStatic]
+    private static long[]? _checked;
+
     public Rule Rule { get; } = rule;
+
+    /// <summary>A run begins on this thread.</summary>
+    public static void BeginCounting() => _checked = new long[Enum.GetValues<Rule>().Length];
+
+    /// <summary>How often each rule was put to the test on this thread since <see cref="BeginCounting"/>.</summary>
+    public static void CountInto(Tally tally)
+    {
+        for (var rule = 0; rule < _checked!.Length; rule++)
+            tally.Add((Rule)rule, _checked[rule]);
+    }
 
     /// <exception cref="Violation">The condition does not hold.</exception>
     public static void Unless(
         [DoesNotReturnIf(false)] bool condition, Rule rule, [InterpolatedStringHandlerArgument(nameof(condition))] ref Text what)
     {
+        Count(rule);
         if (!condition)
             throw new Violation(rule, what.ToString());
     }
@@ -19,8 +34,15 @@ internal sealed class Violation(Rule rule, string what) : Exception(what)
     /// <exception cref="Violation">The condition does not hold.</exception>
     public static void Unless([DoesNotReturnIf(false)] bool condition, Rule rule, string what)
     {
+        Count(rule);
         if (!condition)
             throw new Violation(rule, what);
+    }
+
+    private static void Count(Rule rule)
+    {
+        if (_checked is { } counts)
+            counts[(int)rule]++;
     }
 
     /// <summary>Text that is only formatted when the condition fails: it is asked for with every answer.</summary>

@@ -40,6 +40,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
         if (IsRestored || Revision == _backup.Revision)
             return;
         run.Trace($"the coordinator is restored from a backup: revision {Revision} becomes {_backup.Revision}");
+        run.Tally.Count(ClusterFault.RestoreCoordinator);
         _newest = (Record, Revision);
         (Record, Revision) = _backup;
     }

@@ -222,6 +222,7 @@ internal sealed class ClusterNode : IDisposable
         var offset = _run.Random.Next(_run.Random.Next(2) == 0 ? length : Math.Min(length, 64 << 10));
         _run.Trace($"a bit of {path} of node {Id} flips at {offset}");
         Disk.FlipBit(path, offset);
+        _run.Tally.Count(ClusterFault.Damage);
         Damaged = true;
     }
 
@@ -234,6 +235,8 @@ internal sealed class ClusterNode : IDisposable
             if (operation is not ("Write" or "Sync" or "Sync directory" or "Resize") || --left > 0)
                 return null;
             _run.Trace($"on node {Id} the disk fails: {operation} {path}");
+            if (!_refuses)
+                _run.Tally.Count(ClusterFault.FailDisk);
             _refuses = true;
             return new StorageIoException(operation, path, "input/output error");
         };
@@ -258,6 +261,7 @@ internal sealed class ClusterNode : IDisposable
     public void LoseDisk()
     {
         Crash();
+        _run.Tally.Count(ClusterFault.LoseDisk);
         Lose("its disk is gone");
     }
 
@@ -275,6 +279,7 @@ internal sealed class ClusterNode : IDisposable
         if (_copy is not { } copy)
             return;
         _run.Trace($"the disk of node {Id} is restored from a copy, with replica {copy.Replica:x}");
+        _run.Tally.Count(ClusterFault.RestoreDisk);
         Disk.Dispose();
         (Disk, ReplicaId, _startsOfDisk) = copy;
         _copy = null;
@@ -645,6 +650,7 @@ internal sealed class ClusterNode : IDisposable
     {
         _run.Trace($"the replica of node {Id} stops: {failure.Message}");
         _isStopped = true;
+        _run.Tally.Count(ClusterFault.Outdate);
         _run.Unapplied++;
         Violation.Unless(failure.Message == WhyUnreadable, Rule.GoesOn, $"the replica on node {Id} could not apply a record, and stops for another reason: {failure.Message}");
         if (Neighbour is { IsServing: true } neighbour)

@@ -94,6 +94,8 @@ internal sealed class ClusterRun : ISimulation
         _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, _snapshots.Count, HandOvers,
         (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared, Unapplied);
 
+    public Tally Tally { get; } = new();
+
     public void Run()
     {
         // Who waits for something goes on in the step in which it happens, and not on a thread of a test's choice.
@@ -217,6 +219,8 @@ internal sealed class ClusterRun : ISimulation
 
     private void Do(ClusterFault fault, ClusterNode node)
     {
+        if (TakesEffectAtOnce(fault, node))
+            Tally.Count(fault);
         switch (fault)
         {
             case ClusterFault.Crash:
@@ -296,6 +300,17 @@ internal sealed class ClusterRun : ISimulation
         }
     }
 
+    // The others are counted where they do what they are for.
+    private bool TakesEffectAtOnce(ClusterFault fault, ClusterNode node) => fault switch
+    {
+        ClusterFault.Crash or ClusterFault.Pause => node.IsUp,
+        ClusterFault.Checkpoint => node.Replica is not null,
+        ClusterFault.HandOver => _nodes[LeaderHint - 1].Replica is not null,
+        ClusterFault.CutOffAndCrash or ClusterFault.Damage or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace
+            or ClusterFault.LoseDisk or ClusterFault.RestoreCoordinator or ClusterFault.CutOffCaller => false,
+        _ => true,
+    };
+
     private bool AllAreWhole => _nodes.All(node => !node.Damaged && !node.Lost && !node.IsOutdated && !node.IsOldCopy) && _replacements.AreWhole;
 
     // Often while the leader dies too, which would remember what the node had acknowledged.
@@ -336,6 +351,7 @@ internal sealed class ClusterRun : ISimulation
             first.Crash();
             AwaitLeader(beside: first, tries: 400, second =>
             {
+                Tally.Count(ClusterFault.CutOffAndCrash);
                 _cut.Clear();
                 first.Start();
                 Time.After(Random.NextInt64(20 * Conditions.SyncUs), () => Restart(second, () => { }));
@@ -364,6 +380,8 @@ internal sealed class ClusterRun : ISimulation
     private void CutOffCaller(RoutedClient client)
     {
         var nodes = _nodes.Where(_ => Random.Next(3) != 0).Select(static node => node.Id).ToArray();
+        if (nodes.Length > 0)
+            Tally.Count(ClusterFault.CutOffCaller);
         Trace($"caller {client.Number} is cut off from nodes {string.Join(' ', nodes)}");
         client.Network.Cut(nodes);
         Time.After(Random.NextInt64(2_500_000), client.Network.Heal);

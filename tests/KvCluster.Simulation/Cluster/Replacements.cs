@@ -29,6 +29,7 @@ internal sealed class Replacements(ClusterRun run)
         if (_leaving != 0 || node.ReplicaId == 0)
             return;
         run.Trace($"replica {node.ReplicaId:x} is to be replaced");
+        run.Tally.Count(ClusterFault.Replace);
         _leaving = node.ReplicaId;
     }
 

@@ -6,7 +6,7 @@ namespace KvCluster.Simulation.Protocol;
 /// </summary>
 /// <param name="Name">As given to <c>--scenario</c>.</param>
 /// <param name="Faults">What it is about.</param>
-/// <param name="Weight">How often the suite runs it; 0: only for the bug that it was made for, and by name.</param>
+/// <param name="Weight">How often the suite runs it; 0: only for the bug that it was made for, by name, and some seeds of correct code.</param>
 /// <param name="Draw">The run's conditions.</param>
 /// <param name="Mix">What fails from time to time, with weights; empty: only what <paramref name="Adversary"/> does.</param>
 /// <param name="Adversary">Watches the protocol's decisions and fails something just then.</param>

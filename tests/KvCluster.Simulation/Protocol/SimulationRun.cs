@@ -97,6 +97,8 @@ internal sealed class SimulationRun : ISimulation
     public Activity Activity => new(
         Checker.AnsweredWrites, Checker.AnsweredReads, Checker.AnsweredScans, Checker.FailedConditions, Checker.Epochs, SnapshotsInstalled, LeadershipsHandedOver, ReplicasChanged, FollowerReadsAnswered, Repeats: 0, DigestsCompared, Unapplied: 0);
 
+    public Tally Tally { get; } = new();
+
     public long NextWriteId() => ++_writeIdLast;
 
     public bool Chance(int permille) => Random.Next(1000) < permille;
@@ -274,6 +276,8 @@ internal sealed class SimulationRun : ISimulation
 
     private void Do(Fault fault, SimulatedReplica replica)
     {
+        if (TakesEffect(fault, replica))
+            Tally.Count(fault);
         switch (fault)
         {
             case Fault.Restart:
@@ -350,6 +354,16 @@ internal sealed class SimulationRun : ISimulation
         }
     }
 
+    // What is done to a node that is down does nothing.
+    private bool TakesEffect(Fault fault, SimulatedReplica replica) => fault switch
+    {
+        Fault.Restart or Fault.Pause or Fault.Checkpoint => replica.Up,
+        Fault.RestartLeader or Fault.PauseLeader or Fault.IsolateLeader or Fault.IsolateLeaderInSteps or Fault.HandOver or Fault.ChangeReplicas => Leader() is not null,
+        Fault.RestartFollower => Replicas.Any(other => other.Up && !other.Leads),
+        Fault.LoseTail => false,
+        _ => true,
+    };
+
     private void ChangeReplicas(SimulatedReplica leader)
     {
         var members = Coordinator.Record.Replicas;
@@ -396,6 +410,7 @@ internal sealed class SimulationRun : ISimulation
             return;
         replica.Crash();
         replica.LoseTail();
+        Tally.Count(Fault.LoseTail);
         After(DownUs(), () => Up(replica));
     }
 

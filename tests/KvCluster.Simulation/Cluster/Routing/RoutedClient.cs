@@ -23,7 +23,8 @@ internal sealed class RoutedClient : IDisposable
     private readonly int _thread = Environment.CurrentManagedThreadId;
     private readonly long[] _seen = new long[Keys];
     private readonly Dictionary<uint, (long Acknowledged, long Sent)> _ofNeighbours = [];
-    private readonly HashSet<uint> _readAfterHealing = [];
+    private readonly HashSet<uint> _nodesRead = [];
+    private readonly HashSet<KvReadMode> _modesRead = [];
     private Etag _session;
     private bool _mayWriteMany;
     private int _open;
@@ -48,10 +49,14 @@ internal sealed class RoutedClient : IDisposable
 
     public RoutedNetwork Network { get; }
 
-    /// <summary>No write is open, and since all is healed it has read from every shard.</summary>
-    public bool IsSettled => _openWrites == 0 && _run.Nodes.Where(static node => node.IsUp).All(node => _readAfterHealing.Contains(node.Id)) && _readAfterHealing.Contains(0);
+    /// <summary>No write is open, and since all is healed it has read in every mode and from the shard of every node that is up.</summary>
+    public bool IsSettled => _openWrites == 0 && ModesToRead.Length == 0 && NodesToRead.Length == 0;
 
-    public string State => $"caller {Number}: {_open} calls are open, {Network.Refreshes} refreshes, {string.Join(' ', _readAfterHealing)} read since healing";
+    public string State => $"caller {Number}: {_open} calls are open, {Network.Refreshes} refreshes; since healing it has not read {string.Join(' ', ModesToRead)}, nor from nodes {string.Join(' ', NodesToRead)}";
+
+    private KvReadMode[] ModesToRead => [.. Enum.GetValues<KvReadMode>().Where(mode => !_modesRead.Contains(mode))];
+
+    private uint[] NodesToRead => [.. _run.Nodes.Where(node => node.IsUp && !_nodesRead.Contains(node.Id)).Select(static node => node.Id)];
 
     public void Start() => _run.Time.After(_run.Random.NextInt64(10_000), Next);
 
@@ -65,13 +70,19 @@ internal sealed class RoutedClient : IDisposable
             return;
         }
 
-        Begin(_run.Random.Next(_run.Healed ? 2 : 5) switch
+        Begin(_run.Healed ? AfterHealingAsync() : _run.Random.Next(5) switch
         {
             0 => ReadAsync(DrawMode()),
             1 => OfNeighbourAsync(_run.Nodes[_run.Random.Next(_run.Nodes.Count)].Id),
             _ => WriteAsync(),
         }, () => _run.Time.After(_run.Random.NextInt64(200, _run.Healed ? 60_000 : 20_000), Next));
     }
+
+    // First what has to be read, in turn: drawn at random among calls to nodes that never come up, each of which takes all its time, one in some thousand callers missed it.
+    private Task AfterHealingAsync() =>
+        ModesToRead is [var mode, ..] ? ReadAsync(mode)
+        : NodesToRead is { Length: > 0 } nodes ? OfNeighbourAsync(nodes[_run.Random.Next(nodes.Length)])
+        : ReadAsync(DrawMode());
 
     // As when a leader has died and all of a process's requests wait for the next one.
     private void StartMany()
@@ -151,8 +162,9 @@ internal sealed class RoutedClient : IDisposable
                 ? [await _client.GetAsync(ClusterNode.Key(keys[0]), mode).ConfigureAwait(false)]
                 : await _client.GetManyAsync([.. keys.Select(key => (ReadOnlyMemory<byte>)ClusterNode.Key(key))], mode).ConfigureAwait(false);
         }
-        catch (KvUnavailableException)
+        catch (KvUnavailableException unavailable)
         {
+            _run.Trace($"caller {Number}: a read of keys {string.Join(' ', keys)} fails: {unavailable.Message}");
             return;
         }
 
@@ -163,7 +175,7 @@ internal sealed class RoutedClient : IDisposable
         for (var i = 0; i < keys.Length; i++)
             _seen[keys[i]] = read.Values[i];
         if (_run.Healed)
-            _readAfterHealing.Add(0);
+            _modesRead.Add(mode);
     }
 
     // Its only writer, one call at a time: what it reads is the last write acknowledged, or a later one of unknown outcome.
@@ -185,11 +197,12 @@ internal sealed class RoutedClient : IDisposable
             var value = ValueOf((await _client.GetAsync(key).ConfigureAwait(false)).Value);
             Violation.Unless(value >= acknowledged && value <= sent, Rule.Linearizable, $"caller {Number} reads {value} in the shard of node {node}, where it has written {sent} and been acknowledged {acknowledged}");
             if (_run.Healed)
-                _readAfterHealing.Add(node);
+                _nodesRead.Add(node);
         }
-        catch (KvUnavailableException)
+        catch (KvUnavailableException unavailable)
         {
             // Its node is down, or cut off.
+            _run.Trace($"caller {Number}: a read of the shard of node {node} fails: {unavailable.Message}");
         }
     }
 
