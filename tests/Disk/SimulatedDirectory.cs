@@ -21,13 +21,20 @@ internal sealed class SimulatedDirectory
         directory.Directories.Remove(name);
     });
 
-    public void Rename(string name, string newName) => Change(directory =>
+    /// <summary>The new name stands for what the old one stood for now, also when what gave it that name is lost.</summary>
+    public void Rename(string name, string newName)
     {
-        if (directory.Files.Remove(name, out var file))
-            directory.Files[newName] = file;
-        if (directory.Directories.Remove(name, out var child))
-            directory.Directories[newName] = child;
-    });
+        var (file, child) = (Files.GetValueOrDefault(name), Directories.GetValueOrDefault(name));
+        Change(directory =>
+        {
+            directory.Files.Remove(name);
+            directory.Directories.Remove(name);
+            if (file is not null)
+                directory.Files[newName] = file;
+            if (child is not null)
+                directory.Directories[newName] = child;
+        });
+    }
 
     public void Sync()
     {
@@ -39,16 +46,13 @@ internal sealed class SimulatedDirectory
     /// <summary>What a loss of power leaves, here and below.</summary>
     public void Settle(UnsyncedWrites unsynced, Random random)
     {
-        var arrived = unsynced switch
-        {
-            UnsyncedWrites.Dropped => 0,
-            UnsyncedWrites.Kept => _unsynced.Count,
-            _ => random.Next(_unsynced.Count + 1),
-        };
         Files = new(_durableFiles);
         Directories = new(_durableDirectories);
-        foreach (var change in _unsynced.Take(arrived))
-            change(this);
+        foreach (var change in _unsynced)
+        {
+            if (unsynced == UnsyncedWrites.Kept || (unsynced != UnsyncedWrites.Dropped && random.Next(2) == 0))
+                change(this);
+        }
         Sync();
         foreach (var (_, file) in Files.OrderBy(pair => pair.Key, StringComparer.Ordinal))
             file.Settle(unsynced, random);

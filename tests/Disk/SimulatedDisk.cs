@@ -4,7 +4,8 @@ namespace KvCluster.Disk;
 
 /// <summary>
 /// A disk in memory that knows what is synced. It loses power at a chosen call, or when told, and then forgets, keeps, reorders or
-/// tears what was not synced; names are durable only after their directory was synced. It can refuse calls and be full. For tests of
+/// tears what was not synced; names are durable only after their directory was synced, and of those that were not any subset is left. While it runs
+/// it can refuse calls, be full, have sectors that cannot be read, and err in each way of <see cref="DiskFault"/>. For tests of
 /// the engine and for the simulation; any thread, under one lock.
 /// </summary>
 internal sealed class SimulatedDisk : IFileSystem, IDisposable
@@ -12,6 +13,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     private readonly Lock _lock = new();
     private readonly SimulatedDirectory _root = new();
     private readonly List<SimulatedFile> _open = [];
+    private readonly int[] _faults = new int[Enum.GetValues<DiskFault>().Length];
     private bool _off;
 
     /// <summary>Calls so far that change the disk: writes, syncs, lengths, names.</summary>
@@ -25,6 +27,12 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
 
     /// <summary>Asked before each call (operation, path); what it gives is thrown instead.</summary>
     public Func<string, string, StorageIoException?>? Refuse { get; set; }
+
+    /// <summary>Asked before each call, reads included, what goes wrong with it; null: nothing ever does. Under the disk's lock: it must not call the disk.</summary>
+    public Func<DiskCall, DiskFault>? Fault { get; set; }
+
+    /// <summary>Whether files can be opened for direct I/O; their reads and writes are then refused if memory, offset or length is not a multiple of 4 KiB.</summary>
+    public bool HasDirect { get; set; } = true;
 
     /// <summary>Called when a write into this path has begun and changed nothing yet: what others do meanwhile.</summary>
     public Action<string>? DuringWrite { get; set; }
@@ -43,6 +51,13 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             lock (_lock)
                 return [.. _open.Select(file => file.Path)];
         }
+    }
+
+    /// <summary>How often calls went wrong so by <see cref="Fault"/>. What no call can do, as a lost sync of a directory, does not count.</summary>
+    public int CountOf(DiskFault fault)
+    {
+        lock (_lock)
+            return _faults[(int)fault];
     }
 
     /// <summary>
@@ -80,6 +95,16 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     {
         lock (_lock)
             Find(path).FlipBit(offset);
+    }
+
+    /// <summary>
+    /// Makes the sectors of 512 bytes that these bytes touch bad: reads of them fail, also what is read into a map, until they are written anew as a whole.
+    /// Durable, as bad media are.
+    /// </summary>
+    public void MakeUnreadable(string path, long offset, long bytes)
+    {
+        lock (_lock)
+            Find(path).MakeUnreadable(offset, bytes);
     }
 
     /// <summary>The bytes of a file, as the running machine sees them.</summary>
@@ -120,7 +145,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
                 node = new SimulatedNode();
                 Change("Create", path, () => directory.Set(name, node));
             }
-            var file = new SimulatedFile(this, path, node, options.DataSync);
+            var file = new SimulatedFile(this, path, node, options.DataSync, options.Direct && HasDirect);
             _open.Add(file);
             return file;
         }
@@ -217,6 +242,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         lock (_lock)
         {
             Count("Sync directory", path);
+            ThrowIfFaulty(new DiskCall("Sync directory", path));
             Directory(path).Sync();
         }
     }
@@ -238,15 +264,22 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             _open.Remove(file);
     }
 
-    internal int Read(SimulatedNode node, Span<byte> destination, long offset)
+    internal int Read(SimulatedNode node, string path, Span<byte> destination, long offset)
     {
         lock (_lock)
         {
-            ThrowIfOff();
             var count = (int)Math.Clamp(node.Content.Length - offset, 0, destination.Length);
+            CheckReadable(node, path, offset, count);
             node.Content.Slice((int)Math.Min(offset, node.Content.Length), count).CopyTo(destination);
             return count;
         }
+    }
+
+    /// <summary>A read into memory that shows the content anyway: it fails or does nothing.</summary>
+    internal void ReadIntoMap(SimulatedNode node, string path, long offset, long bytes)
+    {
+        lock (_lock)
+            CheckReadable(node, path, offset, (int)Math.Clamp(node.Content.Length - offset, 0, bytes));
     }
 
     internal void Write(SimulatedNode node, string path, ReadOnlySpan<byte> source, long offset, bool dataSync)
@@ -256,9 +289,21 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         {
             Reserve("Write", path, Math.Max(0, offset + source.Length - node.Content.Length));
             var isLast = CountsDown("Write", path);
-            node.Write(source, offset, durable: dataSync && !isLast);
+            var fault = Choose(new DiskCall("Write", path, offset, source.Length));
+            if (fault == DiskFault.LostWrite)
+                source = default;
+            else if (fault == DiskFault.MisdirectedWrite)
+                offset = ElsewhereIn(node, offset, ref source);
+            else if (fault == DiskFault.ShortWrite)
+                source = source[..(source.Length / 2 / SimulatedNode.SectorBytes * SimulatedNode.SectorBytes)];
+            else if (fault != DiskFault.None)
+                throw Failed("Write", path);
+            if (source.Length > 0)
+                node.Write(source, offset, durable: dataSync && !isLast);
             if (isLast)
                 throw PowerOff();
+            if (fault == DiskFault.ShortWrite)
+                throw Failed("Write", path);
         }
     }
 
@@ -268,6 +313,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         {
             Reserve("Resize", path, length - node.Content.Length);
             var isLast = CountsDown("Resize", path);
+            ThrowIfFaulty(new DiskCall("Resize", path));
             node.Resize(length);
             if (isLast)
                 throw PowerOff();
@@ -279,9 +325,17 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         lock (_lock)
         {
             Count("Sync", path);
+            var fault = Choose(new DiskCall("Sync", path));
+            if (fault == DiskFault.SyncLosesData)
+                node.LoseUnsynced();
+            if (fault is not (DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite))
+                throw Failed("Sync", path);
             node.Sync();
         }
     }
+
+    /// <summary>What a kernel says to a call of direct I/O that is not aligned.</summary>
+    internal static StorageIoException NotAligned(string operation, string path) => new(operation, path, "invalid argument: direct I/O that is not aligned");
 
     private static string[] Split(string path) => path.Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries);
 
@@ -303,9 +357,52 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     private void Change(string operation, string path, Action change)
     {
         var isLast = CountsDown(operation, path);
+        ThrowIfFaulty(new DiskCall(operation, path));
         change();
         if (isLast)
             throw PowerOff();
+    }
+
+    private static StorageIoException Failed(string operation, string path) => new(operation, path, "input/output error");
+
+    /// <summary>Where bytes meant for an offset come to lie, within the file; without such a place nothing is left of them.</summary>
+    private static long ElsewhereIn(SimulatedNode node, long offset, ref ReadOnlySpan<byte> source)
+    {
+        const int distance = 8 << 10;
+        if (offset >= distance)
+            return offset - distance;
+        if (offset + distance + source.Length <= node.Content.Length)
+            return offset + distance;
+        source = default;
+        return offset;
+    }
+
+    private void CheckReadable(SimulatedNode node, string path, long offset, int count)
+    {
+        ThrowIfOff();
+        ThrowIfFaulty(new DiskCall("Read", path, offset, count));
+        if (node.IsUnreadable(offset, count))
+            throw Failed("Read", path);
+    }
+
+    private DiskFault Choose(DiskCall call)
+    {
+        var fault = Fault?.Invoke(call) ?? DiskFault.None;
+        var applies = fault switch
+        {
+            DiskFault.LostWrite or DiskFault.MisdirectedWrite => call.Operation == "Write",
+            _ => true,
+        };
+        if (applies)
+            _faults[(int)fault]++;
+        return fault;
+    }
+
+    /// <summary>For calls that either work or fail.</summary>
+    private void ThrowIfFaulty(DiskCall call)
+    {
+        if (Choose(call) is not (DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite))
+            throw Failed(call.Operation, call.Path);
     }
 
     private bool CountsDown(string operation, string path)

@@ -3,7 +3,7 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Disk;
 
 /// <summary>An open file of the <see cref="SimulatedDisk"/>.</summary>
-internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, SimulatedNode node, bool dataSync) : IStorageFile
+internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, SimulatedNode node, bool dataSync, bool isDirect) : IStorageFile
 {
     private readonly List<nint> _maps = [];
     private bool _isClosed;
@@ -15,7 +15,7 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     public long Length => Node.Content.Length;
 
     /// <inheritdoc/>
-    public bool IsDirect => false;
+    public bool IsDirect { get; } = isDirect;
 
     private SimulatedNode Node => _isClosed ? throw new ObjectDisposedException(Path) : node;
 
@@ -23,10 +23,21 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     public void Resize(long length) => disk.Resize(Node, Path, length);
 
     /// <inheritdoc/>
-    public int Read(Span<byte> destination, long offset) => disk.Read(Node, destination, offset);
+    public int Read(Span<byte> destination, long offset)
+    {
+        CheckAligned("Read", destination, offset);
+        return disk.Read(Node, Path, destination, offset);
+    }
 
     /// <inheritdoc/>
-    public void Write(ReadOnlySpan<byte> source, long offset) => disk.Write(Node, Path, source, offset, dataSync);
+    public void ReadIntoMap(long offset, long bytes) => disk.ReadIntoMap(Node, Path, offset, bytes);
+
+    /// <inheritdoc/>
+    public void Write(ReadOnlySpan<byte> source, long offset)
+    {
+        CheckAligned("Write", source, offset);
+        disk.Write(Node, Path, source, offset, dataSync);
+    }
 
     /// <inheritdoc/>
     public void Sync() => disk.Sync(Node, Path);
@@ -46,6 +57,17 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
             return;
         Close();
         disk.Closed(this);
+    }
+
+    private void CheckAligned(string operation, ReadOnlySpan<byte> memory, long offset)
+    {
+        if (!IsDirect)
+            return;
+        fixed (byte* start = memory)
+        {
+            if (((nint)start | offset | (long)memory.Length) % AlignedBuffer.Alignment != 0)
+                throw SimulatedDisk.NotAligned(operation, Path);
+        }
     }
 
     /// <summary>The handle is gone, by its owner or with the machine.</summary>

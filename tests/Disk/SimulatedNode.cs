@@ -8,10 +8,13 @@ namespace KvCluster.Disk;
 /// </summary>
 internal sealed unsafe partial class SimulatedNode
 {
-    private const int SectorBytes = 512;
+    /// <summary>What a disk writes as a whole, in bytes.</summary>
+    public const int SectorBytes = 512;
+
     private const int PrivateAnonymous = 2 | 0x20 | 0x4000; // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
     private readonly List<Pending> _unsynced = [];
     private readonly List<(nint Address, nuint Length)> _maps = [];
+    private readonly SortedSet<long> _badSectors = [];
     private byte[] _bytes = [];
     private int _length;
 
@@ -20,11 +23,12 @@ internal sealed unsafe partial class SimulatedNode
     public void Write(ReadOnlySpan<byte> source, long offset, bool durable)
     {
         var end = checked((int)offset + source.Length);
+        _badSectors.RemoveWhere(sector => sector * SectorBytes >= offset && (sector + 1) * SectorBytes <= end);
         // A durable write needs no way back, unless an earlier one that may be taken back lies in the list.
         if (!durable || _unsynced.Count > 0)
         {
             var replaced = Content[Math.Min((int)offset, _length)..Math.Min(end, _length)].ToArray();
-            _unsynced.Add(new Pending((int)offset, replaced, source.ToArray(), _length, Math.Max(_length, end), durable));
+            _unsynced.Add(new Pending((int)offset, replaced, source.ToArray(), _length, Math.Max(_length, end)) { IsDurable = durable });
         }
         SetLength(Math.Max(_length, end));
         Put(source, (int)offset);
@@ -33,17 +37,42 @@ internal sealed unsafe partial class SimulatedNode
     public void Resize(long length)
     {
         var cut = length < _length ? Content[(int)length..].ToArray() : [];
-        _unsynced.Add(new Pending((int)Math.Min(length, _length), cut, [], _length, (int)length, false));
+        _unsynced.Add(new Pending((int)Math.Min(length, _length), cut, [], _length, (int)length));
         SetLength((int)length);
     }
 
-    public void Sync() => _unsynced.Clear();
+    public void Sync()
+    {
+        if (!_unsynced.Exists(pending => pending.IsLost))
+        {
+            _unsynced.Clear();
+            return;
+        }
+        foreach (var pending in _unsynced)
+            pending.IsDurable |= !pending.IsLost;
+    }
+
+    /// <summary>What is not durable is taken for written, and will be lost with the power.</summary>
+    public void LoseUnsynced()
+    {
+        foreach (var pending in _unsynced)
+            pending.IsLost |= !pending.IsDurable;
+    }
+
+    public void MakeUnreadable(long offset, long bytes)
+    {
+        for (var sector = offset / SectorBytes; sector * SectorBytes < offset + bytes; sector++)
+            _badSectors.Add(sector);
+    }
+
+    public bool IsUnreadable(long offset, long bytes) =>
+        bytes > 0 && _badSectors.Count > 0 && _badSectors.GetViewBetween(offset / SectorBytes, (offset + bytes - 1) / SectorBytes).Count > 0;
 
     public void FlipBit(long offset) => Put([(byte)(_bytes[offset] ^ 1)], (int)offset);
 
     public void Settle(UnsyncedWrites unsynced, Random random)
     {
-        if (unsynced != UnsyncedWrites.Kept)
+        if (unsynced != UnsyncedWrites.Kept || _unsynced.Exists(pending => pending.IsLost))
         {
             for (var index = _unsynced.Count - 1; index >= 0; index--)
             {
@@ -52,9 +81,9 @@ internal sealed unsafe partial class SimulatedNode
             }
             foreach (var pending in _unsynced)
             {
-                if (pending.IsDurable)
+                if (pending.IsDurable || (unsynced == UnsyncedWrites.Kept && !pending.IsLost))
                     Redo(pending, random, tear: false);
-                else if (unsynced != UnsyncedWrites.Dropped && random.Next(2) == 0)
+                else if (!pending.IsLost && unsynced is UnsyncedWrites.Reordered or UnsyncedWrites.Torn && random.Next(2) == 0)
                     Redo(pending, random, tear: unsynced == UnsyncedWrites.Torn);
             }
         }
@@ -86,7 +115,7 @@ internal sealed unsafe partial class SimulatedNode
     [LibraryImport("libc", EntryPoint = "munmap", SetLastError = true)]
     private static partial int UnmapMemory(byte* address, nuint length);
 
-    private void Redo(in Pending pending, Random random, bool tear)
+    private void Redo(Pending pending, Random random, bool tear)
     {
         if (pending.Written.Length == 0)
         {
@@ -124,5 +153,11 @@ internal sealed unsafe partial class SimulatedNode
             source.CopyTo(new Span<byte>((byte*)address + offset, source.Length));
     }
 
-    private readonly record struct Pending(int Offset, byte[] Replaced, byte[] Written, int LengthBefore, int LengthAfter, bool IsDurable);
+    private sealed record Pending(int Offset, byte[] Replaced, byte[] Written, int LengthBefore, int LengthAfter)
+    {
+        public bool IsDurable { get; set; }
+
+        /// <summary>A sync that should have made it durable failed.</summary>
+        public bool IsLost { get; set; }
+    }
 }

@@ -9,7 +9,7 @@ internal enum UnsyncedWrites
     /// <summary>All arrive.</summary>
     Kept,
 
-    /// <summary>Each write arrives or not, whatever its place in the order; of each directory's changes, some first ones do.</summary>
+    /// <summary>Each write arrives or not, whatever its place in the order, and so does each change of a directory.</summary>
     Reordered,
 
     /// <summary>As <see cref="Reordered"/>, and of a write that arrives only some sectors may.</summary>

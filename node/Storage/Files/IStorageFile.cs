@@ -29,4 +29,10 @@ internal interface IStorageFile : IDisposable
     /// while the file grows and until <see cref="IDisposable.Dispose"/>, which unmaps it.
     /// </summary>
     unsafe byte* Map(long reserveBytes);
+
+    /// <summary>
+    /// Reads a part of the file into the memory that the map shows, and fails with a <see cref="StorageIoException"/> where the disk cannot read it: touching
+    /// such a page in the map would end the process. After <see cref="Map"/>, within <see cref="Length"/>; any thread, also beside a write.
+    /// </summary>
+    void ReadIntoMap(long offset, long bytes);
 }

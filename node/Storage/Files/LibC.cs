@@ -14,12 +14,20 @@ internal static unsafe partial class LibC
     public const int ProtectRead = 1;
     public const int MapShared = 1;
     public const int AdviseRandom = 1;
+
+    /// <summary>MADV_POPULATE_READ, since Linux 5.14: an older kernel says <see cref="ErrorInvalid"/>.</summary>
+    public const int AdvisePopulateRead = 22;
     public const int SeekEnd = 2;
     public const int ErrorInterrupted = 4;
+    public const int ErrorAgain = 11;
+    public const int ErrorFault = 14;
     public const int ErrorInvalid = 22;
     public const int ErrorNoSpace = 28;
     public const int ErrorNotSupported = 95;
     public const int ErrorQuota = 122;
+
+    /// <summary>EHWPOISON: the memory itself is bad.</summary>
+    public const int ErrorPoisoned = 133;
 
     /// <summary>O_DIRECT; its bit depends on the processor.</summary>
     public static readonly int OpenDirect = RuntimeInformation.ProcessArchitecture is Architecture.Arm64 or Architecture.Arm ? 0x10000 : 0x4000;

@@ -104,6 +104,9 @@ internal sealed unsafe class LinuxFile : IStorageFile
     }
 
     /// <inheritdoc/>
+    public void ReadIntoMap(long offset, long bytes) => MapReading.Read(_descriptor, Path, (byte*)_maps[0].Address, offset, bytes);
+
+    /// <inheritdoc/>
     public void Dispose()
     {
         Close();

@@ -91,6 +91,9 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     }
 
     /// <inheritdoc/>
+    public void ReadIntoMap(long offset, long bytes) => MapReading.Read((int)handle.DangerousGetHandle(), Path, (byte*)_maps[0].Address, offset, bytes);
+
+    /// <inheritdoc/>
     public void Dispose()
     {
         foreach (var (address, length) in _maps)

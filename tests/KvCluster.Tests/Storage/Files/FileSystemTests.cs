@@ -98,6 +98,8 @@ public sealed class FileSystemTests : IDisposable
     private static unsafe void CheckMap(IStorageFile file)
     {
         var map = file.Map(1 << 30);
+        file.ReadIntoMap(0, file.Length);
+        file.ReadIntoMap(8192, 8192);
         Assert.Equal((0, 7), (map[4095], map[4096]));
         file.Resize(20480);
         using var block = new AlignedBuffer(4096);
