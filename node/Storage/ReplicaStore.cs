@@ -49,6 +49,7 @@ internal sealed class ReplicaStore : IDisposable
     private volatile bool _isStopping;
     private volatile bool _isStopped;
     private volatile bool _isClosing;
+    private readonly bool _endedUncleanly;
     private bool _isQuiet;
     private long? _readersAwaitedSince;
     private ITimer? _closeTimer;
@@ -83,6 +84,7 @@ internal sealed class ReplicaStore : IDisposable
             context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, reserve, new WorkAction(OnJournalCompleted));
         _checkpoints = new CheckpointSchedule(context, _pages, _index, _reader, _journal, reserve, CheckpointBound, Fail, WatchSpace);
         _scrub = new Scrub(context, _pages, Fail);
+        _endedUncleanly = recovered.EndedUncleanly;
     }
 
     /// <summary>The newest control state that is on stable storage.</summary>
@@ -217,7 +219,9 @@ internal sealed class ReplicaStore : IDisposable
     {
         _events = events;
         _checkpoints.CountUncovered();
-        _scrub.Start();
+        _scrub.Start(_endedUncleanly);
+        if (_endedUncleanly)
+            StoreLog.ScrubsAtOnce(_context.Log, Directory);
     }
 
     /// <summary>Writes a control state; <see cref="IStoreEvents.ControlWritten"/> tells when it is on stable storage. Several may be on their way.</summary>
@@ -228,16 +232,17 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// From following to leading an epoch: the prepared tail is applied as unpublished states, because a leader evaluates conditions on
-    /// top of its whole journal.
+    /// From following to leading an epoch: the prepared tail is applied as one unpublished state, because a leader evaluates conditions on
+    /// top of its whole journal. From here on a commit names a record of this epoch, and all before it.
     /// </summary>
     public void Lead(ulong epoch) => Guarded(() =>
     {
         Invariant.Check(!_isLeading && _pages.NewestEtag == Published, $"Lead({epoch}) while leading, or with unpublished state.");
         Invariant.Check(epoch > Last.Epoch, $"Epoch {epoch} does not lie behind that of {Last}.");
         ApplyCommitted();
-        for (var index = _index.FirstAfter(Published); index < _index.Count; index++)
-            ApplyAndSeal(index, index + 1);
+        // One state for all of it, since nothing of it is committed before the epoch's first record: a state a record would copy each page again and again.
+        if (_index.FirstAfter(Published) is var first && first < _index.Count)
+            ApplyAndSeal(first, _index.Count);
         (_isLeading, _epoch) = (true, epoch);
     });
 
@@ -600,8 +605,27 @@ internal sealed class ReplicaStore : IDisposable
             quiet?.Invoke();
             AwaitReaders();
         });
-        var passCheckpoints = new WorkAction(() => _context.Writer.Post(becameQuiet));
+        var passCheckpoints = new WorkAction(() =>
+        {
+            RemoveMark();
+            _context.Writer.Post(becameQuiet);
+        });
         _journal.Stop(() => _context.Checkpoints.Post(passCheckpoints));
+    }
+
+    /// <summary>The directory is closed as it should be. After a failure the mark stays, so that the next opening looks at everything.</summary>
+    private void RemoveMark()
+    {
+        if (_failure is not null)
+            return;
+        try
+        {
+            _context.Files.Delete(new StoreLayout(Directory).Running);
+        }
+        catch (StorageIoException failure)
+        {
+            StoreLog.StaysMarked(_context.Log, Directory, failure.Message);
+        }
     }
 
     private void AwaitReaders()

@@ -23,6 +23,9 @@ internal sealed class StoreLayout(string directory)
     /// <summary>There: the directory is not to be opened; it holds why.</summary>
     public string Quarantined => Path.Combine(Directory, "quarantined");
 
+    /// <summary>There while a process has the directory open, and left behind by one that did not close it.</summary>
+    public string Running => Path.Combine(Directory, "running");
+
     /// <summary>Cut tails.</summary>
     public string Aside => Path.Combine(Directory, "aside");
 

@@ -17,6 +17,15 @@ internal static partial class StoreLog
     [LoggerMessage(Level = LogLevel.Warning, Message = "Journal kept for followers is damaged and is not used any more: {Damage}")]
     public static partial void CoveredJournalDamaged(ILogger log, string damage);
 
+    [LoggerMessage(Level = LogLevel.Warning, Message = "'{Directory}' could not be marked as open, so that an unclean end will not be seen: {Reason}")]
+    public static partial void NotMarked(ILogger log, string directory, string reason);
+
+    [LoggerMessage(Level = LogLevel.Warning, Message = "The mark of an open '{Directory}' stays, and the next start checks all its pages: {Reason}")]
+    public static partial void StaysMarked(ILogger log, string directory, string reason);
+
+    [LoggerMessage(Level = LogLevel.Information, Message = "'{Directory}' was not closed: all its pages are read and compared now, in the background")]
+    public static partial void ScrubsAtOnce(ILogger log, string directory);
+
     [LoggerMessage(Level = LogLevel.Warning, Message = "A record that is cut off is damaged and is not kept aside: {Damage}")]
     public static partial void CutRecordDamaged(ILogger log, string damage);
 }

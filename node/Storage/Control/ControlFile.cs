@@ -4,7 +4,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Control;
 
 /// <summary>
-/// The control file: two checksummed slots written in turn, so that a torn write leaves the other (FORMAT.md, "Control file").
+/// The control file: two checksummed slots written in turn, so that a torn write leaves the other (FORMAT.md, "Control file"). What others rely on is
+/// in both before it is reported, so that a slot that goes bad later takes no promise back.
 /// Opened by recovery, written by the journal's lanes, one at a time. A failed write ends the engine.
 /// </summary>
 internal sealed class ControlFile : IDisposable
@@ -23,12 +24,16 @@ internal sealed class ControlFile : IDisposable
     private readonly AlignedBuffer _block = new(SlotBytes);
     private ulong _sequence;
 
-    private ControlFile(IStorageFile file, ControlState state, ulong sequence, int slotsValid)
+    /// <summary>The slot that does not hold the newest state holds what binds this replica all the same.</summary>
+    private bool _isInBoth;
+
+    private ControlFile(IStorageFile file, ControlState state, ulong sequence, int slotsValid, bool isInBoth)
     {
         _file = file;
         _sequence = sequence;
         State = state;
         SlotsValid = slotsValid;
+        _isInBoth = isInBoth;
     }
 
     /// <summary>The newest state that was written.</summary>
@@ -43,8 +48,7 @@ internal sealed class ControlFile : IDisposable
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew, Direct: true, DataSync: true));
         file.Resize(2 * SlotBytes);
         file.Sync();
-        var control = new ControlFile(file, state, 0, slotsValid: 2);
-        control.Write(state);
+        var control = new ControlFile(file, state, 0, slotsValid: 2, isInBoth: false);
         control.Write(state);
         return control;
     }
@@ -53,7 +57,7 @@ internal sealed class ControlFile : IDisposable
     /// <exception cref="FormatVersionException">A sound slot of another version.</exception>
     public static ControlFile? TryOpen(IFileSystem files, string path)
     {
-        ControlState? newest = null;
+        ControlState? newest = null, older = null;
         ulong newestSequence = 0;
         var valid = 0;
         using (var reader = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting)))
@@ -61,24 +65,39 @@ internal sealed class ControlFile : IDisposable
             var slot = new byte[SlotBytes];
             for (var index = 0; index < 2; index++)
             {
-                if (reader.Read(slot, index * SlotBytes) != SlotBytes || !TryDecode(slot, path, out var state, out var sequence))
+                if (!TryRead(reader, slot, index) || !TryDecode(slot, path, out var state, out var sequence))
                     continue;
                 valid++;
                 if (newest is null || sequence > newestSequence)
-                    (newest, newestSequence) = (state, sequence);
+                    (older, newest, newestSequence) = (newest, state, sequence);
+                else
+                    older = state;
             }
         }
         return newest is null
             ? null
-            : new ControlFile(files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true)), newest, newestSequence, valid);
+            : new ControlFile(files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true)), newest, newestSequence, valid,
+                isInBoth: older is not null && !Binds(older, newest));
     }
 
-    /// <summary>Writes the state into the slot that does not hold the newest one. Durable when it returns.</summary>
+    /// <summary>
+    /// Writes the state into the slot that does not hold the newest one, and then into the other one too if it binds this replica otherwise than what
+    /// that holds. Durable when it returns.
+    /// </summary>
     public void Write(ControlState state)
     {
-        Encode(_block.Span, state, ++_sequence);
-        _file.Write(_block.Span, (long)(_sequence % 2) * SlotBytes);
-        State = state;
+        _isInBoth &= !Binds(State, state);
+        WriteSlot(state);
+        if (!_isInBoth)
+            WriteSlot(state);
+        _isInBoth = true;
+    }
+
+    /// <summary>Has both slots hold what binds this replica, where one of them is damaged, or a write of both was cut off. Before anything of it is reported.</summary>
+    public void Settle()
+    {
+        if (!_isInBoth)
+            Write(State);
     }
 
     /// <inheritdoc/>
@@ -86,6 +105,40 @@ internal sealed class ControlFile : IDisposable
     {
         _file.Dispose();
         _block.Dispose();
+    }
+
+    /// <summary>
+    /// Whether others may rely on something in the later state that the earlier one does not say. How far it was committed and acknowledged only helps
+    /// recovery, and what was seen of the record is seen again; but an acknowledged etag that falls comes before a cut, and the mark of a loss must stay.
+    /// </summary>
+    private static bool Binds(ControlState earlier, ControlState later) =>
+        later.Acknowledged < earlier.Acknowledged || (ulong)later.Acknowledged == ulong.MaxValue
+        || earlier with
+        {
+            Committed = later.Committed,
+            Acknowledged = later.Acknowledged,
+            Generation = later.Generation,
+            CoordinatorRevision = later.CoordinatorRevision,
+        } != later;
+
+    /// <summary>False: the disk cannot read it, which is as good as damaged.</summary>
+    private static bool TryRead(IStorageFile file, byte[] slot, int index)
+    {
+        try
+        {
+            return file.Read(slot, index * SlotBytes) == SlotBytes;
+        }
+        catch (StorageIoException)
+        {
+            return false;
+        }
+    }
+
+    private void WriteSlot(ControlState state)
+    {
+        Encode(_block.Span, state, ++_sequence);
+        _file.Write(_block.Span, (long)(_sequence % 2) * SlotBytes);
+        State = state;
     }
 
     /// <summary>Writes a slot.</summary>

@@ -201,13 +201,16 @@ internal sealed class JournalSegments : IDisposable
         _nextBytes = (int)Math.Min(2 * Math.Max(_current.Length, _context.Options.SegmentBytesMin), _context.Options.SegmentBytesMax);
     }
 
-    /// <summary>Unlike any other incarnation of this replica by the number alone; the clock and the id keep copied files apart.</summary>
+    /// <summary>
+    /// Unlike any other incarnation of this replica by the number, which a record so names even where the header is lost; the clock and the id keep copied
+    /// files apart.
+    /// </summary>
     private ulong NewIncarnation(ulong number)
     {
         var mixed = number + (_control.State.ReplicaId * 0x9E37_79B9_7F4A_7C15) + (ulong)_context.Time.GetUtcNow().UtcTicks;
         mixed = (mixed ^ (mixed >> 30)) * 0xBF58_476D_1CE4_E5B9;
         mixed = (mixed ^ (mixed >> 27)) * 0x94D0_49BB_1331_11EB;
-        return mixed ^ (mixed >> 31);
+        return SegmentHeader.IncarnationOf(number, mixed ^ (mixed >> 31));
     }
 
     /// <summary>The next segment, on a full disk no larger than it must be; null when there is no room for that either.</summary>

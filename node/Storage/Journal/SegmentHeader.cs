@@ -37,6 +37,15 @@ internal readonly record struct SegmentHeader(
 
     private const int ChecksumOffset = 88;
 
+    /// <summary>Bits of an incarnation below the segment's number.</summary>
+    private const int NumberShift = 24;
+
+    /// <summary>An incarnation that names its segment; the chance keeps lives of copied files apart.</summary>
+    public static ulong IncarnationOf(ulong number, ulong chance) => (number << NumberShift) | (chance >> (64 - NumberShift));
+
+    /// <summary>Whether an incarnation, of a record, names this segment. Of stores from before incarnations did, it names some number by chance: one in 2^40.</summary>
+    public static bool Names(ulong incarnation, ulong number) => incarnation >> NumberShift == number;
+
     /// <summary>Writes the whole block.</summary>
     public void WriteTo(Span<byte> block)
     {

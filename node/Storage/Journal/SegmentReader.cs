@@ -9,7 +9,7 @@ internal sealed class SegmentReader(IFileSystem files, string directory) : IDisp
     private ulong _number;
 
     /// <summary>The body of a durable record, in an array of its own.</summary>
-    /// <exception cref="CorruptStoreException">The bytes are not that record any more.</exception>
+    /// <exception cref="CorruptStoreException">The bytes are not that record any more, or the disk cannot read them.</exception>
     public byte[] ReadBody(JournalEntry entry)
     {
         if (_file is null || _number != entry.Segment)
@@ -19,7 +19,15 @@ internal sealed class SegmentReader(IFileSystem files, string directory) : IDisp
             _number = entry.Segment;
         }
         var body = GC.AllocateUninitializedArray<byte>(entry.Record.BodyBytes);
-        var count = _file.Read(body, entry.Offset + RecordEnvelope.Bytes);
+        int count;
+        try
+        {
+            count = _file.Read(body, entry.Offset + RecordEnvelope.Bytes);
+        }
+        catch (StorageIoException failure)
+        {
+            throw new CorruptStoreException($"'{_file.Path}': the record at offset {entry.Offset} cannot be read: {failure.Message}", failure);
+        }
         if (count != body.Length || !RecordBody.Verify(body) || !RecordBody.TryReadHeader(body, out var found) || found != entry.Record)
             throw new CorruptStoreException($"'{_file.Path}': the record at offset {entry.Offset} is not the one that was written there.");
         return body;

@@ -54,7 +54,10 @@ internal sealed unsafe class PageSpace
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* Locate(ulong reference) => _map + (reference & ~ScratchBit);
 
-    /// <summary>The memory of a page; at the first touch since open its checksum is compared with its parent's.</summary>
+    /// <summary>
+    /// The memory of a page; at the first touch since open, and since it was written, it is read in a way that can fail, and its checksum is compared with
+    /// its parent's.
+    /// </summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* Resolve(ulong reference, uint* checksum)
     {
@@ -81,9 +84,12 @@ internal sealed unsafe class PageSpace
         if (number >= _file.Length / Page.Bytes || reference % Page.Bytes != 0)
             throw Bad($"'{_file.Path}': a reference to page {number} lies beyond the file's {_file.Length} bytes.");
         var page = Locate(reference);
+        Read(number, 1);
         var runPages = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
-        if (Page.Number(page) != (ulong)number || Page.Checksum(page) != checksum || runPages > (_file.Length / Page.Bytes) - number
-            || Page.ComputeChecksum(page, (long)runPages * Page.Bytes) != checksum)
+        var isThere = Page.Number(page) == (ulong)number && Page.Checksum(page) == checksum && runPages <= (_file.Length / Page.Bytes) - number;
+        if (isThere && runPages > 1)
+            Read(number + 1, runPages - 1);
+        if (!isThere || Page.ComputeChecksum(page, (long)runPages * Page.Bytes) != checksum)
         {
             throw Bad(
                 $"'{_file.Path}': page {number} (offset {reference}) is not what its parent refers to: checksum {checksum:x8} expected.");
@@ -92,9 +98,24 @@ internal sealed unsafe class PageSpace
         return runPages;
     }
 
-    private CorruptStoreException Bad(string message)
+    /// <summary>Reads pages into the map before they are touched there.</summary>
+    /// <exception cref="CorruptStoreException">The disk cannot read them: they are damaged, as if their bytes were others.</exception>
+    public void Read(long number, long count)
     {
-        var exception = new CorruptStoreException(message);
+        try
+        {
+            _file.ReadIntoMap(number * Page.Bytes, count * Page.Bytes);
+        }
+        catch (StorageIoException failure)
+        {
+            var last = number + count - 1;
+            throw Bad($"'{_file.Path}': page {number}{(count > 1 ? $" to {last}" : "")} (offset {number * Page.Bytes}) cannot be read: {failure.Message}", failure);
+        }
+    }
+
+    private CorruptStoreException Bad(string message, Exception? inner = null)
+    {
+        var exception = new CorruptStoreException(message, inner);
         Damaged?.Invoke(exception);
         return exception;
     }

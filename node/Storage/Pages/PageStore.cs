@@ -343,6 +343,7 @@ internal sealed unsafe class PageStore : IDisposable
     internal void ReadFilePages(long first, Span<byte> destination)
     {
         Invariant.Check(destination.Length % Page.Bytes == 0 && (first * Page.Bytes) + destination.Length <= FileBytes, $"Pages from {first} on are beyond the file.");
+        Space.Read(first, destination.Length / Page.Bytes);
         new ReadOnlySpan<byte>(Space.Locate(PageSpace.FileReference(first)), destination.Length).CopyTo(destination);
     }
 
@@ -355,10 +356,18 @@ internal sealed unsafe class PageStore : IDisposable
         }
     }
 
+    /// <summary>Null: torn, none, or one that the disk cannot read, which is as good as torn.</summary>
     private static MetaPage? ReadMeta(IStorageFile file, long number)
     {
         using var buffer = new AlignedBuffer(Page.Bytes);
-        return file.Read(buffer.Span, number * Page.Bytes) == Page.Bytes ? MetaPage.TryDecode(buffer.Span, file.Path) : null;
+        try
+        {
+            return file.Read(buffer.Span, number * Page.Bytes) == Page.Bytes ? MetaPage.TryDecode(buffer.Span, file.Path) : null;
+        }
+        catch (StorageIoException)
+        {
+            return null;
+        }
     }
 
     private void Recycle(SealedBatch batch)

@@ -14,6 +14,7 @@ internal sealed class JournalLine
     private readonly string _directory;
 
     private readonly ulong _replicaId;
+    private readonly List<ulong> _headersUnreadable = [];
 
     private JournalLine(IFileSystem files, string directory, ulong replicaId)
     {
@@ -61,8 +62,14 @@ internal sealed class JournalLine
     /// <summary>The file after the last segment's is there, as it must be before a segment is used.</summary>
     public bool HasNextFile { get; private set; }
 
-    /// <summary>That file has a destroyed header before a record that continues the line.</summary>
-    public bool NextLostItsHeader { get; private set; }
+    /// <summary>
+    /// A file behind the newest sound header that holds a sound record all the same: its header is lost, and with it what the line was from there on. That
+    /// may be behind a cut, so that what the line ends with now was cut off. Null: there is none.
+    /// </summary>
+    public ulong? LostItsHeader { get; private set; }
+
+    /// <summary>Where something that may belong to the line cannot be read; null: nowhere.</summary>
+    public string? Unreadable { get; private set; }
 
     /// <summary>
     /// Reads the directory; records up to <paramref name="covered"/> are in the tree's checkpoint. Segments of another replica do not count.
@@ -82,7 +89,7 @@ internal sealed class JournalLine
             return line;
         line.Newest = line.Segments[^1].Header.Number;
         line.ReadRecords(covered);
-        line.LookAtNextFile();
+        line.LookBehind();
         line.BeginAtCheckpoint(covered);
         return line;
     }
@@ -116,7 +123,17 @@ internal sealed class JournalLine
             return false;
         using var file = Open(path);
         var block = new byte[SegmentHeader.BlockBytes];
-        if (file.Read(block, 0) < block.Length || !SegmentHeader.TryRead(block, path, out var header)
+        try
+        {
+            if (file.Read(block, 0) < block.Length)
+                return false;
+        }
+        catch (StorageIoException)
+        {
+            _headersUnreadable.Add(number);
+            return false;
+        }
+        if (!SegmentHeader.TryRead(block, path, out var header)
             || header.Number != number || header.ReplicaId != _replicaId)
             return false;
         segment = new LineSegment(header, file.Length);
@@ -162,6 +179,8 @@ internal sealed class JournalLine
         ReadUpTo(scanner, header, long.MaxValue, covered);
         if (scanner.HasProofOfLoss(Last.Etag, out _))
             Tail = TailFault.Lost;
+        else if (scanner.HasUnreadableFrom(scanner.Offset))
+            Tail = TailFault.Unreadable;
         else if (scanner.HasEnvelopeAtEnd())
             Tail = TailFault.Torn;
     }
@@ -211,14 +230,19 @@ internal sealed class JournalLine
             IsDurable = true,
         });
 
-    private void LookAtNextFile()
+    private void LookBehind()
     {
-        var number = Newest + 1;
-        HasNextFile = Files.Contains(number);
-        if (!HasNextFile)
-            return;
-        using var scanner = new SegmentScanner(Open(SegmentName.PathOf(_directory, number)), incarnation: 0);
-        NextLostItsHeader = scanner.BeginsBehind(Last);
+        HasNextFile = Files.Contains(Newest + 1);
+        if (Tail == TailFault.Unreadable)
+            Unreadable = Place(Segments[^1].Header.Number, TailEnd);
+        foreach (var number in Files.Where(number => number > Newest))
+        {
+            using var scanner = new SegmentScanner(Open(SegmentName.PathOf(_directory, number)), incarnation: 0);
+            if (scanner.HasRecordOf(number))
+                LostItsHeader ??= number;
+            else if (_headersUnreadable.Contains(number) || scanner.HasUnreadableFrom(0))
+                Unreadable ??= Place(number, 0);
+        }
     }
 
     private static RecordRef RecordAt(in Coverage covered) => new(covered.Etag, default, covered.ChainChecksum, 0, 0, RecordFlags.None);

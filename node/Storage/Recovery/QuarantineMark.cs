@@ -34,8 +34,16 @@ internal static class QuarantineMark
             return null;
         using var file = files.Open(layout.Quarantined, new StorageFileOptions(StorageFileMode.OpenExisting));
         var text = new byte[Math.Min(file.Length, Encoding.UTF8.GetMaxByteCount(ReasonCharsMax))];
-        var read = file.Read(text, 0);
-        return read == 0 ? "the reason was not written" : OneLine(Encoding.UTF8.GetString(text, 0, read));
+        try
+        {
+            var read = file.Read(text, 0);
+            return read == 0 ? "the reason was not written" : OneLine(Encoding.UTF8.GetString(text, 0, read));
+        }
+        catch (StorageIoException failure)
+        {
+            // That it is there counts.
+            return $"the reason cannot be read: {OneLine(failure.Message)}";
+        }
     }
 
     private static string OneLine(string reason) =>

@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using KvCluster.Storage.Control;
+using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 
@@ -23,6 +24,7 @@ internal sealed class RecoveredStore : IDisposable
         _states = states;
         _line = line;
         Layout = layout;
+        EndedUncleanly = context.Files.FileExists(layout.Running);
         Control = control;
         Pages = pages;
         Index = new JournalIndex(line.Base, context.Options.RecentBodyBytesMax);
@@ -47,6 +49,9 @@ internal sealed class RecoveredStore : IDisposable
 
     /// <summary>The records of the line.</summary>
     public JournalIndex Index { get; }
+
+    /// <summary>The process that had the directory open before did not close it: what ended it may have been a page that could not be read.</summary>
+    public bool EndedUncleanly { get; }
 
     /// <summary>Looks at everything, decides, and opens or refuses.</summary>
     /// <param name="context">What the store runs on.</param>
@@ -102,6 +107,7 @@ internal sealed class RecoveredStore : IDisposable
     {
         if (Row.Decision == RecoveryDecision.Refill)
             RememberLoss();
+        Control.Settle();
         var segments = _line.Segments;
         var (predecessor, predecessorEnd) = segments.Count == 0 ? default : (segments[^1].Header.Number, _line.TailEnd);
         // An empty segment at the end is left out of the line, so that opening again and again does not make it longer.
@@ -120,6 +126,7 @@ internal sealed class RecoveredStore : IDisposable
         foreach (var state in _states.SkipLast(1))
             _context.Files.DeleteDirectory(Layout.State(state));
         _context.Files.DeleteDirectory(Layout.Incoming);
+        MarkRunning();
     }
 
     /// <summary>Tells what the opening took.</summary>
@@ -152,6 +159,21 @@ internal sealed class RecoveredStore : IDisposable
         var mark = new UInt128(Math.Max(state.PromisedEpoch, Index.Last.Epoch), ulong.MaxValue);
         if (state.Acknowledged < mark)
             Control.Write(state with { Acknowledged = mark });
+    }
+
+    /// <summary>Not synced: it is for the end of the process, and not of the machine. Without room for it, an unclean end is not seen.</summary>
+    private void MarkRunning()
+    {
+        if (EndedUncleanly)
+            return;
+        try
+        {
+            _context.Files.Open(Layout.Running, new StorageFileOptions(StorageFileMode.CreateNew)).Dispose();
+        }
+        catch (StorageIoException failure) when (failure.IsDiskFull)
+        {
+            StoreLog.NotMarked(_context.Log, Layout.Directory, failure.Message);
+        }
     }
 
     private static RecoveryFacts LookAtState(StoreContext context, string state, ControlState control, RecoveryFacts facts, out PageStore? pages)

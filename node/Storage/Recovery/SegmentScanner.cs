@@ -15,6 +15,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     private byte[] _window = new byte[WindowBytes];
     private long _windowStart;
     private int _windowCount;
+    private long _unreadableLast = -1;
 
     /// <summary>Where the next record would start.</summary>
     public long Offset { get; private set; } = SegmentHeader.BlockBytes;
@@ -53,12 +54,22 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     public bool HasEnvelopeAtEnd() =>
         TryWindow(Offset, RecordEnvelope.Bytes, out var front) && RecordEnvelope.TryRead(front, out var envelope) && envelope.Incarnation == incarnation;
 
-    /// <summary>Whether a sound record lies at the front, of whatever life of the segment, that follows this one.</summary>
-    public bool BeginsBehind(in RecordRef last) =>
-        TryWindow(SegmentHeader.BlockBytes, RecordEnvelope.Bytes, out var front) && RecordEnvelope.TryRead(front, out var envelope)
-        && TryWindow(SegmentHeader.BlockBytes, RecordEnvelope.Bytes + envelope.BodyBytes, out var bytes)
-        && RecordBody.Verify(bytes[RecordEnvelope.Bytes..])
-        && RecordBody.TryReadHeader(bytes[RecordEnvelope.Bytes..], out var record) && record.Follows(last);
+    /// <summary>
+    /// Whether a sound record lies here that was written in the life of the segment with this number: it names the segment, or it stands at the front, which
+    /// is zeroed before a segment's next life. What earlier lives left behind that does not count.
+    /// </summary>
+    public bool HasRecordOf(ulong number)
+    {
+        for (long offset = SegmentHeader.BlockBytes; offset < file.Length; offset += RecordEnvelope.BlockBytes)
+        {
+            if (TryReadSound(offset, out _, out var envelope) && (offset == SegmentHeader.BlockBytes || SegmentHeader.Names(envelope.Incarnation, number)))
+                return true;
+        }
+        return false;
+    }
+
+    /// <summary>Whether the disk could not read a block at this offset or behind it, as far as it was asked to.</summary>
+    public bool HasUnreadableFrom(long offset) => _unreadableLast >= offset;
 
     /// <inheritdoc/>
     public void Dispose() => file.Dispose();
@@ -75,9 +86,24 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     private bool TryReadAt(long offset, out RecordRef record, out RecordEnvelope envelope)
     {
         record = default;
+        return TryWindow(offset, RecordEnvelope.Bytes, out var front) && RecordEnvelope.TryRead(front, out envelope) && envelope.Incarnation == incarnation
+            ? TryReadSound(offset, out record, out envelope)
+            : NoRecord(out envelope);
+    }
+
+    private static bool NoRecord(out RecordEnvelope envelope)
+    {
+        envelope = default;
+        return false;
+    }
+
+    /// <summary>Of whatever life.</summary>
+    private bool TryReadSound(long offset, out RecordRef record, out RecordEnvelope envelope)
+    {
+        record = default;
         envelope = default;
         if (!TryWindow(offset, RecordEnvelope.Bytes, out var front) || !RecordEnvelope.TryRead(front, out envelope)
-            || envelope.Incarnation != incarnation || !TryWindow(offset, RecordEnvelope.Bytes + envelope.BodyBytes, out var bytes))
+            || !TryWindow(offset, RecordEnvelope.Bytes + envelope.BodyBytes, out var bytes))
             return false;
         var body = bytes[RecordEnvelope.Bytes..];
         return RecordBody.Verify(body) && RecordBody.TryReadHeader(body, out record) && record.Checksum == envelope.BodyChecksum;
@@ -91,11 +117,40 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
             if (_window.Length < count)
                 _window = new byte[count];
             _windowStart = offset;
-            _windowCount = file.Read(_window.AsSpan(0, Math.Max(count, Math.Min(windowBytes, _window.Length))), offset);
+            _windowCount = ReadWindow(_window.AsSpan(0, Math.Max(count, Math.Min(windowBytes, _window.Length))), offset);
         }
         if (_windowCount < count)
             return false;
         bytes = _window.AsSpan((int)(offset - _windowStart), count);
         return true;
+    }
+
+    /// <summary>What the disk cannot read is as zeros, which no record consists of, and noted.</summary>
+    private int ReadWindow(Span<byte> window, long offset)
+    {
+        try
+        {
+            return file.Read(window, offset);
+        }
+        catch (StorageIoException)
+        {
+            // Block by block, so that a bad one hides no other.
+        }
+        var total = 0;
+        while (total < window.Length && offset + total < file.Length)
+        {
+            var block = window[total..Math.Min(window.Length, total + RecordEnvelope.BlockBytes)];
+            try
+            {
+                total += file.Read(block, offset + total);
+            }
+            catch (StorageIoException)
+            {
+                block.Clear();
+                _unreadableLast = Math.Max(_unreadableLast, offset + total);
+                total += block.Length;
+            }
+        }
+        return total;
     }
 }

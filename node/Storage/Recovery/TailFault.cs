@@ -11,4 +11,7 @@ internal enum TailFault
 
     /// <summary>A later record shows that what is missing was durable.</summary>
     Lost,
+
+    /// <summary>Behind the end is something that the disk cannot read: a torn write leaves no such thing, so a record may be there that was whole.</summary>
+    Unreadable,
 }

@@ -1,7 +1,7 @@
 namespace KvCluster.Storage.Writer;
 
 /// <summary>
-/// Shares out the time for digests among all shards of a node, so that together they take no more than a quarter of a core, nor more of a disk than a
+/// Shares out the time for digests and scrubs among all shards of a node, so that together they take no more than a quarter of a core, nor more of a disk than a
 /// checkpoint: who has done a step rests until its turn comes. Any thread.
 /// </summary>
 /// <param name="bytesPerSecond">What all of them together may read.</param>

@@ -40,7 +40,8 @@ internal sealed class Scrub : IDisposable
     public long Passes => Interlocked.Read(ref _passes);
 
     /// <summary>The first pass begins after the interval.</summary>
-    public void Start() => RestFor(_context.Options.ScrubInterval);
+    /// <param name="atOnce">At once instead: a page may have ended the process before.</param>
+    public void Start(bool atOnce) => RestFor(atOnce ? TimeSpan.Zero : _context.Options.ScrubInterval);
 
     /// <summary>No step begins any more.</summary>
     public void Dispose()
@@ -56,13 +57,16 @@ internal sealed class Scrub : IDisposable
             return;
         try
         {
+            var began = _context.Time.GetTimestamp();
             var before = _walk.PagesChecked;
             var isWhole = _walk.Step(StepBytes);
             var bytes = (_walk.PagesChecked - before) * Page.Bytes;
             Interlocked.Exchange(ref _pagesChecked, _walk.PagesChecked);
             if (isWhole)
                 Interlocked.Increment(ref _passes);
-            RestFor(isWhole ? _context.Options.ScrubInterval : TimeSpan.FromSeconds((double)bytes / _context.Options.ScrubBytesPerSecond));
+            var shared = _context.DigestPace.RestAfter(_context.Time, began, bytes);
+            var own = TimeSpan.FromSeconds((double)bytes / _context.Options.ScrubBytesPerSecond);
+            RestFor(isWhole ? _context.Options.ScrubInterval : shared > own ? shared : own);
         }
         catch (SnapshotLimitException)
         {

@@ -48,6 +48,11 @@ public sealed class RecoveryTableTests : IDisposable
             other.Close();
             test.Disk.WriteAll(Data, other.Disk.ReadAll(Data));
         },
+        ["journal unreadable"] = test =>
+        {
+            var tail = test.Segments()[^1];
+            test.Disk.MakeUnreadable(tail.Path, test.LastRecord(tail).Offset, 1);
+        },
         ["journal ends before committed"] = test =>
         {
             test.OpenAnd(bench => bench.Store.WriteControl(bench.Store.Control with { Committed = bench.Store.Durable.Etag }));
@@ -211,6 +216,56 @@ public sealed class RecoveryTableTests : IDisposable
         OpensWith(RecordCount);
     }
 
+    /// <summary>
+    /// A replica cut its tail and went on in a new segment, and the header of that one went bad. The line then ended in the segment before, so that the cut
+    /// tail was back and what had been acknowledged since was gone, and nothing was said: only a first record that followed the tail told a lost header.
+    /// </summary>
+    [Theory]
+    [InlineData(0)]
+    [InlineData(1)]
+    [InlineData(2)]
+    public void Open_HeaderLostBehindACut_IsALoss(int recordsLostWithIt)
+    {
+        using var leader = new ReplicaBench(1, KeepsJournal);
+        using var bench = new ReplicaBench(2, KeepsJournal);
+        leader.Lead(1);
+        for (var index = 0; index < 6; index++)
+            _ = leader.Put($"key-{index}", "of epoch 1");
+        bench.Follow(leader);
+        var kept = new UInt128(1, 3);
+        bench.Store.Cut(kept);
+        leader.Store.StopLeading();
+        leader.Store.Cut(kept);
+        leader.Run();
+        leader.Lead(2);
+        for (var index = 0; index < 4; index++)
+            _ = leader.Put($"key-{index}", "of epoch 2");
+        bench.Run();
+        bench.Follow(leader);
+        Assert.Equal(leader.Store.Last, bench.Store.Durable);
+        var disk = bench.Disk;
+        var newest = SegmentsOf(disk)[^1];
+        disk.FlipBit(newest.Path, 20);
+        for (var lost = 0; lost < recordsLostWithIt; lost++)
+            disk.FlipBit(newest.Path, SegmentHeader.BlockBytes + (lost * RecordEnvelope.BlockBytes) + 20);
+        Assert.Equal("last segment lost its header", Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(bench.Context, StoreBench.DirectoryPath, mayRefill: false)).Row);
+        using var store = ReplicaStore.Open(bench.Context, StoreBench.DirectoryPath, mayRefill: true);
+        Assert.True(store.Last.Etag < store.Control.Acknowledged, "It opens as if the cut had never been.");
+    }
+
+    /// <summary>A recycled segment that was never used again still holds records of its earlier life; they prove nothing.</summary>
+    [Fact]
+    public void Open_RecordsOfAnEarlierLifeInThePreparedSegment_AreNoLoss()
+    {
+        var prepared = SegmentName.PathOf(Journal, Segments()[^1].Header.Number + 1);
+        var content = Disk.ReadAll(Segments()[^2].Path);
+        content.AsSpan(0, 2 * SegmentHeader.BlockBytes).Clear();
+        Disk.WriteAll(prepared, content);
+        using (var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: false))
+            Assert.Equal("sound", recovered.Row.Name);
+        OpensWith(RecordCount);
+    }
+
     [Theory]
     [InlineData("sound")]
     [InlineData("torn record at the end")]
@@ -321,13 +376,15 @@ public sealed class RecoveryTableTests : IDisposable
     private JournalEntry LastRecord((string Path, SegmentHeader Header) segment) =>
         JournalLine.Read(Disk, Journal, covered: default, replicaId: 1).Entries.Last(entry => entry.Segment == segment.Header.Number);
 
-    private List<(string Path, SegmentHeader Header)> Segments()
+    private List<(string Path, SegmentHeader Header)> Segments() => SegmentsOf(Disk);
+
+    private static List<(string Path, SegmentHeader Header)> SegmentsOf(SimulatedDisk disk)
     {
         var found = new List<(string, SegmentHeader)>();
-        foreach (var name in Disk.List(Journal))
+        foreach (var name in disk.List(Journal))
         {
             var path = $"{Journal}/{name}";
-            if (SegmentHeader.TryRead(Disk.ReadAll(path), path, out var header))
+            if (SegmentHeader.TryRead(disk.ReadAll(path), path, out var header))
                 found.Add((path, header));
         }
         return found;

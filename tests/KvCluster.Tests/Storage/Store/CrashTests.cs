@@ -1,5 +1,6 @@
 using KvCluster.Disk;
 using KvCluster.Storage;
+using KvCluster.Storage.Files;
 
 namespace KvCluster.Tests.Storage.Store;
 
@@ -65,15 +66,15 @@ public sealed class CrashTests
         return disk.Calls;
     }
 
-    /// <summary>Requests in bursts, four checkpoints and a reopen in between; ends where the power goes.</summary>
-    private static void Run(SimulatedDisk disk, out int answered)
+    /// <summary>Requests in bursts, four checkpoints and a reopen in between; ends where the power goes, or where the disk fails.</summary>
+    internal static void Run(SimulatedDisk disk, out int answered)
     {
         var answers = new List<Task<WriteResult>>();
         using var bench = new StoreBench(disk, seed: 7);
         try
         {
             bench.Open();
-            for (var index = 0; index < RequestCount && !disk.IsOff; index++)
+            for (var index = 0; index < RequestCount && !disk.IsOff && !bench.Standalone.Failure.IsCompleted; index++)
             {
                 var request = index;
                 answers.Add(bench.Submit(target => Fill(target, request)));
@@ -84,14 +85,16 @@ public sealed class CrashTests
                 if (index != 60 || disk.IsOff)
                     continue;
                 bench.RunUntilIdle();
+                if (bench.Standalone.Failure.IsCompleted)
+                    break;
                 bench.Close();
                 bench.Open();
             }
             bench.RunUntilIdle();
         }
-        catch (SimulatedCrashException)
+        catch (Exception failure) when (failure is SimulatedCrashException or StorageIoException)
         {
-            // The power went while the store was being opened.
+            // The power went, or the disk failed, while the store was being opened.
         }
         answered = answers.TakeWhile(answer => answer is { IsCompletedSuccessfully: true } && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied).Count();
         Assert.DoesNotContain(answers.Skip(answered), answer => answer.IsCompleted && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
@@ -118,7 +121,7 @@ public sealed class CrashTests
         request.Put(StoreBench.Text(LastKey), StoreBench.Text($"{index}"));
     }
 
-    private static void CheckPrefix(SimulatedDisk disk, int answered, string story)
+    internal static void CheckPrefix(SimulatedDisk disk, int answered, string story)
     {
         using var bench = new StoreBench(disk);
         bench.Open();

@@ -45,6 +45,16 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
 
     public static DateTimeOffset WallTime { get; } = DateTimeOffset.UnixEpoch.AddDays(20_000);
 
+    /// <summary>As a node that is told to stop, and starts again.</summary>
+    public void CloseAndReopen()
+    {
+        var closed = Store.CloseAsync();
+        Run();
+        Assert.True(closed.IsCompletedSuccessfully);
+        Reopen();
+    }
+
+    /// <summary>As a process that died, and starts again.</summary>
     public void Reopen()
     {
         _work.Clear();

@@ -16,6 +16,37 @@ public sealed class ReplicationTests : IDisposable
         _follower.Dispose();
     }
 
+    /// <summary>
+    /// A leader made a state for each record of its prepared tail, and each copied the pages on the way to what it changed: after a loss of power a store with
+    /// a full journal needed gigabytes.
+    /// </summary>
+    [Fact]
+    public void Lead_LongPreparedTail_TakesTheMemoryOfOneState()
+    {
+        const int Keys = 500, Records = 2_000;
+        using var bench = new ReplicaBench(1);
+        bench.Lead(1);
+        var random = new Random(1);
+        for (var index = 0; index < Keys; index++)
+            _ = bench.Put($"key-{index:0000}", new string('x', 100));
+        bench.Store.Commit(bench.Store.Last.Etag);
+        var done = bench.Store.CheckpointAsync();
+        bench.Run();
+        Assert.True(done.IsCompletedSuccessfully);
+        for (var index = 0; index < Records; index++)
+            _ = bench.Put($"key-{random.Next(Keys):0000}", $"{index}");
+        bench.Reopen();
+        Assert.True(bench.Store.Last.Change >= Keys + Records, "The tail is prepared.");
+        var before = bench.Store.ScratchBytes;
+        bench.Store.Lead(2);
+        Assert.InRange(bench.Store.ScratchBytes - before, 1, 4 * bench.Store.DataBytes);
+        bench.Store.AppendEpochOpen(ReplicaBench.WallTime);
+        bench.Run();
+        bench.Store.Commit(bench.Store.Last.Etag);
+        Assert.Equal(bench.Store.Last.Etag, bench.Store.Published);
+        Assert.Equal(Keys, (int)bench.Store.Keys);
+    }
+
     [Fact]
     public void RetainedJournal_AfterCheckpoints_ReachesBackAsFarAsItsBoundAndNotMuchFarther()
     {

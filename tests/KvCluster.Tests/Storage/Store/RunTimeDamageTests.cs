@@ -142,7 +142,7 @@ public sealed class RunTimeDamageTests
         var done = bench.Store.CheckpointAsync();
         bench.Run();
         Assert.True(done.IsCompletedSuccessfully);
-        bench.Reopen();
+        bench.CloseAndReopen();
         return bench;
     }
 

@@ -50,7 +50,7 @@ public sealed class SnapshotTests : IDisposable
         Checkpoint(_follower);
         _follower.Reopen();
         _follower.Store.Verify();
-        Assert.Equal(["control", "reserve", "state-00000002"], Names());
+        Assert.Equal(["control", "reserve", "running", "state-00000002"], Names());
     }
 
     [Fact]

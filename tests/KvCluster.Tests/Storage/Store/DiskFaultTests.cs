@@ -1,0 +1,84 @@
+using KvCluster.Disk;
+using KvCluster.Storage;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>
+/// A disk that errs at one call, whichever it is, and then works again, under the run of <see cref="CrashTests"/>: what says that it failed loses nothing that
+/// was answered, and what says that it succeeded and did something else is found, or leaves a prefix, and is never served.
+/// </summary>
+public sealed class DiskFaultTests
+{
+    /// <summary>Every seventh call of the run, beginning with another one in each test: all of them are for the nightly run.</summary>
+    private static readonly int Stride = Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 1 : 7;
+
+    [Theory]
+    [InlineData("Error")]
+    [InlineData("ShortWrite")]
+    [InlineData("SyncLosesData")]
+    public void AnyCall_Fails_EndsTheEngineAndLosesNothingThatWasAnswered(string name)
+    {
+        var fault = Enum.Parse<DiskFault>(name);
+        var happened = ForEachCall(fault, (disk, run, story) =>
+        {
+            var answered = run();
+            // The process starts again first, on what the running machine shows; then the power goes.
+            using (var bench = new StoreBench(disk))
+                bench.Open();
+            disk.Restart((UnsyncedWrites)(answered % 4), answered);
+            CrashTests.CheckPrefix(disk, answered, story);
+        });
+        Assert.True(happened > 20, $"It happened {happened} times only.");
+    }
+
+    [Theory]
+    [InlineData("LostWrite")]
+    [InlineData("MisdirectedWrite")]
+    public void AnyWrite_IsNotWhereItShouldBe_IsFoundOrLeavesAPrefix(string name)
+    {
+        int found = 0, prefixes = 0;
+        var happened = ForEachCall(Enum.Parse<DiskFault>(name), (disk, run, story) =>
+        {
+            try
+            {
+                _ = run();
+                disk.Restart(UnsyncedWrites.Kept);
+                CrashTests.CheckPrefix(disk, answered: 0, story);
+                prefixes++;
+            }
+            catch (CorruptStoreException)
+            {
+                found++;
+            }
+        });
+        Assert.True(happened > 20 && found > 0 && prefixes > 0, $"It happened {happened} times, was found {found} times, left a prefix {prefixes} times.");
+    }
+
+    /// <summary>How often it happened: a call may be one that cannot go wrong so.</summary>
+    private static int ForEachCall(DiskFault fault, Action<SimulatedDisk, Func<int>, string> runAndCheck)
+    {
+        using var sound = new SimulatedDisk();
+        var last = 0;
+        sound.Fault = call =>
+        {
+            last += call.Changes ? 1 : 0;
+            return DiskFault.None;
+        };
+        CrashTests.Run(sound, out _);
+        var happened = 0;
+        for (var chosen = 1 + ((int)fault % Stride); chosen <= last; chosen += Stride)
+        {
+            using var disk = new SimulatedDisk();
+            var number = 0;
+            disk.Fault = call => call.Changes && ++number == chosen ? fault : DiskFault.None;
+            runAndCheck(disk, () =>
+            {
+                CrashTests.Run(disk, out var answered);
+                disk.Fault = null;
+                return answered;
+            }, $"{fault} at call {chosen} of {last}");
+            happened += disk.CountOf(fault);
+        }
+        return happened;
+    }
+}
