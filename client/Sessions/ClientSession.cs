@@ -14,7 +14,7 @@ internal sealed class ClientSession(UInt128 id, uint shard)
     private ulong _next = 1;
     private ulong _lowestOpen = 1;
 
-    /// <summary>The etag of its opening.</summary>
+    /// <summary>Whoever knows it can make changes of the session: it goes nowhere but into requests.</summary>
     public UInt128 Id { get; } = id;
 
     /// <summary>The shard that it was opened in.</summary>

@@ -1,7 +1,10 @@
+using System.Buffers.Binary;
 using Google.Protobuf;
 using KvCluster.Client.Transport;
 using KvCluster.V1;
+using KvCluster.Wire;
 using Status = Google.Rpc.Status;
+using StatusCode = Grpc.Core.StatusCode;
 
 namespace KvCluster.Client.Sessions;
 
@@ -85,9 +88,12 @@ internal sealed class ShardSessions(ClientSessions all)
         var reply = await all.Calls.CallAsync(Method.OpenSession, key, request.ToByteString(), deadlineMs, cancellationToken).ConfigureAwait(false);
         if (reply.Error is not null)
             return reply.Error;
-        var position = OpenSessionResponse.Parser.ParseFrom(reply.Response).Position.ToPosition();
+        var opened = OpenSessionResponse.Parser.ParseFrom(reply.Response);
+        if (opened.Session.Length != WireWriter.SessionBytes)
+            return CallStatus.Create(StatusCode.Internal, "INTERNAL", $"The node answered with a session of {opened.Session.Length} bytes; nothing was applied.", "no");
         // The map may have changed meanwhile: the answer says which shard it is of.
-        all.Of(position.Shard).Add(new ClientSession(position.Etag.Value, position.Shard));
+        var shard = opened.Position.Shard;
+        all.Of(shard).Add(new ClientSession(BinaryPrimitives.ReadUInt128BigEndian(opened.Session.Span), shard));
         return null;
     }
 

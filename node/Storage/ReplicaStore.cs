@@ -399,6 +399,7 @@ internal sealed class ReplicaStore : IDisposable
     /// </summary>
     public bool TrySubmit(WriteRequest request)
     {
+        request.Complete();
         if (!_queue.TryAdd(request))
             return false;
         // After disposal nobody runs the notice any more.

@@ -68,13 +68,13 @@ internal sealed record StoreOptions
     /// <summary>The data file's bounds.</summary>
     public PageStoreOptions Pages { get; init; } = new();
 
-    /// <summary>Sessions of clients; further ones are opened when idle ones have ended. One costs about 2 KiB, at most 90 KiB.</summary>
+    /// <summary>Sessions of clients; further ones are opened when others have ended. One costs about 2 KiB, at most 110 KiB.</summary>
     public int SessionsMax { get; init; } = 4_096;
 
     /// <summary>Shard time after which an idle session ends: much longer than any client repeats a request.</summary>
     public TimeSpan SessionIdleMax { get; init; } = TimeSpan.FromHours(1);
 
-    /// <summary>Shard time for which a session stays even when there are too many: longer than most clients repeat a request.</summary>
+    /// <summary>Shard time for which a session stays even when there are too many, unless its owner has more than others: longer than most clients repeat a request.</summary>
     public TimeSpan SessionIdleMin { get; init; } = TimeSpan.FromMinutes(1);
 
     /// <summary>Files of cut tails that are kept for people to look at; the oldest goes first.</summary>

@@ -35,4 +35,7 @@ internal enum WriteOutcome : byte
 
     /// <summary>The request's client had said that it was settled, and its result was dropped.</summary>
     SequenceClosed,
+
+    /// <summary>Another request has its sequence: it has a result there whose digest is not this one's.</summary>
+    SequenceReused,
 }

@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using System.Collections.Concurrent;
+using System.Numerics;
 using System.Threading.Tasks.Sources;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Threads;
@@ -59,7 +60,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether there is a put among the operations.</summary>
     public bool HasPut { get; private set; }
 
-    /// <summary>The session that the request is identified in, the etag of its opening; 0 = the request has no identity.</summary>
+    /// <summary>The session that the request is identified in, or that it opens; 0 = neither.</summary>
     public UInt128 Session { get; private set; }
 
     /// <summary>The request's number in its session.</summary>
@@ -70,6 +71,12 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>Whether it opens a session, and does nothing else.</summary>
     public bool OpensSession { get; private set; }
+
+    /// <summary>Who opens it.</summary>
+    public SessionOwner Owner { get; private set; }
+
+    /// <summary>Of an identified request: a checksum of its conditions and operations, by which its repetitions are known from other requests.</summary>
+    internal uint Digest { get; private set; }
 
     /// <summary>The operations as a record's payload holds them.</summary>
     internal ReadOnlySpan<byte> EncodedOperations => _operations.Written;
@@ -144,7 +151,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>
     /// Identifies the request: it is applied once, however often it comes, and answered with its first result. Of an unknown session it is
-    /// refused with <see cref="WriteOutcome.SessionExpired"/>, below the lowest open sequence with <see cref="WriteOutcome.SequenceClosed"/>.
+    /// refused with <see cref="WriteOutcome.SessionExpired"/>, below the lowest open sequence with <see cref="WriteOutcome.SequenceClosed"/>, and where another
+    /// request has its sequence with <see cref="WriteOutcome.SequenceReused"/>.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">See <see cref="IsIdentityValid"/>.</exception>
     public void Identify(UInt128 session, ulong sequence, ulong lowestOpen)
@@ -154,13 +162,22 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (Session, Sequence, LowestOpen) = (session, sequence, lowestOpen);
     }
 
-    /// <summary>Makes it a request that opens a session, whose id is the answer's etag.</summary>
-    public void OpenSession()
+    /// <summary>Makes it a request that opens a session.</summary>
+    /// <param name="session">Its id, which nobody can guess: whoever knows it can make changes of the session.</param>
+    /// <param name="owner">Whose share of the sessions it counts towards.</param>
+    public void OpenSession(UInt128 session, SessionOwner owner)
     {
         Invariant.Check(OperationCount == 0 && Session == 0, $"A session is opened by a request with {OperationCount} operations besides.");
-        Operations.SessionOpen(_operations);
+        Operations.SessionOpen(_operations, session, owner);
         OperationCount = 1;
-        OpensSession = true;
+        (OpensSession, Session, Owner) = (true, session, owner);
+    }
+
+    /// <summary>To be called when all is added, by whoever hands it over: a writer that serves many has better things to do.</summary>
+    internal void Complete()
+    {
+        if (Sequence != 0)
+            Digest = BitOperations.Crc32C(Crc32C.Of(_conditions.Written, _operations.Written), (uint)_conditions.Count);
     }
 
     /// <summary>Gives back a request that was never submitted, or whose submission was refused.</summary>
@@ -170,7 +187,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _operations.Clear(PooledBytesMax);
         OperationCount = 0;
         HasPut = false;
-        OpensSession = false;
+        (OpensSession, Owner, Digest) = (false, default, 0);
         (Session, Sequence, LowestOpen) = (0, 0, 0);
         (ReleaseEtag, IsReadAnswer) = (0, false);
         (DeadlineTimestamp, ArrivedTimestamp, Trace) = (0, 0, null);

@@ -18,16 +18,18 @@ internal sealed class ExchangeProxy : IDisposable
     private readonly Forwarding _forwarding;
     private readonly RouterOptions _options;
     private readonly IServerStreamWriter<MessageBytes> _responses;
+    private readonly ServerCallContext _context;
     private readonly CancellationTokenSource _broken;
     private readonly SemaphoreSlim _places = new(OpenCallsMax, OpenCallsMax);
     private readonly Channel<Reply> _replies = Channel.CreateUnbounded<Reply>(new UnboundedChannelOptions { SingleReader = true });
 
-    public ExchangeProxy(Forwarding forwarding, RouterOptions options, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellationToken)
+    public ExchangeProxy(Forwarding forwarding, RouterOptions options, IServerStreamWriter<MessageBytes> responses, ServerCallContext context)
     {
         _forwarding = forwarding;
         _options = options;
         _responses = responses;
-        _broken = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
+        _context = context;
+        _broken = CancellationTokenSource.CreateLinkedTokenSource(context.CancellationToken);
     }
 
     /// <summary>Ends when the caller has completed its side and every answer is written, or when the stream breaks.</summary>
@@ -77,7 +79,7 @@ internal sealed class ExchangeProxy : IDisposable
         var waitMs = call.TimeoutMs == 0 ? (long)_options.Timeout.TotalMilliseconds : call.TimeoutMs;
         try
         {
-            var reply = await _forwarding.CallAsync(call.Method, call.Request, call.Traceparent, Environment.TickCount64 + waitMs, _broken.Token).ConfigureAwait(false);
+            var reply = await _forwarding.CallAsync(call.Method, call.Request, call.Traceparent, Environment.TickCount64 + waitMs, _context, _broken.Token).ConfigureAwait(false);
             _replies.Writer.TryWrite(reply.Error is null
                 ? new Reply { Id = call.Id, Response = reply.Response }
                 : new Reply { Id = call.Id, Code = reply.Error.Code, Status = reply.Error.ToByteString() });

@@ -58,7 +58,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
 
     public override async Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        using var exchange = new ExchangeProxy(forwarding, options, responseStream, context.CancellationToken);
+        using var exchange = new ExchangeProxy(forwarding, options, responseStream, context);
         await exchange.RunAsync(requestStream).ConfigureAwait(false);
     }
 
@@ -77,7 +77,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     private async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
     {
         var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
-        var reply = await forwarding.CallAsync(method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context.CancellationToken).ConfigureAwait(false);
+        var reply = await forwarding.CallAsync(method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context, context.CancellationToken).ConfigureAwait(false);
         var response = MessageBytes.Rent();
         if (reply.Error is not { } error)
         {

@@ -55,8 +55,8 @@ public sealed class ProcessClusterTests
         // Of a change whose answer depends on whether it was made before.
         async Task<RequestId> IdAsync(string key)
         {
-            var opened = (await AnsweredAsync(limit => kv.OpenSessionAsync(new OpenSessionRequest { Key = Bytes(key) }, deadline: limit))).Position;
-            return new RequestId { Session = opened.Etag, Sequence = 1, LowestOpen = 1, Shard = opened.Shard };
+            var opened = await AnsweredAsync(limit => kv.OpenSessionAsync(new OpenSessionRequest { Key = Bytes(key) }, deadline: limit));
+            return new RequestId { Session = opened.Session, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard };
         }
     }
 

@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using Grpc.Core;
 
 namespace KvCluster.Node.Api;
 
@@ -11,6 +12,9 @@ internal readonly record struct CallTarget(uint Shard, ulong Generation, long De
 {
     /// <summary>Timestamp of the node's clock at which it came; 0: nobody measures it, and it is in no trace.</summary>
     public long ArrivedTimestamp { get; init; }
+
+    /// <summary>Who calls; null: nobody over a connection.</summary>
+    public ServerCallContext? Caller { get; init; }
 
     /// <summary>The call's span; null: it is in no trace.</summary>
     public Activity? Span { get; init; }

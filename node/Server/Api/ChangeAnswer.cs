@@ -2,7 +2,7 @@ using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>A <see cref="V1.PutResponse"/>, <see cref="V1.DeleteResponse"/>, <see cref="V1.WriteResponse"/> or <see cref="V1.OpenSessionResponse"/>, which differ only in <c>existed</c>.</summary>
+/// <summary>A <see cref="V1.PutResponse"/>, <see cref="V1.DeleteResponse"/> or <see cref="V1.WriteResponse"/>, which differ only in <c>existed</c>.</summary>
 internal readonly struct ChangeAnswer(uint shard, UInt128 etag, bool existed) : IAnswer
 {
     public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(existed ? 1u : 0u);

@@ -1,3 +1,4 @@
+using System.Buffers.Binary;
 using KvCluster.Node.Hosting;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -9,7 +10,6 @@ namespace KvCluster.Node.Api;
 /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
 internal static class ChangeReading
 {
-    // A session of another shard is not known here, even if one of this shard's has the same etag.
     public static Refusal? TryIdentify(WriteRequest write, ReadOnlySpan<byte> id, HostedShard shard)
     {
         UInt128 session = default;
@@ -20,7 +20,7 @@ internal static class ChangeReading
         {
             switch (field)
             {
-                case RequestId.SessionFieldNumber: session = reader.ReadEtag(); break;
+                case RequestId.SessionFieldNumber: session = ReadSession(reader.ReadBytes()); break;
                 case RequestId.SequenceFieldNumber: sequence = reader.ReadUInt64(); break;
                 case RequestId.LowestOpenFieldNumber: lowestOpen = reader.ReadUInt64(); break;
                 case RequestId.ShardFieldNumber: sessionShard = reader.ReadUInt32(); break;
@@ -34,6 +34,9 @@ internal static class ChangeReading
         write.Identify(session, sequence, lowestOpen);
         return null;
     }
+
+    // 0, which is nobody's, where it cannot be one.
+    private static UInt128 ReadSession(ReadOnlySpan<byte> id) => id.Length == WireWriter.SessionBytes ? BinaryPrimitives.ReadUInt128BigEndian(id) : default;
 
     /// <summary>Adds the operations of a Write.</summary>
     /// <param name="shard">Of all its keys; null: it has no operation.</param>

@@ -1,5 +1,10 @@
+using System.Buffers.Binary;
+using System.Security.Cryptography;
+using Grpc.Core;
 using KvCluster.Node.Hosting;
+using KvCluster.Serving;
 using KvCluster.Storage;
+using KvCluster.Storage.Sessions;
 using KvCluster.V1;
 using KvCluster.Wire;
 using WriteRequest = KvCluster.Storage.WriteRequest;
@@ -39,35 +44,45 @@ internal sealed class KvChanges(ShardLookup lookup)
             return Refuse(sink, write, badId);
         if (ConditionReading.TryAddAll(write, request, V1.WriteRequest.ConditionsFieldNumber, default, shard) is { } badCondition)
             return Refuse(sink, write, badCondition);
-        return SubmitAsync(write, shard, target, isDelete: false, sink);
+        return FinishAsync(SubmitAsync(write, shard, target), shard, isDelete: false, sink);
     }
 
     public ValueTask OpenSessionAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
-        var key = ReadKey(request);
+        ReadOpening(request, out var key, out var caller);
         if (RequestRules.CheckKey(key) is { } bad)
             return KvCalls.Refuse(sink, bad);
         if (lookup.Find(key, target, isForLeader: true, out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
         var write = WriteRequest.Rent();
-        write.OpenSession();
-        return SubmitAsync(write, shard, target, isDelete: false, sink);
+        // Nobody else hears it, so it is in no log and in no message of an error.
+        Span<byte> id = stackalloc byte[WireWriter.SessionBytes];
+        RandomNumberGenerator.Fill(id);
+        var session = BinaryPrimitives.ReadUInt128LittleEndian(id);
+        write.OpenSession(session, OwnerOf(target.Caller, caller));
+        return FinishOpeningAsync(SubmitAsync(write, shard, target), shard, session, sink);
     }
 
-    // Empty where the request names none.
-    private static ReadOnlySpan<byte> ReadKey(ReadOnlySpan<byte> request)
+    // Of a router's connection those that it names; of any other all that comes by it is one caller's.
+    private static SessionOwner OwnerOf(ServerCallContext? context, uint caller) => context is null
+        ? new SessionOwner(0, caller)
+        : new SessionOwner(CallerNumbers.OfPeer(context), caller != 0 ? caller : CallerNumbers.OfConnection(context));
+
+    private static void ReadOpening(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> key, out uint caller)
     {
-        ReadOnlySpan<byte> key = default;
+        key = default;
+        caller = 0;
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
             if (field == OpenSessionRequest.KeyFieldNumber)
                 key = reader.ReadBytes();
+            else if (field == OpenSessionRequest.CallerFieldNumber)
+                caller = reader.ReadFixed32();
             else
                 reader.Skip();
         }
-        return key;
     }
 
     private static ValueTask Refuse<TSink>(TSink sink, WriteRequest write, Refusal refusal)
@@ -95,14 +110,23 @@ internal sealed class KvChanges(ShardLookup lookup)
             write.Delete(change.Key);
         else
             write.Put(change.Key, change.Value);
-        return SubmitAsync(write, shard, target, isDelete, sink);
+        return FinishAsync(SubmitAsync(write, shard, target), shard, isDelete, sink);
     }
 
-    private ValueTask SubmitAsync<TSink>(WriteRequest write, HostedShard shard, in CallTarget target, bool isDelete, TSink sink)
-        where TSink : struct, IReplySink
+    private static ValueTask<WriteResult> SubmitAsync(WriteRequest write, HostedShard shard, in CallTarget target)
     {
         (write.DeadlineTimestamp, write.ArrivedTimestamp, write.Trace) = (target.DeadlineTimestamp, target.ArrivedTimestamp, target.Span);
-        return FinishAsync(shard.Replica!.WriteAsync(write), shard, isDelete, sink);
+        return shard.Replica!.WriteAsync(write);
+    }
+
+    private async ValueTask FinishOpeningAsync<TSink>(ValueTask<WriteResult> completion, HostedShard shard, UInt128 session, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        var result = await completion.ConfigureAwait(false);
+        if (result.Outcome == WriteOutcome.Applied)
+            sink.Answer(new SessionAnswer(shard.Route.Shard, result.Etag, session));
+        else
+            sink.Refuse(Refusals.Of(result, shard.Route, lookup.Node));
     }
 
     private async ValueTask FinishAsync<TSink>(ValueTask<WriteResult> completion, HostedShard shard, bool isDelete, TSink sink)

@@ -31,6 +31,9 @@ internal sealed class KvExchange(
     private bool _isReadToEnd;
     private bool _isBroken;
 
+    /// <summary>Whose calls they are; null: nobody's over a connection.</summary>
+    public ServerCallContext? Caller { get; init; }
+
     /// <summary>Ends when the caller has completed its side and every call is answered.</summary>
     /// <exception cref="RpcException">The stream broke; calls that were started go on without an answer.</exception>
     public async Task RunAsync(IAsyncStreamReader<MessageBytes> requests)
@@ -115,6 +118,7 @@ internal sealed class KvExchange(
         var sink = new Sink(this, id);
         var target = new CallTarget(shard, generation, deadline, cancellationToken)
         {
+            Caller = Caller,
             ArrivedTimestamp = arrived,
             Span = traceparent.Length != Spans.HeaderLength || arrived == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(traceparent)),
         };

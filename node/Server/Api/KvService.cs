@@ -40,13 +40,14 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
     }
 
     public override Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
-        new KvExchange(calls, clock, responseStream, log, context.CancellationToken).RunAsync(requestStream);
+        new KvExchange(calls, clock, responseStream, log, context.CancellationToken) { Caller = context }.RunAsync(requestStream);
 
     private async Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context)
     {
         var response = MessageBytes.Rent();
         var target = new CallTarget(0, 0, DeadlineOf(context), context.CancellationToken)
         {
+            Caller = context,
             ArrivedTimestamp = calls.Watches ? clock.GetTimestamp() : 0,
             Span = NodeTraces.IsOn ? NodeTraces.StartCall(method, context.RequestHeaders.GetValue(Spans.Header)) : null,
         };

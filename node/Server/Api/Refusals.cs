@@ -50,8 +50,11 @@ internal static class Refusals
     public static readonly Refusal SequenceClosed = new(
         StatusCode.Aborted, "SEQUENCE_CLOSED", "A later request of the session said that this one was settled; this attempt was not executed.") { IsOutcomeUnknown = true };
 
+    public static readonly Refusal SequenceReused = new(
+        StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "Another change has the sequence of this one in its session. Nothing was applied; count sequences up, one for each change.");
+
     public static readonly Refusal SequenceInvalid = BadRequest(
-        $"A request id has a sequence of at least 1 that lies less than {Text(SessionTable.OpenRequestsMax)} above lowest_open, which is at least 1.");
+        $"A request id has a session of {Text(WireWriter.SessionBytes)} bytes, and a sequence of at least 1 that lies less than {Text(SessionTable.OpenRequestsMax)} above lowest_open, which is at least 1.");
 
     public static readonly Refusal Cancelled = new(StatusCode.Cancelled, "CANCELLED", "The caller went away.");
 
@@ -142,6 +145,7 @@ internal static class Refusals
         WriteOutcome.Stopped => Stopping,
         WriteOutcome.SessionExpired => SessionExpired,
         WriteOutcome.SequenceClosed => SequenceClosed,
+        WriteOutcome.SequenceReused => SequenceReused,
         _ => OutcomeUnknown,
     };
 

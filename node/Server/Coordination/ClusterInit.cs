@@ -10,7 +10,7 @@ namespace KvCluster.Node.Coordination;
 internal static class ClusterInit
 {
     /// <summary>What the records and the data directories of this version look like.</summary>
-    public const uint FormatLevel = 1;
+    public const uint FormatLevel = 2;
 
     private const uint LeaseMs = 500;
 

@@ -30,7 +30,7 @@ internal readonly record struct SegmentHeader(
     public const uint Magic = 0x3153_564B;
 
     /// <summary>The journal's format version.</summary>
-    public const uint Version = 1;
+    public const uint Version = 2;
 
     /// <summary>Bytes before the first record: one block, of which the rest is zero.</summary>
     public const int BlockBytes = RecordEnvelope.BlockBytes;

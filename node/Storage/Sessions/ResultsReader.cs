@@ -1,3 +1,4 @@
+using System.Buffers.Binary;
 using KvCluster.Storage.Writer;
 
 namespace KvCluster.Storage.Sessions;
@@ -19,7 +20,7 @@ internal ref struct ResultsReader
         _rest = content;
         Epoch = (ulong)(etagFirst >> 64);
         _change = (ulong)etagFirst - 1;
-        Session = new UInt128(Read(), Read());
+        Session = BinaryPrimitives.ReadUInt128BigEndian(Take(Operations.SessionBytes));
         LowestOpen = Read();
         Sequence = LowestOpen - 1;
     }
@@ -35,6 +36,9 @@ internal ref struct ResultsReader
 
     /// <summary>What the request was answered with.</summary>
     public WriteResult Result { get; private set; }
+
+    /// <summary>The digest of the request.</summary>
+    public uint Digest { get; private set; }
 
     private ulong Epoch { get; }
 
@@ -55,6 +59,7 @@ internal ref struct ResultsReader
                 new WriteResult(WriteOutcome.ConditionFailed, new UInt128(Epoch, _change), ReadCondition(), false),
             _ => throw new CorruptStoreException("A result of a record says neither applied nor failed."),
         };
+        Digest = BinaryPrimitives.ReadUInt32LittleEndian(Take(sizeof(uint)));
         return true;
     }
 
@@ -62,7 +67,16 @@ internal ref struct ResultsReader
         ? (int)index
         : throw new CorruptStoreException("A result of a record names a condition that cannot be.");
 
-    private ulong Read() => Varint.TryRead(ref _rest, out var value)
-        ? value
-        : throw new CorruptStoreException("The results of a session in a record are cut off or malformed.");
+    private ulong Read() => Varint.TryRead(ref _rest, out var value) ? value : throw Malformed();
+
+    private ReadOnlySpan<byte> Take(int count)
+    {
+        if (count > _rest.Length)
+            throw Malformed();
+        var taken = _rest[..count];
+        _rest = _rest[count..];
+        return taken;
+    }
+
+    private static CorruptStoreException Malformed() => new("The results of a session in a record are cut off or malformed.");
 }

@@ -5,9 +5,9 @@ namespace KvCluster.Storage.Sessions;
 
 /// <summary>
 /// Decides on the leader which sessions end: those that were idle for too long by shard time and, when there are too many, the longest
-/// idle. The ends go into a record, so that every replica ends the same. Writer executor.
+/// idle, and of who has the most where somebody with fewer opens one. The ends go into a record, so that every replica ends the same. Writer executor.
 /// </summary>
-/// <remarks>A session is idle from the last result on, so one whose request was in this record or a recent one never ends with it.</remarks>
+/// <remarks>A session is idle from the last result on, so one whose request was in this record or a recent one never ends with it by its age.</remarks>
 internal sealed class SessionAgeing(StoreOptions options)
 {
     /// <summary>Bounds what ageing adds to one record.</summary>
@@ -20,6 +20,22 @@ internal sealed class SessionAgeing(StoreOptions options)
 
     /// <summary>Whether another session may be opened; if not, the next record ends idle ones.</summary>
     public bool HasRoom(WriteBatch batch) => SessionTable.Count(batch) < (ulong)options.SessionsMax;
+
+    /// <summary>
+    /// The session that has to end so that another of an owner can be opened where there is no room; null: the owner has to wait until some have been idle for
+    /// long enough. So many callers come to equal shares, nodes' callers first and then those that one of them names; nobody takes another's who has no more
+    /// than itself.
+    /// </summary>
+    /// <param name="batch">The newest state.</param>
+    /// <param name="owner">Who opens one.</param>
+    /// <param name="results">Sessions with requests in the transaction that is being merged stay.</param>
+    public static UInt128? FindUnfair(WriteBatch batch, SessionOwner owner, TransactionResults results)
+    {
+        var (peer, ofPeer) = SessionTable.GreatestPeer(batch);
+        var isOther = peer != owner.Peer && ofPeer > SessionTable.CountOfPeer(batch, owner) + 1;
+        var (greatest, ofGreatest) = SessionTable.GreatestOwner(batch, isOther ? peer : owner.Peer);
+        return isOther || ofGreatest > SessionTable.CountOf(batch, owner) + 1 ? SessionTable.LongestIdle(batch, greatest, results) : null;
+    }
 
     /// <summary>Appends the ends that are due to a payload, at most one look an interval of shard time.</summary>
     public void Collect(WriteBatch batch, long shardTime, ByteBuffer payload)

@@ -1,3 +1,4 @@
+using System.Buffers.Binary;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Writer;
 
@@ -9,7 +10,7 @@ namespace KvCluster.Storage.Sessions;
 /// </summary>
 internal sealed class SessionResults
 {
-    private readonly List<(ulong Sequence, WriteResult Result)> _added = [];
+    private readonly List<(ulong Sequence, WriteResult Result, uint Digest)> _added = [];
     private readonly Dictionary<ulong, int> _places = [];
     private UInt128 _session;
     private SessionState _stored;
@@ -33,39 +34,40 @@ internal sealed class SessionResults
         return sequence >= _lowestOpen;
     }
 
-    /// <summary>The result that a request has already, in the tree or in this transaction.</summary>
-    public bool TryFind(WriteBatch batch, ulong sequence, out WriteResult result)
+    /// <summary>The result that a sequence has already, in the tree or in this transaction, and the digest of the request that it is of.</summary>
+    public bool TryFind(WriteBatch batch, ulong sequence, out WriteResult result, out uint digest)
     {
         if (_places.TryGetValue(sequence, out var place))
         {
-            result = _added[place].Result;
+            (_, result, digest) = _added[place];
             return true;
         }
-        result = default;
-        return sequence < _stored.Next && SessionTable.TryReadResult(batch, _session, sequence, out result);
+        (result, digest) = (default, 0);
+        return sequence < _stored.Next && SessionTable.TryReadResult(batch, _session, sequence, out result, out digest);
     }
 
     /// <summary>Adds a request's result; their etags never fall.</summary>
-    public void Add(ulong sequence, in WriteResult result)
+    public void Add(ulong sequence, in WriteResult result, uint digest)
     {
         _places.Add(sequence, _added.Count);
-        _added.Add((sequence, result));
+        _added.Add((sequence, result, digest));
     }
 
     /// <summary>Appends the results as <see cref="ResultsReader"/> reads them.</summary>
     public void WriteTo(ByteBuffer content, UInt128 etagFirst)
     {
-        Append(content, (ulong)(_session >> 64));
-        Append(content, (ulong)_session);
+        Operations.AppendSession(content, _session);
         Append(content, _lowestOpen);
         var sequence = _lowestOpen - 1;
         var change = (ulong)etagFirst - 1;
-        foreach (var (added, result) in _added)
+        foreach (var (added, result, digest) in _added)
         {
             Append(content, Varint.Fold(added - sequence - 1));
             Append(content, (((ulong)result.Etag - change) << 2) | (ulong)KindOf(result));
             if (result.Outcome == WriteOutcome.ConditionFailed)
                 Append(content, (ulong)result.FailedCondition);
+            BinaryPrimitives.WriteUInt32LittleEndian(content.Reserve(sizeof(uint)), digest);
+            content.Advance(sizeof(uint));
             (sequence, change) = (added, (ulong)result.Etag);
         }
     }

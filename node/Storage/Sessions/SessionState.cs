@@ -6,17 +6,19 @@ namespace KvCluster.Storage.Sessions;
 /// <param name="LowestOpen">Requests below are settled: their results are dropped, and they are refused.</param>
 /// <param name="Next">One more than the greatest sequence with a result.</param>
 /// <param name="ActiveMicroseconds">Shard time of the last record with a result of the session, or of its opening.</param>
-internal readonly record struct SessionState(ulong LowestOpen, ulong Next, long ActiveMicroseconds)
+/// <param name="Owner">Who opened it.</param>
+internal readonly record struct SessionState(ulong LowestOpen, ulong Next, long ActiveMicroseconds, SessionOwner Owner)
 {
     /// <summary>Bytes of a stored state.</summary>
-    public const int Bytes = 24;
+    public const int Bytes = 32;
 
     /// <summary>Reads a stored state.</summary>
     public static SessionState Read(ReadOnlySpan<byte> stored) => stored.Length == Bytes
         ? new SessionState(
             BinaryPrimitives.ReadUInt64LittleEndian(stored),
             BinaryPrimitives.ReadUInt64LittleEndian(stored[8..]),
-            BinaryPrimitives.ReadInt64LittleEndian(stored[16..]))
+            BinaryPrimitives.ReadInt64LittleEndian(stored[16..]),
+            new SessionOwner(BinaryPrimitives.ReadUInt64LittleEndian(stored[24..])))
         : throw new CorruptStoreException($"A session's entry has {stored.Length} bytes instead of {Bytes}.");
 
     /// <summary>Writes <see cref="Bytes"/> bytes.</summary>
@@ -25,5 +27,6 @@ internal readonly record struct SessionState(ulong LowestOpen, ulong Next, long 
         BinaryPrimitives.WriteUInt64LittleEndian(destination, LowestOpen);
         BinaryPrimitives.WriteUInt64LittleEndian(destination[8..], Next);
         BinaryPrimitives.WriteInt64LittleEndian(destination[16..], ActiveMicroseconds);
+        BinaryPrimitives.WriteUInt64LittleEndian(destination[24..], Owner.Value);
     }
 }

@@ -4,7 +4,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// The tree <c>sessions</c> (FORMAT.md, "Sessions"): an entry for each session, and its results in entries of 64, which are written in place and go as a whole.
+/// The tree <c>sessions</c> (FORMAT.md, "Sessions"): an entry for each session, its results in entries of 64, which are written in place and go as a whole,
+/// and how many sessions each owner has.
 /// Changed by <c>RecordApplier</c> alone, so that every replica has the same. Writer executor, or the opening thread.
 /// </summary>
 internal static class SessionTable
@@ -13,20 +14,81 @@ internal static class SessionTable
     public const int OpenRequestsMax = 4_096;
 
     private const int ResultsPerEntry = 64;
-    private const int ResultBytes = 20;
+    private const int ResultBytes = 24;
     private const int EntryBytes = ResultsPerEntry * ResultBytes;
     private const int StateKeyBytes = 1 + 16;
     private const int EntryKeyBytes = StateKeyBytes + sizeof(ulong);
+    private const int PeerKeyBytes = 1 + sizeof(uint);
+    private const int OwnerKeyBytes = 1 + sizeof(ulong);
 
     /// <summary>First byte of the keys of sessions' states; <see cref="ResultsMark"/> is that of their results.</summary>
     private const byte StateMark = 1;
     private const byte ResultsMark = 2;
+
+    /// <summary>First byte of the keys that count the sessions of a node's caller; <see cref="OwnerMark"/> of those that count an owner's.</summary>
+    private const byte PeerMark = 3;
+    private const byte OwnerMark = 4;
 
     private static ReadOnlySpan<byte> CountKey => [0];
 
     /// <summary>How many sessions there are.</summary>
     public static ulong Count(WriteBatch batch) =>
         batch.TryGet(TreeId.Sessions, CountKey, out var stored) ? BinaryPrimitives.ReadUInt64LittleEndian(stored) : 0;
+
+    /// <summary>How many of them an owner has.</summary>
+    public static ulong CountOf(WriteBatch batch, SessionOwner owner) => Count(batch, OwnerMark, owner.Value, sizeof(ulong));
+
+    /// <summary>How many the owners with this one's <see cref="SessionOwner.Peer"/> have.</summary>
+    public static ulong CountOfPeer(WriteBatch batch, SessionOwner owner) => Count(batch, PeerMark, owner.Peer, sizeof(uint));
+
+    /// <summary>The caller of nodes that has the most sessions, by its number; of several that with the least number.</summary>
+    public static (uint Peer, ulong Count) GreatestPeer(WriteBatch batch)
+    {
+        var greatest = (Peer: 0u, Count: 0ul);
+        using var cursor = batch.Cursor(TreeId.Sessions, [PeerMark], [PeerMark + 1]);
+        while (cursor.MoveNext())
+        {
+            var count = BinaryPrimitives.ReadUInt64LittleEndian(cursor.Value);
+            if (count > greatest.Count)
+                greatest = (BinaryPrimitives.ReadUInt32BigEndian(cursor.Key[1..]), count);
+        }
+        return greatest;
+    }
+
+    /// <summary>The owner with the most sessions among those of a peer; of several that with the least number.</summary>
+    public static (SessionOwner Owner, ulong Count) GreatestOwner(WriteBatch batch, uint peer)
+    {
+        var greatest = (Owner: default(SessionOwner), Count: 0ul);
+        Span<byte> first = stackalloc byte[OwnerKeyBytes], last = stackalloc byte[OwnerKeyBytes + 1];
+        WriteOwnerKey(first, OwnerMark, new SessionOwner(peer, 0).Value);
+        WriteOwnerKey(last, OwnerMark, new SessionOwner(peer, uint.MaxValue).Value);
+        last[^1] = 0;
+        using var cursor = batch.Cursor(TreeId.Sessions, first, last);
+        while (cursor.MoveNext())
+        {
+            var count = BinaryPrimitives.ReadUInt64LittleEndian(cursor.Value);
+            if (count > greatest.Count)
+                greatest = (new SessionOwner(BinaryPrimitives.ReadUInt64BigEndian(cursor.Key[1..])), count);
+        }
+        return greatest;
+    }
+
+    /// <summary>An owner's session that has been idle for the longest, apart from those that must stay; null: all must.</summary>
+    public static UInt128? LongestIdle(WriteBatch batch, SessionOwner owner, TransactionResults staying)
+    {
+        (long ActiveMicroseconds, UInt128 Session)? longest = null;
+        using var cursor = batch.Cursor(TreeId.Sessions, [StateMark], [StateMark + 1]);
+        while (cursor.MoveNext())
+        {
+            var state = SessionState.Read(cursor.Value);
+            if (state.Owner != owner || (longest is { } found && found.ActiveMicroseconds <= state.ActiveMicroseconds))
+                continue;
+            var session = BinaryPrimitives.ReadUInt128BigEndian(cursor.Key[1..]);
+            if (!staying.Has(session))
+                longest = (state.ActiveMicroseconds, session);
+        }
+        return longest?.Session;
+    }
 
     /// <summary>A session's state; false if there is none with this id.</summary>
     public static bool TryRead(WriteBatch batch, UInt128 session, out SessionState state)
@@ -38,13 +100,13 @@ internal static class SessionTable
         return found;
     }
 
-    /// <summary>The result that a request of a session has.</summary>
-    public static bool TryReadResult(WriteBatch batch, UInt128 session, ulong sequence, out WriteResult result)
+    /// <summary>The result that a sequence of a session has, and the digest of the request that it is of.</summary>
+    public static bool TryReadResult(WriteBatch batch, UInt128 session, ulong sequence, out WriteResult result, out uint digest)
     {
         Span<byte> key = stackalloc byte[EntryKeyBytes];
         WriteEntryKey(key, session, sequence / ResultsPerEntry);
-        result = default;
-        return batch.TryGet(TreeId.Sessions, key, out var entry) && TryReadPlace(PlaceOf(CheckEntry(entry), sequence), out result);
+        (result, digest) = (default, 0);
+        return batch.TryGet(TreeId.Sessions, key, out var entry) && TryReadPlace(PlaceOf(CheckEntry(entry), sequence), out result, out digest);
     }
 
     /// <summary>All sessions whose last activity lies at or before a shard time. The cursor's batch must not change meanwhile.</summary>
@@ -59,23 +121,25 @@ internal static class SessionTable
         }
     }
 
-    /// <summary>Applies the opening of a session: its id is the etag of that change.</summary>
-    public static void Open(WriteBatch batch, UInt128 session, long shardTime)
+    /// <summary>Applies the opening of a session.</summary>
+    public static void Open(WriteBatch batch, UInt128 session, SessionOwner owner, long shardTime)
     {
-        PutState(batch, session, new SessionState(1, 1, shardTime));
-        PutCount(batch, Count(batch) + 1);
+        if (TryRead(batch, session, out _))
+            throw new CorruptStoreException("A record opens a session that is open.");
+        PutState(batch, session, new SessionState(1, 1, shardTime, owner));
+        ChangeCounts(batch, owner, by: 1);
     }
 
     /// <summary>Applies the end of a session, which drops its results.</summary>
     public static void End(WriteBatch batch, UInt128 session)
     {
         if (!TryRead(batch, session, out var state))
-            throw Unknown(session);
+            throw Unknown();
         DropBelow(batch, session, state, state.Next + ResultsPerEntry);
         Span<byte> key = stackalloc byte[StateKeyBytes];
         WriteStateKey(key, session);
         batch.Delete(TreeId.Sessions, key);
-        PutCount(batch, Count(batch) - 1);
+        ChangeCounts(batch, state.Owner, by: -1);
     }
 
     /// <summary>Applies the results of a session that a record holds.</summary>
@@ -83,7 +147,7 @@ internal static class SessionTable
     {
         var reader = new ResultsReader(results, etagFirst);
         if (!TryRead(batch, reader.Session, out var state))
-            throw Unknown(reader.Session);
+            throw Unknown();
         var lowestOpen = Math.Max(state.LowestOpen, reader.LowestOpen);
         DropBelow(batch, reader.Session, state, lowestOpen);
         var next = state.Next;
@@ -95,7 +159,7 @@ internal static class SessionTable
             if (reader.Sequence < lowestOpen)
                 continue;
             if (reader.Sequence - lowestOpen >= OpenRequestsMax)
-                throw new CorruptStoreException($"Session {reader.Session} has a result for {reader.Sequence}, but {lowestOpen} is open.");
+                throw new CorruptStoreException($"A session has a result for {reader.Sequence}, but {lowestOpen} is open.");
             if (reader.Sequence / ResultsPerEntry != loaded)
             {
                 if (loaded is not null)
@@ -104,15 +168,16 @@ internal static class SessionTable
                 WriteEntryKey(key, reader.Session, loaded.Value);
                 Load(batch, key, entry);
             }
-            WritePlace(PlaceOf(entry, reader.Sequence), reader.Result);
+            WritePlace(PlaceOf(entry, reader.Sequence), reader.Result, reader.Digest);
             next = Math.Max(next, reader.Sequence + 1);
         }
         if (loaded is not null)
             batch.Put(TreeId.Sessions, key, entry);
-        PutState(batch, reader.Session, new SessionState(lowestOpen, next, shardTime));
+        PutState(batch, reader.Session, new SessionState(lowestOpen, next, shardTime, state.Owner));
     }
 
-    private static CorruptStoreException Unknown(UInt128 session) => new($"A record speaks of session {session}, which is not open.");
+    // Which one is not said: its id is its caller's secret, and this goes into logs.
+    private static CorruptStoreException Unknown() => new("A record speaks of a session that is not open.");
 
     /// <summary>Deletes the entries that hold nothing but results below a sequence.</summary>
     private static void DropBelow(WriteBatch batch, UInt128 session, in SessionState state, ulong lowestOpen)
@@ -134,11 +199,45 @@ internal static class SessionTable
         batch.Put(TreeId.Sessions, key, value);
     }
 
-    private static void PutCount(WriteBatch batch, ulong count)
+    private static ulong Count(WriteBatch batch, byte mark, ulong number, int numberBytes)
     {
+        Span<byte> key = stackalloc byte[OwnerKeyBytes];
+        key = numberBytes == sizeof(uint) ? key[..PeerKeyBytes] : key;
+        WriteOwnerKey(key, mark, number);
+        return batch.TryGet(TreeId.Sessions, key, out var stored) ? BinaryPrimitives.ReadUInt64LittleEndian(stored) : 0;
+    }
+
+    private static void ChangeCounts(WriteBatch batch, SessionOwner owner, long by)
+    {
+        Span<byte> key = stackalloc byte[OwnerKeyBytes];
+        PutCount(batch, CountKey, Count(batch) + (ulong)by);
+        var (ofPeer, ofOwner) = (CountOfPeer(batch, owner), CountOf(batch, owner));
+        WriteOwnerKey(key[..PeerKeyBytes], PeerMark, owner.Peer);
+        PutCount(batch, key[..PeerKeyBytes], ofPeer + (ulong)by);
+        WriteOwnerKey(key, OwnerMark, owner.Value);
+        PutCount(batch, key, ofOwner + (ulong)by);
+    }
+
+    // Of owners only those with sessions are kept.
+    private static void PutCount(WriteBatch batch, ReadOnlySpan<byte> key, ulong count)
+    {
+        if (count == 0 && key.Length > 1)
+        {
+            batch.Delete(TreeId.Sessions, key);
+            return;
+        }
         Span<byte> value = stackalloc byte[sizeof(ulong)];
         BinaryPrimitives.WriteUInt64LittleEndian(value, count);
-        batch.Put(TreeId.Sessions, CountKey, value);
+        batch.Put(TreeId.Sessions, key, value);
+    }
+
+    private static void WriteOwnerKey(Span<byte> key, byte mark, ulong number)
+    {
+        key[0] = mark;
+        if (key.Length == PeerKeyBytes)
+            BinaryPrimitives.WriteUInt32BigEndian(key[1..], (uint)number);
+        else
+            BinaryPrimitives.WriteUInt64BigEndian(key[1..], number);
     }
 
     private static void WriteStateKey(Span<byte> key, UInt128 session)
@@ -171,15 +270,16 @@ internal static class SessionTable
     private static ReadOnlySpan<byte> PlaceOf(ReadOnlySpan<byte> entry, ulong sequence) =>
         entry.Slice((int)(sequence % ResultsPerEntry) * ResultBytes, ResultBytes);
 
-    private static void WritePlace(Span<byte> place, in WriteResult result)
+    private static void WritePlace(Span<byte> place, in WriteResult result, uint digest)
     {
         var condition = result.Outcome == WriteOutcome.ConditionFailed ? (uint)result.FailedCondition : 0;
         BinaryPrimitives.WriteUInt32LittleEndian(place, (condition << 2) | (uint)SessionResults.KindOf(result));
         BinaryPrimitives.WriteUInt64LittleEndian(place[4..], (ulong)(result.Etag >> 64));
         BinaryPrimitives.WriteUInt64LittleEndian(place[12..], (ulong)result.Etag);
+        BinaryPrimitives.WriteUInt32LittleEndian(place[20..], digest);
     }
 
-    private static bool TryReadPlace(ReadOnlySpan<byte> place, out WriteResult result)
+    private static bool TryReadPlace(ReadOnlySpan<byte> place, out WriteResult result, out uint digest)
     {
         var told = BinaryPrimitives.ReadUInt32LittleEndian(place);
         var kind = (ResultKind)(told & 3);
@@ -187,6 +287,7 @@ internal static class SessionTable
         result = kind == ResultKind.ConditionFailed
             ? new WriteResult(WriteOutcome.ConditionFailed, etag, (int)(told >> 2), false)
             : new WriteResult(WriteOutcome.Applied, etag, -1, kind == ResultKind.AppliedToExisting);
+        digest = BinaryPrimitives.ReadUInt32LittleEndian(place[20..]);
         return kind != ResultKind.None;
     }
 }

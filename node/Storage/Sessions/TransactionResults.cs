@@ -5,12 +5,15 @@ namespace KvCluster.Storage.Sessions;
 
 /// <summary>
 /// The results of identified requests that a merged transaction gathers. They go into its record once for each session, which costs
-/// about two bytes a request. Writer executor.
+/// about twenty bytes a session and six a request. Writer executor.
 /// </summary>
 internal sealed class TransactionResults
 {
-    /// <summary>What a result takes in a record at most: three numbers.</summary>
-    private const int ResultBytesMax = 3 * Varint.BytesMax;
+    /// <summary>What a result takes in a record at most: three numbers and a digest.</summary>
+    private const int ResultBytesMax = (3 * Varint.BytesMax) + sizeof(uint);
+
+    /// <summary>What the results of a session take besides: code, length, its id and its lowest open sequence.</summary>
+    private const int SessionBytesMax = 1 + Varint.BytesMax + Operations.SessionBytes + Varint.BytesMax;
 
     private readonly Dictionary<UInt128, SessionResults> _sessions = [];
     private readonly Stack<SessionResults> _unused = new();
@@ -22,7 +25,7 @@ internal sealed class TransactionResults
     public int Count { get; private set; }
 
     /// <summary>Bytes that they take in the record at most.</summary>
-    public int BytesMax => (Count * ResultBytesMax) + (_sessions.Count * 4 * Varint.BytesMax);
+    public int BytesMax => (Count * ResultBytesMax) + (_sessions.Count * SessionBytesMax);
 
     /// <summary>Forgets the last transaction.</summary>
     public void Clear()
@@ -52,10 +55,13 @@ internal sealed class TransactionResults
         return found;
     }
 
+    /// <summary>Whether a request of the session is in this transaction: it cannot end in it.</summary>
+    public bool Has(UInt128 session) => _sessions.ContainsKey(session);
+
     /// <summary>Adds a result to a session that <see cref="Find"/> gave.</summary>
-    public void Add(SessionResults session, ulong sequence, in WriteResult result)
+    public void Add(SessionResults session, WriteRequest request)
     {
-        session.Add(sequence, result);
+        session.Add(request.Sequence, request.Result, request.Digest);
         Count++;
     }
 

@@ -7,11 +7,15 @@ namespace KvCluster.Storage.Writer;
 /// <summary>
 /// Merges waiting requests into one transaction: each request's conditions are evaluated on the newest state, that of the requests
 /// before it in the same transaction included. One that fails takes nothing with it. An identified request that has a result already is
-/// answered with that. Writer executor.
+/// answered with that; another one under its sequence is refused. Writer executor.
 /// </summary>
 internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, TimeProvider time, StoreOptions options)
 {
     private const int PayloadBytesKept = 2 << 20;
+
+    /// <summary>What the end of a session that makes room for another takes.</summary>
+    private const int RoomBytesMax = 1 + Operations.SessionBytes;
+
     private readonly ByteBuffer _payload = new(64 << 10);
     private readonly TransactionResults _results = new();
     private readonly SessionAgeing _ageing = new(options);
@@ -59,7 +63,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
                 chain.Add(request, WriteResult.Of(WriteOutcome.DeadlinePassed));
             else if (recordBytesLeft is { } left && (request.HasPut || RecordBytesWith(request) > left))
                 chain.Add(request, WriteResult.Of(WriteOutcome.DiskFull));
-            else if (request.OpensSession && !_ageing.HasRoom(batch))
+            else if (request.OpensSession && !TryMakeRoom(batch, request.Owner))
                 chain.Add(request, WriteResult.Of(WriteOutcome.Busy));
             else
                 Apply(batch, request);
@@ -85,6 +89,18 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         RecordApplier.ApplyOperations(batch, _payload.Written, _etagFirst, _shardTime, ref _next, ref _operationCount);
     }
 
+    private bool TryMakeRoom(WriteBatch batch, SessionOwner owner)
+    {
+        if (_ageing.HasRoom(batch))
+            return true;
+        if (SessionAgeing.FindUnfair(batch, owner, _results) is not { } unfair)
+            return false;
+        var operationBytes = _payload.Count;
+        Operations.SessionEnd(_payload, unfair);
+        RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        return true;
+    }
+
     private void AppendResults(WriteBatch batch)
     {
         if (_results.Count == 0)
@@ -95,13 +111,13 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     }
 
     private int RecordBytesWith(WriteRequest request) =>
-        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + request.EncodedOperations.Length + RecordBody.TrailerBytes);
+        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + RoomBytesMax + request.EncodedOperations.Length + RecordBody.TrailerBytes);
 
     private void Apply(WriteBatch batch, WriteRequest request)
     {
         try
         {
-            if (request.Session == 0)
+            if (request.Sequence == 0)
                 ApplyPlain(batch, request);
             else
                 ApplyIdentified(batch, request);
@@ -130,14 +146,14 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             request.Result = WriteResult.Of(session is null ? WriteOutcome.SessionExpired : WriteOutcome.SequenceClosed);
             request.IsReadAnswer = true;
         }
-        else if (session.TryFind(batch, request.Sequence, out var first))
+        else if (session.TryFind(batch, request.Sequence, out var first, out var digest))
         {
-            request.Result = first;
+            request.Result = digest == request.Digest ? first : WriteResult.Of(WriteOutcome.SequenceReused);
         }
         else
         {
             request.Result = Execute(batch, request);
-            _results.Add(session, request.Sequence, request.Result);
+            _results.Add(session, request);
         }
         // With results or operations gathered, the state that this is true of is that of this transaction's record.
         request.ReleaseEtag = _results.Count > 0 || _operationCount > 0 ? UInt128.Max(Newest, _etagFirst) : _etagLast;

@@ -12,12 +12,12 @@ internal enum OperationCode : byte
     /// <summary>Removes a key, which need not be there.</summary>
     Delete = 2,
 
-    /// <summary>Opens a session, whose id is the etag of this change.</summary>
+    /// <summary>Opens a session.</summary>
     SessionOpen = 5,
 
     /// <summary>The results of a session's requests in this record. Takes no change of its own.</summary>
     Results = 6,
 
-    /// <summary>Ends a session that was idle for too long.</summary>
+    /// <summary>Ends a session that was idle for too long, or makes room for another one.</summary>
     SessionEnd = 7,
 }

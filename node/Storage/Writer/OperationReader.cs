@@ -1,3 +1,6 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.Sessions;
+
 namespace KvCluster.Storage.Writer;
 
 /// <summary>
@@ -23,8 +26,11 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     /// <summary>The value of a put; undefined for other operations, as is each of these properties where it has no meaning.</summary>
     public ReadOnlySpan<byte> Value { get; private set; }
 
-    /// <summary>The session that ends.</summary>
+    /// <summary>The session that is opened, or ends.</summary>
     public UInt128 Session { get; private set; }
+
+    /// <summary>Who opens it.</summary>
+    public SessionOwner Owner { get; private set; }
 
     /// <summary>The results of a session; see <see cref="Sessions.ResultsReader"/>.</summary>
     public ReadOnlySpan<byte> Results { get; private set; }
@@ -46,9 +52,11 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
                 Key = ReadBytes();
                 return true;
             case OperationCode.SessionOpen:
+                Session = ReadSession();
+                Owner = new SessionOwner(BinaryPrimitives.ReadUInt64LittleEndian(Take(sizeof(ulong))));
                 return true;
             case OperationCode.SessionEnd:
-                Session = new UInt128(ReadNumber(), ReadNumber());
+                Session = ReadSession();
                 return true;
             case OperationCode.Results:
                 Results = ReadBytes();
@@ -75,11 +83,18 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     private ReadOnlySpan<byte> ReadBytes()
     {
         var length = ReadNumber();
-        if (length > (ulong)_rest.Length)
+        return length <= (ulong)_rest.Length ? Take((int)length) : throw Malformed();
+    }
+
+    private UInt128 ReadSession() => BinaryPrimitives.ReadUInt128BigEndian(Take(Operations.SessionBytes));
+
+    private ReadOnlySpan<byte> Take(int count)
+    {
+        if (count > _rest.Length)
             throw Malformed();
-        var bytes = _rest[..(int)length];
-        _rest = _rest[(int)length..];
-        return bytes;
+        var taken = _rest[..count];
+        _rest = _rest[count..];
+        return taken;
     }
 
     private ulong ReadNumber() => Varint.TryRead(ref _rest, out var number) ? number : throw Malformed();

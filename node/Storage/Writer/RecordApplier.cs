@@ -51,7 +51,7 @@ internal static class RecordApplier
                     existed |= batch.Delete(TreeId.Kv, reader.Key);
                     break;
                 case OperationCode.SessionOpen:
-                    SessionTable.Open(batch, nextChange, shardTime);
+                    SessionTable.Open(batch, reader.Session, reader.Owner, shardTime);
                     break;
                 case OperationCode.SessionEnd:
                     SessionTable.End(batch, reader.Session);

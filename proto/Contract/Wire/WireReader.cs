@@ -54,6 +54,12 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
         return BinaryPrimitives.ReadUInt64LittleEndian(Take(sizeof(ulong)));
     }
 
+    public uint ReadFixed32()
+    {
+        Expect(WireType.Fixed32);
+        return BinaryPrimitives.ReadUInt32LittleEndian(Take(sizeof(uint)));
+    }
+
     /// <summary>The value of a bytes or message field, where it lies.</summary>
     public ReadOnlySpan<byte> ReadBytes()
     {

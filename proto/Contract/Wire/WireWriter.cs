@@ -9,6 +9,9 @@ internal ref struct WireWriter(Span<byte> destination)
     /// <summary>Bytes of an etag's message.</summary>
     public const int EtagBytes = 2 * (1 + sizeof(ulong));
 
+    /// <summary>Bytes of a session's id.</summary>
+    public const int SessionBytes = 16;
+
     private Span<byte> _rest = destination;
 
     /// <summary>Bytes of a varint.</summary>
@@ -26,7 +29,7 @@ internal ref struct WireWriter(Span<byte> destination)
 
     /// <summary>Bytes of a <see cref="V1.RequestId"/> without its tag.</summary>
     public static int RequestIdSize(uint shard, ulong sequence, ulong lowestOpen) =>
-        BytesFieldSize(EtagBytes) + VarintFieldSize(sequence) + VarintFieldSize(lowestOpen) + VarintFieldSize(shard);
+        BytesFieldSize(SessionBytes) + VarintFieldSize(sequence) + VarintFieldSize(lowestOpen) + VarintFieldSize(shard);
 
     public void VarintField(int field, ulong value)
     {
@@ -72,10 +75,16 @@ internal ref struct WireWriter(Span<byte> destination)
     public void RequestIdField(int field, UInt128 session, uint shard, ulong sequence, ulong lowestOpen)
     {
         BytesHeader(field, RequestIdSize(shard, sequence, lowestOpen));
-        EtagField(1, session);
         VarintField(2, sequence);
         VarintField(3, lowestOpen);
         VarintField(4, shard);
+        SessionField(5, session);
+    }
+
+    public void SessionField(int field, UInt128 session)
+    {
+        BytesHeader(field, SessionBytes);
+        BinaryPrimitives.WriteUInt128BigEndian(Take(SessionBytes), session);
     }
 
     /// <summary>Room for content written by someone else.</summary>

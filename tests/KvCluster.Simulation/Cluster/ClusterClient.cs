@@ -1,4 +1,5 @@
 using KvCluster.Storage;
+using KvCluster.Storage.Sessions;
 
 namespace KvCluster.Simulation.Cluster;
 
@@ -22,7 +23,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     private uint _node = first;
     private long _operation;
     private Etag _seen;
-    private Etag _session;
+    private UInt128 _session;
     private ulong _sequence;
     private ClusterWrite? _open;
 
@@ -42,8 +43,8 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         else if (run.Healed || run.Random.Next(3) == 0)
             Read((ReadKind)run.Random.Next(Enum.GetValues<ReadKind>().Length), keys);
         else if (run.Random.Next(4) == 0)
-            Attempt(history.Begin(keys, DrawCondition(keys[0]), Etag.None, 0));
-        else if (_session == Etag.None)
+            Attempt(history.Begin(keys, DrawCondition(keys[0]), 0, 0));
+        else if (_session == 0)
             OpenSession();
         else
             Attempt(_open = history.Begin(keys, DrawCondition(keys[0]), _session, ++_sequence));
@@ -54,7 +55,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         if (run.Random.Next(2) == 0)
             Read(ReadKind.Leader, keys);
         else
-            Attempt(history.Begin(keys, Impossible, Etag.None, 0));
+            Attempt(history.Begin(keys, Impossible, 0, 0));
     }
 
     private long? DrawCondition(int key) => run.Random.Next(3) == 0 ? _values[key] : null;
@@ -99,7 +100,8 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     {
         var operation = Begin(Elsewhere);
         var floor = history.Floor;
-        run.Call(_node, node => node.OpenSession(result => run.Reply(() =>
+        var session = run.DrawSession();
+        run.Call(_node, node => node.OpenSession(session, new SessionOwner(_node, 1), result => run.Reply(() =>
         {
             run.Transcript.Answer(run.NowUs, $"session {result.Outcome}", Etag.FromValue(result.Etag));
             if (result.Outcome == WriteOutcome.Applied)
@@ -112,8 +114,8 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
                 return;
             }
 
-            (_session, _sequence) = (Etag.FromValue(result.Etag), 0);
-            See(_session);
+            (_session, _sequence) = (session, 0);
+            See(Etag.FromValue(result.Etag));
             Rest();
         })));
     }
@@ -146,7 +148,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
                 break;
             case WriteOutcome.SessionExpired:
                 Violation.Unless(run.WallClockJumped, Rule.AppliedOnce, $"session {write.Session} ended while write {write.Id} is open");
-                (_session, _open) = (Etag.None, null);
+                (_session, _open) = (0, null);
                 Rest();
                 break;
             default:

@@ -32,7 +32,7 @@ internal sealed class ClusterHistory
     public long Repeats { get; private set; }
 
     /// <summary>A write is about to be sent for the first time.</summary>
-    public ClusterWrite Begin(int[] keys, long? expected, Etag session, ulong sequence)
+    public ClusterWrite Begin(int[] keys, long? expected, UInt128 session, ulong sequence)
     {
         var write = new ClusterWrite(_writes.Count + 1L, keys, expected, Floor, session, sequence);
         _writes.Add(write);

@@ -10,6 +10,7 @@ using KvCluster.Simulation.Cluster.Routing;
 using KvCluster.Storage;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 using WriteRequest = KvCluster.Storage.WriteRequest;
@@ -378,17 +379,20 @@ internal sealed class ClusterNode : IDisposable
             request.Put(Key(key), Value(write.Id));
         request.Put(Marker(write.Id), Value(write.Id));
         if (write.IsIdentified)
-            request.Identify(write.Session.Value, write.Sequence, write.Sequence);
+            request.Identify(write.Session, write.Sequence, write.Sequence);
         Poll(Replica.WriteAsync(request).AsTask(), done);
     });
 
-    /// <summary>Opens a session, whose id is the answer's etag.</summary>
-    public void OpenSession(Action<WriteResult> done) => Deliver(() =>
+    /// <summary>An id for a session that is opened here.</summary>
+    public UInt128 DrawSession() => _run.DrawSession();
+
+    /// <summary>Opens a session.</summary>
+    public void OpenSession(UInt128 session, SessionOwner owner, Action<WriteResult> done) => Deliver(() =>
     {
         if (Replica is null)
             return;
         var request = WriteRequest.Rent();
-        request.OpenSession();
+        request.OpenSession(session, owner);
         Poll(Replica.WriteAsync(request).AsTask(), done);
     });
 

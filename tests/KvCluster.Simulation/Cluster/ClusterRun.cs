@@ -23,6 +23,7 @@ internal sealed class ClusterRun : ISimulation
 
     private readonly HashSet<(uint From, uint To)> _cut = [];
     private readonly HashSet<(uint Node, ulong Epoch, ulong Change)> _snapshots = [];
+    private UInt128 _sessionsDrawn;
     private readonly ClusterNode[] _nodes;
     private readonly ClusterClient[] _clients;
     private readonly RoutedClient[] _routed = [];
@@ -155,6 +156,9 @@ internal sealed class ClusterRun : ISimulation
     }
 
     public string Describe() => $"{_end}\nrecord: {Coordinator.Record}";
+
+    /// <summary>Counted, not drawn from <see cref="Random"/>: nothing in a run guesses ids, and a seed's course does not change by it.</summary>
+    public UInt128 DrawSession() => ++_sessionsDrawn;
 
     public void Trace(string text) => Transcript.Line(NowUs, text);
 

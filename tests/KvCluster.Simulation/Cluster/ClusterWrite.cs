@@ -7,7 +7,7 @@ namespace KvCluster.Simulation.Cluster;
 /// <param name="Floor">The greatest etag answered to anybody before the first attempt.</param>
 /// <param name="Session">The session it is identified in; none: it is not, and is tried once.</param>
 /// <param name="Sequence">Its number in the session.</param>
-internal sealed record ClusterWrite(long Id, int[] Keys, long? Expected, Etag Floor, Etag Session, ulong Sequence)
+internal sealed record ClusterWrite(long Id, int[] Keys, long? Expected, Etag Floor, UInt128 Session, ulong Sequence)
 {
     public bool IsIdentified => Sequence != 0;
 }

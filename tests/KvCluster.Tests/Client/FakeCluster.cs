@@ -148,13 +148,15 @@ internal sealed class FakeCluster : IAsyncDisposable
     }
 
     /// <summary>Opens a session in a shard.</summary>
-    public Position OpenSession(uint shard)
+    public OpenSessionResponse OpenSession(uint shard)
     {
         lock (_lock)
         {
             _change++;
             Results[(shard, _change)] = [];
-            return new Position { Shard = shard, Etag = EtagLocked() };
+            var id = new byte[16];
+            System.Buffers.Binary.BinaryPrimitives.WriteUInt64LittleEndian(id, _change);
+            return new OpenSessionResponse { Position = new Position { Shard = shard, Etag = EtagLocked() }, Session = ByteString.CopyFrom(id) };
         }
     }
 
@@ -163,7 +165,7 @@ internal sealed class FakeCluster : IAsyncDisposable
     {
         lock (_lock)
         {
-            if (id.Shard != shard || !Results.TryGetValue((shard, id.Session.Change), out var results))
+            if (id.Shard != shard || !Results.TryGetValue((shard, System.Buffers.Binary.BinaryPrimitives.ReadUInt64LittleEndian(id.Session.Span)), out var results))
                 return null;
             Assert.True(id.Sequence >= id.LowestOpen && id.Sequence - id.LowestOpen < 4_096, $"{id} is not within the window.");
             if (!results.TryGetValue(id.Sequence, out var reply))

@@ -179,7 +179,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
             Method.Get => Get(call, GetRequest.Parser.ParseFrom(message)),
             Method.GetMany => GetMany(call, GetManyRequest.Parser.ParseFrom(message)),
             Method.OpenSession => AtLeader(
-                call, OpenSessionRequest.Parser.ParseFrom(message).Key, key => new OpenSessionResponse { Position = _cluster.OpenSession(_cluster.RouteOf(key.Span).Shard) }),
+                call, OpenSessionRequest.Parser.ParseFrom(message).Key, key => _cluster.OpenSession(_cluster.RouteOf(key.Span).Shard)),
             Method.Put => Put(call, PutRequest.Parser.ParseFrom(message)),
             Method.Delete => Delete(call, DeleteRequest.Parser.ParseFrom(message)),
             Method.Write => Write(call, WriteRequest.Parser.ParseFrom(message)),

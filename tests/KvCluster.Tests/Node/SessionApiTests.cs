@@ -54,7 +54,7 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     {
         var id = await OpenAsync();
         var unknown = id.Clone();
-        unknown.Session.Change += 1_000_000;
+        unknown.Session = Guess();
         await RefusedAsync(() => PutAsync("k", unknown), StatusCode.Aborted, "SESSION_EXPIRED", "unknown");
         var elsewhere = id.Clone();
         elsewhere.Shard++;
@@ -71,7 +71,9 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
         foreach (var bad in (RequestId[])
         [
             new RequestId(),
-            new RequestId(id) { Session = null },
+            new RequestId(id) { Session = ByteString.Empty },
+            new RequestId(id) { Session = ByteString.CopyFrom(new byte[17]) },
+            new RequestId(id) { Session = ByteString.CopyFrom(new byte[16]) },
             new RequestId(id) { Sequence = 0, LowestOpen = 0 },
             new RequestId(id) { Sequence = 1, LowestOpen = 2 },
             new RequestId(id) { Sequence = 5_000, LowestOpen = 1 },
@@ -79,6 +81,55 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
         ])
             await RefusedAsync(() => PutAsync("k", bad), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
     }
+
+    /// <summary>
+    /// Ids of sessions were the etags of their openings: whoever opened one knew the others'. A stranger who made a change by a victim's next sequence had the
+    /// victim's own change acknowledged, with the etag of his, and never applied (F43). Nothing that the service answers tells an id but to its opener, and what
+    /// an etag tells is not one.
+    /// </summary>
+    [Fact]
+    public async Task Put_OfAStranger_WhoKnowsEverythingButTheId_IsRefusedAndTheOwnersAreAppliedOnce()
+    {
+        var opened = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k") });
+        var id = new RequestId { Session = opened.Session, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard };
+        Assert.Equal(16, opened.Session.Length);
+        var own = (await OpenAsync()).Session.Span.ToArray();
+        var etag = opened.Position.Etag;
+        foreach (var guess in (ByteString[])
+        [
+            Guess(),
+            ByteString.CopyFrom([.. BitConverter.GetBytes(etag.Epoch), .. BitConverter.GetBytes(etag.Change)]),
+            ByteString.CopyFrom([.. BitConverter.GetBytes(etag.Change), .. BitConverter.GetBytes(etag.Epoch)]),
+            ByteString.CopyFrom([.. BitConverter.GetBytes(etag.Epoch).Reverse(), .. BitConverter.GetBytes(etag.Change).Reverse()]),
+            ByteString.CopyFrom([.. own[..^1], (byte)(own[^1] - 1)]),
+        ])
+            await RefusedAsync(() => PutAsync("stranger", new RequestId(id) { Session = guess }), StatusCode.Aborted, "SESSION_EXPIRED", "unknown");
+
+        var put = new PutRequest { Key = Key("k"), Value = Bytes("the owner's"), RequestId = id };
+        var first = await _kv.PutAsync(put);
+        Assert.Equal(first, await _kv.PutAsync(put));
+        Assert.Equal((Bytes("the owner's"), first.Position.Etag), await ReadAsync("k"));
+        Assert.False((await _kv.GetAsync(new GetRequest { Key = Key("stranger") })).Found);
+    }
+
+    [Fact]
+    public async Task Put_OfAnotherValueUnderASequenceThatIsTaken_IsRefusedAndNotTakenForTheFirst()
+    {
+        var id = await OpenAsync();
+        await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("first"), RequestId = id });
+        await RefusedAsync(
+            () => _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("second"), RequestId = id }), StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "no");
+        await RefusedAsync(() => _kv.DeleteAsync(new DeleteRequest { Key = Key("k"), RequestId = id }), StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "no");
+        Assert.Equal(Bytes("first"), (await ReadAsync("k")).Value);
+    }
+
+    private async Task<(ByteString Value, V1.Etag Etag)> ReadAsync(string key)
+    {
+        var read = await _kv.GetAsync(new GetRequest { Key = Key(key) });
+        return (read.Value, read.Etag);
+    }
+
+    private static ByteString Guess() => ByteString.CopyFrom(Guid.NewGuid().ToByteArray());
 
     private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
 
@@ -98,6 +149,6 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     private async Task<RequestId> OpenAsync()
     {
         var opened = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k") });
-        return new RequestId { Session = opened.Position.Etag, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard };
+        return new RequestId { Session = opened.Session, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard };
     }
 }

@@ -1,10 +1,13 @@
+using System.Buffers.Binary;
 using Google.Protobuf;
 using KvCluster.Node.Api;
 using KvCluster.Node.Shards;
 using KvCluster.Serving;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
 using KvCluster.V1;
+using KvCluster.Wire;
 using WriteRequest = KvCluster.Storage.WriteRequest;
 
 namespace KvCluster.Simulation.Cluster.Routing;
@@ -31,7 +34,7 @@ internal sealed class NodeCalls(ClusterNode node)
                 break;
             case Method.OpenSession:
                 if (Find(OpenSessionRequest.Parser.ParseFrom(call.Request).Key, call, ReadMode.Leader, done) is { } opened)
-                    Change(opened, call, static request => request.OpenSession(), id: null, done);
+                    Open(opened, call, done);
                 break;
             case Method.Write:
                 var write = V1.WriteRequest.Parser.ParseFrom(call.Request);
@@ -85,6 +88,15 @@ internal sealed class NodeCalls(ClusterNode node)
         return null;
     }
 
+    private void Open(ShardReplica replica, Call call, Action<Reply> done)
+    {
+        var session = new byte[WireWriter.SessionBytes];
+        BinaryPrimitives.WriteUInt128BigEndian(session, node.DrawSession());
+        Submit(
+            replica, call, request => request.OpenSession(BinaryPrimitives.ReadUInt128BigEndian(session), new SessionOwner(0, 1)),
+            position => new OpenSessionResponse { Position = position, Session = ByteString.CopyFrom(session) }, done);
+    }
+
     private void Change(ShardReplica replica, Call call, Action<WriteRequest> fill, RequestId? id, Action<Reply> done)
     {
         if (id is not null && id.Shard != replica.Shard)
@@ -93,13 +105,23 @@ internal sealed class NodeCalls(ClusterNode node)
             return;
         }
 
+        Submit(replica, call, Identified, static position => new WriteResponse { Position = position }, done);
+
+        void Identified(WriteRequest request)
+        {
+            fill(request);
+            if (id is not null)
+                    request.Identify(BinaryPrimitives.ReadUInt128BigEndian(id.Session.Span), id.Sequence, id.LowestOpen);
+        }
+    }
+
+    private void Submit(ShardReplica replica, Call call, Action<WriteRequest> fill, Func<V1.Position, IMessage> toResponse, Action<Reply> done)
+    {
         var request = WriteRequest.Rent();
         fill(request);
-        if (id is not null)
-            request.Identify(new Etag(id.Session.Epoch, id.Session.Change).Value, id.Sequence, id.LowestOpen);
         request.DeadlineTimestamp = node.Clock.GetTimestamp() + (call.TimeoutMs * node.Clock.TimestampFrequency / 1_000);
         node.Poll(replica.WriteAsync(request).AsTask(), result => done(result.Outcome == WriteOutcome.Applied
-            ? Answer(call, new WriteResponse { Position = At(replica, result.Etag) })
+            ? Answer(call, toResponse(At(replica, result.Etag)))
             : Refuse(call, Refusals.Of(result, replica.Route, node.Id))));
     }
 

@@ -130,7 +130,7 @@ internal sealed class RoutedClient : IDisposable
     {
         var keys = _run.Random.Next(4) == 0 ? [0, 1, 2] : new[] { _run.Random.Next(Keys) };
         // The history tells one that is identified by its caller from one that the client library identifies: of this one there is one answer.
-        var write = _history.Begin(keys, _run.Random.Next(3) == 0 ? _seen[keys[0]] : null, Etag.None, 0);
+        var write = _history.Begin(keys, _run.Random.Next(3) == 0 ? _seen[keys[0]] : null, 0, 0);
         var request = new KvWrite();
         if (write.Expected is { } expected)
             request.If(expected == 0 ? KvCondition.Absent(ClusterNode.Key(keys[0])) : KvCondition.ValueEquals(ClusterNode.Value(expected), ClusterNode.Key(keys[0])));

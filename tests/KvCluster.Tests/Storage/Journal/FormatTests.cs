@@ -72,7 +72,7 @@ public sealed class FormatTests
         var header = new SegmentHeader(7, 0x1122334455667788, 0x99, 3, 6, 0x55, 0x2000, new UInt128(1, 2), 0xA1B2C3D4);
         header.WriteTo(block);
         Assert.Equal(
-            "4B565331" + "01000000" + "0700000000000000" + "8877665544332211" + "9900000000000000" + "03000000" + "00000000"
+            "4B565331" + "02000000" + "0700000000000000" + "8877665544332211" + "9900000000000000" + "03000000" + "00000000"
             + "0600000000000000" + "5500000000000000" + "0020000000000000" + "0100000000000000" + "0200000000000000" + "D4C3B2A1" + "00000000"
             + Convert.ToHexString(BitConverter.GetBytes(Crc32C.Of(block.AsSpan(..88)))),
             Convert.ToHexString(block.AsSpan(..92)));
@@ -129,8 +129,8 @@ public sealed class FormatTests
     {
         var block = new byte[SegmentHeader.BlockBytes];
         new SegmentHeader(7, 1, 1, 1, 0, 0, 0, 0, 0).WriteTo(block);
-        block[4] = 2;
+        block[4] = 1;
         BitConverter.TryWriteBytes(block.AsSpan(88), Crc32C.Of(block.AsSpan(..88)));
-        Assert.Contains("version 2", Assert.Throws<FormatVersionException>(() => SegmentHeader.TryRead(block, "segment", out _)).Message, StringComparison.Ordinal);
+        Assert.Contains("version 1", Assert.Throws<FormatVersionException>(() => SegmentHeader.TryRead(block, "segment", out _)).Message, StringComparison.Ordinal);
     }
 }

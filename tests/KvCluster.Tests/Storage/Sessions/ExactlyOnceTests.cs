@@ -1,4 +1,5 @@
 using KvCluster.Storage;
+using KvCluster.Storage.Sessions;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Sessions;
@@ -85,7 +86,7 @@ public sealed class ExactlyOnceTests : IDisposable
     {
         Open();
         _bench.AnswersReads = false;
-        var answer = Submit(new UInt128(3, 77), 1, 1, Put("k", "v"));
+        var answer = Submit(77, 1, 1, Put("k", "v"));
         Assert.False(_bench.AppendBatch());
         Assert.False(answer.IsCompleted);
         _bench.Store.ReleaseReadAnswers(_bench.Store.HeldReadAnswers);
@@ -99,11 +100,11 @@ public sealed class ExactlyOnceTests : IDisposable
         var session = Open();
         for (var sequence = 1ul; sequence <= 200; sequence++)
             Append(session, sequence, 1, Put("k", $"{sequence}"));
-        Assert.Equal(2 + 4, _bench.Sessions().Count);
+        Assert.Equal(4 + 4, _bench.Sessions().Count);
         Append(session, 201, 200, Put("k", "201"));
-        Assert.Equal(2 + 1, _bench.Sessions().Count);
-        Assert.Equal(WriteOutcome.SequenceClosed, Repeat(session, 199, 199, Put("k", "again")).Outcome);
-        Assert.Equal(WriteOutcome.Applied, Repeat(session, 200, 200, Put("k", "again")).Outcome);
+        Assert.Equal(4 + 1, _bench.Sessions().Count);
+        Assert.Equal(WriteOutcome.SequenceClosed, Repeat(session, 199, 199, Put("k", "199")).Outcome);
+        Assert.Equal(WriteOutcome.Applied, Repeat(session, 200, 200, Put("k", "200")).Outcome);
         Assert.Equal("201", _bench.Read("k"));
     }
 
@@ -115,7 +116,7 @@ public sealed class ExactlyOnceTests : IDisposable
         foreach (var sequence in (ulong[])[4_096, 1, 64, 63, 65, 2_000])
             results.Add(sequence, Append(session, sequence, 1, Put($"k{sequence}", "v")));
         foreach (var (sequence, result) in results)
-            Assert.Equal(result, Repeat(session, sequence, 1, Put($"k{sequence}", "again")));
+            Assert.Equal(result, Repeat(session, sequence, 1, Put($"k{sequence}", "v")));
     }
 
     [Theory]
@@ -144,8 +145,8 @@ public sealed class ExactlyOnceTests : IDisposable
         _bench.Reopen();
         _bench.Lead(4);
         Commit();
-        Assert.Equal(checkpointed, Repeat(session, 1, 1, Put("a", "again")));
-        Assert.Equal(replayed, Repeat(session, 2, 1, Put("b", "again")));
+        Assert.Equal(checkpointed, Repeat(session, 1, 1, Put("a", "v")));
+        Assert.Equal(replayed, Repeat(session, 2, 1, Put("b", "v")));
         Assert.Equal(failed, Repeat(session, 3, 1, PutIfExists("c")));
     }
 
@@ -168,9 +169,10 @@ public sealed class ExactlyOnceTests : IDisposable
 
         follower.Lead(4);
         follower.Store.Commit(follower.Store.Last.Etag);
-        foreach (var (sequence, expected) in (IEnumerable<(ulong, WriteResult?)>)[(1ul, first), (2ul, failed), (3ul, null)])
+        foreach (var (sequence, fill, expected) in (IEnumerable<(ulong, Action<WriteRequest>, WriteResult?)>)
+                 [(1ul, Put("k", "v"), first), (2ul, PutIfExists("absent"), failed), (3ul, Put("k", "third"), null)])
         {
-            var answer = follower.Submit(Identified(session, sequence, 1, Put("k", "again")));
+            var answer = follower.Submit(Identified(session, sequence, 1, fill));
             Assert.False(follower.AppendBatch());
             var result = StoreBench.Answer(answer);
             Assert.Equal(expected ?? result with { Outcome = WriteOutcome.Applied }, result);
@@ -188,7 +190,7 @@ public sealed class ExactlyOnceTests : IDisposable
         var put = Submit(session, 1, 1, Put("k", "v"));
         var duplicate = Submit(session, 1, 1, Put("k", "v"));
         var failed = Submit(session, 2, 1, PutIfExists("absent"));
-        var expired = Submit(new UInt128(3, 77), 1, 1, Put("k", "v"), thenAppend: true);
+        var expired = Submit(77, 1, 1, Put("k", "v"), thenAppend: true);
         _bench.Store.StopLeading();
         _bench.Run();
         Assert.Equal(
@@ -214,15 +216,15 @@ public sealed class ExactlyOnceTests : IDisposable
     [Fact]
     public void IdleSession_EndsByShardTime_InARecord()
     {
-        var (idle, active) = (Open(), Append(request => request.OpenSession()).Etag);
+        var (idle, active) = (Open(), OpenAnother(2));
         Append(idle, 1, 1, Put("k", "v"));
         var hour = StoreBench.SmallOptions.SessionIdleMax;
         Assert.Equal(WriteOutcome.Applied, At(hour - TimeSpan.FromMinutes(2), Identified(active, 1, 1, Put("a", "v"))).Outcome);
-        Assert.Equal(1 + 2 + 2, _bench.Sessions().Count);
+        Assert.Equal(3 + 2 + 2, _bench.Sessions().Count);
         At(hour, Put("other", "v"));
-        Assert.Equal(1 + 1 + 1, _bench.Sessions().Count);
+        Assert.Equal(3 + 1 + 1, _bench.Sessions().Count);
         Assert.Equal(WriteOutcome.SessionExpired, At(hour, Identified(idle, 1, 1, Put("k", "again"))).Outcome);
-        Assert.Equal(WriteOutcome.Applied, At(hour, Identified(active, 1, 1, Put("a", "again"))).Outcome);
+        Assert.Equal(WriteOutcome.Applied, At(hour, Identified(active, 1, 1, Put("a", "v"))).Outcome);
         Assert.Equal("v", _bench.Read("k"));
     }
 
@@ -234,7 +236,7 @@ public sealed class ExactlyOnceTests : IDisposable
         // Another session's activity is what moves shard time; the open request's own session is younger than the least idle time.
         var later = At(StoreBench.SmallOptions.SessionIdleMax - TimeSpan.FromSeconds(1), Put("other", "v"));
         Assert.Equal(WriteOutcome.Applied, later.Outcome);
-        Assert.Equal(first, At(StoreBench.SmallOptions.SessionIdleMax - TimeSpan.FromSeconds(1), Identified(session, 1, 1, Put("k", "again"))));
+        Assert.Equal(first, At(StoreBench.SmallOptions.SessionIdleMax - TimeSpan.FromSeconds(1), Identified(session, 1, 1, Put("k", "v"))));
     }
 
     [Fact]
@@ -242,10 +244,10 @@ public sealed class ExactlyOnceTests : IDisposable
     {
         using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { SessionsMax = 3 });
         bench.Lead(3);
-        var sessions = Enumerable.Range(0, 3).Select(_ => bench.Append(request => request.OpenSession()).Etag).ToArray();
+        var sessions = Enumerable.Range(0, 3).Select(number => bench.OpenSession((ulong)number + 1)).ToArray();
         WriteResult Open(TimeSpan later)
         {
-            var answer = bench.Submit(request => request.OpenSession());
+            var answer = bench.Submit(request => request.OpenSession(4, ReplicaBench.Owner));
             bench.AppendBatch(later);
             bench.Store.Commit(bench.Store.Last.Etag);
             bench.Run();
@@ -260,7 +262,55 @@ public sealed class ExactlyOnceTests : IDisposable
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(active).Outcome);
         Assert.Equal(WriteOutcome.Applied, Open(TimeSpan.FromSeconds(65)).Outcome);
         var ids = bench.Sessions().Where(entry => entry.StartsWith("01", StringComparison.Ordinal)).Select(entry => entry[2..34]).ToArray();
-        Assert.Equal([$"{sessions[1]:X32}", $"{bench.Store.Last.Etag:X32}"], ids);
+        Assert.Equal([$"{sessions[1]:X32}", $"{4:X32}"], ids);
+    }
+
+    /// <summary>A client that counted wrongly had its second change acknowledged with the first one's etag, and never applied.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void AnotherRequest_UnderASequenceWithAResult_IsRefused_AndTheFirstAnswerStays(bool inTheSameBatch)
+    {
+        var session = Open();
+        var first = Submit(session, 1, 1, Put("k", "v"), thenAppend: !inTheSameBatch);
+        Task<WriteResult>[] others = [.. new[] { Put("k", "w"), Put("l", "v"), Delete("k"), PutIfExists("k") }.Select(fill => Submit(session, 1, 1, fill))];
+        Assert.Equal(inTheSameBatch, _bench.AppendBatch());
+        Commit();
+        Assert.All(others, answer => Assert.Equal(WriteOutcome.SequenceReused, StoreBench.Answer(answer).Outcome));
+        Assert.Equal(StoreBench.Answer(first), Repeat(session, 1, 1, Put("k", "v")));
+        Assert.Equal("v", _bench.Read("k"));
+    }
+
+    /// <summary>One client could open as many sessions as a shard has and keep them busy: nobody else got one.</summary>
+    [Fact]
+    public void SessionsOfOneOwner_FillTheShard_AndMakeRoomForOthersUpToEqualShares()
+    {
+        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { SessionsMax = 12 });
+        bench.Lead(3);
+        var greedy = new SessionOwner(7, 1);
+        for (var id = 1u; id <= 12; id++)
+            Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(id, greedy));
+        Assert.Equal(WriteOutcome.Busy, bench.TryOpenSession(13, greedy));
+        // Somebody else's connection from the same address, and callers from others: the longest idle go, of whoever has the most.
+        Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(20, new SessionOwner(7, 2)));
+        for (var id = 30u; id < 37; id++)
+            Assert.Equal(id < 36 ? WriteOutcome.Applied : WriteOutcome.Busy, bench.TryOpenSession(id, new SessionOwner(8, 1)));
+        Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(21, new SessionOwner(7, 2)));
+        Assert.Equal(WriteOutcome.Busy, bench.TryOpenSession(14, greedy));
+        Assert.Equal(Enumerable.Range(9, 4).Concat([20, 21]).Concat(Enumerable.Range(30, 6)).Select(id => $"{id:X32}"), bench.SessionIds());
+    }
+
+    [Fact]
+    public void SessionWithARequestInTheBatch_IsNotTheOneThatMakesRoomInIt()
+    {
+        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { SessionsMax = 3 });
+        bench.Lead(3);
+        for (var id = 1u; id <= 3; id++)
+            bench.TryOpenSession(id, new SessionOwner(7, 1));
+        var written = bench.Submit(Identified(1, 1, 1, Put("k", "v")));
+        Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(4, new SessionOwner(8, 1)));
+        Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(written).Outcome);
+        Assert.Equal(new[] { 1, 3, 4 }.Select(id => $"{id:X32}"), bench.SessionIds());
     }
 
     private static Action<WriteRequest> Put(string key, string value) => request => request.Put(StoreBench.Text(key), StoreBench.Text(value));
@@ -282,8 +332,10 @@ public sealed class ExactlyOnceTests : IDisposable
     private UInt128 Open()
     {
         _bench.Lead(3);
-        return Append(request => request.OpenSession()).Etag;
+        return _bench.OpenSession(1);
     }
+
+    private UInt128 OpenAnother(ulong id) => _bench.OpenSession(id);
 
     private WriteResult Append(Action<WriteRequest> fill) => _bench.Append(fill);
 

@@ -7,37 +7,40 @@ namespace KvCluster.Tests.Storage.Sessions;
 /// <summary>Pins what FORMAT.md says of sessions and results, in records and in the tree.</summary>
 public sealed class SessionFormatTests
 {
+    private const string IdBytes = "A1A2A3A4A5A6A7A8A9AAABACADAEAFB0";
+    private const string OtherBytes = "B1A2A3A4A5A6A7A8A9AAABACADAEAFB0";
+    private static readonly UInt128 Id = new(0xA1A2A3A4A5A6A7A8, 0xA9AAABACADAEAFB0);
+
     [Fact]
     public void Record_WithResults_Bytes_ArePinned()
     {
         using var bench = new ReplicaBench(1);
         bench.Lead(3);
-        var opened = bench.Append(request => request.OpenSession());
-        Assert.Equal("05", Payload(bench));
-        Assert.Equal(new UInt128(3, 2), opened.Etag);
+        var session = bench.OpenSession(Id);
+        Assert.Equal("05" + IdBytes + "0900000007000000", Payload(bench));
         bench.Submit(request =>
         {
-            request.Identify(opened.Etag, 7, 7);
+            request.Identify(session, 7, 7);
             request.Put(StoreBench.Text("k"), StoreBench.Text("v"));
         });
         bench.Submit(request =>
         {
-            request.Identify(opened.Etag, 6, 6);
+            request.Identify(session, 6, 6);
             request.Delete(StoreBench.Text("k"));
         });
         bench.Submit(request =>
         {
-            request.Identify(opened.Etag, 10, 7);
+            request.Identify(session, 10, 7);
             request.Delete(StoreBench.Text("k"));
         });
         bench.Append(request =>
         {
-            request.Identify(opened.Etag, 9, 7);
+            request.Identify(session, 9, 7);
             request.AddCondition(StoreBench.Text("k"), ConditionKind.Exists);
             request.Delete(StoreBench.Text("k"));
         });
         // 7 applied as change 3; 6 is closed; 10 deleted as change 4; 9 failed at change 4.
-        Assert.Equal("01016B000176" + "02016B" + "060A" + "0302" + "07" + "0005" + "0406" + "030300", Payload(bench));
+        Assert.Equal("01016B000176" + "02016B" + "0624" + IdBytes + "07" + "0005" + "828F21C6" + "0406" + "BF77C26D" + "030300" + "75E414E6", Payload(bench));
     }
 
     [Fact]
@@ -45,7 +48,7 @@ public sealed class SessionFormatTests
     {
         using var bench = new ReplicaBench(1);
         bench.Lead(3);
-        var session = bench.Append(request => request.OpenSession()).Etag;
+        var session = bench.OpenSession(Id);
         var before = bench.Store.Last;
         bench.Append(request =>
         {
@@ -53,7 +56,7 @@ public sealed class SessionFormatTests
             request.AddCondition(StoreBench.Text("k"), ConditionKind.Exists);
             request.Put(StoreBench.Text("k"), StoreBench.Text("v"));
         });
-        Assert.Equal("0606" + "0302" + "01" + "000300", Payload(bench));
+        Assert.Equal("0618" + IdBytes + "01" + "000300" + "984DE922", Payload(bench));
         Assert.Equal((before.Change + 1, RecordFlags.ResultOnly), (bench.Store.Last.Change, bench.Store.Last.Flags));
     }
 
@@ -61,9 +64,9 @@ public sealed class SessionFormatTests
     public void State_Bytes_ArePinned()
     {
         var bytes = new byte[SessionState.Bytes];
-        new SessionState(1, 2, 3).WriteTo(bytes);
-        Assert.Equal("0100000000000000" + "0200000000000000" + "0300000000000000", Convert.ToHexString(bytes));
-        Assert.Equal(new SessionState(1, 2, 3), SessionState.Read(bytes));
+        new SessionState(1, 2, 3, new SessionOwner(4, 5)).WriteTo(bytes);
+        Assert.Equal("0100000000000000" + "0200000000000000" + "0300000000000000" + "0500000004000000", Convert.ToHexString(bytes));
+        Assert.Equal(new SessionState(1, 2, 3, new SessionOwner(4, 5)), SessionState.Read(bytes));
     }
 
     [Fact]
@@ -71,7 +74,7 @@ public sealed class SessionFormatTests
     {
         using var bench = new ReplicaBench(1);
         bench.Lead(3);
-        var session = bench.Append(request => request.OpenSession()).Etag;
+        var session = bench.OpenSession(Id);
         bench.Append(request =>
         {
             request.Identify(session, 65, 65);
@@ -80,36 +83,56 @@ public sealed class SessionFormatTests
             request.Put(StoreBench.Text("k"), StoreBench.Text("v"));
         });
         bench.Store.Commit(bench.Store.Last.Etag);
-        var id = "00000000000000030000000000000002";
         var time = Convert.ToHexString(BitConverter.GetBytes((ReplicaBench.WallTime - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond));
         Assert.Equal(
             [
                 "00 = 0100000000000000",
-                $"01{id} = 41000000000000004200000000000000{time}",
-                $"02{id}0000000000000001 = {new string('0', 40)}0700000003000000000000000200000000000000{new string('0', 62 * 40)}",
+                $"01{IdBytes} = 41000000000000004200000000000000{time}0900000007000000",
+                $"02{IdBytes}0000000000000001 = {new string('0', 48)}0700000003000000000000000200000000000000984DC641{new string('0', 62 * 48)}",
+                "0300000007 = 0100000000000000",
+                "040000000700000009 = 0100000000000000",
             ],
             bench.Sessions());
     }
 
     [Theory]
-    [InlineData("0301020901", "names a session that is not open")]
+    [InlineData("0611" + OtherBytes + "01", "names a session that is not open")]
     [InlineData("06FF", "is cut off")]
-    [InlineData("0604030201", "ends within a result")]
-    [InlineData("06050302010000", "has a result of no kind")]
-    [InlineData("0606030201FF7F05", "has a sequence beyond the window")]
-    [InlineData("070901", "ends a session that is not open")]
+    [InlineData("0612" + IdBytes + "0100", "ends within a result")]
+    [InlineData("0616" + IdBytes + "01000500", "ends within a digest")]
+    [InlineData("0617" + IdBytes + "01000000000000", "has a result of no kind")]
+    [InlineData("0618" + IdBytes + "01FF7F0500000000", "has a sequence beyond the window")]
+    [InlineData("07" + OtherBytes, "ends a session that is not open")]
+    [InlineData("05" + IdBytes + "0900000007000000", "opens a session that is open")]
     public void Record_WhoseResultsCannotBe_StopsTheReplica(string payload, string why)
     {
         using var leader = new ReplicaBench(1);
         using var follower = new ReplicaBench(2);
         leader.Lead(3);
-        leader.Append(request => request.OpenSession());
+        leader.OpenSession(Id);
         follower.Follow(leader);
-        var body = RecordBody.Encode(follower.Store.Last, RecordFlags.None, 3, payload.StartsWith("07", StringComparison.Ordinal) ? 1 : 0, 0, Convert.FromHexString(payload));
+        var body = RecordBody.Encode(follower.Store.Last, RecordFlags.None, 3, payload.StartsWith("06", StringComparison.Ordinal) ? 0 : 1, 0, Convert.FromHexString(payload));
         Assert.True(follower.Store.Append(body, out var record));
         follower.Run();
         follower.Store.Commit(record.Etag);
         Assert.True(follower.Store.Failure is CorruptStoreException or UnreadableRecordException, $"A record that {why} was applied: {follower.Store.Failure}");
+    }
+
+    /// <summary>Nothing of a session's id may stand in a log, and what stops a replica is logged.</summary>
+    [Fact]
+    public void Failure_OverASession_DoesNotTellItsId()
+    {
+        using var leader = new ReplicaBench(1);
+        leader.Lead(3);
+        leader.OpenSession(Id);
+        leader.Store.StopLeading();
+        var body = RecordBody.Encode(leader.Store.Last, RecordFlags.None, 3, 1, 0, Convert.FromHexString("05" + IdBytes + "0900000007000000"));
+        Assert.True(leader.Store.Append(body, out var record));
+        leader.Run();
+        leader.Store.Commit(record.Etag);
+        Assert.NotNull(leader.Store.Failure);
+        Assert.DoesNotContain("A1A2", leader.Store.Failure.ToString(), StringComparison.OrdinalIgnoreCase);
+        Assert.DoesNotContain(Id.ToString(System.Globalization.CultureInfo.InvariantCulture), leader.Store.Failure.ToString(), StringComparison.Ordinal);
     }
 
     private static string Payload(ReplicaBench bench) =>

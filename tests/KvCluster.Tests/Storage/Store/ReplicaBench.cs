@@ -1,6 +1,7 @@
 using KvCluster.Disk;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Storage.Store;
@@ -42,6 +43,9 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     public int WorkTold { get; private set; }
 
     public bool AnswersReads { get; set; } = true;
+
+    /// <summary>Who opens sessions where that does not matter.</summary>
+    public static SessionOwner Owner { get; } = new(7, 9);
 
     public static DateTimeOffset WallTime { get; } = DateTimeOffset.UnixEpoch.AddDays(20_000);
 
@@ -97,6 +101,26 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         Run();
         return appended;
     }
+
+    /// <summary>Opens a session, as nobody in particular.</summary>
+    public UInt128 OpenSession(UInt128 id)
+    {
+        Assert.Equal(WriteOutcome.Applied, TryOpenSession(id, Owner));
+        return id;
+    }
+
+    /// <summary>Opens a session, in a batch with what waits.</summary>
+    public WriteOutcome TryOpenSession(UInt128 id, SessionOwner owner)
+    {
+        var answer = Submit(request => request.OpenSession(id, owner));
+        AppendBatch();
+        Store.Commit(Store.Last.Etag);
+        Run();
+        return StoreBench.Answer(answer).Outcome;
+    }
+
+    /// <summary>The ids of the sessions that are open.</summary>
+    public IEnumerable<string> SessionIds() => Sessions().Where(static entry => entry.StartsWith("01", StringComparison.Ordinal)).Select(static entry => entry[2..34]);
 
     /// <summary>The entries of the tree of sessions.</summary>
     public List<string> Sessions()
