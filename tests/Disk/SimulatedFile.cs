@@ -43,6 +43,14 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     public void Sync() => disk.Sync(Node, Path);
 
     /// <inheritdoc/>
+    public void BeginWriteOut(long offset, long length)
+    {
+        // When the system writes is up to it: what was not synced may be there after a crash, or not.
+        if (offset < 0 || length <= 0 || offset + length > Length)
+            throw new ArgumentOutOfRangeException(nameof(length), $"{length} bytes at {offset} of a file of {Length} are to be written out.");
+    }
+
+    /// <inheritdoc/>
     public byte* Map(long reserveBytes)
     {
         var address = Node.Map(reserveBytes);

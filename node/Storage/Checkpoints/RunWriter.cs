@@ -28,7 +28,11 @@ internal sealed unsafe class RunWriter(IStorageFile file, PageSpace space, int w
     public void Flush()
     {
         if (_pages > 0)
+        {
             file.Write(_buffer.Span[..(_pages * Page.Bytes)], _first * Page.Bytes);
+            // Not all at the sync: the journal's writes would wait behind it.
+            file.BeginWriteOut(_first * Page.Bytes, _pages * Page.Bytes);
+        }
         _pages = 0;
     }
 

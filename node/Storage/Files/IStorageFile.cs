@@ -25,6 +25,11 @@ internal interface IStorageFile : IDisposable
     void Sync();
 
     /// <summary>
+    /// Has the system begin to write out what was written there, so that <see cref="Sync"/> finds little left to do. Nothing is durable by it.
+    /// </summary>
+    void BeginWriteOut(long offset, long length);
+
+    /// <summary>
     /// A read-only map of a reserved range that may reach beyond the file: pages beyond <see cref="Length"/> fault. It stays valid
     /// while the file grows and until <see cref="IDisposable.Dispose"/>, which unmaps it.
     /// </summary>

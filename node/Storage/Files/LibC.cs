@@ -18,11 +18,13 @@ internal static unsafe partial class LibC
     /// <summary>MADV_POPULATE_READ, since Linux 5.14: an older kernel says <see cref="ErrorInvalid"/>.</summary>
     public const int AdvisePopulateRead = 22;
     public const int SeekEnd = 2;
+    public const uint SyncRangeWrite = 2;
     public const int ErrorInterrupted = 4;
     public const int ErrorAgain = 11;
     public const int ErrorFault = 14;
     public const int ErrorInvalid = 22;
     public const int ErrorNoSpace = 28;
+    public const int ErrorNoCall = 38;
     public const int ErrorNotSupported = 95;
     public const int ErrorQuota = 122;
 
@@ -50,6 +52,10 @@ internal static unsafe partial class LibC
 
     [LibraryImport("libc", EntryPoint = "fdatasync", SetLastError = true)]
     public static partial int DataSync(int file);
+
+    /// <summary>Linux only. With <see cref="SyncRangeWrite"/> it waits for nothing but a full queue of the device.</summary>
+    [LibraryImport("libc", EntryPoint = "sync_file_range", SetLastError = true)]
+    public static partial int SyncRange(int file, long offset, long length, uint flags);
 
     [LibraryImport("libc", EntryPoint = "fsync", SetLastError = true)]
     public static partial int Sync(int file);

@@ -89,6 +89,18 @@ internal sealed unsafe class LinuxFile : IStorageFile
     }
 
     /// <inheritdoc/>
+    /// <remarks>A failed write-out is told once for each descriptor, so what this call is told the sync is not: it ends the engine as well.</remarks>
+    public void BeginWriteOut(long offset, long length)
+    {
+        if (IsDirect || LibC.SyncRange(_descriptor, offset, length, LibC.SyncRangeWrite) == 0)
+            return;
+        var error = Marshal.GetLastPInvokeError();
+        // Where the call is not known, or the device is busy, the sync does it all.
+        if (error is not (LibC.ErrorNoCall or LibC.ErrorNotSupported or LibC.ErrorInvalid or LibC.ErrorInterrupted or LibC.ErrorAgain))
+            throw LinuxFileSystem.Failure("Write out", Path, error);
+    }
+
+    /// <inheritdoc/>
     public void Sync() => ThrowIfFailed("Sync", LibC.DataSync(_descriptor));
 
     /// <inheritdoc/>

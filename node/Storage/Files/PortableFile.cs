@@ -78,6 +78,12 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     public void Sync() => Attempt("Sync", () => RandomAccess.FlushToDisk(handle));
 
     /// <inheritdoc/>
+    /// <remarks>The runtime has no such call: the sync does it all.</remarks>
+    public void BeginWriteOut(long offset, long length)
+    {
+    }
+
+    /// <inheritdoc/>
     /// <exception cref="PlatformNotSupportedException">On Windows, which cannot map beyond a file's end.</exception>
     public byte* Map(long reserveBytes)
     {

@@ -48,6 +48,8 @@ internal static class ClusterSuite
         }
 
         rows.AddRange(await Ghz.RunAsync(servers, etcd, keys, quick, progress, cancellation));
+        if (!quick)
+            rows.AddRange(await ManyKeysMeasure.RunAsync(Name, OursByLibrary, progress, cancellation));
         return rows;
     }
 

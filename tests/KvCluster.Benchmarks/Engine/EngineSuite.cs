@@ -59,6 +59,7 @@ internal static class EngineSuite
             });
             await Measure("point read, 1 thread", System, "op/s", () => Task.FromResult(PointReads(store, time)));
             await Measure("scanned items, 1 thread", System, "op/s", () => Task.FromResult(Scans(store, time)));
+            rows.AddRange(await CheckpointLoad.RunAsync(Suite, directory, quick ? 100_000 : 1_000_000, runs, quick ? TimeSpan.FromSeconds(1) : TimeSpan.FromSeconds(10), progress, cancellation));
             return rows;
         }
         finally

@@ -29,6 +29,7 @@ public sealed class FileSystemTests : IDisposable
         {
             file.Resize(16384);
             file.Write(buffer.Span, 4096);
+            file.BeginWriteOut(4096, buffer.Length);
             file.Sync();
             Assert.Equal(16384, file.Length);
             CheckMap(file);

@@ -1,0 +1,96 @@
+using System.Diagnostics;
+using System.Globalization;
+using Google.Protobuf;
+using KvCluster.Client;
+
+namespace KvCluster.Benchmarks.Cluster;
+
+/// <summary>
+/// A cluster of three with more data than its memory for changed pages holds: 10 million records of 100 bytes, loaded first, then read and overwritten in random
+/// order. Shows what pages cost that are cold, and whether leaders stay: a leadership that moves is counted in a row of its own.
+/// </summary>
+internal static class ManyKeysMeasure
+{
+    private const string Workload = "10 M keys";
+    private const int KeyCount = 10_000_000;
+    private const int ValueBytes = 100;
+    private const int BatchKeys = 500;
+    private const int LoadersMax = 16;
+    private const int Runs = 3;
+    private static readonly TimeSpan Duration = TimeSpan.FromSeconds(20);
+
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(string suite, string system, Action<string> progress, CancellationToken cancellation)
+    {
+        await using var servers = await KvServers.StartAsync(cancellation);
+        await using var client = new KvClient(servers.RouterAddress);
+        var values = Values();
+        var rows = new List<BenchmarkRow> { BenchmarkRow.Of(suite, $"{Workload}: load in batches of {BatchKeys}", system, "op/s", [await LoadAsync(client, values, progress, cancellation)]) };
+        var epoch = await EpochAsync(client, cancellation);
+        (string Name, int Callers, Func<int, int, Task> Operation)[] workloads =
+        [
+            ("get", 64, (caller, number) => GetAsync(caller, number)),
+            ("get", 256, (caller, number) => GetAsync(caller, number)),
+            ("get and put in turn", 256, (caller, number) => number % 2 == 0 ? GetAsync(caller, number) : PutAsync(caller, number)),
+            ("put", 256, (caller, number) => PutAsync(caller, number)),
+        ];
+        foreach (var (name, callers, operation) in workloads)
+        {
+            var outcomes = new List<ClosedLoop.Outcome>();
+            for (var run = 0; run < Runs; run++)
+            {
+                outcomes.Add(await ClosedLoop.RunAsync(callers, Duration, servers.Processes, operation, cancellation));
+                progress($"{Workload}: {name}, {callers} callers: {outcomes[^1].OperationsPerSecond:F0}/s, p50 {outcomes[^1].P50Milliseconds:F2} ms, p99 {outcomes[^1].P99Milliseconds:F2} ms");
+            }
+            var workload = $"{Workload}: {name}, {callers} callers";
+            rows.Add(BenchmarkRow.Of(suite, workload, system, "op/s", outcomes.ConvertAll(outcome => outcome.OperationsPerSecond)));
+            rows.Add(BenchmarkRow.Of(suite, workload, system, "p50 ms", outcomes.ConvertAll(outcome => outcome.P50Milliseconds)));
+            rows.Add(BenchmarkRow.Of(suite, workload, system, "p99 ms", outcomes.ConvertAll(outcome => outcome.P99Milliseconds)));
+        }
+        rows.Add(BenchmarkRow.Of(suite, $"{Workload}: epochs won meanwhile", system, "elections", [await EpochAsync(client, cancellation) - epoch]));
+        return rows;
+
+        async Task GetAsync(int caller, int number)
+        {
+            if (!(await client.GetAsync(Key(Spread(caller, number)))).Found)
+                throw new InvalidOperationException("A key that was loaded is not found: the numbers would be of something else.");
+        }
+
+        async Task PutAsync(int caller, int number) => await client.PutAsync(Key(Spread(caller, number)), values[number & (values.Length - 1)]);
+    }
+
+    private static async Task<double> LoadAsync(KvClient client, byte[][] values, Action<string> progress, CancellationToken cancellation)
+    {
+        var started = Stopwatch.GetTimestamp();
+        var options = new ParallelOptions { MaxDegreeOfParallelism = LoadersMax, CancellationToken = cancellation };
+        await Parallel.ForEachAsync(Enumerable.Range(0, KeyCount / BatchKeys), options, async (batch, stopped) =>
+        {
+            var write = new KvWrite();
+            for (var key = batch * BatchKeys; key < (batch + 1) * BatchKeys; key++)
+                write.Put(Key(key), values[key & (values.Length - 1)]);
+            await client.WriteAsync(write, stopped);
+        });
+        var rate = KeyCount / Stopwatch.GetElapsedTime(started).TotalSeconds;
+        progress($"{Workload}: loaded, {rate:F0}/s");
+        return rate;
+    }
+
+    private static async Task<double> EpochAsync(KvClient client, CancellationToken cancellation)
+    {
+        var status = await client.GetStatusAsync(cancellationToken: cancellation);
+        return status.Nodes.SelectMany(node => node.Replicas).Max(replica => (double)replica.Epoch);
+    }
+
+    /// <summary>A random order of its own for every caller.</summary>
+    private static int Spread(int caller, int number) => (int)((((ulong)(uint)number * 0x9E37_79B9_7F4A_7C15) ^ ((ulong)(uint)caller * 0xBF58_476D_1CE4_E5B9)) % KeyCount);
+
+    private static ReadOnlyMemory<byte> Key(int number) => ByteString.CopyFromUtf8(string.Create(CultureInfo.InvariantCulture, $"key-{number:D12}")).Memory;
+
+    private static byte[][] Values()
+    {
+        var random = new Random(17);
+        var values = new byte[64][];
+        foreach (ref var value in values.AsSpan())
+            random.NextBytes(value = new byte[ValueBytes]);
+        return values;
+    }
+}
