@@ -52,6 +52,8 @@ internal sealed unsafe class WriteBatch
         ArgumentOutOfRangeException.ThrowIfGreaterThan(length, Page.ValueBytesMax, nameof(body));
         var overflow = Node.IsOverflow(key.Length, length);
         var run = overflow ? MakeRun(header, body) : 0;
+        var bytes = Node.LeafEntryBytes(key.Length, length, overflow);
+        var hasShared = false;
         while (true)
         {
             var leaf = DescendToChange(tree, key);
@@ -66,7 +68,7 @@ internal sealed unsafe class WriteBatch
                 }
                 RemoveEntry(tree, leaf, index);
             }
-            if (MakeRoom(leaf, index, key, Node.LeafEntryBytes(key.Length, length, overflow), out var breaksPrefix))
+            if (MakeRoom(leaf, index, key, bytes, out var breaksPrefix))
             {
                 if (overflow)
                     Node.InsertOverflow(leaf, index, key, (uint)length, run, 0);
@@ -75,8 +77,11 @@ internal sealed unsafe class WriteBatch
                 _trees[(int)tree].Count++;
                 return;
             }
-            if (breaksPrefix || (index == Page.Count(leaf) && IsRightEdge(_depth - 1)) || !TryGive(Node.LeafEntryBytes(key.Length, length, overflow)))
-                SplitLeaf(tree, leaf, index, key, breaksPrefix);
+            // Once: after it there is room, in the page that the key belongs to then.
+            if (breaksPrefix || hasShared || (index == Page.Count(leaf) && IsRightEdge(_depth - 1)) || !TryGive(index, key, bytes))
+                SplitLeaf(tree, leaf, index, key, bytes, breaksPrefix);
+            else
+                hasShared = true;
         }
     }
 
@@ -301,124 +306,64 @@ internal sealed unsafe class WriteBatch
     /// Shares the entries of the path's full leaf with a sibling that has room: pages stay fuller than by splitting alone. Less room than
     /// an eighth is not worth the work.
     /// </summary>
-    private bool TryGive(int bytes)
+    private bool TryGive(int at, ReadOnlySpan<byte> key, int bytes)
     {
         if (_depth < 2)
             return false;
         var parent = (byte*)_path[_depth - 2];
         var index = _index[_depth - 2];
-        return (index + 1 < Page.Count(parent) && TryShare(parent, index, index + 1, bytes))
-            || (index > 0 && TryShare(parent, index - 1, index - 1, bytes));
+        return (index + 1 < Page.Count(parent) && TryShare(parent, index, index + 1, at, key, bytes))
+            || (index > 0 && TryShare(parent, index - 1, index - 1, at, key, bytes));
     }
 
-    /// <summary>Shares the entries of two neighbours evenly, when the one that is asked has room. The path is of no use afterwards.</summary>
-    private bool TryShare(byte* parent, int left, int asked, int bytes)
+    /// <summary>Shares the entries of two neighbours evenly, the one that is coming in among them, when the one that is asked has room. The path is of no use afterwards.</summary>
+    private bool TryShare(byte* parent, int left, int asked, int index, ReadOnlySpan<byte> key, int bytes)
     {
         var sibling = _space.ResolveChild(Node.Child(parent, asked));
         if (Page.BodyBytes - Page.Used(sibling) < bytes + (Page.BodyBytes / 8))
             return false;
         byte* one = OwnChild(parent, left), other = OwnChild(parent, left + 1);
+        Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
         fixed (byte* first = _copy, second = _secondCopy)
         {
             Buffer.MemoryCopy(one, first, Page.Bytes, Page.Bytes);
             Buffer.MemoryCopy(other, second, Page.Bytes, Page.Bytes);
-            return Share(parent, left, one, other, first, second);
-        }
-    }
-
-    private static bool Share(byte* parent, int left, byte* one, byte* other, byte* first, byte* second)
-    {
-        int firstCount = Page.Count(first), secondCount = Page.Count(second), total = firstCount + secondCount;
-        var half = (Page.Used(first) + Page.Used(second)) / 2;
-        int middle = 0, used = 0;
-        for (; middle < total - 1 && (used < half || middle == 0); middle++)
-            used += Page.EntryBytes + (middle < firstCount ? Node.CellBytes(first, middle) : Node.CellBytes(second, middle - firstCount));
-        if (middle == firstCount)
-            return false;
-        Span<byte> before = stackalloc byte[Page.KeyBytesMax], behind = stackalloc byte[Page.KeyBytesMax];
-        before = before[..CopyKeyOfTwo(first, second, middle - 1, before)];
-        behind = behind[..CopyKeyOfTwo(first, second, middle, behind)];
-        var separator = Separator(before, behind);
-        // The parent's prefix holds for all keys between two of its separators; at its ends it may not.
-        if (!separator.StartsWith(Page.Prefix(parent)) || Page.Gap(parent) + Page.EntryBytes < Node.BranchEntryBytes(separator.Length))
-            return false;
-        if (!TryFill(one, first, 0, Math.Min(middle, firstCount), second, 0, middle - firstCount)
-            || !TryFill(other, first, middle, firstCount, second, Math.Max(0, middle - firstCount), secondCount))
-        {
+            var place = asked == left ? Page.Count(first) + index : index;
+            if (PageSplit.TryShare(first, second, place, key, bytes, one, other, separator, out var length)
+                // The parent's prefix holds for all keys between two of its separators; at its ends it may not.
+                && separator[..length].StartsWith(Page.Prefix(parent)) && Page.Gap(parent) + Page.EntryBytes >= Node.BranchEntryBytes(length))
+            {
+                Node.ReplaceKey(parent, left + 1, separator[..length]);
+                return true;
+            }
             Buffer.MemoryCopy(first, one, Page.Bytes, Page.Bytes);
             Buffer.MemoryCopy(second, other, Page.Bytes, Page.Bytes);
             return false;
         }
-        Node.ReplaceKey(parent, left + 1, separator);
-        return true;
     }
 
-    private static int CopyKeyOfTwo(byte* first, byte* second, int index, Span<byte> destination) => index < Page.Count(first)
-        ? Node.CopyKey(first, index, destination)
-        : Node.CopyKey(second, index - Page.Count(first), destination);
-
-    /// <summary>Fills a page anew with entries of two, under their common prefix; false when they do not fit.</summary>
-    private static bool TryFill(byte* target, byte* first, int firstFrom, int firstTo, byte* second, int secondFrom, int secondTo)
-    {
-        int firstCount = Math.Max(0, firstTo - firstFrom), secondCount = Math.Max(0, secondTo - secondFrom);
-        Span<byte> low = stackalloc byte[Page.KeyBytesMax], high = stackalloc byte[Page.KeyBytesMax];
-        low = low[..(firstCount > 0 ? Node.CopyKey(first, firstFrom, low) : Node.CopyKey(second, secondFrom, low))];
-        high = high[..(secondCount > 0 ? Node.CopyKey(second, secondTo - 1, high) : Node.CopyKey(first, firstTo - 1, high))];
-        var prefixLength = firstCount + secondCount > 1 ? low.CommonPrefixLength(high) : 0;
-        var bytes = Page.PrefixBytes(prefixLength);
-        for (var i = firstFrom; i < firstTo; i++)
-            bytes += Page.EntryBytes + Node.CellBytes(first, i) + Math.Max(0, Page.PrefixLength(first) - prefixLength);
-        for (var i = secondFrom; i < secondTo; i++)
-            bytes += Page.EntryBytes + Node.CellBytes(second, i) + Math.Max(0, Page.PrefixLength(second) - prefixLength);
-        if (bytes > Page.BodyBytes)
-            return false;
-        Page.Format(target, PageType.Leaf, low[..prefixLength], keepOwner: true);
-        Node.Append(target, first, firstFrom, firstTo);
-        Node.Append(target, second, secondFrom, secondTo);
-        return true;
-    }
-
-    private void SplitLeaf(TreeId tree, byte* leaf, int index, ReadOnlySpan<byte> key, bool breaksPrefix)
+    private void SplitLeaf(TreeId tree, byte* leaf, int index, ReadOnlySpan<byte> key, int bytes, bool breaksPrefix)
     {
         int count = Page.Count(leaf);
-        Span<byte> before = stackalloc byte[Page.KeyBytesMax], behind = stackalloc byte[Page.KeyBytesMax];
+        Span<byte> neighbour = stackalloc byte[Page.KeyBytesMax];
         var right = MakeEmpty(PageType.Leaf);
         if (index == count && (breaksPrefix || IsRightEdge(_depth - 1)))
         {
             // In order: the page stays full, and the key begins the next one.
-            before = before[..Node.CopyKey(leaf, count - 1, before)];
-            InsertSibling(tree, _depth - 1, Separator(before, key), right);
+            neighbour = neighbour[..Node.CopyKey(leaf, count - 1, neighbour)];
+            InsertSibling(tree, _depth - 1, PageSplit.Separator(neighbour, key), right);
             return;
         }
         if (index == 0 && breaksPrefix)
         {
             Node.Rebuild(right, leaf, 0, count, Page.KeyBytesMax);
             Page.Format(leaf, PageType.Leaf, default, keepOwner: true);
-            behind = behind[..Node.CopyKey(right, 0, behind)];
-            InsertSibling(tree, _depth - 1, Separator(key, behind), right);
+            neighbour = neighbour[..Node.CopyKey(right, 0, neighbour)];
+            InsertSibling(tree, _depth - 1, PageSplit.Separator(key, neighbour), right);
             return;
         }
-        var middle = Middle(leaf);
-        var copy = CopyOf(leaf);
-        Node.Rebuild(right, copy, middle, count, Page.KeyBytesMax);
-        Node.Rebuild(leaf, copy, 0, middle, Page.KeyBytesMax);
-        before = before[..Node.CopyKey(leaf, middle - 1, before)];
-        behind = behind[..Node.CopyKey(right, 0, behind)];
-        InsertSibling(tree, _depth - 1, Separator(before, behind), right);
-    }
-
-    /// <summary>The shortest key that is greater than one and not greater than the other.</summary>
-    private static ReadOnlySpan<byte> Separator(ReadOnlySpan<byte> before, ReadOnlySpan<byte> behind) => behind[..(before.CommonPrefixLength(behind) + 1)];
-
-    /// <summary>Where the halves have about the same bytes, with at least one entry on each side.</summary>
-    private static int Middle(byte* page)
-    {
-        int count = Page.Count(page), bytes = 0, middle = 0;
-        var half = Page.Used(page) / 2;
-        while (middle < count - 1 && bytes < half)
-            bytes += Page.EntryBytes + Node.CellBytes(page, middle++);
-        Invariant.Check(middle > 0, $"A page with {count} entries cannot be split.");
-        return middle;
+        var separatorLength = PageSplit.Leaf(CopyOf(leaf), index, key, bytes, leaf, right, neighbour);
+        InsertSibling(tree, _depth - 1, neighbour[..separatorLength], right);
     }
 
     private bool IsRightEdge(int level)
@@ -475,15 +420,9 @@ internal sealed unsafe class WriteBatch
             InsertSibling(tree, level, separator, right);
             return;
         }
-        var middle = Middle(branch);
         Span<byte> up = stackalloc byte[Page.KeyBytesMax];
-        up = up[..Node.CopyKey(copy, middle, up)];
-        var prefixLength = Page.PrefixLength(copy);
-        Node.Rebuild(right, copy, middle, count, prefixLength);
-        Node.Rebuild(branch, copy, 0, middle, prefixLength);
-        var (target, at) = index <= middle ? ((nint)branch, index) : ((nint)right, index - middle);
-        Node.InsertChild((byte*)target, at, separator, reference, 0);
-        InsertSibling(tree, level, up, right);
+        var upLength = PageSplit.Branch(copy, index, separator, reference, branch, right, up);
+        InsertSibling(tree, level, up[..upLength], right);
     }
 
     // Shrinking: empty pages go, pages under a quarter full join a sibling, a root with one child gives way to it.
@@ -548,22 +487,18 @@ internal sealed unsafe class WriteBatch
         var rightReference = *(ulong*)rightChild;
         var left = _space.ResolveChild(Node.Child(parent, index));
         var right = _space.ResolveChild(rightChild);
-        int leftCount = Page.Count(left), rightCount = Page.Count(right), leafOnly = Page.Type(left) == PageType.Leaf ? 0 : 1;
-        Span<byte> separator = stackalloc byte[Page.KeyBytesMax], first = stackalloc byte[Page.KeyBytesMax], last = stackalloc byte[Page.KeyBytesMax];
+        Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
         separator = separator[..Node.CopyKey(parent, index + 1, separator)];
-        first = leftCount > leafOnly ? first[..Node.CopyKey(left, leafOnly, first)] : separator;
-        last = rightCount > leafOnly ? last[..Node.CopyKey(right, rightCount - 1, last)] : separator;
-        var prefixLength = leafOnly == 0 && leftCount == 0 ? 0 : first.CommonPrefixLength(last);
-        var bytes = Page.Used(left) + Page.Used(right) + (leafOnly * Node.BranchEntryBytes(separator.Length))
-            + (leftCount * Math.Max(0, Page.PrefixLength(left) - prefixLength)) + (rightCount * Math.Max(0, Page.PrefixLength(right) - prefixLength))
-            + ((leftCount + rightCount) * 8);
-        if (bytes > Page.BodyBytes * 3 / 4)
-            return false;
-        left = OwnChild(parent, index);
-        var copy = CopyOf(left);
-        Page.Format(left, Page.Type(copy), last[..prefixLength], keepOwner: true);
-        Node.Append(left, copy, 0, leftCount);
-        Node.Append(left, right, 0, rightCount, separator);
+        fixed (byte* joined = _secondCopy)
+        {
+            if (!PageSplit.TryJoin(left, right, separator, joined))
+                return false;
+            left = OwnChild(parent, index);
+            // What the page knows of its batch stays.
+            var (scratchIndex, batch, placed) = (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left));
+            Buffer.MemoryCopy(joined, left, Page.Bytes, Page.Bytes);
+            (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left)) = (scratchIndex, batch, placed);
+        }
         Leave(rightReference, right);
         Node.Remove(parent, index + 1);
         return true;

@@ -1,0 +1,267 @@
+using KvCluster.Disk;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
+using PageNode = KvCluster.Storage.Pages.Node;
+
+namespace KvCluster.Tests.Storage.Trees;
+
+/// <summary>Splitting and joining pages, with keys and values of every length.</summary>
+public sealed unsafe class SplitTests
+{
+    // A put ended the engine on every replica in turn: a branch was split where its own entries had about the same bytes, and the separator that was coming in did
+    // not fit its half ("A cell of 2048 bytes does not fit a page with a gap of 2056").
+    [Fact]
+    public void Put_KeysWhoseSeparatorsFillAQuarterOfABranch_AreAllStored()
+    {
+        for (var seed = 0; seed < 60; seed++)
+        {
+            var random = new Random(seed);
+            Store(random, 400, () => LongKey(random), () => random.Next(1000), $"seed {seed}");
+        }
+    }
+
+    [Fact]
+    public void Put_KeysAndValuesOfAllLengths_AreAllStored() => Seeded.Run(12, random =>
+    {
+        // Keys share beginnings of any length, so that every page has another prefix.
+        var longest = random.Next(3) switch { 0 => Page.KeyBytesMax, 1 => random.Next(1, Page.KeyBytesMax + 1), _ => random.Next(1, 40) };
+        var shared = new byte[random.Next(longest)];
+        var values = random.Next(3) switch { 0 => Page.InlineValueBytesMax + 2, 1 => 3 * Page.Bytes, _ => 300 };
+        Store(random, 400, () => AnyKey(random, shared, longest), () => random.Next(4) == 0 ? random.Next(values) : random.Next(Math.Min(values, 600)), $"keys to {longest}, values to {values}");
+    });
+
+    [Fact]
+    public void Branch_WithASeparatorThatDoesNotFitIn_FitsBothHalvesAndKeepsTheOrder() => Seeded.Run(150, random =>
+    {
+        using var pages = new Pages();
+        var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(1, Page.KeyBytesMax + 1);
+        var prefix = Bytes(random, random.Next(longest));
+        var keys = new SortedSet<byte[]>(ByteKeys.Order);
+        var separator = Suffixed(random, prefix, longest);
+        Page.Format(pages.Source, PageType.Branch, prefix);
+        PageNode.InsertChild(pages.Source, 0, default, 1, 0);
+        for (var misses = 0; misses < 20;)
+        {
+            var key = Suffixed(random, prefix, longest);
+            if (key.AsSpan().SequenceEqual(separator) || keys.Contains(key) || Page.Gap(pages.Source) < PageNode.BranchEntryBytes(key.Length - prefix.Length))
+            {
+                misses++;
+                continue;
+            }
+            PageNode.InsertChild(pages.Source, PageNode.FindChild(pages.Source, key) + 1, key, Reference(key), 0);
+            keys.Add(key);
+        }
+        if (keys.Count < 2)
+            return;
+        var index = PageNode.FindChild(pages.Source, separator) + 1;
+        var up = new byte[Page.KeyBytesMax];
+        up = up[..PageSplit.Branch(pages.Source, index, separator, Reference(separator), pages.Left, pages.Right, up)];
+
+        keys.Add(separator);
+        Assert.Equal(keys.Count + 1, Page.Count(pages.Left) + Page.Count(pages.Right));
+        Assert.True(Page.Count(pages.Left) > 0 && Page.Count(pages.Right) > 0);
+        Assert.Equal(1ul, *(ulong*)PageNode.Child(pages.Left, 0));
+        Assert.Equal([.. Keys(pages.Left, 1), up, .. Keys(pages.Right, 1)], keys.ToList());
+        foreach (var key in keys)
+        {
+            var half = key.AsSpan().SequenceCompareTo(up) < 0 ? pages.Left : pages.Right;
+            Assert.Equal(Reference(key), *(ulong*)PageNode.Child(half, PageNode.FindChild(half, key)));
+        }
+    });
+
+    // A share counted only what was there already, so that a large entry found no room after it either, and the next share moved the same entries back: hundreds of times in one put.
+    [Fact]
+    public void Share_WithAKeyThatComesIn_LeavesRoomForItWhereItBelongs() => Seeded.Run(300, random =>
+    {
+        using var pages = new Pages();
+        var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
+        var values = random.Next(1, 2000);
+        var prefix = Bytes(random, random.Next(longest - 1));
+        var (first, second) = FillTwoLeaves(random, pages, prefix, longest, values);
+        if (first.Count == 0 || second.Count == 0)
+            return;
+        var key = Suffixed(random, prefix, longest);
+        if (first.Contains(key) || second.Contains(key) || first.Min!.AsSpan().SequenceCompareTo(key) > 0)
+            return;
+        var valueBytes = random.Next(PageNode.IsOverflow(key.Length, values) ? 1 : values);
+        var bytes = PageNode.LeafEntryBytes(key.Length, valueBytes, overflow: false);
+        var belongsLeft = second.Min!.AsSpan().SequenceCompareTo(key) > 0;
+        var at = belongsLeft ? PageNode.LowerBound(pages.Source, key, out _) : first.Count + PageNode.LowerBound(pages.Second, key, out _);
+        var separator = new byte[Page.KeyBytesMax];
+        if (!PageSplit.TryShare(pages.Source, pages.Second, at, key, bytes, pages.Left, pages.Right, separator, out var length))
+            return;
+
+        Assert.Equal([.. first, .. second], [.. Keys(pages.Left, 0), .. Keys(pages.Right, 0)]);
+        var own = key.AsSpan().SequenceCompareTo(separator.AsSpan(0, length)) < 0 ? pages.Left : pages.Right;
+        Assert.True(key.AsSpan().StartsWith(Page.Prefix(own)) && Page.Gap(own) >= bytes, "There is no room for the key.");
+        Assert.All(Keys(pages.Left, 0), left => Assert.True(left.AsSpan().SequenceCompareTo(separator.AsSpan(0, length)) < 0));
+        Assert.All(Keys(pages.Right, 0), right => Assert.True(right.AsSpan().SequenceCompareTo(separator.AsSpan(0, length)) >= 0));
+    });
+
+    [Fact]
+    public void Leaf_WithAKeyThatComesIn_IsSplitSoThatBothHalvesHoldTheirs() => Seeded.Run(100, random =>
+    {
+        using var pages = new Pages();
+        var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
+        var values = random.Next(1, 2000);
+        var prefix = Bytes(random, random.Next(longest - 1));
+        var keys = FillLeaf(random, pages.Source, prefix, longest, values, _ => true);
+        var key = Suffixed(random, prefix, longest);
+        if (keys.Count == 0 || keys.Contains(key))
+            return;
+        var bytes = PageNode.LeafEntryBytes(key.Length, 0, overflow: false);
+        var separator = new byte[Page.KeyBytesMax];
+        separator = separator[..PageSplit.Leaf(pages.Source, PageNode.LowerBound(pages.Source, key, out _), key, bytes, pages.Left, pages.Right, separator)];
+
+        Assert.Equal(keys.ToList(), [.. Keys(pages.Left, 0), .. Keys(pages.Right, 0)]);
+        Assert.All(Keys(pages.Left, 0), left => Assert.True(left.AsSpan().SequenceCompareTo(separator) < 0));
+        Assert.All(Keys(pages.Right, 0), right => Assert.True(right.AsSpan().SequenceCompareTo(separator) >= 0));
+        Assert.True(key.AsSpan().StartsWith(Page.Prefix(key.AsSpan().SequenceCompareTo(separator) < 0 ? pages.Left : pages.Right)));
+    });
+
+    [Fact]
+    public void Join_OfWhatASplitGave_IsTheWholeAgainOrRefused() => Seeded.Run(400, random =>
+    {
+        using var pages = new Pages();
+        var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
+        var (first, second) = FillTwoLeaves(random, pages, Bytes(random, random.Next(longest - 1)), longest, random.Next(1, 300));
+        while (first.Count + second.Count > 2 && random.Next(8) != 0)
+        {
+            var fromFirst = (random.Next(2) == 0 && first.Count > 1) || second.Count < 2;
+            var keys = fromFirst ? first : second;
+            if (keys.Count < 2)
+                break;
+            var gone = random.Next(keys.Count);
+            keys.Remove(keys.ElementAt(gone));
+            PageNode.Remove(fromFirst ? pages.Source : pages.Second, gone);
+        }
+        if (first.Count == 0 || second.Count == 0)
+            return;
+        if (PageSplit.TryJoin(pages.Source, pages.Second, PageSplit.Separator(first.Max, second.Min), pages.Left))
+            Assert.Equal([.. first, .. second], Keys(pages.Left, 0));
+        else
+            Assert.True(Page.Used(pages.Source) + Page.Used(pages.Second) > Page.BodyBytes / 4, "Two pages that are nearly empty are not joined.");
+    });
+
+    private static (SortedSet<byte[]> First, SortedSet<byte[]> Second) FillTwoLeaves(Random random, Pages pages, byte[] prefix, int longest, int values)
+    {
+        var boundary = Suffixed(random, prefix, longest);
+        return (FillLeaf(random, pages.Source, prefix, longest, values, key => key.AsSpan().SequenceCompareTo(boundary) < 0),
+            FillLeaf(random, pages.Second, prefix, longest, values, key => key.AsSpan().SequenceCompareTo(boundary) >= 0));
+    }
+
+    private static SortedSet<byte[]> FillLeaf(Random random, byte* page, byte[] prefix, int longest, int values, Func<byte[], bool> belongs)
+    {
+        var keys = new SortedSet<byte[]>(ByteKeys.Order);
+        Page.Format(page, PageType.Leaf, prefix);
+        for (var misses = 0; misses < 20;)
+        {
+            var (key, valueBytes) = (Suffixed(random, prefix, longest), random.Next(values));
+            if (!belongs(key) || PageNode.IsOverflow(key.Length, valueBytes) || keys.Contains(key) || Page.Gap(page) < PageNode.LeafEntryBytes(key.Length - prefix.Length, valueBytes, overflow: false))
+            {
+                misses++;
+                continue;
+            }
+            PageNode.InsertInline(page, PageNode.LowerBound(page, key, out _), key, valueBytes);
+            keys.Add(key);
+        }
+        return keys;
+    }
+
+    private static List<byte[]> Keys(byte* page, int from)
+    {
+        var keys = new List<byte[]>();
+        for (var i = from; i < Page.Count(page); i++)
+        {
+            var key = new byte[PageNode.KeyLength(page, i)];
+            PageNode.CopyKey(page, i, key);
+            keys.Add(key);
+        }
+        return keys;
+    }
+
+    private static ulong Reference(byte[] key) => (ulong)BitConverter.ToUInt32(System.Security.Cryptography.SHA256.HashData(key)) << 13;
+
+    private static byte[] Suffixed(Random random, byte[] prefix, int longest) =>
+        [.. prefix, .. Bytes(random, random.Next(3) == 0 ? longest - prefix.Length : random.Next(1, longest - prefix.Length + 1))];
+
+    private static byte[] AnyKey(Random random, byte[] shared, int longest)
+    {
+        var key = Bytes(random, random.Next(3) == 0 ? longest : random.Next(1, longest + 1));
+        shared.AsSpan(0, Math.Min(shared.Length, random.Next(key.Length))).CopyTo(key);
+        return key;
+    }
+
+    private static byte[] Bytes(Random random, int count)
+    {
+        var bytes = new byte[count];
+        random.NextBytes(bytes);
+        return bytes;
+    }
+
+    private static byte[] LongKey(Random random)
+    {
+        var key = new byte[1 + random.Next(1959, 2044) + random.Next(1, 4)];
+        key.AsSpan().Fill((byte)'x');
+        key[0] = (byte)random.Next(2);
+        random.NextBytes(key.AsSpan(key.Length - random.Next(1, 4)));
+        return key;
+    }
+
+    private static void Store(Random random, int puts, Func<byte[]> key, Func<int> valueBytes, string name)
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        var model = new SortedDictionary<byte[], byte[]>(ByteKeys.Order);
+        try
+        {
+            var batch = store.Begin();
+            for (var put = 0; put < puts; put++)
+            {
+                var (k, v) = (key(), new byte[valueBytes()]);
+                random.NextBytes(v);
+                batch.Put(TreeId.Kv, k, v);
+                model[k] = v;
+            }
+            batch.Seal(1);
+            store.Publish(1);
+            store.Verify();
+        }
+        catch (Exception exception)
+        {
+            throw new Xunit.Sdk.XunitException($"{name}: {exception.Message}", exception);
+        }
+        using var snapshot = store.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        foreach (var (k, v) in model)
+        {
+            Assert.True(cursor.MoveNext(), name);
+            Assert.True(cursor.Key.SequenceEqual(k) && cursor.Value.SequenceEqual(v), name);
+        }
+        Assert.False(cursor.MoveNext(), name);
+    }
+
+    /// <summary>Memory for the pages that a function takes and writes.</summary>
+    private sealed class Pages : IDisposable
+    {
+        private readonly AlignedBuffer _memory = new(4 * Page.Bytes);
+
+        public byte* Source => At(0);
+
+        public byte* Second => At(1);
+
+        public byte* Left => At(2);
+
+        public byte* Right => At(3);
+
+        public void Dispose() => _memory.Dispose();
+
+        private byte* At(int page)
+        {
+            // Native memory: the address stays good.
+            fixed (byte* memory = _memory.Span)
+                return memory + (page * Page.Bytes);
+        }
+    }
+}
