@@ -21,8 +21,11 @@ internal enum Rule
     /// <summary>After healing one leader serves, and all replicas hold the same tree at the same etag.</summary>
     Converges,
 
-    /// <summary>A replica goes on: nothing halts it, alarms, or makes recovery refuse, unless its own disk was damaged.</summary>
+    /// <summary>A replica goes on: nothing halts it, alarms, makes recovery refuse, or answers a caller with an exception, unless its own disk was damaged.</summary>
     GoesOn,
+
+    /// <summary>With a leader and a majority that work and reach each other callers are served within some seconds.</summary>
+    Available,
 
     /// <summary>A call of a client ends by its deadline, answered or not.</summary>
     EndsInTime,

@@ -16,10 +16,14 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     private const long TimeoutUs = 120_000;
     private const int Keys = 3;
 
-    // No write has this id.
-    private const long Impossible = -1;
+    // A run of pages of its own takes more than a quarter of a page.
+    private const int WideValueBytesMax = 20_000;
+    private const int ScanKeysMax = 40;
 
-    private readonly long[] _values = new long[Keys];
+    // No write has this id.
+    private static readonly byte[] _impossible = ClusterNode.Value(-1);
+
+    private readonly CommittedLog.Version[] _found = new CommittedLog.Version[Keys];
     private uint _node = first;
     private long _operation;
     private Etag _seen;
@@ -40,14 +44,28 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         var keys = run.Random.Next(4) == 0 ? [0, 1, 2] : new[] { run.Random.Next(Keys) };
         if (!run.Healed && hardlyWrites && (run.Conditions.PinnedCallers || run.Random.Next(8) != 0))
             AskLeader(keys);
+        else if (run.Random.Next(12) == 0)
+            Scan(DrawKind(), DrawRange());
         else if (run.Healed || run.Random.Next(3) == 0)
-            Read((ReadKind)run.Random.Next(Enum.GetValues<ReadKind>().Length), keys);
+            Read(DrawKind(), keys);
         else if (run.Random.Next(4) == 0)
-            Attempt(history.Begin(keys, DrawCondition(keys[0]), 0, 0));
+            Attempt(DrawWrite(keys, 0, 0));
         else if (_session == 0)
             OpenSession();
         else
-            Attempt(_open = history.Begin(keys, DrawCondition(keys[0]), _session, ++_sequence));
+            Attempt(_open = DrawWrite(keys, _session, ++_sequence));
+    }
+
+    private ReadKind DrawKind() => (ReadKind)run.Random.Next(Enum.GetValues<ReadKind>().Length);
+
+    private ClusterWrite DrawWrite(int[] keys, UInt128 session, ulong sequence) => history.Begin(
+        keys, deletes: run.Random.Next(6) == 0, run.Random.Next(12) == 0 ? run.Random.Next(sizeof(long), WideValueBytesMax) : sizeof(long), DrawCondition(keys[0]), session, sequence);
+
+    // The keys that all write, or some of those of writes of their own, of which there are hundreds.
+    private ScanRange DrawRange()
+    {
+        var from = run.Random.Next(3) == 0 ? 0 : run.Random.NextInt64(history.Writes + 1);
+        return new ScanRange(from == 0 ? "key" : $"write{from:D8}", "x", Reverse: run.Random.Next(2) == 0, run.Random.Next(1, ScanKeysMax));
     }
 
     private void AskLeader(int[] keys)
@@ -55,10 +73,24 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         if (run.Random.Next(2) == 0)
             Read(ReadKind.Leader, keys);
         else
-            Attempt(history.Begin(keys, Impossible, 0, 0));
+            Attempt(history.Begin(keys, deletes: false, sizeof(long), new ClusterCondition(keys[0], ConditionKind.ValueEquals, Etag.None, _impossible), 0, 0));
     }
 
-    private long? DrawCondition(int key) => run.Random.Next(3) == 0 ? _values[key] : null;
+    // More often than not one that holds if nobody has changed the key since this caller saw it.
+    private ClusterCondition? DrawCondition(int key)
+    {
+        if (run.Random.Next(3) != 0)
+            return null;
+        var found = _found[key];
+        return run.Random.Next(8) switch
+        {
+            0 => new ClusterCondition(key, ConditionKind.Exists, Etag.None, []),
+            1 => new ClusterCondition(key, ConditionKind.Absent, Etag.None, []),
+            < 5 => new ClusterCondition(key, ConditionKind.EtagEquals, found.Exists ? found.Etag : Etag.None, []),
+            _ when !found.Exists => new ClusterCondition(key, ConditionKind.Absent, Etag.None, []),
+            _ => new ClusterCondition(key, ConditionKind.ValueEquals, Etag.None, found.Value!),
+        };
+    }
 
     private void Read(ReadKind kind, int[] keys)
     {
@@ -74,14 +106,36 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
                 return;
             }
 
-            run.Transcript.Answer(run.NowUs, $"{kind} keys {string.Join(' ', keys)} are {string.Join(' ', read.Values)}", read.Etag);
+            run.Transcript.Answer(run.NowUs, $"{kind} keys {string.Join(' ', keys)} are {read.Shown}", read.Etag);
             history.OnRead(keys, read, least, anywhere, run.NowUs);
             CheckAge(read);
             if (operation != _operation)
                 return;
             See(read.Etag);
             for (var i = 0; i < keys.Length; i++)
-                _values[keys[i]] = read.Values[i];
+                _found[keys[i]] = read.Found[i];
+            Rest();
+        })));
+    }
+
+    private void Scan(ReadKind kind, ScanRange range)
+    {
+        var operation = Begin(Elsewhere);
+        var anywhere = kind is ReadKind.Replica or ReadKind.Session or ReadKind.Stale;
+        var least = kind switch { ReadKind.Stale => Etag.None, ReadKind.Session => _seen, _ => history.Floor };
+        run.Call(anywhere && !run.Conditions.PinnedCallers ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node, node => node.Scan(range, kind, least, scan => run.Reply(() =>
+        {
+            if (scan is null)
+            {
+                Leave(operation);
+                return;
+            }
+
+            run.Transcript.Answer(run.NowUs, $"{kind} scan from {range.Lower} has {scan.Entries.Count} keys", scan.Etag);
+            history.OnScan(range, scan, least, run.NowUs);
+            if (operation != _operation)
+                return;
+            See(scan.Etag);
             Rest();
         })));
     }
@@ -141,8 +195,8 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         {
             case WriteOutcome.Applied or WriteOutcome.ConditionFailed:
                 See(Etag.FromValue(result.Etag));
-                foreach (var key in result.Outcome == WriteOutcome.Applied ? write.Keys : [])
-                    _values[key] = write.Id;
+                if (result.Outcome == WriteOutcome.Applied)
+                    Remember(write, write.FirstOf(Etag.FromValue(result.Etag)));
                 _open = null;
                 Rest();
                 break;
@@ -155,6 +209,12 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
                 GoOn(write);
                 break;
         }
+    }
+
+    private void Remember(ClusterWrite write, Etag first)
+    {
+        for (var i = 0; i < write.Keys.Length; i++)
+            _found[write.Keys[i]] = new CommittedLog.Version(new Etag(first.Epoch, first.Change + (ulong)i), write.Deletes ? null : write.Value);
     }
 
     // With an identity the outcome is found out, however long that takes; without one it stays unknown.

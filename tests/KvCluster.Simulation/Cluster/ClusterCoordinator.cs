@@ -20,6 +20,9 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
 
     public long Revision { get; private set; } = 1;
 
+    /// <summary>It has gone back to a backup at least once.</summary>
+    public bool WasRestored { get; private set; }
+
     /// <summary>It shows a backup, older than what it showed before.</summary>
     public bool IsRestored => _newest is not null;
 
@@ -41,6 +44,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
             return;
         run.Trace($"the coordinator is restored from a backup: revision {Revision} becomes {_backup.Revision}");
         run.Tally.Count(ClusterFault.RestoreCoordinator);
+        WasRestored = true;
         _newest = (Record, Revision);
         (Record, Revision) = _backup;
     }

@@ -4,15 +4,16 @@ namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
 /// What callers of whole replicas were answered. Order in real time is checked at once, by the greatest etag answered before a request was sent, and so is
-/// that repeated attempts get one answer; what was read is checked at the end against the tree, which by then has the etag of every write that was ever committed.
+/// that repeated attempts get one answer; what was read, and what conditions were applied or failed on, is checked at the end against the records that were committed.
 /// </summary>
 internal sealed class ClusterHistory
 {
     private readonly List<ClusterWrite> _writes = [];
-    private readonly Dictionary<long, Etag> _acknowledged = [];
-    private readonly Dictionary<long, Etag> _refused = [];
+    private readonly Dictionary<long, WriteResult> _acknowledged = [];
+    private readonly Dictionary<long, WriteResult> _refused = [];
     private readonly HashSet<long> _notApplied = [];
     private readonly List<(int[] Keys, ClusterRead Read)> _reads = [];
+    private readonly List<(ScanRange Range, ClusterScan Scan)> _scans = [];
     private readonly List<(long AtUs, Etag Floor)> _floors = [(0, Etag.None)];
 
     /// <summary>The greatest etag answered so far.</summary>
@@ -26,15 +27,21 @@ internal sealed class ClusterHistory
 
     public long Scans { get; private set; }
 
+    /// <summary>Scans that walked over keys with a cursor, page by page.</summary>
+    public long Walks => _scans.Count;
+
     public long FailedConditions => _refused.Count;
+
+    /// <summary>When a leader has last answered a caller, in the run's time.</summary>
+    public long ServedUs { get; private set; }
 
     /// <summary>Answers that were given again to another attempt.</summary>
     public long Repeats { get; private set; }
 
     /// <summary>A write is about to be sent for the first time.</summary>
-    public ClusterWrite Begin(int[] keys, long? expected, UInt128 session, ulong sequence)
+    public ClusterWrite Begin(int[] keys, bool deletes, int valueBytes, ClusterCondition? condition, UInt128 session, ulong sequence)
     {
-        var write = new ClusterWrite(_writes.Count + 1L, keys, expected, Floor, session, sequence);
+        var write = new ClusterWrite(_writes.Count + 1L, keys, deletes, valueBytes, condition, Floor, session, sequence);
         _writes.Add(write);
         return write;
     }
@@ -47,13 +54,14 @@ internal sealed class ClusterHistory
             case WriteOutcome.Applied:
                 Violation.Unless(etag > write.Floor, Rule.EtagsRise, $"write {write.Id} has etag {etag}, but {write.Floor} was answered before it was sent");
                 Violation.Unless(!_notApplied.Contains(write.Id), Rule.AppliedOnce, $"write {write.Id} was answered \"not applied\", and is acknowledged at {etag}");
-                Answer(_acknowledged, write, etag);
+                Answer(_acknowledged, write, result);
+                ServedUs = nowUs;
                 Answered(etag, nowUs);
                 break;
             case WriteOutcome.ConditionFailed:
                 Violation.Unless(etag >= write.Floor, Rule.Linearizable, $"the condition of write {write.Id} failed at {etag}, but {write.Floor} was answered before it was sent");
                 Violation.Unless(!_acknowledged.ContainsKey(write.Id), Rule.AppliedOnce, $"write {write.Id} was acknowledged, and its condition failed at {etag}");
-                Answer(_refused, write, etag);
+                Answer(_refused, write, result);
                 _notApplied.Add(write.Id);
                 Answered(etag, nowUs);
                 break;
@@ -81,6 +89,8 @@ internal sealed class ClusterHistory
     {
         Violation.Unless(read.Etag >= least, Rule.Linearizable, $"a read of keys {string.Join(' ', keys)} saw {read.Etag}, but {least} was answered before it was sent");
         _reads.Add((keys, read));
+        if (!atFollower)
+            ServedUs = nowUs;
         if (atFollower)
             FollowerReads++;
         else if (keys.Length > 1)
@@ -88,6 +98,15 @@ internal sealed class ClusterHistory
         else
             Reads++;
         Answered(read.Etag, nowUs);
+    }
+
+    /// <summary>A scan was answered to its end.</summary>
+    /// <inheritdoc cref="OnRead"/>
+    public void OnScan(ScanRange range, ClusterScan scan, Etag least, long nowUs)
+    {
+        Violation.Unless(scan.Etag >= least, Rule.Linearizable, $"a scan from {range.Lower} saw {scan.Etag}, but {least} was answered before it was sent");
+        _scans.Add((range, scan));
+        Answered(scan.Etag, nowUs);
     }
 
     /// <summary>The greatest etag answered until then.</summary>
@@ -99,53 +118,80 @@ internal sealed class ClusterHistory
         return _floors[index].Floor;
     }
 
-    /// <summary>Compares all answers with the final state.</summary>
-    /// <param name="etagOf">Where a write is in it; none: it was never applied.</param>
-    public void Check(Func<long, Etag> etagOf)
+    /// <summary>Compares all answers with what was committed.</summary>
+    public void Check(CommittedLog log)
     {
-        var valuesOf = new Dictionary<int, List<(Etag Etag, long WriteId)>>();
         foreach (var write in _writes)
-        {
-            var etag = etagOf(write.Id);
-            if (_acknowledged.TryGetValue(write.Id, out var acknowledged))
-                Violation.Unless(etag == acknowledged, Rule.CommittedStays, $"write {write.Id} was acknowledged at {acknowledged}; now it is at {etag}");
-            if (etag == Etag.None)
-                continue;
-            Violation.Unless(!_notApplied.Contains(write.Id), Rule.AppliedOnce, $"write {write.Id} was answered \"not applied\", and is at {etag}");
-            foreach (var key in write.Keys)
-            {
-                if (!valuesOf.TryGetValue(key, out var values))
-                    valuesOf[key] = values = [];
-                values.Add((etag, write.Id));
-            }
-        }
-
-        foreach (var values in valuesOf.Values)
-            values.Sort();
-        long ValueAt(int key, Etag etag) => valuesOf.TryGetValue(key, out var values) ? values.LastOrDefault(value => value.Etag <= etag).WriteId : 0;
+            Check(log, write);
         foreach (var (keys, read) in _reads)
         {
             for (var i = 0; i < keys.Length; i++)
-            {
-                var committed = ValueAt(keys[i], read.Etag);
-                Violation.Unless(committed == read.Values[i], Rule.Linearizable, $"a read of key {keys[i]} at {read.Etag} gave {read.Values[i]}, the committed value is {committed}");
-            }
+                CheckSame(log.At(ClusterNode.NameOf(keys[i]), read.Etag), read.Found[i], ClusterNode.NameOf(keys[i]), read.Etag);
         }
 
-        foreach (var (writeId, etag) in _refused)
+        foreach (var (range, scan) in _scans)
+            Check(log, range, scan);
+        foreach (var (writeId, result) in _refused)
         {
-            var write = _writes[(int)writeId - 1];
-            Violation.Unless(
-                ValueAt(write.Keys[0], etag) != write.Expected, Rule.Linearizable, $"the condition that key {write.Keys[0]} is {write.Expected} failed at {etag}, where it holds");
+            var (condition, etag) = (_writes[(int)writeId - 1].Condition!, Etag.FromValue(result.Etag));
+            Violation.Unless(!condition.Holds(log.At(ClusterNode.NameOf(condition.Key), etag)), Rule.Linearizable, $"the condition of write {writeId}, {condition}, failed at {etag}, where it holds");
         }
     }
 
-    private void Answer(Dictionary<long, Etag> answers, ClusterWrite write, Etag etag)
+    private void Check(CommittedLog log, ClusterWrite write)
     {
-        if (answers.TryAdd(write.Id, etag))
+        var at = log.AppliedAt(write.Id);
+        Violation.Unless(at.Count <= 1, Rule.AppliedOnce, $"write {write.Id} is applied {at.Count} times, at {string.Join(", ", at)}");
+        var etag = at.Count == 0 ? Etag.None : at[0];
+        var isAcknowledged = _acknowledged.TryGetValue(write.Id, out var result);
+        if (isAcknowledged)
+            Violation.Unless(etag == Etag.FromValue(result.Etag), Rule.CommittedStays, $"write {write.Id} was acknowledged at {Etag.FromValue(result.Etag)}; now it is at {etag}");
+        if (at.Count == 0)
+            return;
+        Violation.Unless(!_notApplied.Contains(write.Id), Rule.AppliedOnce, $"write {write.Id} was answered \"not applied\", and is at {etag}");
+        var first = write.FirstOf(etag);
+        if (write.Condition is { } condition)
+            Violation.Unless(condition.Holds(log.Before(ClusterNode.NameOf(condition.Key), first)), Rule.Linearizable, $"write {write.Id} is applied at {first}, and just before {condition} does not hold");
+        var existed = write.Deletes && write.Keys.Any(key => log.Before(ClusterNode.NameOf(key), first).Exists);
+        if (isAcknowledged)
+            Violation.Unless(existed == result.Existed, Rule.Linearizable, $"write {write.Id} deletes keys at {first} and was answered {result.Existed} to whether one was there");
+        for (var i = 0; i < write.Keys.Length; i++)
+        {
+            var done = log.At(ClusterNode.NameOf(write.Keys[i]), new Etag(first.Epoch, first.Change + (ulong)i));
+            Violation.Unless(done.Etag.Change == first.Change + (ulong)i && done.Exists != write.Deletes, Rule.CommittedStays, $"write {write.Id} at {etag} lacks its change of key {write.Keys[i]}");
+        }
+    }
+
+    private static void Check(CommittedLog log, ScanRange range, ClusterScan scan)
+    {
+        var expected = log.Keys.Where(key => string.CompareOrdinal(key, range.Lower) >= 0 && string.CompareOrdinal(key, range.Upper) < 0);
+        var index = 0;
+        foreach (var key in range.Reverse ? expected.Reverse() : expected)
+        {
+            var committed = log.At(key, scan.Etag);
+            if (!committed.Exists)
+                continue;
+            if (index == range.CountMax)
+                return;
+            Violation.Unless(index < scan.Entries.Count && scan.Entries[index].Key == key, Rule.Linearizable, $"a scan at {scan.Etag} has {(index < scan.Entries.Count ? scan.Entries[index].Key : "its end")} where {key} was committed");
+            CheckSame(committed, scan.Entries[index++].Found, key, scan.Etag);
+        }
+
+        Violation.Unless(index == scan.Entries.Count, Rule.Linearizable, $"a scan at {scan.Etag} goes on with {(index < scan.Entries.Count ? scan.Entries[index].Key : "")} where nothing was committed");
+    }
+
+    private static void CheckSame(in CommittedLog.Version committed, in CommittedLog.Version found, string key, Etag etag)
+    {
+        var same = committed.Exists == found.Exists && (!found.Exists || (found.Etag == committed.Etag && found.Value.AsSpan().SequenceEqual(committed.Value)));
+        Violation.Unless(same, Rule.Linearizable, $"a read of {key} at {etag} gave write {ClusterNode.WriteOf(found.Value)} of {found.Etag}, committed is {ClusterNode.WriteOf(committed.Value)} of {committed.Etag}");
+    }
+
+    private void Answer(Dictionary<long, WriteResult> answers, ClusterWrite write, WriteResult result)
+    {
+        if (answers.TryAdd(write.Id, result))
             return;
         Repeats++;
-        Violation.Unless(answers[write.Id] == etag, Rule.AppliedOnce, $"write {write.Id} was answered at {answers[write.Id]}, and to another attempt at {etag}");
+        Violation.Unless(answers[write.Id] == result, Rule.AppliedOnce, $"write {write.Id} was answered {answers[write.Id]}, and to another attempt {result}");
     }
 
     private void Answered(Etag etag, long nowUs)

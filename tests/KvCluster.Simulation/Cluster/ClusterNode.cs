@@ -39,6 +39,10 @@ internal sealed class ClusterNode : IDisposable
     private const long ToldWithinUs = 100_000;
     private const long WrittenWithinUs = 500_000;
 
+    // A scan is under way for some milliseconds, in which states come and go.
+    private const int ScanStepKeys = 8;
+    private const long ScanRestUs = 20_000;
+
     private readonly ClusterRun _run;
     private readonly List<Func<bool>> _pending = [];
     private readonly NodeCalls _calls;
@@ -101,6 +105,15 @@ internal sealed class ClusterNode : IDisposable
 
     /// <summary>Its process runs, whether or not its replica works.</summary>
     public bool IsUp => _isUp;
+
+    /// <summary>Its disk has lost something at some time: a bit, all of it, or what was written since a copy.</summary>
+    public bool HasLost { get; private set; }
+
+    /// <summary>The epoch that its replica obeys or leads.</summary>
+    public ulong Epoch => Replica?.Route.Epoch ?? 0;
+
+    /// <summary>Its process runs at its ordinary pace, with a disk that does, and a replica with nothing wrong.</summary>
+    public bool Works => Replica is { Failure: null } && _paused == 0 && !_isSlow && !Damaged && !_isOutdated && Disk.Refuse is null && Disk.CapacityBytes == long.MaxValue;
 
     /// <summary>Its replica leads and takes writes.</summary>
     public bool Serves => Replica is { IsServing: true };
@@ -166,7 +179,7 @@ internal sealed class ClusterNode : IDisposable
         _startsOfDisk = ++_starts;
         var context = new ShardReplicaContext(
             Id, (_starts << 32) | (uint)_run.Random.Next(), storage, _clock, new Transport(_run, this), new Coordination(_run, this), _run.Options,
-            (ulong)_run.Random.NextInt64(), OnRoute, NullLogger.Instance)
+            (ulong)_run.Random.NextInt64(), OnRoute, new AlarmLog(text => _run.OnAlarm(this, text)))
         {
             Metrics = Unmeasured,
             Telemetry = new ShardTelemetry(_run.Coordinator.Record.Shard, Unmeasured),
@@ -224,6 +237,7 @@ internal sealed class ClusterNode : IDisposable
         _run.Trace($"a bit of {path} of node {Id} flips at {offset}");
         Disk.FlipBit(path, offset);
         _run.Tally.Count(ClusterFault.Damage);
+        HasLost = true;
         Damaged = true;
     }
 
@@ -263,6 +277,7 @@ internal sealed class ClusterNode : IDisposable
     {
         Crash();
         _run.Tally.Count(ClusterFault.LoseDisk);
+        HasLost = true;
         Lose("its disk is gone");
     }
 
@@ -281,6 +296,7 @@ internal sealed class ClusterNode : IDisposable
             return;
         _run.Trace($"the disk of node {Id} is restored from a copy, with replica {copy.Replica:x}");
         _run.Tally.Count(ClusterFault.RestoreDisk);
+        HasLost = true;
         Disk.Dispose();
         (Disk, ReplicaId, _startsOfDisk) = copy;
         _copy = null;
@@ -365,18 +381,22 @@ internal sealed class ClusterNode : IDisposable
         _run.MapChanged(this);
     }
 
-    /// <summary>Puts the keys and a key of its own for the write, if the first key has the value expected.</summary>
+    /// <summary>Puts or deletes the keys, and puts a key of the write's own, if its condition holds.</summary>
     public void Put(ClusterWrite write, Action<WriteResult> done) => Deliver(() =>
     {
         if (Replica is null)
             return;
         var request = WriteRequest.Rent();
-        if (write.Expected == 0)
-            request.AddCondition(Key(write.Keys[0]), ConditionKind.Absent);
-        else if (write.Expected is { } value)
-            request.AddCondition(Key(write.Keys[0]), ConditionKind.ValueEquals, value: Value(value));
+        if (write.Condition is { } condition)
+            request.AddCondition(Key(condition.Key), condition.Kind, condition.Etag.Value, condition.Value);
         foreach (var key in write.Keys)
-            request.Put(Key(key), Value(write.Id));
+        {
+            if (write.Deletes)
+                request.Delete(Key(key));
+            else
+                request.Put(Key(key), write.Value);
+        }
+
         request.Put(Marker(write.Id), Value(write.Id));
         if (write.IsIdentified)
             request.Identify(write.Session, write.Sequence, write.Sequence);
@@ -400,7 +420,14 @@ internal sealed class ClusterNode : IDisposable
     public void Get(int[] keys, ReadKind kind, Etag least, Action<ClusterRead?> done) => Deliver(() =>
     {
         if (Replica is { } replica)
-            UnlessStopped(() => Get(replica, keys, kind, least, done), done);
+            UnlessStopped(() => Open(replica, kind, least, (snapshot, ageUs) => Read(snapshot, keys, ageUs, done), () => done(null)), () => done(null));
+    });
+
+    /// <summary>Walks over keys with a cursor at one snapshot, a few at a time; null: it cannot, or its process has ended on the way.</summary>
+    public void Scan(ScanRange range, ReadKind kind, Etag least, Action<ClusterScan?> done) => Deliver(() =>
+    {
+        if (Replica is { } replica)
+            UnlessStopped(() => Open(replica, kind, least, (snapshot, _) => Walk(snapshot, range, done), () => done(null)), () => done(null));
     });
 
     public void Checkpoint() => Deliver(() =>
@@ -449,14 +476,24 @@ internal sealed class ClusterNode : IDisposable
         }
     }
 
-    /// <summary>Where a write is in the published state; none: not there.</summary>
-    public Etag EtagOf(long writeId)
+    /// <summary>Compares the published state with what was committed, key by key.</summary>
+    public void CheckTree(CommittedLog log)
     {
         using var snapshot = Replica!.OpenSnapshot();
-        if (!snapshot.TryGet(TreeId.Kv, Marker(writeId), out var stored))
-            return Etag.None;
-        KvValue.Read(stored, out var etag);
-        return Etag.FromValue(etag);
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        var etag = Etag.FromValue(snapshot.Etag);
+        foreach (var key in log.Keys)
+        {
+            var committed = log.At(key, etag);
+            if (!committed.Exists)
+                continue;
+            var found = cursor.MoveNext() ? Found(cursor.Value) : default;
+            Violation.Unless(
+                found.Exists && Encoding.ASCII.GetString(cursor.Key) == key && found.Etag == committed.Etag && found.Value.AsSpan().SequenceEqual(committed.Value),
+                Rule.CommittedStays, $"the tree of node {Id} does not hold what was committed under {key} at {committed.Etag}");
+        }
+
+        Violation.Unless(!cursor.MoveNext(), Rule.CommittedStays, $"the tree of node {Id} holds a key that was not committed");
     }
 
     private IEnumerable<string> FilesIn(string directory) => Disk.List(directory)
@@ -464,15 +501,29 @@ internal sealed class ClusterNode : IDisposable
         .Select(name => $"{directory}/{name}")
         .SelectMany(path => Disk.DirectoryExists(path) ? FilesIn(path) : [path]);
 
-    public static byte[] Key(int key) => Encoding.UTF8.GetBytes($"key{key}");
+    public static string NameOf(int key) => $"key{key}";
+
+    public static byte[] Key(int key) => Encoding.UTF8.GetBytes(NameOf(key));
 
     public static byte[] Marker(long writeId) => Encoding.UTF8.GetBytes($"write{writeId:D8}");
 
-    public static byte[] Value(long writeId)
+    /// <summary>A value that tells whose it is, and whether all of it is there.</summary>
+    public static byte[] Value(long writeId, int bytes = sizeof(long))
     {
-        var value = new byte[8];
+        var value = new byte[bytes];
+        for (var at = sizeof(long); at < bytes; at++)
+            value[at] = (byte)((writeId * 31) + at);
         BinaryPrimitives.WriteInt64LittleEndian(value, writeId);
         return value;
+    }
+
+    /// <summary>The write that has put a value; 0: there is none.</summary>
+    public static long WriteOf(ReadOnlySpan<byte> value) => value.IsEmpty ? 0 : BinaryPrimitives.ReadInt64LittleEndian(value);
+
+    private static CommittedLog.Version Found(ReadOnlySpan<byte> stored)
+    {
+        var value = KvValue.Read(stored, out var etag).ToArray();
+        return new CommittedLog.Version(Etag.FromValue(etag), value);
     }
 
     private ReplicaStore Open(StoreContext storage)
@@ -484,51 +535,52 @@ internal sealed class ClusterNode : IDisposable
             : ReplicaStore.Create(storage, Directory, new ControlState { ReplicaId = ReplicaId, Shard = 0 });
     }
 
-    private void Get(ShardReplica replica, int[] keys, ReadKind kind, Etag least, Action<ClusterRead?> done)
+    // As ReadOpener of the API does, with waits that are looked at after each item of work instead of awaited.
+    private void Open(ShardReplica replica, ReadKind kind, Etag least, Action<ReadSnapshot, ulong?> read, Action refused)
     {
         switch (kind)
         {
             case ReadKind.Leader or ReadKind.Replica when replica.TryOpenLinearizable(out var snapshot):
-                Read(snapshot, keys, null, done);
+                read(snapshot, null);
                 break;
             case ReadKind.Stale:
                 // Before the snapshot, which may be newer but not older.
                 var ageUs = replica.AgeUs;
-                ReadNow(replica, keys, ageUs, done);
+                OpenNow(replica, ageUs, read, refused);
                 break;
             case ReadKind.Session:
                 if (!replica.HasApplied(least.Value))
                     _ = replica.AskLeaderAsync(CancellationToken.None);
-                ReadWhenApplied(replica, least.Value, keys, done);
+                OpenWhenApplied(replica, least.Value, read, refused);
                 break;
             case ReadKind.Replica when !replica.IsServing:
                 Poll(replica.AskLeaderAsync(CancellationToken.None), committed =>
                 {
                     if (committed is { } etag)
-                        ReadWhenApplied(replica, etag, keys, done);
+                        OpenWhenApplied(replica, etag, read, refused);
                     else
-                        done(null);
+                        refused();
                 });
                 break;
             default:
                 Poll(replica.ConfirmReadAsync(CancellationToken.None), confirmed =>
                 {
                     if (confirmed is not null)
-                        ReadNow(replica, keys, null, done);
+                        OpenNow(replica, null, read, refused);
                     else
-                        done(null);
+                        refused();
                 });
                 break;
         }
     }
 
-    private void ReadWhenApplied(ShardReplica replica, UInt128 etag, int[] keys, Action<ClusterRead?> done)
+    private void OpenWhenApplied(ShardReplica replica, UInt128 etag, Action<ReadSnapshot, ulong?> read, Action refused)
     {
         bool Applied()
         {
             if (!replica.HasApplied(etag))
                 return false;
-            ReadNow(replica, keys, null, done);
+            OpenNow(replica, null, read, refused);
             return true;
         }
 
@@ -536,12 +588,10 @@ internal sealed class ClusterNode : IDisposable
             _pending.Add(Applied);
     }
 
-    private void ReadNow(ShardReplica replica, int[] keys, ulong? ageUs, Action<ClusterRead?> done) =>
-        UnlessStopped(() => Read(replica.OpenSnapshot(), keys, ageUs, done), done);
+    private void OpenNow(ShardReplica replica, ulong? ageUs, Action<ReadSnapshot, ulong?> read, Action refused) =>
+        UnlessStopped(() => read(replica.OpenSnapshot(), ageUs), refused);
 
     // Where the store has just ended the caller gets an error; the replica itself is told in its next turn.
-    private void UnlessStopped(Action read, Action<ClusterRead?> done) => UnlessStopped(read, () => done(null));
-
     private void UnlessStopped(Action read, Action stopped)
     {
         try
@@ -558,22 +608,59 @@ internal sealed class ClusterNode : IDisposable
     {
         using (snapshot)
         {
-            var values = new long[keys.Length];
+            var found = new CommittedLog.Version[keys.Length];
             try
             {
                 for (var i = 0; i < keys.Length; i++)
                 {
                     if (snapshot.TryGet(TreeId.Kv, Key(keys[i]), out var stored))
-                        values[i] = BinaryPrimitives.ReadInt64LittleEndian(KvValue.Read(stored, out _));
+                        found[i] = Found(stored);
                 }
             }
-            catch (CorruptStoreException found) when (Damaged)
+            catch (CorruptStoreException damage) when (Damaged)
             {
-                Lose(found.Message);
+                Lose(damage.Message);
                 return;
             }
 
-            done(new ClusterRead(Etag.FromValue(snapshot.Etag), values, _run.NowUs, ageUs));
+            done(new ClusterRead(Etag.FromValue(snapshot.Etag), found, _run.NowUs, ageUs));
+        }
+    }
+
+    // Its pages stay while it rests between steps; what the process held is gone when it ends.
+    private void Walk(ReadSnapshot snapshot, ScanRange range, Action<ClusterScan?> done)
+    {
+        var entries = new List<(string, CommittedLog.Version)>();
+        var cursor = snapshot.Cursor(TreeId.Kv, Encoding.ASCII.GetBytes(range.Lower), Encoding.ASCII.GetBytes(range.Upper));
+        Step();
+
+        void Step()
+        {
+            var more = true;
+            try
+            {
+                for (var left = ScanStepKeys; left > 0 && more; left--)
+                {
+                    more = entries.Count < range.CountMax && (range.Reverse ? cursor.MovePrevious() : cursor.MoveNext());
+                    if (more)
+                        entries.Add((Encoding.ASCII.GetString(cursor.Key), Found(cursor.Value)));
+                }
+            }
+            catch (CorruptStoreException damage) when (Damaged)
+            {
+                Lose(damage.Message);
+                return;
+            }
+
+            if (more)
+            {
+                InThisProcess(_run.Random.NextInt64(ScanRestUs), () => Deliver(Step));
+                return;
+            }
+
+            cursor.Dispose();
+            done(new ClusterScan(Etag.FromValue(snapshot.Etag), entries));
+            snapshot.Dispose();
         }
     }
 
@@ -716,14 +803,24 @@ internal sealed class ClusterNode : IDisposable
         {
             if (!task.IsCompleted)
                 return false;
-            // An answer that is an error: the process stops, or is asked to and had stopped before. What it means, the replica's own failure says.
             if (task.IsCompletedSuccessfully)
                 done(task.Result);
+            else
+                CheckExcused(task.Exception!.InnerException!);
             return true;
         }
 
         if (!Completed())
             _pending.Add(Completed);
+    }
+
+    // An answer that is an error: the replica stops, or had stopped before, and says so at once; or a disk is full. One that goes on answers with values.
+    private void CheckExcused(Exception error)
+    {
+        if (error is StorageIoException { IsDiskFull: true })
+            return;
+        InThisProcess(ToldWithinUs, () => Violation.Unless(
+            Replica?.Failure is not null, Rule.GoesOn, $"a caller of node {Id}, whose replica goes on, is answered with {error}"));
     }
 
     private void Deliver(Action action)

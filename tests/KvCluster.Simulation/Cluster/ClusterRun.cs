@@ -9,8 +9,10 @@ namespace KvCluster.Simulation.Cluster;
 /// <summary>Nodes of one shard, and in some kinds of run each of one of its own, from one seed on one thread: the real driver and the real engine, on simulated disks.</summary>
 internal sealed class ClusterRun : ISimulation
 {
+    /// <summary>Voters of the shard.</summary>
+    public const int ReplicaCount = 3;
+
     private const int ClientCount = 3;
-    private const int ReplicaCount = 3;
     private const int RoutedCount = 2;
     private const long DurationUs = 4_000_000;
     private const long HealWithinUs = 20_000_000;
@@ -29,6 +31,7 @@ internal sealed class ClusterRun : ISimulation
     private readonly RoutedClient[] _routed = [];
     private readonly (ClusterFault Fault, int Weight)[] _mix;
     private readonly ClusterHistory _history = new();
+    private readonly CommittedLog _log = new();
     private readonly Replacements _replacements;
     private string _end = "";
     private ExceptionDispatchInfo? _thrown;
@@ -111,6 +114,7 @@ internal sealed class ClusterRun : ISimulation
             foreach (var client in _clients)
                 client.Start();
             _replacements.Start();
+            new Availability(this, _history).Start();
             Time.After(Random.NextInt64(800_000), NextFault);
             if (Options.RestIntervalUs > 0)
                 WatchNodes();
@@ -160,12 +164,24 @@ internal sealed class ClusterRun : ISimulation
     /// <summary>Counted, not drawn from <see cref="Random"/>: nothing in a run guesses ids, and a seed's course does not change by it.</summary>
     public UInt128 DrawSession() => ++_sessionsDrawn;
 
+    /// <summary>Whether nothing that one node sends arrives at another.</summary>
+    public bool IsCut(uint from, uint to) => _cut.Contains((from, to));
+
+    /// <summary>A replica calls for people. They may only be called where a disk or the coordinator has lost something.</summary>
+    public void OnAlarm(ClusterNode node, string text)
+    {
+        Trace($"node {node.Id}: {text}");
+        Violation.Unless(Coordinator.WasRestored || _nodes.Any(static other => other.HasLost), Rule.GoesOn, $"node {node.Id}, though no disk has lost anything: {text}");
+    }
+
     public void Trace(string text) => Transcript.Line(NowUs, text);
 
     public bool Chance(int permille) => Random.Next(1000) < permille;
 
     public void Send(uint from, uint to, Frame frame)
     {
+        foreach (var body in frame.Append?.Bodies ?? frame.Tail?.Bodies ?? [])
+            _log.Add(body.Span);
         if (frame.SnapshotAck is { Installed: true, Covers.Etag: { } covers })
             _snapshots.Add((from, covers.Epoch, covers.Change));
         if (!Healed && Chance(Conditions.LossPermille))
@@ -457,6 +473,9 @@ internal sealed class ClusterRun : ISimulation
         Violation.Unless(Agree(), Rule.Converges, $"no agreement after healing at {string.Join(", ", Members.Select(node => node.Published()))}, {_clients.Count(client => !client.IsSettled)} callers wait");
         var digests = Members.ToArray().Select(node => node.Digest()).Where(digest => digest is not null).Distinct().ToArray();
         Violation.Unless(digests.Length == 1, Rule.Converges, "the trees differ after healing");
-        _history.Check(Members.First(node => !node.Damaged).EtagOf);
+        var whole = Members.First(node => !node.Damaged);
+        _log.Settle(whole.Published());
+        whole.CheckTree(_log);
+        _history.Check(_log);
     }
 }

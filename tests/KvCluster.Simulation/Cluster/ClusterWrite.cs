@@ -1,13 +1,21 @@
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>A write as its caller knows it, over all its attempts.</summary>
-/// <param name="Id">The value that it puts, and the name of a key of its own.</param>
-/// <param name="Keys">Put together.</param>
-/// <param name="Expected">The condition: the value of the first key, 0: it is absent; null: none.</param>
+/// <param name="Id">Begins the value that it puts, and names a key of its own, which it puts last.</param>
+/// <param name="Keys">Put together, or deleted.</param>
+/// <param name="Deletes">Whether it deletes them.</param>
+/// <param name="ValueBytes">Length of the value put under <paramref name="Keys"/>.</param>
+/// <param name="Condition">What must hold just before; null: nothing.</param>
 /// <param name="Floor">The greatest etag answered to anybody before the first attempt.</param>
 /// <param name="Session">The session it is identified in; none: it is not, and is tried once.</param>
 /// <param name="Sequence">Its number in the session.</param>
-internal sealed record ClusterWrite(long Id, int[] Keys, long? Expected, Etag Floor, UInt128 Session, ulong Sequence)
+internal sealed record ClusterWrite(long Id, int[] Keys, bool Deletes, int ValueBytes, ClusterCondition? Condition, Etag Floor, UInt128 Session, ulong Sequence)
 {
     public bool IsIdentified => Sequence != 0;
+
+    /// <summary>What it puts.</summary>
+    public byte[] Value => ClusterNode.Value(Id, ValueBytes);
+
+    /// <summary>The etag of its first operation, if that of its last is this one.</summary>
+    public Etag FirstOf(Etag last) => new(last.Epoch, last.Change - (ulong)Keys.Length);
 }

@@ -65,6 +65,8 @@ internal sealed class NodeCalls(ClusterNode node)
             var of = condition.Key.IsEmpty ? key : condition.Key;
             if (condition.TestCase == Condition.TestOneofCase.ValueEquals)
                 request.AddCondition(of.Span, ConditionKind.ValueEquals, value: condition.ValueEquals.Span);
+            else if (condition.TestCase == Condition.TestOneofCase.EtagEquals)
+                request.AddCondition(of.Span, ConditionKind.EtagEquals, new Etag(condition.EtagEquals.Epoch, condition.EtagEquals.Change).Value);
             else
                 request.AddCondition(of.Span, condition.Exists ? ConditionKind.Exists : ConditionKind.Absent);
         }
@@ -79,7 +81,7 @@ internal sealed class NodeCalls(ClusterNode node)
         var route = node.Map.Find(key.Span);
         var replica = node.Neighbour is { Replica: { } neighbour } && route?.Shard == neighbour.Shard ? neighbour
             : node.Replica is { } own && route?.Shard == own.Shard ? own : null;
-        var refusal = replica is null || (call.Generation != 0 && (call.Shard != replica.Shard || call.Generation != replica.Route.Generation)) ? Refusals.WrongShard(replica?.Route ?? route)
+        var refusal = replica is null || (call.Generation != 0 && call.Shard != replica.Shard) ? Refusals.WrongShard(replica?.Route ?? route)
             : replica.Failure is { } failure ? Refusals.ReplicaFailed(replica.Route, failure.Message)
             : mode.IsForLeader() && !replica.IsServing ? Refusals.NotLeader(replica.Route, node.Id) : null;
         if (refusal is null)

@@ -21,7 +21,7 @@ internal sealed class RoutedClient : IDisposable
     private readonly ClusterHistory _history;
     private readonly KvClient _client;
     private readonly int _thread = Environment.CurrentManagedThreadId;
-    private readonly long[] _seen = new long[Keys];
+    private readonly CommittedLog.Version[] _seen = new CommittedLog.Version[Keys];
     private readonly Dictionary<uint, (long Acknowledged, long Sent)> _ofNeighbours = [];
     private readonly HashSet<uint> _nodesRead = [];
     private readonly HashSet<KvReadMode> _modesRead = [];
@@ -130,12 +130,12 @@ internal sealed class RoutedClient : IDisposable
     {
         var keys = _run.Random.Next(4) == 0 ? [0, 1, 2] : new[] { _run.Random.Next(Keys) };
         // The history tells one that is identified by its caller from one that the client library identifies: of this one there is one answer.
-        var write = _history.Begin(keys, _run.Random.Next(3) == 0 ? _seen[keys[0]] : null, 0, 0);
+        var write = _history.Begin(keys, deletes: false, sizeof(long), DrawCondition(keys[0]), 0, 0);
         var request = new KvWrite();
-        if (write.Expected is { } expected)
-            request.If(expected == 0 ? KvCondition.Absent(ClusterNode.Key(keys[0])) : KvCondition.ValueEquals(ClusterNode.Value(expected), ClusterNode.Key(keys[0])));
+        if (write.Condition is { } condition)
+            request.If(ToMessage(condition));
         foreach (var key in keys)
-            request.Put(ClusterNode.Key(key), ClusterNode.Value(write.Id));
+            request.Put(ClusterNode.Key(key), write.Value);
         request.Put(ClusterNode.Marker(write.Id), ClusterNode.Value(write.Id));
         _openWrites++;
         var (outcome, etag) = await OutcomeAsync(_client.WriteAsync(request)).ConfigureAwait(false);
@@ -147,9 +147,32 @@ internal sealed class RoutedClient : IDisposable
         if (outcome != WriteOutcome.Applied)
             return;
         _mayWriteMany = true;
-        foreach (var key in keys)
-            _seen[key] = write.Id;
+        var first = write.FirstOf(etag);
+        for (var i = 0; i < keys.Length; i++)
+            _seen[keys[i]] = new CommittedLog.Version(new Etag(first.Epoch, first.Change + (ulong)i), write.Value);
     }
+
+    private ClusterCondition? DrawCondition(int key)
+    {
+        if (_run.Random.Next(3) != 0)
+            return null;
+        var seen = _seen[key];
+        return _run.Random.Next(3) switch
+        {
+            _ when !seen.Exists => new ClusterCondition(key, ConditionKind.Absent, Etag.None, []),
+            0 => new ClusterCondition(key, ConditionKind.Exists, Etag.None, []),
+            1 => new ClusterCondition(key, ConditionKind.EtagEquals, seen.Etag, []),
+            _ => new ClusterCondition(key, ConditionKind.ValueEquals, Etag.None, seen.Value!),
+        };
+    }
+
+    private static KvCondition ToMessage(ClusterCondition condition) => condition.Kind switch
+    {
+        ConditionKind.Absent => KvCondition.Absent(ClusterNode.Key(condition.Key)),
+        ConditionKind.Exists => KvCondition.Exists(ClusterNode.Key(condition.Key)),
+        ConditionKind.EtagEquals => KvCondition.EtagEquals(condition.Etag, ClusterNode.Key(condition.Key)),
+        _ => KvCondition.ValueEquals(condition.Value, ClusterNode.Key(condition.Key)),
+    };
 
     private async Task ReadAsync(KvReadMode mode)
     {
@@ -168,12 +191,12 @@ internal sealed class RoutedClient : IDisposable
             return;
         }
 
-        var read = new ClusterRead(found[0].Position.Etag, [.. found.Select(entry => ValueOf(entry.Value))], _run.NowUs, null);
-        _run.Transcript.Answer(_run.NowUs, $"caller {Number}: {mode} keys {string.Join(' ', keys)} are {string.Join(' ', read.Values)}", read.Etag);
+        var read = new ClusterRead(found[0].Position.Etag, [.. found.Select(static entry => new CommittedLog.Version(entry.Etag, entry.Found ? entry.Value.ToArray() : null))], _run.NowUs, null);
+        _run.Transcript.Answer(_run.NowUs, $"caller {Number}: {mode} keys {string.Join(' ', keys)} are {read.Shown}", read.Etag);
         _history.OnRead(keys, read, least, atFollower: mode is KvReadMode.Replica or KvReadMode.Session or KvReadMode.Stale, _run.NowUs);
         See(read.Etag);
         for (var i = 0; i < keys.Length; i++)
-            _seen[keys[i]] = read.Values[i];
+            _seen[keys[i]] = read.Found[i];
         if (_run.Healed)
             _modesRead.Add(mode);
     }

@@ -1,0 +1,48 @@
+using KvCluster.V1;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// Watches that callers are served as long as somebody can serve them: with a leader and a majority that work and reach each other nobody waits for long, whatever
+/// has happened to them before.
+/// </summary>
+internal sealed class Availability(ClusterRun run, ClusterHistory history)
+{
+    private const long IntervalUs = 100_000;
+
+    // A leader that has just begun steps down once more, or waits for what its last process granted; callers find it by trial.
+    private const long UnservedMaxUs = 3_000_000;
+
+    private long _calmSinceUs;
+    private ulong _calmLeader;
+
+    public void Start() => run.Time.After(IntervalUs, Look);
+
+    private void Look()
+    {
+        var leader = Leader();
+        if (leader is null || leader.Epoch != _calmLeader)
+            (_calmSinceUs, _calmLeader) = (run.NowUs, leader?.Epoch ?? 0);
+        var since = Math.Max(_calmSinceUs, history.ServedUs);
+        Violation.Unless(
+            run.NowUs - since <= UnservedMaxUs, Rule.Available, $"node {leader?.Id} leads a majority that works, and has served no caller for {(run.NowUs - since) / 1_000} ms");
+        Start();
+    }
+
+    // With one that may be missing. While the set changes both decide, and then none may.
+    private ClusterNode? Leader()
+    {
+        var replicas = run.Coordinator.Record.Replicas;
+        var leader = run.Nodes.Where(static node => node.Serves).MaxBy(static node => node.Epoch);
+        if (leader is null || !leader.Works || run.Coordinator.IsRestored)
+            return null;
+        var missing = replicas.Count(replica => !Reaches(leader, replica));
+        return missing <= (replicas.Any(static replica => replica.Learner) ? 0 : 1) && replicas.Count >= ClusterRun.ReplicaCount ? leader : null;
+    }
+
+    private bool Reaches(ClusterNode leader, ReplicaRecord replica)
+    {
+        var node = run.Nodes[(int)replica.Node - 1];
+        return node.ReplicaId == replica.Replica && node.Works && !run.IsCut(leader.Id, node.Id) && !run.IsCut(node.Id, leader.Id);
+    }
+}

@@ -1,0 +1,107 @@
+using System.Text;
+using KvCluster.Storage;
+using KvCluster.Storage.Writer;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// The witness of a run: every record that a replica has sent to another one, and at the end the one sequence of them that was committed, with the state of every key
+/// at every etag. What is committed is on a majority, so it was sent. It is made of the records alone, by none of the code that applies them to trees.
+/// </summary>
+internal sealed class CommittedLog
+{
+    private const string MarkerPrefix = "write";
+
+    private readonly Dictionary<Etag, byte[]> _sent = [];
+    private readonly Dictionary<string, List<Version>> _versions = new(StringComparer.Ordinal);
+    private readonly Dictionary<long, List<Etag>> _appliedAt = [];
+
+    /// <summary>Keys that were ever put, in the order of their bytes.</summary>
+    public IReadOnlyList<string> Keys { get; private set; } = [];
+
+    /// <summary>A record is on its way to another replica.</summary>
+    public void Add(ReadOnlySpan<byte> body)
+    {
+        Violation.Unless(RecordBody.TryReadHeader(body, out var header), Rule.Contract, "a body without a header is sent");
+        var etag = Etag.FromValue(header.Etag);
+        if (!_sent.TryGetValue(etag, out var known))
+            _sent.Add(etag, body.ToArray());
+        else
+            Violation.Unless(known.AsSpan().SequenceEqual(body), Rule.EtagsRise, $"two records have the etag {etag}");
+    }
+
+    /// <summary>The run is over and this is the last record committed: finds those before it, by their chain.</summary>
+    public void Settle(Etag last)
+    {
+        var bodies = new Stack<byte[]>();
+        for (var etag = last; etag != Etag.None;)
+        {
+            Violation.Unless(_sent.TryGetValue(etag, out var body), Rule.CommittedStays, $"record {etag} is committed, and no replica has sent it to another one");
+            bodies.Push(body);
+            _ = RecordBody.TryReadHeader(body, out var header);
+            etag = Etag.FromValue(header.Previous);
+        }
+
+        foreach (var body in bodies)
+            Apply(body);
+        Keys = [.. _versions.Keys.Order(StringComparer.Ordinal)];
+    }
+
+    /// <summary>Where a write stands; more than one etag: it was applied more than once.</summary>
+    public IReadOnlyList<Etag> AppliedAt(long writeId) => _appliedAt.TryGetValue(writeId, out var etags) ? etags : [];
+
+    /// <summary>What is under a key in the state that ends with this etag.</summary>
+    public Version At(string key, Etag etag)
+    {
+        if (!_versions.TryGetValue(key, out var versions))
+            return Version.Absent;
+        var (low, high) = (0, versions.Count);
+        while (low < high)
+        {
+            var middle = (low + high) / 2;
+            (low, high) = versions[middle].Etag <= etag ? (middle + 1, high) : (low, middle);
+        }
+
+        return low == 0 ? Version.Absent : versions[low - 1];
+    }
+
+    /// <summary>What is under a key just before the change with this etag.</summary>
+    public Version Before(string key, Etag etag) => At(key, Etag.FromValue(etag.Value - 1));
+
+    private void Apply(byte[] body)
+    {
+        var etag = new Etag(RecordBody.Epoch(body), RecordBody.FirstChange(body));
+        var reader = new OperationReader(RecordBody.Payload(body));
+        while (reader.MoveNext())
+        {
+            if (reader.Code is OperationCode.Put or OperationCode.Delete)
+                Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Put ? reader.Value.ToArray() : null);
+            if (reader.Code != OperationCode.Results)
+                etag = new Etag(etag.Epoch, etag.Change + 1);
+        }
+    }
+
+    private void Apply(string key, Etag etag, byte[]? value)
+    {
+        if (!_versions.TryGetValue(key, out var versions))
+            _versions.Add(key, versions = []);
+        versions.Add(new Version(etag, value));
+        if (!key.StartsWith(MarkerPrefix, StringComparison.Ordinal))
+            return;
+        var writeId = long.Parse(key.AsSpan(MarkerPrefix.Length));
+        if (!_appliedAt.TryGetValue(writeId, out var etags))
+            _appliedAt.Add(writeId, etags = []);
+        etags.Add(etag);
+    }
+
+    /// <summary>What a change has left under a key.</summary>
+    /// <param name="Etag">Of the change.</param>
+    /// <param name="Value">Null: it has deleted the key, or there was none yet.</param>
+    internal readonly record struct Version(Etag Etag, byte[]? Value)
+    {
+        public static Version Absent => default;
+
+        /// <summary>Whether the key is there.</summary>
+        public bool Exists => Value is not null;
+    }
+}
