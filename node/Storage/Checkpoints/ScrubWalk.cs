@@ -34,7 +34,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
     private bool Walk(ulong reference, uint checksum, ReadOnlySpan<byte> from)
     {
         Check(reference, checksum);
-        var page = _space.Locate(reference);
+        var page = _space.ResolveNode(reference, &checksum);
         if (Page.Type(page) == PageType.Leaf)
             return WalkValues(page, from);
         var first = ChildOf(page, from);

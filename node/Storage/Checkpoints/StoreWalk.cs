@@ -72,7 +72,7 @@ internal sealed unsafe class StoreWalk
     {
         for (var i = 0; i < trees.Length; i++)
         {
-            var count = trees[i].Reference == 0 ? 0 : Walk(trees[i].Reference, trees[i].Checksum, reached, default, default);
+            var count = trees[i].Reference == 0 ? 0 : Walk(trees[i].Reference, trees[i].Checksum, reached, default, default, depth: 1);
             if (count != trees[i].Count)
                 throw new CorruptStoreException($"Tree {i} has {count} keys, and its root says {trees[i].Count}.");
         }
@@ -84,10 +84,12 @@ internal sealed unsafe class StoreWalk
             Mark(reached, new PageRun(PageSpace.NumberOf(reference), _space.CheckPage(reference, checksum)), "reachable");
     }
 
-    private ulong Walk(ulong reference, uint checksum, bool[] reached, byte[]? lower, byte[]? upper)
+    private ulong Walk(ulong reference, uint checksum, bool[] reached, byte[]? lower, byte[]? upper, int depth)
     {
         Touch(reference, checksum, reached);
         var page = _space.Locate(reference);
+        if (Page.Type(page) is not (PageType.Leaf or PageType.Branch) || (Page.Type(page) == PageType.Branch && Page.Count(page) == 0) || depth > PageStructure.DepthMax)
+            throw new CorruptStoreException($"The page at {reference:x}, at level {depth} of a tree, has type {Page.Type(page)} and {Page.Count(page)} entries.");
         int count = Page.Count(page), first = Page.Type(page) == PageType.Branch ? 1 : 0;
         var keys = new byte[count + 1][];
         for (var i = first; i < count; i++)
@@ -105,17 +107,18 @@ internal sealed unsafe class StoreWalk
             for (var i = 0; i < count; i++)
             {
                 if (Node.IsOverflow(page, i, out var child))
+                {
                     Touch(*(ulong*)child, *(uint*)(child + sizeof(ulong)), reached);
+                    _space.ResolveRun(child, *(uint*)(child - sizeof(uint)));
+                }
             }
             return (ulong)count;
         }
-        if (Page.Type(page) != PageType.Branch || count == 0)
-            throw new CorruptStoreException($"The page at {reference:x} has type {Page.Type(page)} and {count} entries.");
         var total = 0ul;
         for (var i = 0; i < count; i++)
         {
             var child = Node.Child(page, i);
-            total += Walk(*(ulong*)child, *(uint*)(child + sizeof(ulong)), reached, i == 0 ? lower : keys[i], i + 1 < count ? keys[i + 1] : upper);
+            total += Walk(*(ulong*)child, *(uint*)(child + sizeof(ulong)), reached, i == 0 ? lower : keys[i], i + 1 < count ? keys[i + 1] : upper, depth + 1);
         }
         return total;
     }

@@ -52,18 +52,23 @@ internal sealed unsafe class FreeMap
             return map;
         var checksum = meta.FreeDirectoryChecksum;
         var directory = space.Resolve(meta.FreeDirectory, &checksum);
+        if (Page.Type(directory) != PageType.FreeDirectory)
+            throw new CorruptStoreException($"The free map's directory at {meta.FreeDirectory:x} is a page of type {Page.Type(directory)}.");
         for (var i = 0; i < map._places.Length; i++)
         {
             var entry = directory + Page.HeaderBytes + (i * DirectoryEntryBytes);
             (map._places[i], map._checksums[i]) = (*(ulong*)entry, *(uint*)(entry + 8));
             if (map._places[i] == 0)
                 throw new CorruptStoreException($"The free map has no page for sections {i * SectionsPerPage} and on.");
-            var sections = (ulong*)(space.Resolve(map._places[i], (uint*)(entry + 8)) + Page.HeaderBytes);
+            var place = space.Resolve(map._places[i], (uint*)(entry + 8));
+            if (Page.Type(place) != PageType.FreeSections)
+                throw new CorruptStoreException($"The free map's sections at {map._places[i]:x} are a page of type {Page.Type(place)}.");
+            var sections = (ulong*)(place + Page.HeaderBytes);
             for (var word = 0; word < WordsPerPage; word++)
             {
-                var place = sections + (word / SectionWords * SectionWords * 2) + (word % SectionWords);
-                map._free[(i * WordsPerPage) + word] = place[0];
-                map._pending[(i * WordsPerPage) + word] = place[SectionWords];
+                var bits = sections + (word / SectionWords * SectionWords * 2) + (word % SectionWords);
+                map._free[(i * WordsPerPage) + word] = bits[0];
+                map._pending[(i * WordsPerPage) + word] = bits[SectionWords];
             }
         }
         map._free.CopyTo(map._reusable, 0);

@@ -118,5 +118,5 @@ internal static unsafe class Page
     }
 
     /// <summary>The checksum of a page or run with its header as it lies there.</summary>
-    public static uint ComputeChecksum(byte* page, long bytes) => Crc32C.Of(new ReadOnlySpan<byte>(page + 4, (int)bytes - 4));
+    public static uint ComputeChecksum(byte* page, int bytes) => Crc32C.Of(new ReadOnlySpan<byte>(page + 4, bytes - 4));
 }

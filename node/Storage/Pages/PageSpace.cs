@@ -74,6 +74,27 @@ internal sealed unsafe class PageSpace
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* ResolveChild(byte* child) => Resolve(Volatile.Read(ref *(ulong*)child), (uint*)(child + sizeof(ulong)));
 
+    /// <summary>A leaf or branch: what a tree's root refers to.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public byte* ResolveNode(ulong reference, uint* checksum) => AsNode(reference, Resolve(reference, checksum));
+
+    /// <summary>A leaf or branch: what a branch's cell refers to.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public byte* ResolveNode(byte* child)
+    {
+        var reference = Volatile.Read(ref *(ulong*)child);
+        return AsNode(reference, Resolve(reference, (uint*)(child + sizeof(ulong))));
+    }
+
+    /// <summary>The run that a leaf's cell refers to, which holds a value of the length that the cell says.</summary>
+    public byte* ResolveRun(byte* child, uint valueLength)
+    {
+        var run = ResolveChild(child);
+        return Page.Type(run) == PageType.Overflow && Page.ValueLength(run) == valueLength
+            ? run
+            : throw Bad($"'{_file.Path}': page {NumberOf(Volatile.Read(ref *(ulong*)child))} is not the run of a value of {valueLength} bytes, as its leaf says.");
+    }
+
     /// <summary>The page was written anew: its next touch checks it again. Before any reference to it is published.</summary>
     public void Forget(long number) => Interlocked.And(ref _checked[number / 64], ~(1ul << (int)(number % 64)));
 
@@ -85,15 +106,19 @@ internal sealed unsafe class PageSpace
             throw Bad($"'{_file.Path}': a reference to page {number} lies beyond the file's {_file.Length} bytes.");
         var page = Locate(reference);
         Read(number, 1);
-        var runPages = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
-        var isThere = Page.Number(page) == (ulong)number && Page.Checksum(page) == checksum && runPages <= (_file.Length / Page.Bytes) - number;
+        var isRun = Page.Type(page) == PageType.Overflow;
+        var runPages = isRun ? Page.RunPages(Page.ValueLength(page)) : 1;
+        var isThere = Page.Number(page) == (ulong)number && Page.Checksum(page) == checksum && runPages <= (_file.Length / Page.Bytes) - number
+            && !(isRun && Page.ValueLength(page) > Page.ValueBytesMax);
         if (isThere && runPages > 1)
             Read(number + 1, runPages - 1);
-        if (!isThere || Page.ComputeChecksum(page, (long)runPages * Page.Bytes) != checksum)
+        if (!isThere || Page.ComputeChecksum(page, runPages * Page.Bytes) != checksum)
         {
             throw Bad(
                 $"'{_file.Path}': page {number} (offset {reference}) is not what its parent refers to: checksum {checksum:x8} expected.");
         }
+        if (PageStructure.Problem(page) is { } problem)
+            throw Bad($"'{_file.Path}': page {number} (offset {reference}) is what its parent refers to, but no sound page: {problem}.");
         Interlocked.Or(ref _checked[number / 64], 1ul << (int)(number % 64));
         return runPages;
     }
@@ -112,6 +137,12 @@ internal sealed unsafe class PageSpace
             throw Bad($"'{_file.Path}': page {number}{(count > 1 ? $" to {last}" : "")} (offset {number * Page.Bytes}) cannot be read: {failure.Message}", failure);
         }
     }
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private byte* AsNode(ulong reference, byte* page) => Page.Type(page) is PageType.Leaf or PageType.Branch ? page : throw NoNode(reference, page);
+
+    private CorruptStoreException NoNode(ulong reference, byte* page) =>
+        Bad($"'{_file.Path}': page {NumberOf(reference)} has type {(byte)Page.Type(page)}, and its parent takes it for a part of a tree.");
 
     private CorruptStoreException Bad(string message, Exception? inner = null)
     {

@@ -122,6 +122,8 @@ internal sealed unsafe class PageStore : IDisposable
             if (first is null && second is null)
                 throw new CorruptStoreException($"'{path}': neither meta page is whole.");
             var (newest, older) = (first?.Revision ?? 0) > (second?.Revision ?? 0) ? (first!, second) : (second!, first);
+            if (newest.FilePages < 2 || newest.FilePages > FreeMap.FilePagesMax)
+                throw new CorruptStoreException($"'{path}': its meta page counts {newest.FilePages} pages, and a file has 2 to {FreeMap.FilePagesMax}.");
             if (file.Length < newest.FilePages * Page.Bytes)
                 throw new CorruptStoreException($"'{path}' has {file.Length} bytes, and its meta page says {newest.FilePages * Page.Bytes}.");
             // A torn meta page was being written: nothing but the newest is needed then.

@@ -8,12 +8,10 @@ namespace KvCluster.Storage.Pages;
 /// </summary>
 internal sealed unsafe class Cursor : IDisposable
 {
-    private const int DepthMax = 32;
-
     private readonly PageSpace _space;
     private readonly TreeRoot _root;
-    private readonly nint[] _path = new nint[DepthMax];
-    private readonly int[] _index = new int[DepthMax];
+    private readonly nint[] _path = new nint[PageStructure.DepthMax];
+    private readonly int[] _index = new int[PageStructure.DepthMax];
     private readonly byte[] _lower;
     private readonly byte[] _upper;
     private byte[] _key = ArrayPool<byte>.Shared.Rent(Page.KeyBytesMax);
@@ -105,12 +103,12 @@ internal sealed unsafe class Cursor : IDisposable
         if (_root.Reference == 0 || (_upper.Length > 0 && _lower.AsSpan().SequenceCompareTo(_upper) >= 0))
             return false;
         var root = _root;
-        var page = _space.Resolve(root.Reference, &root.Checksum);
+        var page = _space.ResolveNode(root.Reference, &root.Checksum);
         for (_depth = 0; Page.Type(page) == PageType.Branch; _depth++)
         {
             _path[_depth] = (nint)page;
             _index[_depth] = toLast ? Page.Count(page) - 1 : Node.FindChild(page, key);
-            page = _space.ResolveChild(Node.Child(page, _index[_depth]));
+            page = _space.ResolveNode(Node.Child(page, _index[_depth]));
         }
         Enter(page);
         return true;
@@ -149,12 +147,12 @@ internal sealed unsafe class Cursor : IDisposable
         if (level < 0)
             return false;
         _index[level] += forward ? 1 : -1;
-        var page = _space.ResolveChild(Node.Child((byte*)_path[level], _index[level]));
+        var page = _space.ResolveNode(Node.Child((byte*)_path[level], _index[level]));
         while (Page.Type(page) == PageType.Branch)
         {
             _path[++level] = (nint)page;
             _index[level] = forward ? 0 : Page.Count(page) - 1;
-            page = _space.ResolveChild(Node.Child(page, _index[level]));
+            page = _space.ResolveNode(Node.Child(page, _index[level]));
         }
         Enter(page);
         return true;

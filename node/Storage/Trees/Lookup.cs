@@ -13,9 +13,9 @@ internal static unsafe class Lookup
         value = default;
         if (root->Reference == 0)
             return false;
-        var page = space.Resolve(root->Reference, &root->Checksum);
+        var page = space.ResolveNode(root->Reference, &root->Checksum);
         while (Page.Type(page) == PageType.Branch)
-            page = space.ResolveChild(Node.Child(page, Node.FindChild(page, key)));
+            page = space.ResolveNode(Node.Child(page, Node.FindChild(page, key)));
         var index = Node.LowerBound(page, key, out var found);
         if (found)
             value = Node.Value(space, page, index);

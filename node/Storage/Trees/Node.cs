@@ -16,9 +16,15 @@ internal static unsafe class Node
     /// <summary>Value length that says that the value is in an overflow run.</summary>
     public const ushort OverflowMark = 0xFFFF;
 
-    private const int LeafCellHeader = 4;
-    private const int OverflowCellHeader = 20;
-    private const int BranchCellHeader = 14;
+    /// <summary>Bytes of a leaf's cell before the rest of the key.</summary>
+    public const int LeafCellHeader = 4;
+
+    /// <summary>The same where the value is in an overflow run.</summary>
+    public const int OverflowCellHeader = 20;
+
+    /// <summary>The same in a branch.</summary>
+    public const int BranchCellHeader = 14;
+
     private const int ReferenceInOverflowCell = 8;
 
     /// <summary>Whether a value goes to an overflow run: two entries must fit every leaf.</summary>
@@ -59,7 +65,7 @@ internal static unsafe class Node
         var length = *(ushort*)(cell + 2);
         if (length != OverflowMark)
             return new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
-        var run = space.ResolveChild(cell + ReferenceInOverflowCell);
+        var run = space.ResolveRun(cell + ReferenceInOverflowCell, *(uint*)(cell + 4));
         return new ReadOnlySpan<byte>(run + Page.HeaderBytes, (int)*(uint*)(cell + 4));
     }
 
@@ -282,8 +288,9 @@ internal static unsafe class Node
         return new ReadOnlySpan<byte>(Rest(page, index), length - sizeof(ulong)).SequenceCompareTo(suffix[sizeof(ulong)..]);
     }
 
+    /// <summary>Length of an entry's key without the page's prefix.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private static int SuffixLength(byte* page, int index)
+    public static int SuffixLength(byte* page, int index)
     {
         var cell = Page.Cell(page, index);
         return Page.Type(page) == PageType.Branch ? *(ushort*)(cell + 12) : *(ushort*)cell;
@@ -338,7 +345,8 @@ internal static unsafe class Node
             suffix[sizeof(ulong)..].CopyTo(new Span<byte>(destination, suffix.Length - sizeof(ulong)));
     }
 
-    private static int RestLength(int suffixLength) => Math.Max(0, suffixLength - sizeof(ulong));
+    /// <summary>Bytes of a suffix that are not in its head.</summary>
+    public static int RestLength(int suffixLength) => Math.Max(0, suffixLength - sizeof(ulong));
 
     /// <summary>With seven bytes to move it to an offset divisible by eight, so that it takes the same room wherever it lies.</summary>
     private static int OverflowCellBytes(int suffixLength) => OverflowCellHeader + RestLength(suffixLength) + 7;

@@ -8,14 +8,12 @@ namespace KvCluster.Storage.Pages;
 /// <remarks>Each page that a batch touches is copied once into scratch memory, from the root down, and then changed in place.</remarks>
 internal sealed unsafe class WriteBatch
 {
-    private const int DepthMax = 32;
-
     private readonly PageStore _store;
     private readonly PageSpace _space;
     private readonly ScratchPool _pool;
     private readonly TreeRoot[] _trees = new TreeRoot[StoreRoot.TreesMax];
-    private readonly nint[] _path = new nint[DepthMax];
-    private readonly int[] _index = new int[DepthMax];
+    private readonly nint[] _path = new nint[PageStructure.DepthMax];
+    private readonly int[] _index = new int[PageStructure.DepthMax];
     private readonly byte[] _copy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
     private readonly byte[] _secondCopy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
     private SealedBatch _changes = null!;
@@ -186,7 +184,7 @@ internal sealed unsafe class WriteBatch
     /// <summary>The page that a reference (before its checksum) is to, copied if it is not this batch's own.</summary>
     private byte* MakeOwn(ulong* reference, uint* checksum)
     {
-        var page = _space.Resolve(*reference, checksum);
+        var page = _space.ResolveNode(*reference, checksum);
         if (PageSpace.IsScratch(*reference) && Page.Batch(page) == _number)
             return page;
         var copy = _pool.Rent(1);
@@ -230,7 +228,7 @@ internal sealed unsafe class WriteBatch
     private void RemoveEntry(TreeId tree, byte* leaf, int index)
     {
         if (Node.IsOverflow(leaf, index, out var child))
-            Leave(*(ulong*)child, _space.ResolveChild(child));
+            Leave(*(ulong*)child, _space.ResolveRun(child, *(uint*)(child - sizeof(uint))));
         Node.Remove(leaf, index);
         _trees[(int)tree].Count--;
     }
@@ -319,7 +317,7 @@ internal sealed unsafe class WriteBatch
     /// <summary>Shares the entries of two neighbours evenly, the one that is coming in among them, when the one that is asked has room. The path is of no use afterwards.</summary>
     private bool TryShare(byte* parent, int left, int asked, int index, ReadOnlySpan<byte> key, int bytes)
     {
-        var sibling = _space.ResolveChild(Node.Child(parent, asked));
+        var sibling = _space.ResolveNode(Node.Child(parent, asked));
         if (Page.BodyBytes - Page.Used(sibling) < bytes + (Page.BodyBytes / 8))
             return false;
         byte* one = OwnChild(parent, left), other = OwnChild(parent, left + 1);
@@ -460,7 +458,7 @@ internal sealed unsafe class WriteBatch
         {
             while (true)
             {
-                var page = _space.Resolve(root->Reference, &root->Checksum);
+                var page = _space.ResolveNode(root->Reference, &root->Checksum);
                 if (Page.Type(page) != PageType.Branch || Page.Count(page) > 1)
                     return;
                 var child = Node.Child(page, 0);
@@ -485,8 +483,8 @@ internal sealed unsafe class WriteBatch
     {
         var rightChild = Node.Child(parent, index + 1);
         var rightReference = *(ulong*)rightChild;
-        var left = _space.ResolveChild(Node.Child(parent, index));
-        var right = _space.ResolveChild(rightChild);
+        var left = _space.ResolveNode(Node.Child(parent, index));
+        var right = _space.ResolveNode(rightChild);
         Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
         separator = separator[..Node.CopyKey(parent, index + 1, separator)];
         fixed (byte* joined = _secondCopy)

@@ -1,0 +1,79 @@
+namespace KvCluster.Storage.Pages;
+
+/// <summary>
+/// Whether the bytes of a page are one as FORMAT.md describes it: every offset and length in it stays within it, and every reference is to a page of the file. Looked at
+/// where bytes come in, at a page's first touch and when a snapshot is installed; a checksum says only that they are what their sender wrote. Pure; any thread.
+/// </summary>
+/// <remarks>
+/// What it does not say, as one page cannot: that a reference lies within the file (<see cref="PageSpace.CheckPage"/>), is to a page of the right type
+/// (<see cref="PageSpace.ResolveNode(ulong, uint*)"/>, <see cref="Node.Value"/>), and that keys are in order.
+/// </remarks>
+internal static unsafe class PageStructure
+{
+    /// <summary>Levels of a tree at most: with two children a branch it would have more pages than a file may.</summary>
+    public const int DepthMax = 32;
+
+    /// <summary>What is wrong with a page of 8,192 bytes, a run's first page included; null: nothing.</summary>
+    public static string? Problem(byte* page) => Page.Type(page) switch
+    {
+        PageType.Leaf or PageType.Branch => ProblemOfNode(page),
+        PageType.Overflow when Page.ValueLength(page) > Page.ValueBytesMax => $"it holds a value of {Page.ValueLength(page)} bytes",
+        PageType.Overflow when Page.Count(page) != 0 || Page.PrefixLength(page) != 0 => "it is a run with entries",
+        PageType.Overflow or PageType.FreeSections or PageType.FreeDirectory => null,
+        _ => $"it has type {(byte)Page.Type(page)}",
+    };
+
+    private static string? ProblemOfNode(byte* page)
+    {
+        int count = Page.Count(page), prefixLength = Page.PrefixLength(page), start = Page.CellsStart(page);
+        var end = Page.Bytes - Page.PrefixBytes(prefixLength);
+        if (prefixLength > Page.KeyBytesMax)
+            return $"its prefix has {prefixLength} bytes";
+        if (start > end || start < Page.HeaderBytes + (count * Page.EntryBytes))
+            return $"its cells begin at {start}, with {count} entries and a prefix of {prefixLength} bytes";
+        // A rebuild adds up what is in use.
+        if (Page.Garbage(page) > end - start)
+            return $"it counts {Page.Garbage(page)} bytes of garbage among {end - start} of cells";
+        var isBranch = Page.Type(page) == PageType.Branch;
+        if (isBranch && count == 0)
+            return "it is a branch without children";
+        var used = 0;
+        for (var i = 0; i < count; i++)
+        {
+            int slot = Page.Slots(page)[i];
+            if (slot < start || slot > end)
+                return $"entry {i} lies at {slot}, its cells from {start} to {end}";
+            if ((isBranch ? ProblemOfChild(page, i, slot, end) : ProblemOfValue(page, i, slot, end)) is { } problem)
+                return problem;
+            if (prefixLength + Node.SuffixLength(page, i) > Page.KeyBytesMax)
+                return $"entry {i} has a key of {prefixLength + Node.SuffixLength(page, i)} bytes";
+            used += Node.CellBytes(page, i);
+        }
+        return used > end - start ? $"its {count} entries take {used} of {end - start} bytes" : null;
+    }
+
+    private static string? ProblemOfChild(byte* page, int index, int slot, int end)
+    {
+        if (slot % 8 != 0 || slot + Node.BranchCellHeader > end || slot + Node.BranchCellHeader + Node.RestLength(Node.SuffixLength(page, index)) > end)
+            return $"child {index} at {slot} does not end within its cells, or begins at an odd place";
+        return ProblemOfReference(Node.Child(page, index)) is { } problem ? $"child {index} {problem}" : null;
+    }
+
+    private static string? ProblemOfValue(byte* page, int index, int slot, int end)
+    {
+        if (slot + Node.LeafCellHeader > end)
+            return $"entry {index} at {slot} does not end within its cells";
+        if (!Node.IsOverflow(page, index, out var run))
+        {
+            var cellEnd = slot + Node.LeafCellHeader + Node.RestLength(Node.SuffixLength(page, index)) + *(ushort*)(page + slot + 2);
+            return cellEnd > end ? $"entry {index} at {slot} ends at {cellEnd}, its cells at {end}" : null;
+        }
+        if (slot % 8 != 0 || slot + Node.OverflowCellHeader > end || slot + Node.OverflowCellHeader + Node.RestLength(Node.SuffixLength(page, index)) > end)
+            return $"entry {index} at {slot} does not end within its cells, or begins at an odd place";
+        if (!Page.HasOverflow(page))
+            return $"entry {index} refers to a run, and the page says that none does";
+        return ProblemOfReference(run) is { } problem ? $"the value of entry {index} {problem}" : null;
+    }
+
+    private static string? ProblemOfReference(byte* reference) => *(ulong*)reference is var to && (to % Page.Bytes != 0 || to < 2 * Page.Bytes) ? $"lies at {to:x}, where no page is" : null;
+}

@@ -1,0 +1,142 @@
+using KvCluster.Disk;
+using KvCluster.Storage;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>Pages whose checksums are right and whose content is not: what a faulty or lying peer may send in a snapshot.</summary>
+public sealed unsafe class PageStructureTests
+{
+    // Slots and lengths of a page were used as they were: one that pointed out of its page was read, or copied from, wherever that was, and the process crashed.
+    [Fact]
+    public void Read_PagesWithRandomBytesChangedAndTheirChecksumsMended_GivesValuesOrDamageAndNeverLeavesThePage() => Seeded.Run(60, random =>
+    {
+        using var disk = new SimulatedDisk();
+        var options = new PageStoreOptions { MapBytes = 1 << 26 };
+        Fill(disk, options, random);
+        var bytes = Content(disk);
+        var numbers = Enumerable.Range(2, (bytes.Length / Page.Bytes) - 2).Where(number => bytes[(number * Page.Bytes) + 4] is 1 or 2).ToArray();
+        for (var changes = random.Next(1, 4); changes > 0; changes--)
+        {
+            var page = bytes.AsSpan(numbers[random.Next(numbers.Length)] * Page.Bytes, Page.Bytes);
+            // The header's fields, the heads and slots, and lengths in cells are where it hurts most.
+            var at = random.Next(3) == 0 ? random.Next(Page.Bytes - 1) : 4 + random.Next(600);
+            page[at] = (byte)random.Next(256);
+        }
+        Mend(bytes);
+        using (var file = disk.Open("data", new StorageFileOptions(StorageFileMode.OpenExisting)))
+            file.Write(bytes, 0);
+        try
+        {
+            using var store = PageStore.Open(disk, "data", options);
+            Walk(store);
+            store.Verify();
+        }
+        catch (CorruptStoreException)
+        {
+            // Told, as it should be.
+        }
+    });
+
+    [Fact]
+    public void Problem_EveryPageThatABatchMakes_IsNone() => Seeded.Run(3, random =>
+    {
+        foreach (var profile in KeyProfile.All)
+        {
+            using var disk = new SimulatedDisk();
+            using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+            for (var etag = 1ul; etag <= 3; etag++)
+            {
+                var batch = store.Begin();
+                for (var put = 0; put < 300; put++)
+                    batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
+                batch.Seal(etag);
+                store.Publish(etag);
+                var checkpoint = store.BeginCheckpoint(covered => new Coverage(covered, default, 0), UInt128.MaxValue)!;
+                checkpoint.Write();
+                store.FinishCheckpoint(checkpoint);
+                store.Verify();
+            }
+        }
+    });
+
+    [Fact]
+    public void Problem_OfARunLongerThanAnyValue_IsNamed()
+    {
+        using var memory = new AlignedBuffer(Page.Bytes);
+        fixed (byte* page = memory.Span)
+        {
+            Page.Type(page) = PageType.Overflow;
+            Page.ValueLength(page) = uint.MaxValue;
+            Assert.Equal("it holds a value of 4294967295 bytes", PageStructure.Problem(page));
+        }
+    }
+
+    private static void Fill(SimulatedDisk disk, PageStoreOptions options, Random random)
+    {
+        using var store = PageStore.Create(disk, "data", options, new byte[16]);
+        disk.SyncDirectory("");
+        var batch = store.Begin();
+        var profile = KeyProfile.All[random.Next(KeyProfile.All.Length)];
+        for (var put = 0; put < 200; put++)
+            batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
+        batch.Seal(1);
+        store.Publish(1);
+        var checkpoint = store.BeginCheckpoint(covered => new Coverage(covered, default, 0), UInt128.MaxValue)!;
+        checkpoint.Write();
+        store.FinishCheckpoint(checkpoint);
+    }
+
+    private static byte[] Content(SimulatedDisk disk)
+    {
+        using var file = disk.Open("data", new StorageFileOptions(StorageFileMode.OpenExisting));
+        var bytes = new byte[file.Length];
+        file.Read(bytes, 0);
+        return bytes;
+    }
+
+    /// <summary>Gives every page its right checksum again, and its parents that one, from the leaves up.</summary>
+    private static void Mend(byte[] bytes)
+    {
+        fixed (byte* file = bytes)
+        {
+            // Children were written before their parents, so in a new file they have the lesser numbers.
+            for (var offset = 2L * Page.Bytes; offset < bytes.Length; offset += Page.Bytes)
+            {
+                var page = file + offset;
+                if (Page.Type(page) is not (PageType.Leaf or PageType.Branch))
+                    continue;
+                for (var i = 0; i < Page.Count(page) && Page.HeaderBytes + ((i + 1) * sizeof(ulong)) < Page.Bytes; i++)
+                {
+                    var slot = Page.HeaderBytes + (Page.Count(page) * sizeof(ulong)) + (i * sizeof(ushort)) is var place && place + 2 <= Page.Bytes ? *(ushort*)(page + place) : Page.Bytes;
+                    if (Page.Type(page) == PageType.Branch && slot + 12 <= Page.Bytes && *(ulong*)(page + slot) is var child && child < (ulong)bytes.Length - Page.Bytes && child % Page.Bytes == 0)
+                        *(uint*)(page + slot + 8) = Page.Checksum(file + child);
+                }
+                Page.Number(page) = (ulong)(offset / Page.Bytes);
+                Page.Checksum(page) = Page.ComputeChecksum(page, Page.Bytes);
+            }
+            for (var number = 0; number < 2; number++)
+            {
+                if (MetaPage.TryDecode(bytes.AsSpan(number * Page.Bytes, Page.Bytes), "data") is not { } meta || meta.Trees[0].Reference == 0)
+                    continue;
+                meta.Trees[0].Checksum = Page.Checksum(file + meta.Trees[0].Reference);
+                meta.Encode(bytes.AsSpan(number * Page.Bytes));
+            }
+        }
+    }
+
+    private static void Walk(PageStore store)
+    {
+        using var snapshot = store.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        var sum = 0L;
+        for (var steps = 0; steps < 10_000 && cursor.MoveNext(); steps++)
+        {
+            foreach (var value in cursor.Value)
+                sum += value;
+            snapshot.TryGet(TreeId.Kv, cursor.Key, out _);
+        }
+        Assert.True(sum >= 0);
+    }
+}
