@@ -4,6 +4,7 @@ namespace KvCluster.Replication;
 internal sealed class FollowerProgress(ulong replica, RecordName probe, long nowUs)
 {
     private readonly Queue<(Etag Last, long Bytes)> _outstanding = new();
+    private Etag _timed;
 
     public ulong Replica { get; } = replica;
 
@@ -48,6 +49,9 @@ internal sealed class FollowerProgress(ulong replica, RecordName probe, long now
     /// <summary>Its disk is slow or full, or its tree doubted, as it said last.</summary>
     public bool DiskImpaired { get; set; }
 
+    /// <summary>How long it takes of late until a record is durable there and the leader knows; 0: not known.</summary>
+    public long AckUs { get; private set; }
+
     /// <summary>Its newest question up to where it must have applied; 0: none waits for an answer.</summary>
     public ulong ReadIndexAsked { get; set; }
 
@@ -77,6 +81,15 @@ internal sealed class FollowerProgress(ulong replica, RecordName probe, long now
             return false;
         Incarnation = incarnation;
         return true;
+    }
+
+    /// <summary>Takes note of the record that the leader times. A slow one shows at once and fades over some others.</summary>
+    public void NoteAck(Etag timed, long tookUs)
+    {
+        if (_timed == timed)
+            return;
+        _timed = timed;
+        AckUs = Math.Max(tookUs, AckUs - (AckUs / 4));
     }
 
     public void Enqueue(Etag last, long bytes, long nowUs)

@@ -12,6 +12,9 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     // it a timeout after each election.
     private const int ParkedMax = 16;
 
+    // A leader that says more is not believed; nobody's disk would be slow any more.
+    private const ulong PaceUsMax = 10_000_000;
+
     private readonly List<Frame> _parked = [];
     private readonly Freshness _freshness = new();
     private ulong _leader;
@@ -19,6 +22,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     private Etag _matched;
     private Etag _leaderCommitted;
     private Etag _acknowledgedSent;
+    private long _leaderPaceUs;
     private RecordName _snapshotCovers;
     private long _snapshotSubmitted;
     private long _snapshotStored;
@@ -60,6 +64,8 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         _snapshotSubmitted = _snapshotStored = _snapshotTotal = 0;
         _installWanted = false;
         context.OwnDigest.Forget();
+        context.Pace.Forget();
+        _leaderPaceUs = 0;
         cut.Abandon();
     }
 
@@ -118,6 +124,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     {
         if (_leader == 0 || Blocked)
             return;
+        context.Pace.Follow(context.Journal.Durable.Etag, _leaderPaceUs, context.NowUs);
         var etag = Acknowledgeable;
         context.NoteProgress(context.Refilling ? Etag.None : etag);
         if (etag <= _acknowledgedSent)
@@ -131,6 +138,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     /// <summary>Answers a heartbeat; <paramref name="granted"/> tells whether the grant was given.</summary>
     public void AnswerHeartbeat(Frame heartbeat, bool granted)
     {
+        _leaderPaceUs = (long)Math.Min(heartbeat.Heartbeat.PaceUs, PaceUsMax);
         var frame = context.FrameTo(heartbeat.Sender, heartbeat.Epoch);
         frame.HeartbeatAck = new HeartbeatAck
         {
@@ -265,6 +273,9 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         {
             context.Emit(new Effect.AppendBodies(append.Bodies, match.FirstNew));
             Matched(match.End.Etag);
+            // One that is being caught up writes much at once; that tells nothing of its disk.
+            if (append.Committed.FromWire() <= match.End.Etag)
+                context.Pace.Appended(match.End.Etag, context.NowUs);
         }
 
         LearnCommitted(frame, append.Committed.FromWire());
@@ -274,6 +285,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     {
         if (context.Options.PlantedBug == PlantedBug.CutToCommitted && context.Journal.TryFind(context.Committed, out var committed))
             common = committed.Name;
+        context.Pace.Forget();
         Matched(common.Etag);
         if (cut.TryBegin(common, frame.Epoch))
             _parked.Insert(0, frame);

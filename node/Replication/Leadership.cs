@@ -14,6 +14,7 @@ internal sealed class Leadership
     private readonly JournalShipping _shipping;
     private readonly ReadRounds _rounds;
     private readonly Func<ulong, Etag> _durableOf;
+    private readonly Func<ulong, Etag> _durableOfOther;
     private readonly Func<ulong, long> _heardOf;
     private readonly Func<ulong, long> _grantOf;
     private readonly Func<ulong, ulong> _roundOf;
@@ -41,6 +42,7 @@ internal sealed class Leadership
         _durableOf = id => id == context.Self ? context.Journal.Durable.Etag
             : !_followers.TryGetValue(id, out var follower) || _digests.IsCondemned(id) ? Etag.None
             : follower.Acked;
+        _durableOfOther = id => id == context.Self ? Etag.None : _durableOf(id);
         _heardOf = id => id == context.Self ? long.MaxValue : _followers.TryGetValue(id, out var follower) ? follower.HeardUs : 0;
         _grantOf = id => id == context.Self ? long.MaxValue : _followers.TryGetValue(id, out var follower) ? follower.GrantEndUs : 0;
         _roundOf = id => id == context.Self ? _rounds.Newest : _followers.TryGetValue(id, out var follower) ? follower.Round : 0;
@@ -100,6 +102,7 @@ internal sealed class Leadership
     {
         Invariant.Check(record.Etag.Epoch == Epoch, $"Record {record.Name} was appended while leading epoch {Epoch}.");
         Asked();
+        _context.Pace.Appended(record.Etag, _context.NowUs);
         if (_open)
             return;
         _open = true;
@@ -333,6 +336,7 @@ internal sealed class Leadership
             return;
         _membership?.Advance(_durableOf);
         Commit();
+        ComparePace();
         // Nobody hurries to answer a round that was not awaited.
         if (_rounds.Wanted && (!_roundAwaited || _quorum.Agreed(_roundOf) == _rounds.Newest))
             SendRound();
@@ -352,6 +356,7 @@ internal sealed class Leadership
     public void Stop(string reason, ulong successor)
     {
         StopServing();
+        _context.Pace.Forget();
         _transfer?.End(successor, reason);
         _membership?.Abandon(reason);
         _context.OwnDigest.Forget();
@@ -383,6 +388,25 @@ internal sealed class Leadership
             _context.Send(frame);
             follower.ReadIndexAsked = 0;
         }
+    }
+
+    private void ComparePace()
+    {
+        var pace = _context.Pace;
+        if (pace.Timed is var timed && timed == Etag.None)
+            return;
+        var tookUs = pace.TimedForUs(_context.NowUs);
+        foreach (var follower in _followers.Values)
+        {
+            if (follower.Acked >= timed)
+                follower.NoteAck(timed, tookUs);
+        }
+
+        pace.Lead(_context.Journal.Durable.Etag, _quorum.Agreed(_durableOfOther), _context.Committed, _context.NowUs);
+        if (pace.Timed == timed)
+            return;
+        foreach (var follower in _followers.Values)
+            follower.NoteAck(timed, tookUs);
     }
 
     private void CompareDigests()
@@ -448,14 +472,19 @@ internal sealed class Leadership
         && follower.State == FollowerState.Replicate
         && follower.OutstandingBytes <= _context.Options.FrameBytes;
 
-    // Heard of lately, replicating, and of these the one that has the most; one with an impaired disk only by name.
-    private FollowerProgress? ChooseSuccessor(ulong replica) => _followers.Values
-        .Where(follower => (replica == 0 || follower.Replica == replica)
+    // Heard of lately, replicating, and of these the one that has the most, or behind a slow leader the one that is the fastest; one with an impaired disk, or as slow
+    // as a slow leader's, only by name.
+    private FollowerProgress? ChooseSuccessor(ulong replica)
+    {
+        var candidates = _followers.Values.Where(follower => (replica == 0 || follower.Replica == replica)
             && _quorum.Contains(follower.Replica)
             && follower.State == FollowerState.Replicate
-            && (replica != 0 || !follower.DiskImpaired)
-            && HeardLately(follower))
-        .MaxBy(follower => follower.Acked);
+            && (replica != 0 || (!follower.DiskImpaired && !IsAsSlow(follower)))
+            && HeardLately(follower));
+        return _context.Pace.IsSlow ? candidates.MinBy(follower => follower.AckUs == 0 ? long.MaxValue : follower.AckUs) : candidates.MaxBy(follower => follower.Acked);
+    }
+
+    private bool IsAsSlow(FollowerProgress follower) => _context.Pace is { IsSlow: true, OwnUs: var ownUs } && follower.AckUs > ownUs / 2;
 
     private void Commit()
     {
@@ -517,6 +546,7 @@ internal sealed class Leadership
                 LeaseUs = _rests ? 0 : (ulong)_context.Options.LeaseUs,
                 Awaited = _roundAwaited,
                 RestUs = _rests ? (ulong)_context.Options.RestIntervalUs : 0,
+                PaceUs = (ulong)_context.Pace.PaceUs(_context.NowUs),
             };
             _context.Send(frame);
         }

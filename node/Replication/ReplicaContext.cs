@@ -45,6 +45,9 @@ internal sealed class ReplicaContext
 
     public OwnDigest OwnDigest { get; }
 
+    /// <summary>How the own journal keeps up with the others'.</summary>
+    public JournalPace Pace { get; } = new();
+
     public ShardView View { get; private set; }
 
     public long NowUs { get; set; }

@@ -123,6 +123,9 @@ internal sealed class ReplicaCore
         : _context.Counts ? ReplicaRole.Follower
         : ReplicaRole.Learner;
 
+    /// <summary>How the own journal keeps up with the others', leading and following.</summary>
+    public JournalPace Pace => _context.Pace;
+
     /// <summary>Whether it leads, or heard of a leader within the longest time after which followers stand; for status and metrics.</summary>
     public bool HasLeader(long nowUs) =>
         _leadership is { Serving: true } || (_leadership is null && nowUs - _heardLeaderUs < _context.Options.TimeoutGreatestUs + _leaderRestsUs);

@@ -57,8 +57,10 @@ internal sealed class ReplicaStore : IDisposable
     private ulong _epoch;
     private long _shardTime;
     private ITimer? _spaceTimer;
-    private int _recordsInFlight;
     private long _recordBytesInFlight;
+
+    /// <summary>Of the epoch led: records that are neither durable here nor committed, oldest first.</summary>
+    private readonly Queue<UInt128> _unsettled = new();
     private UInt128 _committed;
     private long _committedBytesWaiting;
 
@@ -108,8 +110,12 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>Whether no request waits. Any thread.</summary>
     public bool QueueIsEmpty => _queue.IsEmpty;
 
-    /// <summary>Leading, and a lane of the journal is free; while none is, further requests gather for the next batch.</summary>
-    public bool CanAppendBatch => _isLeading && !HasEnded && _recordsInFlight < _context.JournalLanes.Count;
+    /// <summary>
+    /// Leading, and fewer records than the journal has lanes are neither durable here nor committed; while there are as many, further requests gather for the
+    /// next batch. What a majority of others has does not wait for this disk, as far as there is room in memory for what this disk lacks.
+    /// </summary>
+    public bool CanAppendBatch =>
+        _isLeading && !HasEnded && _unsettled.Count < _context.JournalLanes.Count && _recordBytesInFlight < _context.Options.WaitingBodyBytesMax;
 
     /// <summary>
     /// Whether a follower may hand in more bodies. Not when as much as it may keep waits for the disk, which is slow or full: what is not
@@ -272,7 +278,7 @@ internal sealed class ReplicaStore : IDisposable
         {
             Invariant.Check(Last.Epoch == _epoch, $"Epoch {_epoch} is not open.");
             var batch = _pages.Begin();
-            var bytesMax = _recordsInFlight == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
+            var bytesMax = _unsettled.Count == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
             AdvanceShardTime(wallTime);
             _transaction.Collect(batch, Last.Etag, new UInt128(_epoch, Last.Change + 1), _shardTime, bytesMax, BytesLeftOnFullDisk());
             if (_transaction.OperationCount > 0)
@@ -302,6 +308,7 @@ internal sealed class ReplicaStore : IDisposable
         if (!_isLeading)
             return;
         _isLeading = false;
+        _unsettled.Clear();
         _pages.DropUnpublished();
         ReadShardTime();
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.NotLeader);
@@ -358,6 +365,7 @@ internal sealed class ReplicaStore : IDisposable
         if (_isLeading)
         {
             _pages.Publish(etag);
+            Settled(etag);
         }
         else
         {
@@ -653,6 +661,13 @@ internal sealed class ReplicaStore : IDisposable
         _reader.Dispose();
     }
 
+    // A batch may follow, whichever comes first: this disk or a majority without it.
+    private void Settled(UInt128 etag)
+    {
+        while (_unsettled.TryPeek(out var first) && first <= etag)
+            _unsettled.Dequeue();
+    }
+
     private UInt128 CheckpointBound() => UInt128.Min(Published, Durable.Etag);
 
     private void ReadShardTime()
@@ -685,7 +700,6 @@ internal sealed class ReplicaStore : IDisposable
         {
             if (job.Kind == JournalJobKind.Record)
             {
-                _recordsInFlight--;
                 _recordBytesInFlight -= RecordEnvelope.RecordBytes(job.Entry!.Record.BodyBytes);
                 job.Entry.IsDurable = true;
                 durable = job.Entry.IsCut ? durable : job.Entry;
@@ -718,6 +732,7 @@ internal sealed class ReplicaStore : IDisposable
         if (entry is null || entry.IsCut)
             return;
         Durable = entry.Record;
+        Settled(Durable.Etag);
         _index.DropOldBodies();
         _events!.Durable(Durable);
     }
@@ -820,7 +835,8 @@ internal sealed class ReplicaStore : IDisposable
     {
         var entry = new JournalEntry(record, body);
         _index.Append(entry);
-        _recordsInFlight++;
+        if (_isLeading)
+            _unsettled.Enqueue(record.Etag);
         _recordBytesInFlight += RecordEnvelope.RecordBytes(body.Length);
         _checkpoints.JournalGrewBy(RecordEnvelope.RecordBytes(body.Length));
         _journal.Enqueue(new JournalJob(JournalJobKind.Record) { Entry = entry, UsesReserve = _isLeading });

@@ -20,7 +20,7 @@ internal sealed record StoreOptions
     /// <summary>Bytes of bodies kept in memory for followers and for applying.</summary>
     public long RecentBodyBytesMax { get; init; } = 16 << 20;
 
-    /// <summary>Bytes of a follower's records that may wait for its disk; several of a leader's windows.</summary>
+    /// <summary>Bytes of a replica's records that may wait for its disk, while a majority of others has them or a leader sends more; several of a leader's windows.</summary>
     public long WaitingBodyBytesMax { get; init; } = 64 << 20;
 
     /// <summary>The journal's first segment, in bytes: an idle shard stays small.</summary>

@@ -60,6 +60,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly WorkThread[] _checkpoints = Threads("checkpoint");
     private readonly SharedTimers _timers = new();
     private readonly DigestPace _digestPace;
+    private readonly NodeDisk _disk;
     private readonly SemaphoreSlim _digestTurn = new(1);
     private readonly CancellationTokenSource _stopping = new();
     private readonly TaskCompletionSource<StorageIoException> _diskFailed = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -88,6 +89,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _replication = replication;
         _storage = storage;
         _digestPace = new DigestPace(storage.DigestBytesPerSecond);
+        _disk = new NodeDisk(_timers);
         _logs = logs;
         _log = logs.CreateLogger<ShardHost>();
         _coordination = new ShardCoordination(coordinator, _keys, _log);
@@ -467,6 +469,7 @@ internal sealed class ShardHost : IAsyncDisposable
     {
         Telemetry = telemetry,
         Metrics = _metrics,
+        Disk = _disk,
         Failed = OnReplicaFailed,
     };
 

@@ -6,7 +6,7 @@ internal enum DiskState
     /// <summary>Takes what it is given in ordinary time.</summary>
     Healthy,
 
-    /// <summary>As <see cref="DiskPace"/> judges.</summary>
+    /// <summary>As <see cref="DiskPace"/> judges by itself, or <see cref="NodeDisk"/> by what the others' disks do.</summary>
     Slow,
 
     /// <summary>Has no room for more.</summary>

@@ -47,6 +47,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private readonly ConcurrentQueue<Visit> _visits = new();
     private readonly Queue<Event> _atOnce = new();
     private readonly DiskPace _diskPace = new();
+    private NodeDisk.Share? _disk;
+    private volatile bool _nodeDiskIsSlow;
+    private long _paceJudgedUs = long.MinValue;
     private DiskState _diskTold;
     private readonly List<Task> _retired = [];
     private TaskCompletionSource? _switched;
@@ -108,6 +111,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     public void Start()
     {
         _journal.Store.Start(this);
+        _disk = _context.Disk.Join(() => IsServing, OnNodeDisk);
         Schedule();
     }
 
@@ -421,14 +425,18 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         var store = _journal.Store;
         // Records that wait for room on a full disk say nothing of its pace.
-        var paceChanged = _diskPace.Observe(NowUs(), durableRose, waits: store.Durable.Etag < store.Last.Etag && !store.IsDiskFull);
-        if (paceChanged || store.IsDiskFull != (_diskTold == DiskState.Full))
-            TellDisk();
+        _diskPace.Observe(NowUs(), durableRose, waits: store.Durable.Etag < store.Last.Etag && !store.IsDiskFull);
+        if (_core.Pace.JudgedUs != _paceJudgedUs)
+        {
+            _paceJudgedUs = _core.Pace.JudgedUs;
+            _disk?.Judge(_core.Pace.IsSlow);
+        }
+        TellDisk();
     }
 
     private void TellDisk()
     {
-        var state = _journal.Store.IsDiskFull ? DiskState.Full : _diskPace.IsSlow ? DiskState.Slow : DiskState.Healthy;
+        var state = _journal.Store.IsDiskFull ? DiskState.Full : _diskPace.IsSlow || _nodeDiskIsSlow ? DiskState.Slow : DiskState.Healthy;
         if (state == _diskTold)
             return;
         _diskTold = state;
@@ -470,6 +478,12 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     }
 
     private static long RoundedUp(long dueUs, long gridUs) => dueUs > long.MaxValue - gridUs ? long.MaxValue : (dueUs + gridUs - 1) / gridUs * gridUs;
+
+    private void OnNodeDisk(bool isSlow)
+    {
+        _nodeDiskIsSlow = isSlow;
+        Schedule();
+    }
 
     private void OnTimer(object? state)
     {
@@ -699,6 +713,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private void End()
     {
         _performer.End();
+        _disk?.Dispose();
         _context.Telemetry.Ended();
         _appliedWaits.RefuseAll();
     }

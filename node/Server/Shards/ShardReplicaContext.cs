@@ -35,6 +35,9 @@ internal sealed record ShardReplicaContext(
     /// <summary>The node's metrics.</summary>
     public required NodeMetrics Metrics { get; init; }
 
+    /// <summary>What this node's replicas found out about their disk; by default this one is alone on it.</summary>
+    public NodeDisk Disk { get; init; } = new(Clock);
+
     /// <summary>Told, on the writer executor, why this replica stopped by itself. Must not block.</summary>
     public Action<Exception> Failed { get; init; } = static _ => { };
 }

@@ -10,7 +10,7 @@ namespace KvCluster.Benchmarks.Cluster;
 /// <summary>
 /// What faults cost: how long until the next acknowledged write after kill -9 of a leader, beside a three-node etcd in the same run; until a node's
 /// hundred shards are led again; what a hand-over holds a writer up; how fast a follower catches up; and how much slower puts become with a follower dead,
-/// slow or cut off, without etcd, and with three replicas instead of one.
+/// slow or cut off, with a slow disk under any one node, without etcd, and with three replicas instead of one.
 /// </summary>
 internal static class FaultSuite
 {
@@ -39,6 +39,7 @@ internal static class FaultSuite
         rows.AddRange(await HandOverMeasure.RunAsync(quick ? 5 : 20, progress, cancellation));
         rows.AddRange(await CatchUpMeasure.RunAsync(quick ? 1 : 3, progress, cancellation));
         rows.AddRange(await MissingPartMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), quick ? TimeSpan.Zero : TimeSpan.FromMinutes(5), progress, cancellation));
+        rows.AddRange(await SlowDiskMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), progress, cancellation));
         return rows;
     }
 

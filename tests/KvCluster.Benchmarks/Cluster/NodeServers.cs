@@ -13,14 +13,16 @@ internal sealed class NodeServers : IAsyncDisposable
     private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(5);
 
     private readonly RunFolder _folder = new();
+    private readonly string _data;
     private readonly Process?[] _processes;
     private readonly GrpcChannel[] _channels;
     private readonly int _port = FreePorts.Ten();
     private readonly int _shards;
     private readonly Relay[] _relays = [];
 
-    private NodeServers(EtcdMembers etcd, int nodes, int shards, Network? network)
+    private NodeServers(EtcdMembers etcd, int nodes, int shards, Network? network, string? data)
     {
+        _data = data ?? _folder.Path;
         Etcd = etcd;
         Network = network;
         _shards = shards;
@@ -42,9 +44,10 @@ internal sealed class NodeServers : IAsyncDisposable
     /// <summary>Starts etcd and nodes, and waits until every shard is led.</summary>
     /// <param name="shards">Cut at keys of four digits: "0001", "0002".</param>
     /// <param name="network">Null: connections are direct.</param>
-    public static async Task<NodeServers> StartAsync(int nodes, int shards, CancellationToken cancellation, Network? network = null)
+    /// <param name="data">Where the nodes' folders are made, node-1 and so on; null: in a folder that is removed afterwards.</param>
+    public static async Task<NodeServers> StartAsync(int nodes, int shards, CancellationToken cancellation, Network? network = null, string? data = null)
     {
-        var servers = new NodeServers(await EtcdMembers.StartAsync(), nodes, shards, network);
+        var servers = new NodeServers(await EtcdMembers.StartAsync(), nodes, shards, network, data);
         try
         {
             string[] split = shards == 1 ? [] : ["--split-at", string.Join(',', Enumerable.Range(1, shards - 1).Select(shard => shard.ToString("D4", CultureInfo.InvariantCulture)))];
@@ -67,7 +70,7 @@ internal sealed class NodeServers : IAsyncDisposable
     {
         string[] arguments =
         [
-            "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", Path.Combine(_folder.Path, $"node-{node}"),
+            "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", Path.Combine(_data, $"node-{node}"),
             "--listen", AddressOf(node), "--coordinator", Coordinator, "--until-stdin-ends",
             .. Network is null ? (string[])[] : ["--advertise", string.Create(CultureInfo.InvariantCulture, $"http://127.0.0.1:{_relays[node - 1].Port}")],
         ];

@@ -38,6 +38,7 @@ internal sealed record ProtocolScenario(
         new("clocks-drift", "F21", 5, Conditions.LongLeases, [(Fault.IsolateLeaderInSteps, 6), (Fault.IsolateLeader, 3)], () => new RandomAdversary()),
         new("granter-restarts", "F1 F3 F13", 6, Conditions.LongLeases, [(Fault.IsolateLeaderInSteps, 8), (Fault.IsolateLeader, 2)], () => new GranterRestarts()),
         new("hand-over", "F19 F25", 6, Conditions.Calm, [(Fault.HandOver, 8), (Fault.Restart, 1)], () => new HandOverCut()),
+        new("leader-disk-slow", "F19", 0, SlowLeader.Draw, [], () => new SlowLeader()),
         new("learners", "F25", 6, Conditions.WithLearners, [(Fault.Partition, 6), (Fault.Restart, 2), (Fault.IsolateLeader, 2)], () => new RandomAdversary()),
         new("leader-among-learners", "F3 F25", 0, Conditions.WithLearners, [], () => new LeaderAmongLearners()),
         new("grant-outlived", "F1 F3 F21", 10, Conditions.LongLeasesOfThree, [], () => new GrantOutlived()),

@@ -201,6 +201,7 @@ internal sealed class SimulatedReplica
         private long _readIdLast;
         private long _followerReadIdLast;
         private DigestsCompared? _compared;
+        private bool _diskIsSlow;
 
         public Process(SimulatedReplica replica)
         {
@@ -280,8 +281,19 @@ internal sealed class SimulatedReplica
                 Run.DigestsCompared++;
             }
 
+            TellDisk();
             AppendBatches();
             ArrangeTick();
+        }
+
+        // As the node's disk does for a replica that is alone on it.
+        private void TellDisk()
+        {
+            if (Core.Pace.IsSlow == _diskIsSlow)
+                return;
+            _diskIsSlow = Core.Pace.IsSlow;
+            Run.Trace($"node {_replica.Node}: disk is slow {_diskIsSlow}");
+            Step(new Event.DiskHealth(_diskIsSlow));
         }
 
         public void Checkpoint()

@@ -212,6 +212,50 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
+    public void SlowDisk_WithAFollowerThatIsAsSlow_HandsOverToTheOther()
+    {
+        var replica = Leading();
+        replica.From(3, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) });
+        replica.Step(new Event.BodiesSent(3, 1, new RecordName(new Etag(1, 1), 1), 4));
+        replica.From(3, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } });
+        replica.Shown();
+        var disks = new[] { 40_000L, 36_000, 2_000 };
+        for (var change = 2ul; change < 120; change++)
+        {
+            var record = replica.Journal.Append(1, change);
+            replica.Step(new Event.RecordAppended(record));
+            foreach (var to in (ulong[])[2, 3])
+                replica.Step(new Event.BodiesSent(to, 1, record.Name, 4));
+            var durable = new V1.Etag { Epoch = 1, Change = change };
+            replica.Tick(disks[2]).From(3, 1, frame => frame.Ack = new Ack { Durable = durable });
+            replica.Tick(disks[1] - disks[2]).From(2, 1, frame => frame.Ack = new Ack { Durable = durable });
+            replica.Tick(disks[0] - disks[1]).Durable();
+        }
+
+        // A majority of the others is as slow: nothing would be won.
+        Assert.False(replica.Core.Pace.IsSlow);
+        Assert.DoesNotContain("transferask", replica.Shown(), StringComparison.Ordinal);
+        // Its own becomes slower still: the one that is fast is asked, and not the one that is nearly as slow.
+        disks = [200_000, 90_000, 2_000];
+        for (var change = 120ul; change < 150; change++)
+        {
+            var record = replica.Journal.Append(1, change);
+            replica.Step(new Event.RecordAppended(record));
+            foreach (var to in (ulong[])[2, 3])
+                replica.Step(new Event.BodiesSent(to, 1, record.Name, 4));
+            var durable = new V1.Etag { Epoch = 1, Change = change };
+            replica.Tick(disks[2]).From(3, 1, frame => frame.Ack = new Ack { Durable = durable });
+            replica.Tick(disks[1] - disks[2]).From(2, 1, frame => frame.Ack = new Ack { Durable = durable });
+            replica.Tick(disks[0] - disks[1]).Durable();
+        }
+
+        Assert.True(replica.Core.Pace.IsSlow);
+        replica.Shown();
+        replica.Step(new Event.DiskHealth(true));
+        Assert.Contains("to 3: epoch 1 transferask", replica.Shown(), StringComparison.Ordinal);
+    }
+
+    [Fact]
     public void Target_ReadsTheRecordBeforeTheLeaderStopsAndStandsWithoutAsking()
     {
         var replica = Following();

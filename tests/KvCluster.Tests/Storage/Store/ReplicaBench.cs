@@ -74,6 +74,14 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         }
     }
 
+    /// <summary>Lets callers hear their answers, while disk and store do nothing.</summary>
+    public void Answer()
+    {
+        while (_completions.RunOne())
+        {
+        }
+    }
+
     /// <summary>Leads an epoch and opens it.</summary>
     public void Lead(ulong epoch)
     {

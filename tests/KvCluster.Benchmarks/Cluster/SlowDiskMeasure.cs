@@ -1,0 +1,90 @@
+using System.Diagnostics;
+using System.Globalization;
+using KvCluster.Client;
+using KvCluster.Processes;
+
+namespace KvCluster.Benchmarks.Cluster;
+
+/// <summary>
+/// Puts a second with a slow disk under one node, the leader's or a follower's, to those with three disks alike: each window between two without. The window
+/// begins five seconds after the disk became slow, when a leader has had time to leave it. Disks are slowed by badfs, a file system that delays writes.
+/// </summary>
+internal static class SlowDiskMeasure
+{
+    private const int Callers = 256;
+    private static readonly int[] DelaysMs = [10, 50];
+    private static readonly TimeSpan LeaveTime = TimeSpan.FromSeconds(5);
+
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(int windows, TimeSpan window, Action<string> progress, CancellationToken cancellation)
+    {
+        if (Tools.Find("badfs") is not { } badfs || Tools.Find("fusermount3") is not { } unmount)
+        {
+            progress("badfs, which slows a disk down, or fusermount3: not on PATH and not beside the repository; slow disks left out");
+            return [];
+        }
+
+        using var folder = new RunFolder();
+        var (source, mount, rules) = (Path.Combine(folder.Path, "source"), Path.Combine(folder.Path, "mount"), Path.Combine(folder.Path, "rules"));
+        Directory.CreateDirectory(source);
+        Directory.CreateDirectory(mount);
+        await File.WriteAllTextAsync(rules, "", cancellation);
+        using var process = Process.Start(new ProcessStartInfo(badfs, [source, mount, rules, "-f"]))!;
+        try
+        {
+            await AwaitMountAsync(mount, process, cancellation);
+            return await MeasureAsync(mount, rules, windows, window, progress, cancellation);
+        }
+        finally
+        {
+            await Tools.RunAsync(unmount, ["-u", "-z", mount]);
+            await process.WaitForExitAsync(CancellationToken.None);
+        }
+    }
+
+    private static async Task AwaitMountAsync(string mount, Process process, CancellationToken cancellation)
+    {
+        while (!(await File.ReadAllTextAsync("/proc/mounts", cancellation)).Contains($" {mount} ", StringComparison.Ordinal))
+        {
+            if (process.HasExited)
+                throw new InvalidOperationException($"badfs ended with {process.ExitCode} before it had mounted {mount}.");
+            await Task.Delay(20, cancellation);
+        }
+    }
+
+    private static async Task<IReadOnlyList<BenchmarkRow>> MeasureAsync(string mount, string rules, int windows, TimeSpan window, Action<string> progress, CancellationToken cancellation)
+    {
+        await using var servers = await NodeServers.StartAsync(FaultSuite.Nodes, shards: 1, cancellation, data: mount);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
+        var keys = new KeySpace(seed: 13);
+        var rows = new List<BenchmarkRow>();
+        // Connections, compiled code, the first segments.
+        await PutsAsync(window);
+        foreach (var delay in DelaysMs)
+        {
+            foreach (var leads in (bool[])[true, false])
+            {
+                var ratios = new List<double>();
+                for (var run = 0; run < windows; run++)
+                {
+                    var before = await PutsAsync(window);
+                    var node = (await servers.AllLedAsync(except: 0, cancellation)).First(node => node.Value == (leads ? 1 : 0)).Key;
+                    await File.WriteAllTextAsync(rules, string.Create(CultureInfo.InvariantCulture, $"write-delay node-{node}/ {delay}\n"), cancellation);
+                    await PutsAsync(LeaveTime);
+                    var slowed = await PutsAsync(window);
+                    await File.WriteAllTextAsync(rules, "", cancellation);
+                    // What lags behind is written, and the disk is found to be well again.
+                    await PutsAsync(3 * LeaveTime);
+                    ratios.Add(2 * slowed / (before + await PutsAsync(window)));
+                    progress($"puts/s, slow disk of {delay} ms under {(leads ? "the leader" : "a follower")}, window {run + 1} of {windows}: {ratios[^1]:F2}");
+                }
+
+                rows.Add(BenchmarkRow.Of(FaultSuite.Name, $"put, {Callers} callers: slow disk, {delay} ms a write under {(leads ? "the leader" : "a follower")} for 5 s, to none", FaultSuite.Ours, "ratio", ratios));
+            }
+        }
+
+        return rows;
+
+        async Task<double> PutsAsync(TimeSpan time) => (await ClosedLoop.RunAsync(
+            Callers, time, servers.Processes, async (_, number) => await client.PutAsync(keys.Key(number).Memory, keys.Value(number).Memory), cancellation)).OperationsPerSecond;
+    }
+}
