@@ -34,8 +34,8 @@ internal sealed unsafe class Checkpoint
     /// <summary>Pages that the checkpoint before reaches and this one does not; then the map's own are added.</summary>
     internal List<PageRun> Left { get; }
 
-    /// <summary>Scratch pages of this checkpoint that batches published since have left.</summary>
-    internal List<nint> LeftSince { get; } = [];
+    /// <summary>Scratch pages of this checkpoint that batches published since have left, and which batch did.</summary>
+    internal Dictionary<nint, ulong> LeftSince { get; } = [];
 
     /// <summary>What it covers.</summary>
     internal Coverage Coverage { get; private set; }

@@ -14,6 +14,7 @@ internal static unsafe partial class LibC
     public const int ProtectRead = 1;
     public const int MapShared = 1;
     public const int AdviseRandom = 1;
+    public const int AdviseDontNeed = 4;
 
     /// <summary>MADV_POPULATE_READ, since Linux 5.14: an older kernel says <see cref="ErrorInvalid"/>.</summary>
     public const int AdvisePopulateRead = 22;

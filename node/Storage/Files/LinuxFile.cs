@@ -35,14 +35,13 @@ internal sealed unsafe class LinuxFile : IStorageFile
     public void Resize(long length)
     {
         if (length < _length)
-            ThrowIfFailed("Truncate", LibC.Truncate(_descriptor, length));
-        else if (length > _length && LibC.Allocate(_descriptor, 0, _length, length - _length) != 0)
+            ThrowIfFailed("Truncate", Finish(() => LibC.Truncate(_descriptor, length)));
+        else if (length > _length && Finish(() => LibC.Allocate(_descriptor, 0, _length, length - _length)) is not 0 and var error)
         {
             // Without fallocate a hole takes its place: a full disk then shows at the write instead of here.
-            var error = Marshal.GetLastPInvokeError();
             if (error != LibC.ErrorNotSupported)
                 throw LinuxFileSystem.Failure("Allocate", Path, error);
-            ThrowIfFailed("Extend", LibC.Truncate(_descriptor, length));
+            ThrowIfFailed("Extend", Finish(() => LibC.Truncate(_descriptor, length)));
         }
         Volatile.Write(ref _length, length);
     }
@@ -101,7 +100,7 @@ internal sealed unsafe class LinuxFile : IStorageFile
     }
 
     /// <inheritdoc/>
-    public void Sync() => ThrowIfFailed("Sync", LibC.DataSync(_descriptor));
+    public void Sync() => ThrowIfFailed("Sync", Finish(() => LibC.DataSync(_descriptor)));
 
     /// <inheritdoc/>
     public byte* Map(long reserveBytes)
@@ -135,9 +134,23 @@ internal sealed unsafe class LinuxFile : IStorageFile
         _descriptor = -1;
     }
 
-    private void ThrowIfFailed(string operation, int result)
+    /// <summary>
+    /// Makes a call again that a signal interrupted, and gives the error that it ends with, 0 for none. An interrupted sync has failed at nothing: what it did not write is written
+    /// by the next, and an error of the device is told once, by whichever call meets it.
+    /// </summary>
+    internal static int Finish(Func<int> call)
     {
-        if (result != 0)
-            throw LinuxFileSystem.Failure(operation, Path, Marshal.GetLastPInvokeError());
+        while (call() != 0)
+        {
+            if (Marshal.GetLastPInvokeError() is var error and not LibC.ErrorInterrupted)
+                return error;
+        }
+        return 0;
+    }
+
+    private void ThrowIfFailed(string operation, int error)
+    {
+        if (error != 0)
+            throw LinuxFileSystem.Failure(operation, Path, error);
     }
 }

@@ -20,7 +20,8 @@ internal sealed unsafe class PageStore : IDisposable
     private readonly WriteBatch _batch;
     private readonly List<SealedBatch> _unpublished = [];
     private readonly Stack<SealedBatch> _emptyBatches = new();
-    private readonly Queue<(ulong Epoch, nint Page)> _retiredScratch = new();
+    private readonly RetiredPages _retiredScratch;
+    private readonly List<ReaderSlots.Reader> _present = [];
     private readonly Queue<(ulong Revision, ulong Epoch, List<PageRun> Runs)> _retiredPages = new();
     private readonly Lock _pinLock = new();
     private readonly SortedDictionary<ulong, int> _pins = [];
@@ -33,6 +34,7 @@ internal sealed unsafe class PageStore : IDisposable
     private IReadOnlyList<PageRun> _newestRuns = [];
     private ulong _batchNumber;
     private long _fileBytes;
+    private long _retiredFileBytes;
 
     private PageStore(IStorageFile file, PageStoreOptions options, MetaPage newest, MetaPage older)
     {
@@ -42,6 +44,7 @@ internal sealed unsafe class PageStore : IDisposable
         Free = FreeMap.Load(Space, newest);
         _pending = Free.PendingRuns();
         _readers = new ReaderSlots(options.SnapshotsMax);
+        _retiredScratch = new RetiredPages(_readers, _pool);
         _batch = new WriteBatch(this, Space, _pool);
         _published = new StoreRoot(newest.Coverage.Etag, 0, newest.Trees);
         _fileBytes = file.Length;
@@ -65,6 +68,12 @@ internal sealed unsafe class PageStore : IDisposable
 
     /// <summary>Memory of pages that are in no checkpoint yet, or not let go by readers. Any thread.</summary>
     public long ScratchBytes => _pool.Bytes;
+
+    /// <summary>Memory that scratch pages have from the system, in use or not. Any thread.</summary>
+    public long ScratchReservedBytes => _pool.ReservedBytes;
+
+    /// <summary>Bytes of memory that only readers still need, and of the file that readers and pins keep from being reused. Any thread; may be out of date.</summary>
+    public long PinnedBytes => _retiredScratch.HeldBytes + Volatile.Read(ref _retiredFileBytes);
 
     /// <summary>Length of the file. Any thread.</summary>
     public long FileBytes => Volatile.Read(ref _fileBytes);
@@ -166,9 +175,9 @@ internal sealed unsafe class PageStore : IDisposable
             foreach (var page in batch.LeftScratch)
             {
                 if (_checkpoint is not null && Page.Batch((byte*)page) <= _checkpoint.Root.Batch)
-                    _checkpoint.LeftSince.Add(page);
+                    _checkpoint.LeftSince.Add(page, batch.Root.Batch);
                 else
-                    _retiredScratch.Enqueue((epoch, page));
+                    _retiredScratch.Add(epoch, page, batch.Root.Batch);
             }
             _left.AddRange(batch.LeftPages);
             Recycle(batch);
@@ -212,7 +221,7 @@ internal sealed unsafe class PageStore : IDisposable
     public void FinishCheckpoint(Checkpoint checkpoint)
     {
         Invariant.Check(checkpoint == _checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint is finished that was not written, or during a batch.");
-        foreach (var page in checkpoint.LeftSince)
+        foreach (var page in checkpoint.LeftSince.Keys)
             _left.Add(PlacedRun((byte*)page));
         foreach (var batch in _unpublished)
             LeavePlacedPages(batch, checkpoint.Root.Batch);
@@ -221,10 +230,12 @@ internal sealed unsafe class PageStore : IDisposable
         Volatile.Write(ref _published, WithPlaces(_published, checkpoint));
         var epoch = _readers.NextEpoch();
         foreach (var page in checkpoint.Scratch)
-            _retiredScratch.Enqueue((epoch, page));
+            _retiredScratch.Add(epoch, page, checkpoint.LeftSince.GetValueOrDefault(page, ulong.MaxValue));
         // The map is the writer's again; what was pending is free, and its last meta page overwritten.
         Free.Keep();
         _retiredPages.Enqueue((_newestMeta.Revision, epoch, _pending));
+        foreach (var run in _pending)
+            _retiredFileBytes += run.Count * Page.Bytes;
         _pending = checkpoint.PendingRuns;
         lock (_pinLock)
         {
@@ -244,8 +255,8 @@ internal sealed unsafe class PageStore : IDisposable
         checkpoint.Left.AddRange(_left);
         _left = checkpoint.Left;
         var epoch = _readers.NextEpoch();
-        foreach (var page in checkpoint.LeftSince)
-            _retiredScratch.Enqueue((epoch, page));
+        foreach (var (page, left) in checkpoint.LeftSince)
+            _retiredScratch.Add(epoch, page, left);
         _checkpoint = null;
     }
 
@@ -254,7 +265,9 @@ internal sealed unsafe class PageStore : IDisposable
     public ReadSnapshot OpenSnapshot()
     {
         var slot = _readers.Enter(out var ticket);
-        return new ReadSnapshot(this, Volatile.Read(ref _published), slot, ticket);
+        var root = Volatile.Read(ref _published);
+        _readers.NameRoot(slot, root.Batch);
+        return new ReadSnapshot(this, root, slot, ticket);
     }
 
     /// <summary>Keys of a tree as published. Any thread.</summary>
@@ -339,6 +352,8 @@ internal sealed unsafe class PageStore : IDisposable
             _pool.Return((byte*)page);
         Recycle(batch);
     }
+
+    internal bool MustEnd(int slot, ulong ticket) => _readers.MustEnd(slot, ticket);
 
     internal void CloseSnapshot(int slot, ulong ticket) => _readers.Leave(slot, ticket);
 
@@ -441,18 +456,39 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Takes back what no reader or pin can reach any more.</summary>
     private void ReleaseRetired()
     {
-        if (_retiredScratch.Count == 0 && _retiredPages.Count == 0)
+        if (_retiredScratch.IsEmpty && _retiredPages.Count == 0)
             return;
-        var oldest = _readers.Oldest();
-        while (_retiredScratch.TryPeek(out var retired) && retired.Epoch < oldest)
-            _pool.Return((byte*)_retiredScratch.Dequeue().Page);
+        _readers.Collect(_present);
+        _retiredScratch.Release(_present);
+        var oldest = ulong.MaxValue;
+        foreach (var reader in _present)
+            oldest = Math.Min(oldest, reader.Epoch);
         // During a checkpoint's write the map is not the writer's.
-        if (_checkpoint is { IsBegun: true })
-            return;
+        if (_checkpoint is not { IsBegun: true })
+            ReleasePages(oldest);
+        if (PinnedBytes > Options.PinnedBytesMax)
+            EndReader(oldest);
+    }
+
+    private void ReleasePages(ulong oldest)
+    {
         while (_retiredPages.TryPeek(out var retired) && retired.Epoch < oldest && retired.Revision <= OldestPin())
         {
             foreach (var run in _retiredPages.Dequeue().Runs)
+            {
                 Free.AllowReuse(run);
+                _retiredFileBytes -= run.Count * Page.Bytes;
+            }
+        }
+    }
+
+    /// <summary>The oldest holds the most, or nearly so; when it is gone and that was not enough, the next one is.</summary>
+    private void EndReader(ulong oldest)
+    {
+        foreach (var reader in _present)
+        {
+            if (reader.Epoch == oldest)
+                _readers.End(reader.Slot, reader.Ticket);
         }
     }
 

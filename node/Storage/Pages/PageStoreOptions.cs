@@ -10,6 +10,12 @@ internal sealed record PageStoreOptions
     public int SnapshotsMax { get; init; } = 4096;
 
     /// <summary>
+    /// What open snapshots may keep from being reused, in bytes of memory and of the file; beyond it the oldest is asked to end. As much as the changed pages that
+    /// start a checkpoint: a long reader may double the memory, and no more.
+    /// </summary>
+    public long PinnedBytesMax { get; init; } = 256 << 20;
+
+    /// <summary>
     /// Writes go past the page cache where the file system can. Not by default: every page would be cold after its checkpoint, and readers and the writer
     /// would wait for the disk at its first touch. With 10 million keys in a cluster of three that was a tenth of the reads a second.
     /// </summary>

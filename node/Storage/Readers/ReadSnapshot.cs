@@ -23,6 +23,11 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     /// <summary>The last change in it.</summary>
     public UInt128 Etag => _root.Etag;
 
+    /// <summary>
+    /// It keeps more memory from being reused than it may: who holds it for long ends it soon, and goes on with another. Any thread.
+    /// </summary>
+    public bool IsTooOld => _store.MustEnd(_slot, _ticket);
+
     internal StoreRoot Root => _root;
 
     /// <summary>Number of keys in a tree.</summary>
