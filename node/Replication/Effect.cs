@@ -63,6 +63,9 @@ internal abstract record Effect
     /// <summary>The leader known to this replica changed (0: none known).</summary>
     internal sealed record LeaderKnown(ulong Epoch, ulong Replica, uint Node) : Effect;
 
+    /// <summary>The shard's record as this replica knows it from here on; it never goes back. Not to be changed.</summary>
+    internal sealed record RecordAdopted(ShardRecord Record, long Revision) : Effect;
+
     /// <summary>Pin the newest checkpoint for a follower; <see cref="Event.SnapshotOpened"/> follows.</summary>
     internal sealed record OpenSnapshot(ulong Replica) : Effect;
 

@@ -9,7 +9,7 @@ namespace KvCluster.Replication;
 internal sealed class ReplicaContext
 {
     private readonly Dictionary<ulong, ulong> _incarnations = [];
-    private readonly Dictionary<long, ControlRecord> _heldAtRead = [];
+    private readonly Dictionary<long, Seen> _heldAtRead = [];
     private long _requestIdLast;
 
     public ReplicaContext(ReplicaStartup startup, IJournalView journal, ReplicationOptions options)
@@ -79,8 +79,10 @@ internal sealed class ReplicaContext
     /// <summary>Takes over a newer record; an older one than is known changes nothing.</summary>
     public void AdoptView(ShardRecord record, long revision)
     {
-        if (revision > View.Revision)
-            View = new ShardView(record, revision);
+        if (revision <= View.Revision)
+            return;
+        View = new ShardView(record, revision);
+        Emit(new Effect.RecordAdopted(record, revision));
     }
 
     public void Emit(Effect effect) => Effects.Add(effect);
@@ -124,16 +126,18 @@ internal sealed class ReplicaContext
         Control.Note(wanted with { Committed = committed, Acknowledged = acknowledged, Generation = generation, CoordinatorRevision = revision });
     }
 
-    /// <summary>The coordinator has shown something older than this replica's control file held: no control action until it shows otherwise.</summary>
+    /// <summary>The coordinator has shown something older than this replica had seen before: no control action until it shows otherwise.</summary>
     public bool CoordinatorDoubted { get; private set; }
 
     /// <summary>Ids of reads and compare-and-sets rise, so that late answers are told apart.</summary>
     public long NextRequestId() => ++_requestIdLast;
 
-    /// <summary>Asks for the record. What the control file holds by now, a linearizable read sent from here on must not fall below.</summary>
+    /// <summary>Asks for the record. What was seen by now, a linearizable read sent from here on must not fall below.</summary>
     public void ReadRecord(long readId)
     {
-        _heldAtRead[readId] = Control.Synced;
+        var (held, known) = (Control.Synced, View.Record);
+        _heldAtRead[readId] = new Seen(
+            Math.Max(held.CoordinatorRevision, View.Revision), Math.Max(held.Generation, known.Generation), Math.Max(held.PromisedEpoch, known.Epoch));
         Emit(new Effect.ReadRecord(readId));
     }
 
@@ -142,12 +146,12 @@ internal sealed class ReplicaContext
     {
         if (!_heldAtRead.Remove(readId, out var held) || record is null)
             return record is not null;
-        var doubted = revision < held.CoordinatorRevision || record.Generation < held.Generation || record.Epoch < held.PromisedEpoch;
+        var doubted = revision < held.Revision || record.Generation < held.Generation || record.Epoch < held.Epoch;
         if (doubted && !CoordinatorDoubted)
         {
             Emit(new Effect.Alarm(
                 $"the coordinator went backwards: revision {revision}, generation {record.Generation}, epoch {record.Epoch}; "
-                + $"seen before: {held.CoordinatorRevision}, {held.Generation}, {held.PromisedEpoch}. No elections until it is repaired"));
+                + $"seen before: {held.Revision}, {held.Generation}, {held.Epoch}. No elections until it is repaired"));
         }
 
         CoordinatorDoubted = doubted;
@@ -182,4 +186,7 @@ internal sealed class ReplicaContext
         if (node != 0)
             Emit(new Effect.Send(node, frame));
     }
+
+    /// <summary>What was known of the coordinator's record when a read of it was sent.</summary>
+    private readonly record struct Seen(long Revision, ulong Generation, ulong Epoch);
 }

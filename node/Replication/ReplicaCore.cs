@@ -29,6 +29,7 @@ namespace KvCluster.Replication;
 //   ReadIndexKnown       answers follower reads of this id and below once applied so far    -
 //   ReadIndexRefused     refuses them                                                      -
 //   LeaderKnown          publishes the route                                               -
+//   RecordAdopted        publishes the route; the core owns the record, others are told    -
 //   OrderEnded        tells who asked                                                   -
 //   OpenSnapshot         pins the newest checkpoint and its journal position               SnapshotOpened
 //   SendSnapshotChunk    reads the bytes, sends                                            -
@@ -41,8 +42,8 @@ namespace KvCluster.Replication;
 //   Halt                 fails the replica, keeps the reason; steps nothing any more       -
 //   Quarantine           the same, and the replica is to be rebuilt from its peers         -
 //
-// While leading, Durable is stepped for the leader's own records as for a follower's. LeaseEndUs may be read on any thread: a read takes its
-// snapshot first and then compares the clock with it. Writes while Serving need no lease; failed conditions do (MayAnswerReads: the
+// While leading, Durable is stepped for the leader's own records as for a follower's. Lease may be read on any thread: a read takes its
+// snapshot first and then asks whether the lease covers it. Writes while Serving need no lease; failed conditions do (MayAnswerReads: the
 // same comparison; false: step ReadArrived and answer them on its confirmation).
 
 /// <summary>
@@ -72,7 +73,8 @@ internal sealed class ReplicaCore
     private long _heardLeaderUs;
     private long _leaderRestsUs;
     private long _recordAskedUs = long.MinValue / 2;
-    private long _leaseEndUs;
+    private Lease _lease = Lease.None;
+    private long _disownedAt = -1;
     private bool _stopped;
 
     /// <summary>Creates the core of a replica whose journal and control file are recovered.</summary>
@@ -106,8 +108,11 @@ internal sealed class ReplicaCore
     /// <summary>When to step <see cref="Event.Tick"/>, in microseconds of the boot clock.</summary>
     public long NextTickUs { get; private set; }
 
-    /// <summary>Linearizable reads may be answered from a snapshot taken before, while the boot clock is below this. Any thread.</summary>
-    public long LeaseEndUs => Volatile.Read(ref _leaseEndUs);
+    /// <summary>Linearizable reads may be answered from a snapshot taken before, if this covers it. Any thread.</summary>
+    public Lease Lease => Volatile.Read(ref _lease);
+
+    /// <summary>When the lease ends.</summary>
+    public long LeaseEndUs => Lease.EndUs;
 
     /// <summary>This leader has asked another replica to take over.</summary>
     public bool MayHandOver => _leadership is { MayHandOver: true };
@@ -265,9 +270,16 @@ internal sealed class ReplicaCore
         _leadership?.Advance();
         if (_leadership is null)
             _following.Acknowledge();
-        Volatile.Write(ref _leaseEndUs, _leadership?.LeaseEndUs ?? 0);
+        PublishLease();
         _context.Control.Pump(_context.Effects, _context.NowUs);
         NextTickUs = _following.HasWork ? _context.NowUs : Math.Max(_context.NowUs, NextDueUs());
+    }
+
+    private void PublishLease()
+    {
+        var endUs = _leadership?.LeaseEndUs ?? 0;
+        if (endUs != _lease.EndUs)
+            Volatile.Write(ref _lease, endUs == 0 ? Lease.None : new Lease(_leadership!.Epoch, endUs));
     }
 
     private long NextDueUs()
@@ -538,8 +550,12 @@ internal sealed class ReplicaCore
             return;
         }
 
-        if (record is not null && revision > _context.View.Revision)
-            Adopt(record, revision, fresh: readId != 0);
+        if (record is not null && revision > _context.View.Revision && !TryAdopt(record, revision, fresh: readId != 0))
+        {
+            Answer(readId, null, 0);
+            return;
+        }
+
         if (!_stopped)
             Answer(readId, record, revision);
     }
@@ -550,16 +566,27 @@ internal sealed class ReplicaCore
         _leadership?.OnRecordRead(readId, record, revision);
     }
 
-    private void Adopt(ShardRecord record, long revision, bool fresh)
+    // False: nothing may be concluded from this record.
+    private bool TryAdopt(ShardRecord record, long revision, bool fresh)
     {
+        // A newer revision of the record never has less: the coordinator was restored from an old copy, or this is no record of it. A fresh read tells, with an alarm.
+        if (record.Generation < _context.View.Record.Generation || record.Epoch < _context.View.Record.Epoch)
+        {
+            if (!fresh)
+                _context.ReadRecord(_context.NextRequestId());
+            return false;
+        }
+
         if (record.Replicas.All(replica => replica.Replica != _context.Self))
         {
-            // A watch may be late or early; only a fresh read removes a replica.
-            if (fresh)
+            // A watch may be late or early; only a fresh read removes a replica, and only one that says that it left.
+            if (!fresh)
+                _context.ReadRecord(_context.NextRequestId());
+            else if (record.Removed.Contains(_context.Self))
                 Remove();
             else
-                _context.ReadRecord(_context.NextRequestId());
-            return;
+                Disowned(revision);
+            return false;
         }
 
         _context.AdoptView(record, revision);
@@ -571,6 +598,18 @@ internal sealed class ReplicaCore
 
         if (_leadership is not null && !_leadership.TryFollowRecord())
             StopLeading("the record names other voters");
+        return true;
+    }
+
+    // A replica that was added after the coordinator's backup was taken, for one: it may have acknowledged what nobody else has.
+    private void Disowned(long revision)
+    {
+        if (_disownedAt == revision)
+            return;
+        _disownedAt = revision;
+        _context.Emit(new Effect.Alarm(
+            $"the shard's record, at revision {revision}, names this replica neither as one of the shard's nor as one that left: the coordinator may have been restored from an old copy. "
+            + "The replica goes on with what it knew; nothing is removed. Repair the record"));
     }
 
     private void Remove()
@@ -599,7 +638,7 @@ internal sealed class ReplicaCore
     private void StopLeading(string reason, ulong successor = 0)
     {
         // First of all, for readers on other threads.
-        Volatile.Write(ref _leaseEndUs, 0);
+        Volatile.Write(ref _lease, Lease.None);
         _leadership!.Stop(reason, successor);
         _leadership = null;
         _context.Emit(new Effect.LeaderKnown(_context.Promised, 0, 0));

@@ -5,7 +5,7 @@ namespace KvCluster.Node.Api;
 
 /// <summary>What a caller says about a call besides its message.</summary>
 /// <param name="Shard">The shard that the caller's map gave, when <paramref name="Generation"/> is not 0.</param>
-/// <param name="Generation">That shard's generation; 0: the caller says nothing.</param>
+/// <param name="Generation">That shard's generation; 0: the caller says nothing of the shard.</param>
 /// <param name="DeadlineTimestamp">Timestamp of the node's clock after which a change is not to be ordered any more; 0: none.</param>
 /// <param name="CancellationToken">Fires when the caller does not wait any more.</param>
 internal readonly record struct CallTarget(uint Shard, ulong Generation, long DeadlineTimestamp, CancellationToken CancellationToken)

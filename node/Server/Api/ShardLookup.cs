@@ -14,7 +14,8 @@ internal sealed class ShardLookup(uint node, ShardHost shards, HotPrefixes hot)
     {
         var found = shards.Find(key);
         hot.Saw(key);
-        if (found is not null && (target.Generation == 0 || (target.Shard == found.Route.Shard && target.Generation == found.Route.Generation)))
+        // By its range alone: a generation orders routes, and the caller's may well be newer than this node's.
+        if (found is not null && (target.Generation == 0 || target.Shard == found.Shard))
             return Able(found, isForLeader, out refusal);
         refusal = Refusals.WrongShard(found?.Route ?? shards.RouteOf(key));
         return null;

@@ -54,6 +54,9 @@ internal sealed class EffectPerformer(
     /// <summary>The shard's record as this replica knows it; not changed afterwards.</summary>
     public ShardRecord Record => _record;
 
+    /// <summary>Its mod revision.</summary>
+    public long RecordRevision { get; private set; }
+
     private ReplicaStore Store => journal.Store;
 
     /// <summary>Where a replica of the shard is; 0: the record does not name it.</summary>
@@ -70,10 +73,11 @@ internal sealed class EffectPerformer(
     /// <summary>Somebody waits for the end of a transfer, or of a change of replicas, that is about to be asked for.</summary>
     public void AwaitOrder(long orderId, TaskCompletionSource<OrderResult> ended) => _orders.Add(orderId, ended);
 
-    /// <summary>Takes over what the coordinator's record says of range and replicas.</summary>
-    public void Remember(ShardRecord record)
+    /// <summary>Takes over what the core has adopted as the shard's record: its range and replicas.</summary>
+    public void Remember(ShardRecord record, long revision)
     {
         _record = record;
+        RecordRevision = revision;
         var known = _route;
         var keepsLeader = known.Epoch >= record.Epoch && known.Leader != 0;
         PublishRoute(keepsLeader ? known.Epoch : record.Epoch, keepsLeader ? known.Leader : 0);
@@ -100,6 +104,7 @@ internal sealed class EffectPerformer(
             case Effect.ReadIndexKnown known: followerReads.AnswerUpTo(known.ReadIdLast, known.Committed.Value); break;
             case Effect.ReadIndexRefused refused: followerReads.AnswerUpTo(refused.ReadIdLast, etag: null); break;
             case Effect.LeaderKnown known: PublishRoute(known.Epoch, known.Node); break;
+            case Effect.RecordAdopted adopted: Remember(adopted.Record, adopted.Revision); break;
             case Effect.OpenSnapshot open: OpenSnapshot(open.Replica); break;
             case Effect.SendSnapshotChunk send: SendSnapshotChunk(send); break;
             case Effect.CloseSnapshot close: snapshots.Close(close.Replica); break;

@@ -83,7 +83,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         var snapshots = new SnapshotTransfers(context.Storage, action => LeaveVisit(new Visit(action, null)), TryStopStore, UseStore, Fail);
         _performer = new EffectPerformer(context, _journal, _waitingReads, _followerReads, Enqueue, _atOnce.Enqueue, why => Quarantine(why, null), snapshots);
         Shard = record.Shard;
-        _performer.Remember(record);
+        _performer.Remember(record, revision);
         _core = new ReplicaCore(
             new ReplicaStartup(
                 record.Shard, context.Incarnation, store.Control.ToRecord(), Etag.FromValue(store.Published), record, revision, context.Seed, NowUs()),
@@ -133,12 +133,12 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     /// <summary>
     /// A snapshot for a linearizable read that arrived before this call, if the lease covers it: the snapshot is taken first, then the
-    /// lease is checked. False: await <see cref="ConfirmReadAsync"/>, then open one with <see cref="OpenSnapshot"/>. Any thread, no lock.
+    /// lease is read, which must be of the same leadership. False: await <see cref="ConfirmReadAsync"/>, then open one with <see cref="OpenSnapshot"/>. Any thread, no lock.
     /// </summary>
     public bool TryOpenLinearizable(out ReadSnapshot snapshot)
     {
         snapshot = OpenSnapshot();
-        if (LeaseHolds())
+        if (IsServing && _core.Lease.Covers(Etag.FromValue(snapshot.Etag), LeaseNowUs()))
             return true;
         snapshot.Dispose();
         snapshot = default;
@@ -222,6 +222,16 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         ReplicaReading? reading = null;
         await VisitAsync(() => reading = Read()).ConfigureAwait(false);
         return reading ?? new ReplicaReading { Shard = Shard, Role = "failed" };
+    }
+
+    /// <summary>What this replica has seen of its shard's record: its generation, epoch and revision, the promised epoch included.</summary>
+    public async Task<(ulong Generation, ulong Epoch, long Revision)> SeenAsync()
+    {
+        var (generation, epoch, revision) = (0UL, 0UL, 0L);
+        // Of one that has stopped its control file tells.
+        await VisitAsync(() => (generation, epoch, revision) = (_performer.Record.Generation, Math.Max(_core.Epoch, _performer.Record.Epoch), _performer.RecordRevision)).ConfigureAwait(false);
+        var held = _journal.Store.Control;
+        return (Math.Max(generation, held.Generation), Math.Max(epoch, held.PromisedEpoch), Math.Max(revision, held.CoordinatorRevision));
     }
 
     /// <summary>Whether a restart would have to replay so much that a checkpoint before it is worth its time. Any thread.</summary>
@@ -344,7 +354,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return answer.WaitAsync(cancellationToken);
     }
 
-    private bool LeaseHolds() => IsServing && NowUs() - (_context.Replication.PlantedBug == PlantedBug.LeaseFromBefore ? 1_000_000 : 0) < _core.LeaseEndUs;
+    private bool LeaseHolds() => IsServing && LeaseNowUs() < _core.LeaseEndUs;
+
+    private long LeaseNowUs() => NowUs() - (_context.Replication.PlantedBug == PlantedBug.LeaseFromBefore ? 1_000_000 : 0);
 
     private long NowUs() => _context.Clock.GetTimestamp() / _clockTicksPerMicrosecond;
 
@@ -377,8 +389,6 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     private void Step(Event happened)
     {
-        if (happened is Event.ShardRecordRead { Record: { } record })
-            _performer.Remember(record);
         if (happened is Event.FrameReceived { Frame: var frame })
         {
             Interlocked.Add(ref _frameBytesWaiting, -FrameBytes.Of(frame));

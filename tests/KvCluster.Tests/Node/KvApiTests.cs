@@ -201,12 +201,14 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
                 new Call { Id = 2, Method = V1.Method.Get, Request = new GetRequest().ToByteString() },
                 new Call { Id = 3, Method = (V1.Method)99 },
                 new Call { Id = 4, Method = V1.Method.Put, Request = ByteString.CopyFrom(0xFF) },
-                new Call { Id = 5, Method = V1.Method.Get, Request = new GetRequest { Key = Key("same") }.ToByteString(), Shard = 1, Generation = 77 },
+                new Call { Id = 5, Method = V1.Method.Get, Request = new GetRequest { Key = Key("same") }.ToByteString(), Shard = 77, Generation = 1 },
+                // The range decides: what the caller knows of the shard may be newer than what this node knows, or older.
+                new Call { Id = 6, Method = V1.Method.Get, Request = new GetRequest { Key = Key("same") }.ToByteString(), Shard = ShardOf(_prefix), Generation = 77 },
             },
         });
         await exchange.RequestStream.CompleteAsync();
-        var answers = (await ReadAsync(exchange, 5)).ToDictionary(reply => reply.Id);
-        Assert.Equal(Bytes("500"), GetResponse.Parser.ParseFrom(answers[1].Response).Value);
+        var answers = (await ReadAsync(exchange, 6)).ToDictionary(reply => reply.Id);
+        Assert.All((ulong[])[1, 6], id => Assert.Equal(Bytes("500"), GetResponse.Parser.ParseFrom(answers[id].Response).Value));
         Assert.Equal(["KEY_EMPTY", "BAD_REQUEST", "BAD_REQUEST", "WRONG_SHARD"], Enumerable.Range(2, 4).Select(id => ReasonOf(answers[(ulong)id])));
         var hint = Google.Rpc.Status.Parser.ParseFrom(answers[5].Status).GetDetail<RouteHint>()!;
         Assert.Equal(ShardOf(_prefix), hint.Routes.Single().Shard);

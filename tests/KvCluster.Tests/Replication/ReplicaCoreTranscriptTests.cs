@@ -311,6 +311,74 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     // Replica 1 leads epoch 1 with its epoch-open record 1.1 committed.
+    /// <summary>
+    /// etcd was restored from a backup, with its revision raised: its watch shows a record from before a change of the replicas. The leader once took that for
+    /// the newest, stepped down for its voters, and had routes published that went back.
+    /// </summary>
+    [Fact]
+    public void Leader_ToldOfARecordWithAnOlderGeneration_LeadsOnAndRaisesAnAlarm()
+    {
+        var replica = Leading();
+        var newer = replica.Record.Clone();
+        (newer.Epoch, newer.Generation, newer.Leader, newer.LeaderIncarnation) = (1, 2, 1, 10);
+        newer.Replicas.Single(other => other.Replica == 3).Replica = 4;
+        newer.Removed.Add(3);
+        replica.Step(new Event.ShardRecordRead(0, newer, 7));
+        Assert.Same(newer, replica.Core.Effects.OfType<Effect.RecordAdopted>().Single().Record);
+        // Its voters are those of a change that this leader did not make, so it steps down: that is another rule, and the follower goes on below.
+        replica.Shown();
+        replica.Step(new Event.ShardRecordRead(0, replica.Record, 8)).Shows("read the record");
+        Assert.Empty(replica.Core.Effects.OfType<Effect.RecordAdopted>());
+        replica.Step(new Event.ShardRecordRead(replica.RequestId, replica.Record, 8)).Shows("alarm");
+        Assert.Empty(replica.Core.Effects.OfType<Effect.RecordAdopted>());
+    }
+
+    [Fact]
+    public void Leader_ToldOfAnOlderGenerationWithOtherVoters_DoesNotStepDown()
+    {
+        var replica = Leading();
+        var older = replica.Record.Clone();
+        older.Generation = 0;
+        older.Replicas.RemoveAt(2);
+        replica.Step(new Event.ShardRecordRead(0, older, 8)).Shows("read the record");
+        replica.Step(new Event.ShardRecordRead(replica.RequestId, older, 8)).Shows("alarm");
+        replica.Step(new Event.ReadArrived(1)).Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
+    }
+
+    /// <summary>A record that does not name a replica was once enough to end it for good: a backup from before it was added is such a one.</summary>
+    [Fact]
+    public void Replica_NeitherNamedNorListedAsRemoved_GoesOnWithAnAlarm()
+    {
+        var replica = Following();
+        var foreign = replica.Record.Clone();
+        (foreign.Generation, foreign.Epoch) = (9, 2);
+        foreign.Replicas.RemoveAt(0);
+        replica.Step(new Event.ShardRecordRead(0, foreign, 8)).Shows("read the record");
+        replica.Step(new Event.ShardRecordRead(replica.RequestId, foreign, 8)).Shows("alarm");
+        replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Shows("append up to 2.3");
+        var left = foreign.Clone();
+        left.Removed.Add(1);
+        replica.Step(new Event.ShardRecordRead(0, left, 9)).Shows("read the record");
+        replica.Step(new Event.ShardRecordRead(replica.RequestId, left, 9));
+        Assert.Equal(ReplicaRole.Stopped, replica.Core.Role);
+        Assert.True(replica.Control!.Removed);
+    }
+
+    [Fact]
+    public void Lease_OfALaterLeadership_CoversNoSnapshotFromBefore()
+    {
+        // Deposed after the snapshot was taken, and leading again by the time its lease was read: another leader's changes are missing in the snapshot.
+        var replica = Leading();
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true, Durable = new V1.Etag { Epoch = 1, Change = 1 } });
+        var lease = replica.Core.Lease;
+        Assert.Equal(new Lease(1, 1_500_000), lease);
+        Assert.True(lease.Covers(new Etag(1, 7), 1_499_999));
+        Assert.False(lease.Covers(new Etag(1, 7), 1_500_000));
+        Assert.False(new Lease(3, 1_500_000).Covers(new Etag(1, 7), 1_000_000));
+        replica.From(2, 4, frame => frame.Fenced = new Fenced());
+        Assert.Same(Lease.None, replica.Core.Lease);
+    }
+
     private static Transcript Leading()
     {
         var replica = new Transcript();
