@@ -211,13 +211,16 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>Whose directory it is, by its control file alone; null when that is missing or damaged. Any thread; changes nothing.</summary>
-    public static StoreIdentity? IdentityOf(IFileSystem files, string directory)
+    public static StoreIdentity? IdentityOf(IFileSystem files, string directory) => ControlOf(files, directory)?.Identity;
+
+    /// <summary>What a directory's control file holds; null when that is missing or damaged. Any thread; changes nothing.</summary>
+    public static ControlState? ControlOf(IFileSystem files, string directory)
     {
         var path = new StoreLayout(directory).Control;
         if (!files.FileExists(path))
             return null;
         using var control = ControlFile.TryOpen(files, path);
-        return control?.State.Identity;
+        return control?.State;
     }
 
     /// <summary>Names the owner, once, before any other use.</summary>

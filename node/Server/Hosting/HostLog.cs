@@ -80,6 +80,15 @@ internal static partial class HostLog
     [LoggerMessage(25, LogLevel.Information, "Shard {Shard}: gets a replica on node {ToNode}: {Reason}")]
     public static partial void Adds(ILogger log, uint shard, uint toNode, string reason);
 
+    [LoggerMessage(40, LogLevel.Error, "Shard {Shard}: replica {Replica:x16} stays, although the record that was read does not name it: {Reason}. The coordinator may have been restored from an old copy; repair the record")]
+    public static partial void ReplicaNotRetired(ILogger log, uint shard, ulong replica, string reason);
+
+    [LoggerMessage(41, LogLevel.Information, "The retired replica {Name} is deleted: its space is needed")]
+    public static partial void RetiredDeleted(ILogger log, string name);
+
+    [LoggerMessage(42, LogLevel.Warning, "A retired replica could not be deleted, which is tried again: {Reason}")]
+    public static partial void RetiredNotDeleted(ILogger log, string reason);
+
     [LoggerMessage(26, LogLevel.Information, "Shard {Shard}: its replica on node {FromNode} is removed: {Reason}")]
     public static partial void Removes(ILogger log, uint shard, uint fromNode, string reason);
 }

@@ -8,9 +8,9 @@ namespace KvCluster.Node.Hosting;
 /// <summary>A shard of which this node has, or should have, a replica. Immutable but for the replica's own state.</summary>
 /// <param name="record">The shard's record when the replica was opened.</param>
 /// <param name="replica">Null: it does not work, for the reason in <paramref name="failure"/>.</param>
-/// <param name="mayOpenLater">Without a replica: what was in the way may pass.</param>
+/// <param name="openAgainIn">Without a replica: what was in the way may pass, and it is tried again after this; null: it does not.</param>
 /// <param name="isLost">Without a replica: what it held is gone or damaged, and only a new one, from its peers, can take its place.</param>
-internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardReplica? replica, string failure, bool isLost, bool mayOpenLater = false)
+internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardReplica? replica, string failure, bool isLost, TimeSpan? openAgainIn = null)
 {
     private readonly ShardRoute _routeOfRecord = ShardDirectorySnapshot.RouteOf(record);
 
@@ -24,8 +24,11 @@ internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardRepl
     /// <summary>Why there is no replica.</summary>
     public string Failure => failure;
 
-    /// <summary>What kept its replica from being opened may pass: it is tried again.</summary>
-    public bool MayOpenLater => mayOpenLater;
+    /// <summary>What kept its replica from being opened may pass: it is tried again after this. Null: it does not.</summary>
+    public TimeSpan? OpenAgainIn => openAgainIn;
+
+    /// <summary>What was seen of the shard's record when it was opened.</summary>
+    public Retirement Seen { get; } = new(record.Generation, record.Epoch, 0);
 
     /// <summary>It cannot serve again, and its peers have what it held: it is to be replaced by a new replica.</summary>
     public bool IsLost => isLost || Replica?.Failure is CorruptStoreException or QuarantinedException;

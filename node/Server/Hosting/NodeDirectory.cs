@@ -1,5 +1,5 @@
 // A node's data directory: LOCK, held while it is used; format, the layout's version; owner, whose it is; starts, how often it was started;
-// shards/{id}, one replica each; aside/{id}, the last that was set aside; examined, what `kv doctor` wrote to try the disk. Used while the node starts, on one thread.
+// shards/{id}, one replica each; aside/{id}, the last that was set aside; retired/{id}-{replica}, those that left, until space is needed; examined, what `kv doctor` wrote to try the disk. Used while the node starts, on one thread.
 using System.Globalization;
 using KvCluster.Node.Coordination;
 using KvCluster.Storage.Files;
@@ -30,6 +30,9 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     /// <summary>Where folders of shards are kept that are not used any more.</summary>
     public string AsidePath => Path.Combine(_path, "aside");
+
+    /// <summary>Where replicas are kept that left their shards, until space is needed.</summary>
+    public string RetiredPath => Path.Combine(_path, "retired");
 
     /// <summary>How often it was started, this start included once <see cref="CountStart"/> has run.</summary>
     public ulong Starts { get; private set; }
@@ -100,7 +103,17 @@ internal sealed class NodeDirectory : IAsyncDisposable
         _files.SyncDirectory(AsidePath);
     }
 
-    /// <summary>Deletes a replica's folder, under the same condition.</summary>
+    /// <summary>Takes away the folder of a replica that left its shard, under the same condition; see <see cref="RetiredReplicas"/>. Durable when it returns.</summary>
+    public void Retire(uint shard, ulong replica)
+    {
+        _files.CreateDirectory(RetiredPath);
+        _files.SyncDirectory(_path);
+        Directory.Move(ShardPath(shard), Path.Combine(RetiredPath, string.Create(CultureInfo.InvariantCulture, $"{shard}-{replica:x16}")));
+        _files.SyncDirectory(ShardsPath);
+        _files.SyncDirectory(RetiredPath);
+    }
+
+    /// <summary>Deletes the folder of a replica that was just made and has promised nothing.</summary>
     public void Delete(uint shard)
     {
         Directory.Delete(ShardPath(shard), recursive: true);

@@ -197,6 +197,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var voters = new StayingVoters(identity, map, shards, peers, BootClock.Instance);
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
+        Own("the room of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
         var examiner = new NodeExaminer(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System);
         Own("the server", await ServeAsync(identity, map, shards, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen.Uri, tls, port, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);

@@ -39,6 +39,9 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>A replica that the disk kept from being opened, by a lack of room or of file handles or a file's permission, is tried again so soon.</summary>
     private static readonly TimeSpan ReopenPause = TimeSpan.FromSeconds(5);
 
+    /// <summary>One that the coordinator kept from it: what etcd refuses for its load (RESOURCE_EXHAUSTED) it takes a moment later.</summary>
+    private static readonly TimeSpan AskAgainPause = TimeSpan.FromSeconds(1);
+
     private const string Created = "created";
 
     private readonly Lock _gate = new();
@@ -65,6 +68,10 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly CancellationTokenSource _stopping = new();
     private readonly TaskCompletionSource<StorageIoException> _diskFailed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly ConcurrentDictionary<ulong, string> _openFailures = new();
+
+    // Replicas whose directory this process made, and whose mark in the record is not certain to be its own yet.
+    private readonly ConcurrentDictionary<ulong, bool> _made = new();
+    private readonly Dictionary<ulong, string> _notRetired = [];
     private volatile HostedShards _hosted = HostedShards.None;
     private Task _running = Task.CompletedTask;
 
@@ -233,7 +240,7 @@ internal sealed class ShardHost : IAsyncDisposable
             var snapshot = _map.Snapshot;
             if (ReferenceEquals(snapshot, seen))
             {
-                await snapshot.Replaced.WaitAsync(All.Any(shard => shard.MayOpenLater) ? ReopenPause : Timeout.InfiniteTimeSpan, _stopping.Token)
+                await snapshot.Replaced.WaitAsync(All.Min(static shard => shard.OpenAgainIn) ?? Timeout.InfiniteTimeSpan, _stopping.Token)
                     .ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
                 if (!snapshot.Replaced.IsCompleted && !_stopping.IsCancellationRequested)
                     await OpenAgainAsync(snapshot).ConfigureAwait(false);
@@ -268,7 +275,7 @@ internal sealed class ShardHost : IAsyncDisposable
         }
     }
 
-    // Closes what the records do not name any more. Only the record, read afresh, justifies taking a folder away.
+    // Closes what the records list as removed. Only the record, read afresh and not older than what the replica has seen, justifies taking a folder away.
     private async Task RetireAsync(ShardDirectorySnapshot snapshot)
     {
         foreach (var shard in All)
@@ -277,14 +284,23 @@ internal sealed class ShardHost : IAsyncDisposable
                 continue;
             try
             {
+                var seen = await SeenAsync(shard).ConfigureAwait(false);
                 var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard.Shard), _stopping.Token).ConfigureAwait(false);
                 if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is var record && record.Replicas.Any(replica => replica.Replica == shard.ReplicaId))
                     continue;
-                await RetireAsync(shard).ConfigureAwait(false);
+                if (seen.WhyNot(record, read.ModRevision, shard.ReplicaId) is { } reason)
+                    TellNotRetired(shard, reason);
+                else
+                    await RetireAsync(shard).ConfigureAwait(false);
             }
             catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
             {
                 return;
+            }
+            catch (CoordinatorAlarmException failure)
+            {
+                // What such a store says takes nothing away.
+                TellNotRetired(shard, failure.Message);
             }
             catch (IOException failure)
             {
@@ -292,6 +308,28 @@ internal sealed class ShardHost : IAsyncDisposable
                 HostLog.ReplicaFailed(_log, shard.Shard, shard.ReplicaId, failure.Message, failure);
             }
         }
+    }
+
+    // Asked before the record is read: what was seen by then, that may not be older than.
+    private async Task<Retirement> SeenAsync(HostedShard shard)
+    {
+        if (shard.Replica is not null)
+        {
+            var (generation, epoch, revision) = await shard.Replica.SeenAsync().ConfigureAwait(false);
+            return shard.Seen.Or(new Retirement(generation, epoch, revision));
+        }
+        return ReplicaStore.ControlOf(LocalDisk.Instance, _directory.ShardPath(shard.Shard)) is { } control && control.ReplicaId == shard.ReplicaId
+            ? shard.Seen.Or(new Retirement(control.Generation, control.PromisedEpoch, control.CoordinatorRevision))
+            : shard.Seen;
+    }
+
+    private void TellNotRetired(HostedShard shard, string reason)
+    {
+        if (_notRetired.GetValueOrDefault(shard.ReplicaId) == reason)
+            return;
+        _notRetired[shard.ReplicaId] = reason;
+        HostLog.ReplicaNotRetired(_log, shard.Shard, shard.ReplicaId, reason);
+        _metrics.Alarmed();
     }
 
     private async Task RetireAsync(HostedShard shard)
@@ -307,15 +345,16 @@ internal sealed class ShardHost : IAsyncDisposable
         if (wasLost)
             _directory.SetAside(shard.Shard);
         else
-            _directory.Delete(shard.Shard);
-        HostLog.ReplicaRetired(_log, shard.Shard, shard.ReplicaId, wasLost ? "set aside" : "deleted");
+            _directory.Retire(shard.Shard, shard.ReplicaId);
+        _notRetired.Remove(shard.ReplicaId);
+        HostLog.ReplicaRetired(_log, shard.Shard, shard.ReplicaId, wasLost ? "set aside" : "kept until its space is needed");
     }
 
     private async Task OpenAgainAsync(ShardDirectorySnapshot snapshot)
     {
         lock (_gate)
         {
-            foreach (var shard in All.Where(shard => shard.MayOpenLater))
+            foreach (var shard in All.Where(static shard => shard.OpenAgainIn is not null))
                 _hosted = _hosted.Without(shard);
         }
         await OpenMissingAsync(snapshot).ConfigureAwait(false);
@@ -360,21 +399,25 @@ internal sealed class ShardHost : IAsyncDisposable
             var (record, revision) = await ReadAsync(seen.Shard, replicaId).ConfigureAwait(false);
             var telemetry = new ShardTelemetry(record.Shard, _metrics);
             var storage = StorageOf(record.Shard, telemetry);
-            (store, var action) = OpenStore(record, storage);
+            (store, var action) = OpenStore(record, revision, storage);
+            if (action == Created)
+                _made[replicaId] = true;
             if (!ReplicaHere(record)!.Created)
                 (record, revision) = await MarkCreatedAsync(record, revision).ConfigureAwait(false);
-            if (action == Created && ReplicaHere(record)!.Creator != _identity.Incarnation)
+            if (_made.ContainsKey(replicaId) && ReplicaHere(record)!.Creator != _identity.Incarnation)
             {
                 // Another process of this node has made it too, and has perhaps promised and acknowledged under its id by now.
                 store.Dispose();
                 store = null;
                 _directory.Delete(record.Shard);
+                _made.TryRemove(replicaId, out _);
                 throw new ReplicaNotUsableException("lost: another process of this node has made it.", isLost: true);
             }
             var replica = new ShardReplica(ContextOf(storage, telemetry), store, record, revision);
             replica.Start();
             HostLog.ReplicaOpened(_log, record.Shard, replicaId, action);
             _openFailures.TryRemove(replicaId, out _);
+            _made.TryRemove(replicaId, out _);
             return new HostedShard(record, replicaId, replica, failure: "", isLost: false);
         }
         catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
@@ -390,7 +433,13 @@ internal sealed class ShardHost : IAsyncDisposable
                 HostLog.ReplicaFailed(_log, seen.Shard, replicaId, failure.Message, failure is ReplicaNotUsableException or ForeignStoreException ? null : failure);
             _openFailures[replicaId] = failure.Message;
             var isLost = failure is CorruptStoreException or ReplicaNotUsableException { IsLost: true };
-            return new HostedShard(seen, replicaId, replica: null, failure.Message, isLost, mayOpenLater: failure is IOException or UnauthorizedAccessException);
+            TimeSpan? openAgainIn = failure switch
+            {
+                IOException or UnauthorizedAccessException => ReopenPause,
+                CoordinatorUnavailableException or CoordinatorAlarmException => AskAgainPause,
+                _ => null,
+            };
+            return new HostedShard(seen, replicaId, replica: null, failure.Message, isLost, openAgainIn);
         }
     }
 
@@ -403,11 +452,11 @@ internal sealed class ShardHost : IAsyncDisposable
         return (record, read.ModRevision);
     }
 
-    private (ReplicaStore Store, string Action) OpenStore(ShardRecord record, StoreContext context)
+    private (ReplicaStore Store, string Action) OpenStore(ShardRecord record, long revision, StoreContext context)
     {
         var here = ReplicaHere(record)!;
         var path = _directory.ShardPath(record.Shard);
-        if (Directory.Exists(path) && !here.Created && IsOfAReplicaThatLeft(record, path))
+        if (Directory.Exists(path) && !here.Created && IsOfAReplicaThatLeft(record, revision, path))
             _directory.SetAside(record.Shard);
         if (!Directory.Exists(path))
         {
@@ -422,9 +471,10 @@ internal sealed class ShardHost : IAsyncDisposable
 
     // What a removed replica left here when the node was stopped, or did not see the removal before it was to have a new one. A folder that cannot say
     // whose it is counts as one: the new replica has none yet, so nothing under its id was ever acknowledged.
-    private bool IsOfAReplicaThatLeft(ShardRecord record, string path) =>
-        ReplicaStore.IdentityOf(LocalDisk.Instance, path) is not { } found
-        || (found.ClusterHash == _clusterHash && found.Shard == record.Shard && record.Removed.Contains(found.ReplicaId));
+    private bool IsOfAReplicaThatLeft(ShardRecord record, long revision, string path) =>
+        ReplicaStore.ControlOf(LocalDisk.Instance, path) is not { } found
+        || (found.ClusterHash == _clusterHash && found.Shard == record.Shard
+            && new Retirement(found.Generation, found.PromisedEpoch, found.CoordinatorRevision).WhyNot(record, revision, found.ReplicaId) is null);
 
     private async Task<(ShardRecord Record, long Revision)> MarkCreatedAsync(ShardRecord record, long revision)
     {

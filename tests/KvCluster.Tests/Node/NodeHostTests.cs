@@ -1,4 +1,5 @@
 using Google.Protobuf;
+using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Serving.Admin;
@@ -39,6 +40,22 @@ public sealed class NodeHostTests
             },
             "all three replicas are at one etag, with the last put");
         Assert.Single(compared.DistinctBy(replica => replica.Digest));
+    }
+
+    /// <summary>etcd refused the mark of a new replica for its load, once, and the replica stayed failed until the node was started again.</summary>
+    [Fact]
+    public async Task Start_WhileTheCoordinatorRefusesAReplicasMark_OpensItSoonAfter()
+    {
+        using var folder = new TemporaryDirectory();
+        await using var embedded = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
+        await ClusterInit.CreateAsync(embedded, "local", new NewCluster([1], 1, []), CancellationToken.None);
+        var coordinator = new RefusingCoordinator(embedded, new CoordinatorKeys("local").Shard(0), refusals: 1);
+        var options = new NodeOptions { Node = 1, DataDirectory = Path.Combine(folder.Path, "node-1"), Listen = "http://127.0.0.1:0" };
+        await using var host = await NodeHost.StartAsync(options, coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        using var channel = GrpcChannel.ForAddress(host.Address);
+        await Grpc.Eventually.TrueAsync(
+            () => new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas is [{ Role: "leader" }], "the replica works");
+        Assert.True(coordinator.Left < 0, "nothing was refused");
     }
 
     [Fact]

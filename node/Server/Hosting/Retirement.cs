@@ -1,0 +1,26 @@
+using KvCluster.V1;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>
+/// What a replica has seen of its shard's record, by its control file and in memory, when a read of that record is sent. What the read gives may not be older.
+/// </summary>
+internal readonly record struct Retirement(ulong Generation, ulong Epoch, long Revision)
+{
+    /// <summary>The greater of each.</summary>
+    public Retirement Or(Retirement other) => new(Math.Max(Generation, other.Generation), Math.Max(Epoch, other.Epoch), Math.Max(Revision, other.Revision));
+
+    /// <summary>
+    /// Why a record, read afresh, does not justify taking a replica's directory away; null: it does. That it does not name the replica is not enough: a
+    /// coordinator restored from a backup does not know of replicas that were added later, and those vote.
+    /// </summary>
+    /// <param name="record">The shard's record.</param>
+    /// <param name="revision">Its mod revision.</param>
+    /// <param name="replica">The replica's id.</param>
+    public string? WhyNot(ShardRecord record, long revision, ulong replica) =>
+        record.Replicas.Any(named => named.Replica == replica) ? "the record names it"
+        : !record.Removed.Contains(replica) ? "the record does not list it as one that left"
+        : record.Generation < Generation || record.Epoch < Epoch || revision < Revision
+            ? $"the record (generation {record.Generation}, epoch {record.Epoch}, revision {revision}) is older than what was seen before ({Generation}, {Epoch}, {Revision})"
+        : null;
+}

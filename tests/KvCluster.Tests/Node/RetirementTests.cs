@@ -1,0 +1,55 @@
+using KvCluster.Node.Hosting;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>What justifies taking a replica's directory away, and what becomes of it.</summary>
+public sealed class RetirementTests
+{
+    private static readonly Retirement Seen = new(Generation: 5, Epoch: 7, Revision: 100);
+
+    [Theory]
+    [InlineData(5, 7, 100, true, false, null)]
+    [InlineData(6, 8, 120, true, false, null)]
+    [InlineData(6, 8, 120, true, true, "names it")]
+    [InlineData(6, 8, 120, false, false, "does not list it")]
+    [InlineData(4, 8, 120, true, false, "older")]
+    [InlineData(6, 6, 120, true, false, "older")]
+    [InlineData(6, 8, 99, true, false, "older")]
+    public void WhyNot_OfARecord_JustifiesOnlyANewOneThatListsTheReplica(ulong generation, ulong epoch, long revision, bool isRemoved, bool isNamed, string? why)
+    {
+        var record = new ShardRecord { Generation = generation, Epoch = epoch };
+        if (isRemoved)
+            record.Removed.Add(42);
+        if (isNamed)
+            record.Replicas.Add(new ReplicaRecord { Replica = 42, Node = 1 });
+        var reason = Seen.WhyNot(record, revision, 42);
+        if (why is null)
+            Assert.Null(reason);
+        else
+            Assert.Contains(why, reason, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task MakeRoom_OnADiskWithLittleRoom_DeletesTheLongestUnusedFirst()
+    {
+        using var folder = new TemporaryDirectory();
+        var now = DateTime.UtcNow;
+        foreach (var (name, ageHours) in new[] { ("0-a", 1), ("1-b", 3), ("2-c", 2) })
+        {
+            var retired = Directory.CreateDirectory(Path.Combine(folder.Path, name));
+            await File.WriteAllTextAsync(Path.Combine(retired.FullName, "data"), "x");
+            retired.LastWriteTimeUtc = now - TimeSpan.FromHours(ageHours);
+        }
+        var free = 100L;
+        await using var retiredReplicas = new RetiredReplicas(folder.Path, () => (free, 100), NullLogger.Instance);
+        retiredReplicas.MakeRoom(CancellationToken.None);
+        Assert.Equal(3, Directory.GetDirectories(folder.Path).Length);
+        // Room for one more appears with the second that goes.
+        var full = new RetiredReplicas(folder.Path, () => (Directory.GetDirectories(folder.Path).Length > 1 ? 19 : 20, 100), NullLogger.Instance);
+        await using (full)
+            await Grpc.Eventually.TrueAsync(() => Directory.GetDirectories(folder.Path).Length == 1, "two are deleted");
+        Assert.Equal("0-a", Path.GetFileName(Directory.GetDirectories(folder.Path).Single()));
+    }
+}
