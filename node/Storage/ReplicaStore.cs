@@ -55,7 +55,7 @@ internal sealed class ReplicaStore : IDisposable
     private ITimer? _closeTimer;
     private bool _isLeading;
     private ulong _epoch;
-    private long _shardTime;
+    private readonly ShardClock _shardClock;
     private ITimer? _spaceTimer;
     private long _recordBytesInFlight;
 
@@ -80,6 +80,7 @@ internal sealed class ReplicaStore : IDisposable
         _chain = new AnswerChain(context.Completions);
         _answers = new PendingAnswers(_chain);
         _queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Writer, new WorkAction(OnQueueNotice));
+        _shardClock = new ShardClock(context.Time);
         _transaction = new MergedTransaction(_queue, _chain, _answers, context.Time, context.Options);
         var reserve = new SpaceReserve(context.Files, recovered.Layout.Reserve, context.Options.ReserveBytes);
         _journal = new JournalWriter(
@@ -262,7 +263,7 @@ internal sealed class ReplicaStore : IDisposable
         Guarded(() =>
         {
             Invariant.Check(_isLeading && Last.Epoch < _epoch, $"Epoch {_epoch} is open already, or not led.");
-            AdvanceShardTime(wallTime);
+            _shardClock.Open(wallTime);
             record = SealAndAppend(_pages.Begin(), RecordFlags.EpochOpen, 0, []);
         });
         return record;
@@ -282,8 +283,8 @@ internal sealed class ReplicaStore : IDisposable
             Invariant.Check(Last.Epoch == _epoch, $"Epoch {_epoch} is not open.");
             var batch = _pages.Begin();
             var bytesMax = _unsettled.Count == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
-            AdvanceShardTime(wallTime);
-            _transaction.Collect(batch, Last.Etag, new UInt128(_epoch, Last.Change + 1), _shardTime, bytesMax, BytesLeftOnFullDisk());
+            _shardClock.Step(wallTime);
+            _transaction.Collect(batch, Last.Etag, new UInt128(_epoch, Last.Change + 1), _shardClock.Microseconds, bytesMax, BytesLeftOnFullDisk());
             if (_transaction.OperationCount > 0)
                 record = SealAndAppend(batch, RecordFlags.None, _transaction.OperationCount, _transaction.Payload, _transaction);
             else if (_transaction.Payload.Length > 0)
@@ -676,7 +677,7 @@ internal sealed class ReplicaStore : IDisposable
     private void ReadShardTime()
     {
         using var snapshot = _pages.OpenSnapshot();
-        _shardTime = RecordApplier.ShardTime(snapshot);
+        _shardClock.Reset(RecordApplier.ShardTime(snapshot));
     }
 
     private void OnQueueNotice()
@@ -806,7 +807,7 @@ internal sealed class ReplicaStore : IDisposable
                     throw new UnreadableRecordException(why);
                 var body = BodyOf(_index[index]);
                 RecordApplier.Apply(batch, body);
-                _shardTime = Math.Max(_shardTime, RecordBody.WallTimeMicroseconds(body));
+                _shardClock.Saw(RecordBody.WallTimeMicroseconds(body));
             }
         }
         catch
@@ -818,13 +819,10 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>Shard time never falls.</summary>
-    private void AdvanceShardTime(DateTimeOffset wallTime) =>
-        _shardTime = Math.Max(_shardTime, (wallTime - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond);
-
     private RecordRef SealAndAppend(WriteBatch batch, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload, MergedTransaction? merged = null)
     {
-        var body = RecordBody.Encode(Last, flags, _epoch, operationCount, _shardTime, payload);
-        RecordApplier.SetShardTime(batch, _shardTime);
+        var body = RecordBody.Encode(Last, flags, _epoch, operationCount, _shardClock.Microseconds, payload);
+        RecordApplier.SetShardTime(batch, _shardClock.Microseconds);
         _ = RecordBody.TryReadHeader(body, out var record);
         batch.Seal(record.Etag);
         // Before a lane can be done with it.

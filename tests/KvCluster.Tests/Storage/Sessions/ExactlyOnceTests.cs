@@ -228,6 +228,53 @@ public sealed class ExactlyOnceTests : IDisposable
         Assert.Equal("v", _bench.Read("k"));
     }
 
+    /// <summary>
+    /// A leader's wall clock was a year ahead: its first record ended all sessions of the shard, and for a year afterwards no session aged, so that a full table
+    /// stayed full and nobody could open one.
+    /// </summary>
+    [Theory]
+    [InlineData(1)]
+    [InlineData(365 * 24)]
+    public void WallClockAhead_AndThenBack_EndsNoSessionAndStopsNoAgeing(int hoursAhead)
+    {
+        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { SessionsMax = 2 });
+        bench.Lead(3);
+        var (one, other) = (bench.OpenSession(1), bench.OpenSession(2));
+        var ahead = ReplicaBench.WallTime + TimeSpan.FromHours(hoursAhead);
+        for (var second = 1; second <= 20; second++)
+        {
+            bench.Time.Advance(TimeSpan.FromSeconds(1));
+            Assert.Equal(WriteOutcome.Applied, AppendAt(ahead, Put("k", $"{second}")).Outcome);
+        }
+        Assert.Equal(WriteOutcome.Applied, AppendAt(ahead, Identified(one, 1, 1, Put("k", "v"))).Outcome);
+
+        // The clock is right again, under a new leadership. Time passes, and the session that was idle longest goes for a new one.
+        bench.Store.StopLeading();
+        bench.Lead(4);
+        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Run();
+        Assert.Equal(WriteOutcome.Applied, AppendAt(ReplicaBench.WallTime, Identified(other, 1, 1, Put("k", "v"))).Outcome);
+        // A full table keeps a session that was idle for less than a minute.
+        var since = ReplicaBench.WallTime;
+        for (var turn = 1; turn <= 8; turn++)
+        {
+            bench.Time.Advance(TimeSpan.FromSeconds(30));
+            since += TimeSpan.FromSeconds(30);
+            Assert.Equal(WriteOutcome.Applied, AppendAt(since, Identified(other, (ulong)turn + 1, 1, Put("k", "v"))).Outcome);
+        }
+        Assert.Equal(WriteOutcome.Applied, AppendAt(since, request => request.OpenSession(3, ReplicaBench.Owner)).Outcome);
+        Assert.Equal(WriteOutcome.SessionExpired, AppendAt(since, Identified(one, 2, 1, Put("k", "w"))).Outcome);
+
+        WriteResult AppendAt(DateTimeOffset wallTime, Action<WriteRequest> fill)
+        {
+            var answer = bench.Submit(fill);
+            bench.AppendBatch(wallTime);
+            bench.Store.Commit(bench.Store.Last.Etag);
+            bench.Run();
+            return StoreBench.Answer(answer);
+        }
+    }
+
     [Fact]
     public void SessionWhoseRequestIsRepeated_IsNotAgedMeanwhile()
     {

@@ -12,6 +12,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     public const string DirectoryPath = "/shard";
     private readonly StepExecutor _work = new();
     private readonly StepExecutor _completions = new();
+    private TimeSpan _passed;
 
     public ReplicaBench(ulong replica, StoreOptions? options = null, SimulatedDisk? disk = null)
     {
@@ -102,10 +103,21 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         return StoreBench.Answer(answer);
     }
 
-    /// <summary>Appends what waits as one batch, at this much later than <see cref="WallTime"/>.</summary>
+    /// <summary>Appends what waits as one batch, at this much later than <see cref="WallTime"/>, when as much time has passed.</summary>
     public bool AppendBatch(TimeSpan later = default)
     {
-        var appended = Store.TryAppendBatch(WallTime + later, out _);
+        if (later > _passed)
+        {
+            Time.Advance(later - _passed);
+            _passed = later;
+        }
+        return AppendBatch(WallTime + later);
+    }
+
+    /// <summary>The same with a wall clock that says something else than what has passed.</summary>
+    public bool AppendBatch(DateTimeOffset wallTime)
+    {
+        var appended = Store.TryAppendBatch(wallTime, out _);
         Run();
         return appended;
     }
