@@ -109,6 +109,7 @@ internal sealed unsafe class Checkpoint
 
     private RunWriter Prepare()
     {
+        _store.SyncNewestMeta();
         long pages = 0;
         foreach (var tree in Root.Trees)
             Collect(tree.Reference, ref pages);

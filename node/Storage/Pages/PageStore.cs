@@ -35,6 +35,7 @@ internal sealed unsafe class PageStore : IDisposable
     private ulong _batchNumber;
     private long _fileBytes;
     private long _retiredFileBytes;
+    private bool _newestMetaIsSynced;
 
     private PageStore(IStorageFile file, PageStoreOptions options, MetaPage newest, MetaPage older)
     {
@@ -88,6 +89,7 @@ internal sealed unsafe class PageStore : IDisposable
 
     internal MetaPage NewestMeta => _newestMeta;
 
+
     private StoreRoot NewestRoot => _unpublished.Count > 0 ? _unpublished[^1].Root : _published;
 
     /// <summary>Creates an empty data file with two meta pages, durable with its name when this returns.</summary>
@@ -109,7 +111,7 @@ internal sealed unsafe class PageStore : IDisposable
             WriteMeta(file, newest);
             file.Sync();
             files.SyncDirectory(Path.GetDirectoryName(path)!);
-            return new PageStore(file, options, newest, older);
+            return new PageStore(file, options, newest, older) { _newestMetaIsSynced = true };
         }
         catch
         {
@@ -135,8 +137,8 @@ internal sealed unsafe class PageStore : IDisposable
                 throw new CorruptStoreException($"'{path}': its meta page counts {newest.FilePages} pages, and a file has 2 to {FreeMap.FilePagesMax}.");
             if (file.Length < newest.FilePages * Page.Bytes)
                 throw new CorruptStoreException($"'{path}' has {file.Length} bytes, and its meta page says {newest.FilePages * Page.Bytes}.");
-            // A torn meta page was being written: nothing but the newest is needed then.
-            return new PageStore(file, options, newest, older ?? newest);
+            // A torn meta page was being written as the power went: nothing but the newest is needed then, and that comes from the disk.
+            return new PageStore(file, options, newest, older ?? newest) { _newestMetaIsSynced = older is null };
         }
         catch
         {
@@ -315,6 +317,20 @@ internal sealed unsafe class PageStore : IDisposable
         using var buffer = new AlignedBuffer(Page.Bytes);
         meta.Encode(buffer.Span);
         file.Write(buffer.Span, meta.PageNumber * Page.Bytes);
+    }
+
+    /// <summary>
+    /// Before anything that only an older meta page reaches is overwritten. The sync of the one that was found at the open may have failed under the process
+    /// before: it is in the system's cache then, and a later sync does not bring it to the disk. Should it be torn here, the other one counts. On the
+    /// checkpoint executor.
+    /// </summary>
+    internal void SyncNewestMeta()
+    {
+        if (_newestMetaIsSynced)
+            return;
+        WriteMeta(File, _newestMeta);
+        File.Sync();
+        _newestMetaIsSynced = true;
     }
 
     /// <summary>Grows the file to the wanted length, or the needed one when the disk has no more; gives its pages. On the checkpoint executor.</summary>
