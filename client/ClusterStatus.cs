@@ -90,6 +90,7 @@ public sealed record ComparedDigests(Etag Etag, int Replicas, TimeSpan Ago);
 /// <param name="Silent">Since its last answer.</param>
 /// <param name="SnapshotBytes">Size of the snapshot under way; 0: none.</param>
 /// <param name="SnapshotStored">How much of it is stored there.</param>
+/// <param name="SnapshotVerified">How much of it is verified there, when all is stored.</param>
 public sealed record FollowerStatus(
     ulong Replica,
     uint Node,
@@ -100,7 +101,8 @@ public sealed record FollowerStatus(
     TimeSpan GrantLeft,
     TimeSpan Silent,
     ulong SnapshotBytes,
-    ulong SnapshotStored);
+    ulong SnapshotStored,
+    ulong SnapshotVerified);
 
 /// <summary>One line that a replica logged.</summary>
 /// <param name="Time">By its node's clock.</param>

@@ -71,5 +71,6 @@ internal static class StatusReading
         TimeSpan.FromMicroseconds(message.GrantLeftUs),
         TimeSpan.FromMicroseconds(message.SilentUs),
         message.SnapshotBytes,
-        message.SnapshotStored);
+        message.SnapshotStored,
+        message.SnapshotVerified);
 }

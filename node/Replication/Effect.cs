@@ -66,19 +66,45 @@ internal abstract record Effect
     /// <summary>The shard's record as this replica knows it from here on; it never goes back. Not to be changed.</summary>
     internal sealed record RecordAdopted(ShardRecord Record, long Revision) : Effect;
 
-    /// <summary>Pin the newest checkpoint for a follower; <see cref="Event.SnapshotOpened"/> follows.</summary>
+    /// <summary>
+    /// Pin the newest checkpoint for a follower; <see cref="Event.SnapshotOpened"/> follows, and <see cref="Event.SnapshotLost"/> if the pin is taken back.
+    /// </summary>
     internal sealed record OpenSnapshot(ulong Replica) : Effect;
 
-    /// <summary>Fill <c>snapshot_chunk.data</c> with <paramref name="Bytes"/> bytes at its offset of the pinned checkpoint, and send it.</summary>
+    /// <summary>
+    /// Fill <c>snapshot_chunk.data</c> with <paramref name="Bytes"/> bytes at its offset of the pinned checkpoint, and send it, soon. A page that is not what was
+    /// written is damage of this replica, which fails.
+    /// </summary>
     internal sealed record SendSnapshotChunk(uint Node, Frame Frame, int Bytes) : Effect;
 
     /// <summary>The follower is served or gone: unpin.</summary>
     internal sealed record CloseSnapshot(ulong Replica) : Effect;
 
-    /// <summary>Store a chunk beside the live state; an offset of 0 starts over. <see cref="Event.SnapshotStored"/> follows.</summary>
+    /// <summary>
+    /// Store a chunk beside the live state; an offset of 0 starts over. <see cref="Event.SnapshotStored"/> follows, or
+    /// <see cref="Event.SnapshotFailed"/>, after which nothing of it is kept.
+    /// </summary>
     internal sealed record StoreSnapshotChunk(SnapshotChunk Chunk) : Effect;
 
-    /// <summary>Switch in the stored snapshot, with this control file; <see cref="Event.SnapshotInstalled"/> follows.</summary>
+    /// <summary>
+    /// All is stored: verify and sync it beside the live state, which goes on. <see cref="Event.SnapshotVerified"/> follows from time to time and at the end,
+    /// or <see cref="Event.SnapshotFailed"/>.
+    /// </summary>
+    internal sealed record VerifySnapshot(RecordName Covers) : Effect;
+
+    /// <summary>Remove what is stored of a snapshot, if anything is. Nothing follows.</summary>
+    internal sealed record DropSnapshot : Effect
+    {
+        public static readonly DropSnapshot Instance = new();
+    }
+
+    /// <summary>A follower found what this replica sent it damaged: read all pages of the own trees soon. Nothing follows; damage fails the replica.</summary>
+    internal sealed record CheckPages : Effect
+    {
+        public static readonly CheckPages Instance = new();
+    }
+
+    /// <summary>Switch in the verified snapshot, with this control file; <see cref="Event.SnapshotInstalled"/> follows.</summary>
     internal sealed record InstallSnapshot(RecordName Covers, ControlRecord Control) : Effect;
 
     /// <summary>

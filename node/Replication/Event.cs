@@ -90,8 +90,17 @@ internal abstract record Event
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
     internal sealed record SnapshotOpened(ulong Replica, RecordName Covers, long BytesTotal) : Event;
 
+    /// <summary>A pin was taken back, since it held too much or the disk is full: nothing more of the checkpoint can be sent.</summary>
+    internal sealed record SnapshotLost(ulong Replica, RecordName Covers, string Reason) : Event;
+
     /// <summary>Answer to <see cref="Effect.StoreSnapshotChunk"/>: stored from the start to here, without a gap.</summary>
     internal sealed record SnapshotStored(RecordName Covers, long BytesStored) : Event;
+
+    /// <summary>Answer to <see cref="Effect.VerifySnapshot"/>: so much is verified; all of it, and synced, if <paramref name="IsWhole"/>.</summary>
+    internal sealed record SnapshotVerified(RecordName Covers, long BytesVerified, bool IsWhole) : Event;
+
+    /// <summary>The snapshot could not be stored or verified; nothing of it is kept.</summary>
+    internal sealed record SnapshotFailed(RecordName Covers, SnapshotFault Fault, string Reason) : Event;
 
     /// <summary>Answer to <see cref="Effect.InstallSnapshot"/>: switched in and durable; the journal's last record is the one covered.</summary>
     internal sealed record SnapshotInstalled(RecordName Covers) : Event;

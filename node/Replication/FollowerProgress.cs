@@ -67,6 +67,18 @@ internal sealed class FollowerProgress(ulong replica, RecordName probe, long now
 
     public long SnapshotStored { get; set; }
 
+    /// <summary>Of a snapshot that is stored, what the follower has verified.</summary>
+    public long SnapshotVerified { get; set; }
+
+    /// <summary>Last time that more of it was stored or verified, or that it was opened.</summary>
+    public long SnapshotMovedUs { get; set; }
+
+    /// <summary>No further snapshot is opened for it before.</summary>
+    public long SnapshotDueUs { get; set; }
+
+    /// <summary>Snapshots that were given up since one was installed, but for those that had no room.</summary>
+    public int SnapshotsGivenUp { get; set; }
+
     /// <summary>The process that speaks for it; 0: none has spoken.</summary>
     public ulong Incarnation { get; private set; }
 

@@ -33,6 +33,9 @@ internal enum FollowerSignal
 
     /// <summary>The snapshot is switched in.</summary>
     Installed,
+
+    /// <summary>The snapshot comes to nothing: it failed there or here, or nothing of it moved for too long.</summary>
+    GivenUp,
 }
 
 /// <summary>The one table of follower states. A test walks all of it.</summary>
@@ -47,6 +50,7 @@ internal static class FollowerTransitions
         (FollowerState.Probe, FollowerSignal.Stalled) => FollowerState.Probe,
         (FollowerState.Probe, FollowerSignal.Restarted) => FollowerState.Probe,
         (FollowerState.Probe, FollowerSignal.Installed) => FollowerState.Probe,
+        (FollowerState.Probe, FollowerSignal.GivenUp) => FollowerState.Probe,
 
         // A late answer to an earlier probe changes nothing; a follower that lacks what was sent lost a frame.
         (FollowerState.Replicate, FollowerSignal.Common) => FollowerState.Replicate,
@@ -55,6 +59,7 @@ internal static class FollowerTransitions
         (FollowerState.Replicate, FollowerSignal.Stalled) => FollowerState.Probe,
         (FollowerState.Replicate, FollowerSignal.Restarted) => FollowerState.Probe,
         (FollowerState.Replicate, FollowerSignal.Installed) => FollowerState.Replicate,
+        (FollowerState.Replicate, FollowerSignal.GivenUp) => FollowerState.Replicate,
 
         // Only the end of the transfer, or another process, ends it; answers to earlier probes are late.
         (FollowerState.Snapshot, FollowerSignal.Common) => FollowerState.Snapshot,
@@ -63,6 +68,7 @@ internal static class FollowerTransitions
         (FollowerState.Snapshot, FollowerSignal.Stalled) => FollowerState.Snapshot,
         (FollowerState.Snapshot, FollowerSignal.Restarted) => FollowerState.Probe,
         (FollowerState.Snapshot, FollowerSignal.Installed) => FollowerState.Probe,
+        (FollowerState.Snapshot, FollowerSignal.GivenUp) => FollowerState.Probe,
         _ => throw new InvariantException($"The table of follower states has no row for {state} and {signal}."),
     };
 }

@@ -8,6 +8,15 @@ namespace KvCluster.Replication;
 /// </summary>
 internal sealed class Following(ReplicaContext context, TailCut cut)
 {
+    /// <summary>What is done with a snapshot beside the live state, before it is switched in.</summary>
+    private enum SnapshotPhase
+    {
+        None,
+        Receiving,
+        Verifying,
+        Verified,
+    }
+
     // Frames that came before the promise was synced or while a cut was under way. The leader would send them again; keeping the first few saves
     // it a timeout after each election.
     private const int ParkedMax = 16;
@@ -23,12 +32,13 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     private Etag _leaderCommitted;
     private Etag _acknowledgedSent;
     private long _leaderPaceUs;
+    private SnapshotPhase _snapshot;
     private RecordName _snapshotCovers;
     private long _snapshotSubmitted;
     private long _snapshotStored;
     private long _snapshotTotal;
+    private long _snapshotVerified;
     private ControlRecord? _installing;
-    private bool _installWanted;
 
     /// <summary>The replica that leads the promised epoch and has spoken; 0: none yet.</summary>
     public ulong Leader => _leader;
@@ -36,8 +46,8 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     /// <summary>When this replica last was at its leader's committed state, by the boot clock; <see cref="long.MinValue"/>: not since its start.</summary>
     public long CurrentUs => _freshness.CurrentUs;
 
-    /// <summary>A snapshot is being switched in: the journal is not to be touched or asked.</summary>
-    public bool Installing => _installing is not null || _installWanted;
+    /// <summary>A snapshot is being switched in: the journal is not to be touched or asked. Not while it is received and verified, which takes as long as it takes.</summary>
+    public bool Installing => _installing is not null;
 
     /// <summary>What may be acknowledged in this epoch: durable here, and the same as the leader's.</summary>
     private Etag Acknowledgeable
@@ -60,9 +70,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         _matchedAny = false;
         _matched = _leaderCommitted = _acknowledgedSent = Etag.None;
         _parked.Clear();
-        _snapshotCovers = default;
-        _snapshotSubmitted = _snapshotStored = _snapshotTotal = 0;
-        _installWanted = false;
+        DropSnapshot();
         context.OwnDigest.Forget();
         context.Pace.Forget();
         _leaderPaceUs = 0;
@@ -172,23 +180,65 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     /// <summary>Bytes of a snapshot are stored beside the live state.</summary>
     public void OnSnapshotStored(RecordName covers, long bytesStored)
     {
-        if (_leader == 0 || covers != _snapshotCovers || bytesStored > _snapshotSubmitted)
+        if (_snapshot != SnapshotPhase.Receiving || covers != _snapshotCovers || bytesStored > _snapshotSubmitted)
             return;
         _snapshotStored = Math.Max(_snapshotStored, bytesStored);
-        _installWanted |= !Installing && _snapshotStored == _snapshotTotal;
-        SendSnapshotAck(installed: false);
+        if (_snapshotStored == _snapshotTotal)
+        {
+            _snapshot = SnapshotPhase.Verifying;
+            context.Emit(new Effect.VerifySnapshot(covers));
+        }
+
+        SendSnapshotAck();
     }
 
-    /// <summary>Switches a complete snapshot in as soon as the control file is at rest, so that the newest promise goes with it.</summary>
+    /// <summary>So much of the snapshot is verified, or all of it and synced.</summary>
+    public void OnSnapshotVerified(RecordName covers, long bytesVerified, bool isWhole)
+    {
+        if (_snapshot != SnapshotPhase.Verifying || covers != _snapshotCovers)
+            return;
+        _snapshotVerified = bytesVerified;
+        if (isWhole)
+            _snapshot = SnapshotPhase.Verified;
+        SendSnapshotAck();
+    }
+
+    /// <summary>The snapshot comes to nothing, and nothing of it is kept: this replica goes on as before, and its leader sends another one later.</summary>
+    public void OnSnapshotFailed(RecordName covers, SnapshotFault fault, string reason)
+    {
+        if (_snapshot == SnapshotPhase.None || covers != _snapshotCovers)
+            return;
+        context.Log($"the snapshot at {covers} was not installed: {reason}");
+        SendSnapshotAck(fault);
+        ForgetSnapshot();
+    }
+
+    /// <summary>
+    /// Switches a verified snapshot in as soon as the control file is at rest, so that the newest promise goes with it; one that was overtaken while it was
+    /// received and verified is dropped.
+    /// </summary>
     public void PumpInstall()
     {
-        if (!_installWanted || !context.Control.Idle || cut.Busy)
+        // What is about to be appended is seen with the next step.
+        if (_snapshot == SnapshotPhase.None || context.Effects.Any(effect => effect is Effect.AppendBodies))
             return;
-        _installWanted = false;
+        if (IsOvertaken(_snapshotCovers))
+        {
+            context.Log($"the snapshot at {_snapshotCovers} is not needed any more");
+            if (TailMatch.Has(context.Journal, _snapshotCovers))
+                Matched(_snapshotCovers.Etag);
+            SendSnapshotAck(_snapshotCovers, installed: true);
+            DropSnapshot();
+            return;
+        }
+
+        if (_snapshot != SnapshotPhase.Verified || !context.Control.Idle || cut.Busy)
+            return;
         if (!context.Refilling && context.Control.Wanted.Acknowledged > _snapshotCovers.Etag)
             context.Control.Note(context.Control.Wanted with { Acknowledged = _snapshotCovers.Etag });
         _installing = context.Control.Freeze();
         context.Emit(new Effect.InstallSnapshot(_snapshotCovers, _installing));
+        _snapshot = SnapshotPhase.None;
     }
 
     /// <summary>The snapshot is the live state now.</summary>
@@ -201,7 +251,8 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         if (_leader == 0 || covers != _snapshotCovers)
             return;
         Matched(covers.Etag);
-        SendSnapshotAck(installed: true);
+        SendSnapshotAck(covers, installed: true);
+        ForgetSnapshot();
     }
 
     private void Handle(Frame frame)
@@ -321,27 +372,36 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     private void OnSnapshotChunk(SnapshotChunk chunk)
     {
         var covers = chunk.Covers.FromWire();
-        if (covers.Etag <= context.Committed || TailMatch.Has(context.Journal, covers))
+        if (IsOvertaken(covers))
         {
             // Installed before, or overtaken by the journal.
-            _snapshotCovers = covers;
             if (TailMatch.Has(context.Journal, covers))
                 Matched(covers.Etag);
-            SendSnapshotAck(installed: true);
+            SendSnapshotAck(covers, installed: true);
             return;
         }
 
-        if (covers != _snapshotCovers)
+        if (_snapshot == SnapshotPhase.None || covers != _snapshotCovers)
         {
+            // Only its first chunk begins one, and a leader's checkpoints only get newer: what comes late ends none.
+            if (chunk.Offset != 0 || chunk.Data.IsEmpty || (_snapshot != SnapshotPhase.None && covers.Etag < _snapshotCovers.Etag))
+            {
+                SendSnapshotAck(covers, installed: false);
+                return;
+            }
+
+            ForgetSnapshot();
+            _snapshot = SnapshotPhase.Receiving;
             _snapshotCovers = covers;
-            _snapshotSubmitted = _snapshotStored = 0;
             _snapshotTotal = (long)chunk.BytesTotal;
         }
 
         var end = (long)chunk.Offset + chunk.Data.Length;
-        if ((long)chunk.Offset != _snapshotSubmitted || end > _snapshotTotal || chunk.Data.IsEmpty)
+        // Two windows: no leader has more under way, and memory is not for whoever says otherwise.
+        var isTooMuch = _snapshotSubmitted - _snapshotStored >= 2 * context.Options.SnapshotWindowBytes;
+        if ((long)chunk.Offset != _snapshotSubmitted || end > _snapshotTotal || chunk.Data.IsEmpty || isTooMuch)
         {
-            SendSnapshotAck(installed: false);
+            SendSnapshotAck();
             return;
         }
 
@@ -349,10 +409,36 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         context.Emit(new Effect.StoreSnapshotChunk(chunk));
     }
 
-    private void SendSnapshotAck(bool installed)
+    // This replica has what it covers; installing it would lose what came after.
+    private bool IsOvertaken(RecordName covers) => covers.Etag <= context.Committed || TailMatch.Has(context.Journal, covers);
+
+    private void DropSnapshot()
     {
+        if (_snapshot != SnapshotPhase.None)
+            context.Emit(Effect.DropSnapshot.Instance);
+        ForgetSnapshot();
+    }
+
+    private void ForgetSnapshot()
+    {
+        _snapshot = SnapshotPhase.None;
+        _snapshotCovers = default;
+        _snapshotSubmitted = _snapshotStored = _snapshotTotal = _snapshotVerified = 0;
+    }
+
+    private void SendSnapshotAck(SnapshotFault fault = SnapshotFault.Unspecified) => SendSnapshotAck(new SnapshotAck
+    {
+        Covers = _snapshotCovers.ToWire(), BytesStored = (ulong)_snapshotStored, BytesVerified = (ulong)_snapshotVerified, Fault = fault,
+    });
+
+    private void SendSnapshotAck(RecordName covers, bool installed) => SendSnapshotAck(new SnapshotAck { Covers = covers.ToWire(), Installed = installed });
+
+    private void SendSnapshotAck(SnapshotAck ack)
+    {
+        if (_leader == 0)
+            return;
         var frame = context.FrameTo(_leader, context.Promised);
-        frame.SnapshotAck = new SnapshotAck { Covers = _snapshotCovers.ToWire(), BytesStored = (ulong)_snapshotStored, Installed = installed };
+        frame.SnapshotAck = ack;
         context.Send(frame);
     }
 }

@@ -40,7 +40,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.Sending = false;
         if (last == follower.Sent)
         {
-            Signal(follower, FollowerSignal.OutOfReach);
+            SendFromCheckpoint(follower);
             return;
         }
 
@@ -59,8 +59,15 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
 
         follower.Covers = covers;
         follower.SnapshotBytes = bytesTotal;
-        follower.SnapshotSent = follower.SnapshotStored = 0;
-        follower.MovedUs = context.NowUs;
+        follower.SnapshotSent = follower.SnapshotStored = follower.SnapshotVerified = 0;
+        follower.MovedUs = follower.SnapshotMovedUs = context.NowUs;
+    }
+
+    /// <summary>The checkpoint is not kept for the follower any more.</summary>
+    public void OnSnapshotLost(FollowerProgress follower, RecordName covers, string reason)
+    {
+        if (follower.State == FollowerState.Snapshot && follower.Covers == covers)
+            GiveUpSnapshot(follower, reason);
     }
 
     /// <summary>The answer to a probe, or to bodies that do not follow what the follower has: the next step to the common record.</summary>
@@ -76,7 +83,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
                 Continue(follower, record);
             else if (record == follower.Probe)
                 // Asked for while the journal still reached back that far.
-                Signal(follower, FollowerSignal.OutOfReach);
+                SendFromCheckpoint(follower);
             return;
         }
 
@@ -87,7 +94,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.ToldToRefill |= asked.Etag <= follower.Remembered && record.Etag < follower.Remembered;
         if (!TailMatch.TryStepBack(context.Journal, asked, record, out var next, out var common))
         {
-            Signal(follower, FollowerSignal.OutOfReach);
+            SendFromCheckpoint(follower);
             return;
         }
 
@@ -114,7 +121,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.ProbeDueUs = context.NowUs;
     }
 
-    /// <summary>So much of a snapshot is stored, or all of it installed.</summary>
+    /// <summary>So much of a snapshot is stored or verified, or all of it installed, or it failed there.</summary>
     public void OnSnapshotAck(FollowerProgress follower, SnapshotAck ack)
     {
         if (follower.State != FollowerState.Snapshot || follower.Covers == default || ack.Covers.FromWire() != follower.Covers)
@@ -123,23 +130,50 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         {
             var covers = follower.Covers;
             Signal(follower, FollowerSignal.Installed);
+            follower.SnapshotsGivenUp = 0;
+            follower.SnapshotDueUs = 0;
             follower.Probe = covers;
             follower.ProbeDueUs = context.NowUs;
             return;
         }
 
-        var stored = Math.Min((long)ack.BytesStored, follower.SnapshotBytes);
-        if (stored != follower.SnapshotStored)
+        if (ack.Fault != SnapshotFault.Unspecified)
+        {
+            // The bytes were sound when they left, as far as each page tells of itself: whether it is the page that belongs there, only the whole tree tells.
+            if (ack.Fault == SnapshotFault.Damaged)
+                context.Emit(Effect.CheckPages.Instance);
+            var reason = ack.Fault switch
+            {
+                SnapshotFault.NoRoom => "its disk has no room for it",
+                SnapshotFault.Damaged => "it found it damaged",
+                _ => "its disk failed",
+            };
+            // For room is asked with the first bytes: asking often costs nothing.
+            GiveUpSnapshot(follower, reason, costsMuch: ack.Fault != SnapshotFault.NoRoom);
+            return;
+        }
+
+        var (stored, verified) = (Math.Min((long)ack.BytesStored, follower.SnapshotBytes), (long)ack.BytesVerified);
+        if (stored > follower.SnapshotStored || verified > follower.SnapshotVerified)
+            follower.SnapshotMovedUs = context.NowUs;
+        if (stored != follower.SnapshotStored || verified != follower.SnapshotVerified)
             follower.MovedUs = context.NowUs;
         // Less than before: it starts over, from a new process or a new epoch.
         if (stored < follower.SnapshotStored)
             follower.SnapshotSent = stored;
-        follower.SnapshotStored = stored;
+        (follower.SnapshotStored, follower.SnapshotVerified) = (stored, verified);
     }
 
     /// <summary>Sends anew what seems lost.</summary>
     public void CheckStall(FollowerProgress follower)
     {
+        if (follower.State == FollowerState.Snapshot && follower.Covers != default
+            && context.NowUs - follower.SnapshotMovedUs >= context.Options.SnapshotPatienceUs)
+        {
+            GiveUpSnapshot(follower, $"nothing of it moved for {context.Options.SnapshotPatienceUs / 1_000_000} s");
+            return;
+        }
+
         if (context.NowUs - follower.MovedUs < context.Options.StallUs)
             return;
         if (follower.State == FollowerState.Replicate && follower.OutstandingBytes > 0)
@@ -151,11 +185,11 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         else if (follower.State == FollowerState.Snapshot && follower.Covers != default)
         {
             Signal(follower, FollowerSignal.Stalled);
-            // All is stored, but that it is installed was not heard: the last chunk again asks for it.
-            follower.SnapshotSent = follower.SnapshotStored < follower.SnapshotBytes
-                ? follower.SnapshotStored
-                : Math.Max(0, follower.SnapshotBytes - context.Options.SnapshotChunkBytes);
             follower.MovedUs = context.NowUs;
+            follower.SnapshotSent = follower.SnapshotStored;
+            // All is stored: it is being verified, or that it is installed was not heard.
+            if (follower.SnapshotStored == follower.SnapshotBytes)
+                AskForSnapshot(follower);
         }
     }
 
@@ -190,6 +224,34 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.Sent = common;
         follower.ForgetBehind(common.Etag);
         follower.MovedUs = context.NowUs;
+    }
+
+    // The journal has nothing at the place where the follower needs it. Soon after a snapshot that came to nothing it is probed only: it may have recovered.
+    private void SendFromCheckpoint(FollowerProgress follower)
+    {
+        if (context.NowUs >= follower.SnapshotDueUs)
+        {
+            Signal(follower, FollowerSignal.OutOfReach);
+            return;
+        }
+
+        if (follower.State == FollowerState.Replicate)
+            follower.Probe = follower.Sent;
+        Signal(follower, FollowerSignal.Stalled);
+        follower.ProbeDueUs = follower.SnapshotDueUs;
+    }
+
+    // Nobody is lost by it: the follower goes on with what it has, and a newer checkpoint is sent later, from its beginning.
+    private void GiveUpSnapshot(FollowerProgress follower, string reason, bool costsMuch = true)
+    {
+        context.Log($"replica {follower.Replica:x} does not get the snapshot at {follower.Covers}: {reason}; begins anew later");
+        Signal(follower, FollowerSignal.GivenUp);
+        var pauseUs = Math.Min(context.Options.SnapshotRetryUs << Math.Min(follower.SnapshotsGivenUp, 30), context.Options.SnapshotRetryMostUs);
+        follower.SnapshotsGivenUp += costsMuch ? 1 : 0;
+        follower.SnapshotDueUs = context.NowUs + pauseUs;
+        follower.Probe = context.Journal.Last.Name;
+        // At once: its journal may be enough by now.
+        follower.ProbeDueUs = context.NowUs;
     }
 
     private void Signal(FollowerProgress follower, FollowerSignal signal)
@@ -231,6 +293,13 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         var frame = FrameTo(follower);
         frame.Append = new Append { Previous = follower.Sent.ToWire(), Committed = context.Committed.ToWire() };
         context.Emit(new Effect.SendBodies(node, frame, follower.Sent, (int)Math.Min(windowBytes, context.Options.FrameBytes)));
+    }
+
+    private void AskForSnapshot(FollowerProgress follower)
+    {
+        var frame = FrameTo(follower);
+        frame.SnapshotChunk = new SnapshotChunk { Covers = follower.Covers.ToWire(), Offset = (ulong)follower.SnapshotBytes, BytesTotal = (ulong)follower.SnapshotBytes };
+        context.Send(frame);
     }
 
     private void SendSnapshot(FollowerProgress follower)

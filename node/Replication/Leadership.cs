@@ -234,6 +234,13 @@ internal sealed class Leadership
             _context.Emit(new Effect.CloseSnapshot(replica));
     }
 
+    /// <summary>A pin was taken back.</summary>
+    public void OnSnapshotLost(ulong replica, RecordName covers, string reason)
+    {
+        if (_followers.TryGetValue(replica, out var follower))
+            _shipping.OnSnapshotLost(follower, covers, reason);
+    }
+
     /// <summary>A read that the lease does not cover waits for a round.</summary>
     public void OnRead(long readId)
     {

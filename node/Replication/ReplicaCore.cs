@@ -31,11 +31,14 @@ namespace KvCluster.Replication;
 //   LeaderKnown          publishes the route                                               -
 //   RecordAdopted        publishes the route; the core owns the record, others are told    -
 //   OrderEnded        tells who asked                                                   -
-//   OpenSnapshot         pins the newest checkpoint and its journal position               SnapshotOpened
-//   SendSnapshotChunk    reads the bytes, sends                                            -
+//   OpenSnapshot         pins the newest checkpoint and its journal position               SnapshotOpened; SnapshotLost, if the pin is taken back
+//   SendSnapshotChunk    reads the bytes and verifies them, sends; bad: fails the replica  -
 //   CloseSnapshot        unpins                                                            -
-//   StoreSnapshotChunk   writes beside the live state                                      SnapshotStored, when written
-//   InstallSnapshot      syncs all, switches in, with the control file given               SnapshotInstalled
+//   CheckPages           reads all pages of the own trees; a bad one fails the replica     -
+//   StoreSnapshotChunk   writes beside the live state                                      SnapshotStored, when written; or SnapshotFailed
+//   VerifySnapshot       verifies all and syncs it, beside the live state                  SnapshotVerified, also on the way; or SnapshotFailed
+//   DropSnapshot         removes what is stored of a snapshot                              -
+//   InstallSnapshot      switches in, with the control file given                          SnapshotInstalled
 //   TakeDigest           pins the published state, computes its digest in the background   DigestTaken
 //   DropDigest           unpins it                                                         -
 //   Alarm, Log           tells                                                             -
@@ -248,8 +251,17 @@ internal sealed class ReplicaCore
             case Event.SnapshotOpened opened:
                 _context.Emit(new Effect.CloseSnapshot(opened.Replica));
                 break;
+            case Event.SnapshotLost lost:
+                _leadership?.OnSnapshotLost(lost.Replica, lost.Covers, lost.Reason);
+                break;
             case Event.SnapshotStored stored:
                 _following.OnSnapshotStored(stored.Covers, stored.BytesStored);
+                break;
+            case Event.SnapshotVerified verified:
+                _following.OnSnapshotVerified(verified.Covers, verified.BytesVerified, verified.IsWhole);
+                break;
+            case Event.SnapshotFailed failed:
+                _following.OnSnapshotFailed(failed.Covers, failed.Fault, failed.Reason);
                 break;
             case Event.SnapshotInstalled installed:
                 _following.OnSnapshotInstalled(installed.Covers);

@@ -44,6 +44,21 @@ internal sealed record ReplicationOptions
     public long SnapshotWindowBytes { get; init; } = 2 << 20;
 
     /// <summary>
+    /// A snapshot of which nothing was stored or verified for so long is given up, and the checkpoint let go: a follower that is there needs some seconds at most,
+    /// also for a sync on a slow disk, and one that is gone must not hold back pages and journal.
+    /// </summary>
+    public long SnapshotPatienceUs { get; init; } = 60_000_000;
+
+    /// <summary>
+    /// After a snapshot that was given up the next one is opened so much later: a full disk does not empty sooner. Where it was not room that was missing, twice as
+    /// late each time up to <see cref="SnapshotRetryMostUs"/>, as a large shard that fails again and again costs network and disk.
+    /// </summary>
+    public long SnapshotRetryUs { get; init; } = 5_000_000;
+
+    /// <summary>The longest such pause: some minutes, in which an operator has made room.</summary>
+    public long SnapshotRetryMostUs { get; init; } = 300_000_000;
+
+    /// <summary>
     /// A follower that has bytes outstanding and moved nowhere for this long is probed anew: frames were lost. Three heartbeats, above any
     /// ordinary sync.
     /// </summary>

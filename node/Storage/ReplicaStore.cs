@@ -496,6 +496,15 @@ internal sealed class ReplicaStore : IDisposable
     /// <exception cref="StoreStoppedException">The engine has ended.</exception>
     public SnapshotSource OpenSnapshotSource() => HasEnded ? throw new StoreStoppedException(_failure) : _checkpoints.OpenSource();
 
+    /// <summary>
+    /// Somebody has reason to doubt the data file: all pages of its trees are read soon, whether they were touched or not. A bad one ends the engine.
+    /// </summary>
+    public void CheckPages()
+    {
+        if (!HasEnded)
+            _scrub.Hurry();
+    }
+
     /// <summary>The <see cref="TreeDigest"/> of a snapshot, at once. Any thread.</summary>
     public static byte[] Digest(ReadSnapshot snapshot)
     {

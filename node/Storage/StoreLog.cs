@@ -26,6 +26,12 @@ internal static partial class StoreLog
     [LoggerMessage(Level = LogLevel.Information, Message = "'{Directory}' was not closed: all its pages are read and compared now, in the background")]
     public static partial void ScrubsAtOnce(ILogger log, string directory);
 
+    [LoggerMessage(Level = LogLevel.Warning, Message = "What was received of a snapshot that failed is not removed: {Reason}; the next snapshot or start removes it")]
+    public static partial void SnapshotNotRemoved(ILogger log, string reason);
+
+    [LoggerMessage(Level = LogLevel.Warning, Message = "A received state waits for room on the disk to be opened: {Reason}; it is tried again every second")]
+    public static partial void SnapshotWaitsForRoom(ILogger log, string reason);
+
     [LoggerMessage(Level = LogLevel.Warning, Message = "A record that is cut off is damaged and is not kept aside: {Damage}")]
     public static partial void CutRecordDamaged(ILogger log, string damage);
 }

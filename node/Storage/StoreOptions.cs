@@ -62,6 +62,18 @@ internal sealed record StoreOptions
     /// <summary>Covered journal kept for followers that lag, in bytes; beyond it they get a snapshot.</summary>
     public long RetainedJournalBytes { get; init; } = 256 << 20;
 
+    /// <summary>
+    /// Bytes of the disk that a received snapshot leaves free: without them it is not begun. Enough for the first journal segments behind it, and for those that
+    /// other shards of the node begin meanwhile.
+    /// </summary>
+    public long SnapshotRoomBytes { get; init; } = 8 << 20;
+
+    /// <summary>
+    /// Journal that a snapshot under way may hold back, in bytes, or as much as the snapshot is long if that is more: a follower that is slower than the shard's
+    /// writes by then would never catch up this way.
+    /// </summary>
+    public long SnapshotPinnedBytesMax { get; init; } = 1 << 30;
+
     /// <summary>Kept allocated, in bytes, and given up when the disk is full, so that deletes and a checkpoint go through.</summary>
     public int ReserveBytes { get; init; } = 1 << 20;
 

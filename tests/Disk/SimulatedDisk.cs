@@ -237,6 +237,13 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     }
 
     /// <inheritdoc/>
+    public long AvailableBytes(string directory)
+    {
+        lock (_lock)
+            return CapacityBytes - UsedBytes;
+    }
+
+    /// <inheritdoc/>
     public void SyncDirectory(string path)
     {
         lock (_lock)

@@ -26,6 +26,7 @@ internal static class ShardDetail
             SilentMs = follower.Silent.TotalMilliseconds,
             follower.SnapshotBytes,
             follower.SnapshotStored,
+            follower.SnapshotVerified,
         }),
         detail.ScrubbedPages,
         detail.ScrubPasses,
@@ -72,7 +73,9 @@ internal static class ShardDetail
             table.AddRow(
                 Number(follower.Node), Hex(follower.Replica), follower.State, follower.Acknowledged.ToString(), follower.Sent.ToString(),
                 Number(follower.OutstandingBytes), Milliseconds(follower.GrantLeft), Milliseconds(follower.Silent),
-                follower.SnapshotBytes == 0 ? "" : $"{follower.SnapshotStored} of {follower.SnapshotBytes}");
+                follower.SnapshotBytes == 0 ? ""
+                    : follower.SnapshotVerified == 0 ? $"{follower.SnapshotStored} of {follower.SnapshotBytes}"
+                    : $"{follower.SnapshotBytes}, {follower.SnapshotVerified} verified");
         }
         return table;
     }

@@ -160,14 +160,14 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     // False: its node is gone, or it got no further for too long.
     private async Task<bool> CatchesUpAsync(HostedShard shard, ulong learner, uint node, CancellationToken cancellationToken)
     {
-        var (seen, movedAt) = ((Acknowledged: 0UL, Stored: 0UL), _clock.GetTimestamp());
+        var (seen, movedAt) = ((Acknowledged: 0UL, Stored: 0UL, Verified: 0UL), _clock.GetTimestamp());
         for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)
         {
             var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
             var follower = status.Detail?.Followers.FirstOrDefault(follower => follower.Replica == learner);
             if (!shard.Replica!.IsServing || (follower is { State: "replicate" } && follower.Acknowledged.Change + LagChangesMax >= status.Committed.Change))
                 return true;
-            if (follower is not null && (follower.Acknowledged.Change, follower.SnapshotStored) is var now && now != seen)
+            if (follower is not null && (follower.Acknowledged.Change, follower.SnapshotStored, follower.SnapshotVerified) is var now && now != seen)
                 (seen, movedAt) = (now, _clock.GetTimestamp());
             if (_clock.GetElapsedTime(movedAt) >= _patience)
                 return false;

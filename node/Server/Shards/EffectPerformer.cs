@@ -108,7 +108,10 @@ internal sealed class EffectPerformer(
             case Effect.OpenSnapshot open: OpenSnapshot(open.Replica); break;
             case Effect.SendSnapshotChunk send: SendSnapshotChunk(send); break;
             case Effect.CloseSnapshot close: snapshots.Close(close.Replica); break;
-            case Effect.StoreSnapshotChunk store: StoreSnapshotChunk(store.Chunk); break;
+            case Effect.CheckPages: Store.CheckPages(); break;
+            case Effect.StoreSnapshotChunk store: snapshots.Store(store.Chunk, Store.Directory); break;
+            case Effect.VerifySnapshot verify: snapshots.Verify(verify.Covers, Store.Control); break;
+            case Effect.DropSnapshot: snapshots.Drop(); break;
             case Effect.InstallSnapshot install: InstallSnapshot(install); break;
             case Effect.TakeDigest take: TakeDigest(take); break;
             case Effect.DropDigest: Store.DropDigest(); break;
@@ -282,23 +285,12 @@ internal sealed class EffectPerformer(
     {
         var source = Store.OpenSnapshotSource();
         context.Metrics.SnapshotSent();
-        snapshots.Send(replica, source);
-        var covers = new RecordName(Etag.FromValue(source.Covers.Etag), source.Covers.ChainChecksum);
+        var covers = snapshots.Send(replica, source);
         later(new Event.SnapshotOpened(replica, covers, source.BytesTotal));
     }
 
-    private void SendSnapshotChunk(Effect.SendSnapshotChunk send)
-    {
-        var chunk = send.Frame.SnapshotChunk;
-        chunk.Data = snapshots.Read(send.Frame.Receiver, (long)chunk.Offset, send.Bytes);
-        context.Peers.Send(send.Node, send.Frame);
-    }
-
-    private void StoreSnapshotChunk(SnapshotChunk chunk)
-    {
-        var stored = snapshots.Receive(chunk, Store.Directory, out var covers);
-        later(new Event.SnapshotStored(covers, stored));
-    }
+    private void SendSnapshotChunk(Effect.SendSnapshotChunk send) =>
+        snapshots.SendChunk(send.Frame, send.Bytes, frame => context.Peers.Send(send.Node, frame));
 
     private void TakeDigest(Effect.TakeDigest take) => Store.TakeDigest(take.Etag.Value, digest =>
     {
@@ -307,7 +299,7 @@ internal sealed class EffectPerformer(
         later(new Event.DigestTaken(take.TakeId, digest is null ? ByteString.Empty : UnsafeByteOperations.UnsafeWrap(digest)));
     });
 
-    private void InstallSnapshot(Effect.InstallSnapshot install) => snapshots.Complete(Store.Control.With(install.Control), () =>
+    private void InstallSnapshot(Effect.InstallSnapshot install) => snapshots.Install(Store.Control.With(install.Control), () =>
     {
         context.Metrics.SnapshotReceived();
         later(new Event.SnapshotInstalled(install.Covers));

@@ -1,17 +1,20 @@
 using Google.Protobuf;
 using KvCluster.Replication;
 using KvCluster.Storage;
+using KvCluster.Storage.Files;
 using KvCluster.Storage.Snapshots;
 using KvCluster.Storage.Threads;
 using KvCluster.V1;
+using Event = KvCluster.Replication.Event;
 
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// The snapshots that a replica sends to followers and the one that it receives. On the shard's writer executor, but for the long part of an
-/// installation, which runs on the checkpoint executor, and so does the switch, when the old store writes no more; the old state is read meanwhile.
+/// Snapshots on their way: checkpoints pinned for followers that are sent them, and the one that this replica receives. Called on the shard's writer executor,
+/// which other shards share; everything that touches the disk runs on the checkpoint executor, in pieces of some megabytes, and what comes of it is told as an event.
 /// </summary>
-/// <param name="context">Disk and executors.</param>
+/// <param name="context">The store's executors, disk and bounds.</param>
+/// <param name="later">Leaves an event for the core. Any thread.</param>
 /// <param name="visit">Runs something on the writer executor between two events, unless the replica has ended. Any thread.</param>
 /// <param name="tryStop">
 /// Stops the store in use, on the writer executor, and calls back there when it changes its directory no more; false: not yet, ask again after what is
@@ -20,26 +23,55 @@ namespace KvCluster.Node.Shards;
 /// <param name="use">Takes the received state's store into use, on the writer executor, also when the replica has ended; null: there is none.</param>
 /// <param name="fail">The replica cannot go on. Writer executor.</param>
 internal sealed class SnapshotTransfers(
-    StoreContext context, Action<Action> visit, Func<Action, bool> tryStop, Action<ReplicaStore?> use, Action<Exception> fail)
+    StoreContext context, Action<Event> later, Action<Action> visit, Func<Action, bool> tryStop, Action<ReplicaStore?> use, Action<Exception> fail)
 {
+    /// <summary>Verified at a time: little enough for the checkpoints of other shards that use the executor too.</summary>
+    private const long VerifyStepBytes = 4 << 20;
+
+    /// <summary>A full disk that keeps a switched-in state from being opened is looked at again so soon.</summary>
+    private static readonly TimeSpan RoomInterval = TimeSpan.FromSeconds(1);
+
     private readonly Dictionary<ulong, SnapshotSource> _sources = [];
+    private volatile bool _hasEnded;
+
+    // The checkpoint executor's.
     private SnapshotInstaller? _incoming;
     private RecordName _incomingCovers;
+    private ITimer? _retry;
 
-    /// <summary>Begins to send a pinned checkpoint to a follower, in place of an earlier one.</summary>
-    public void Send(ulong replica, SnapshotSource source)
+    /// <summary>Begins to send a pinned checkpoint to a follower, in place of an earlier one. Gives its name.</summary>
+    public RecordName Send(ulong replica, SnapshotSource source)
     {
         Close(replica);
         _sources[replica] = source;
+        var covers = NameOf(source);
+        source.TakenBack = reason => later(new Event.SnapshotLost(replica, covers, reason));
+        return covers;
     }
 
-    /// <summary>Bytes of what is being sent to a follower; fewer only at the end.</summary>
-    public ByteString Read(ulong replica, long offset, int bytes)
+    /// <summary>Reads what a frame is to carry and sends it, soon; not at all if the checkpoint is not the one that it names, or is let go of meanwhile.</summary>
+    public void SendChunk(Frame frame, int bytes, Action<Frame> send)
     {
-        var source = _sources[replica];
-        var chunk = new byte[Math.Min(bytes, source.BytesTotal - offset)];
-        var read = source.Read(chunk, offset);
-        return UnsafeByteOperations.UnsafeWrap(chunk.AsMemory(0, read));
+        if (!_sources.TryGetValue(frame.Receiver, out var source) || NameOf(source) != NameOf(frame.SnapshotChunk))
+            return;
+        context.Checkpoints.Post(new WorkAction(() =>
+        {
+            try
+            {
+                var offset = (long)frame.SnapshotChunk.Offset;
+                var chunk = new byte[Math.Min(bytes, source.BytesTotal - offset)];
+                var read = source.Read(chunk, offset);
+                if (read <= 0 || _hasEnded)
+                    return;
+                frame.SnapshotChunk.Data = UnsafeByteOperations.UnsafeWrap(chunk.AsMemory(0, read));
+                send(frame);
+            }
+            catch (Exception failure)
+            {
+                // What is damaged is here; nobody else is to be lost by it.
+                visit(() => fail(failure));
+            }
+        }));
     }
 
     /// <summary>The follower is served or gone: unpins.</summary>
@@ -52,45 +84,112 @@ internal sealed class SnapshotTransfers(
     /// <summary>Unpins all, and lets go of what was being received; it is removed when the replica is opened again.</summary>
     public void CloseAll()
     {
+        _hasEnded = true;
         foreach (var source in _sources.Values)
             source.Dispose();
         _sources.Clear();
-        _incoming?.Dispose();
-        _incoming = null;
-    }
-
-    /// <summary>Stores a chunk that continues what is stored; an offset of 0, or another snapshot, starts over. Gives what is stored without a gap.</summary>
-    public long Receive(SnapshotChunk chunk, string directory, out RecordName covers)
-    {
-        covers = new RecordName(new Etag(chunk.Covers.Etag.Epoch, chunk.Covers.Etag.Change), chunk.Covers.Checksum);
-        if (_incoming is null || chunk.Offset == 0 || covers != _incomingCovers)
-        {
-            _incoming?.Dispose();
-            _incoming = new SnapshotInstaller(context, directory);
-            _incomingCovers = covers;
-        }
-        if ((long)chunk.Offset == _incoming.BytesStored)
-            _incoming.Store(chunk.Data.Span);
-        return _incoming.BytesStored;
-    }
-
-    /// <summary>Checks and syncs what was received, switches it in, then calls <paramref name="installed"/> on the writer executor.</summary>
-    public void Complete(ControlState control, Action installed)
-    {
-        var installer = _incoming ?? throw new ReplicaHaltedException("A snapshot is to be installed that was not received.");
-        _incoming = null;
         context.Checkpoints.Post(new WorkAction(() =>
         {
-            try
-            {
-                installer.Complete(control);
-                visit(() => Stop(installer, control, installed));
-            }
-            catch (Exception failure)
-            {
-                visit(() => fail(failure));
-            }
+            _incoming?.Dispose();
+            _incoming = null;
         }));
+    }
+
+    /// <summary>Stores a chunk that continues what is stored; an offset of 0 starts over.</summary>
+    public void Store(SnapshotChunk chunk, string directory)
+    {
+        var covers = NameOf(chunk);
+        OnDisk(covers, () =>
+        {
+            if (chunk.Offset == 0)
+            {
+                _incoming?.Dispose();
+                _incoming = null;
+                _incoming = new SnapshotInstaller(context, directory, covers.Etag.Value, covers.Checksum, (long)chunk.BytesTotal);
+                _incomingCovers = covers;
+            }
+            // What is still on its way of one that failed.
+            if (_incoming is null || covers != _incomingCovers || (long)chunk.Offset != _incoming.BytesStored)
+                return;
+            _incoming.Store(chunk.Data.Span);
+            later(new Event.SnapshotStored(covers, _incoming.BytesStored));
+        });
+    }
+
+    /// <summary>Verifies and syncs what was received.</summary>
+    public void Verify(RecordName covers, ControlState control) => OnDisk(covers, () =>
+    {
+        if (_incoming is not { } installer || covers != _incomingCovers)
+            return;
+        installer.BeginVerify(control);
+        Verify(covers, installer);
+    });
+
+    /// <summary>Removes what was received.</summary>
+    public void Drop() => OnDisk(default, () =>
+    {
+        _incoming?.Discard();
+        _incoming = null;
+    });
+
+    /// <summary>Switches in what was verified, then calls <paramref name="installed"/> on the writer executor.</summary>
+    public void Install(ControlState control, Action installed) => context.Checkpoints.Post(new WorkAction(() =>
+    {
+        var installer = _incoming;
+        _incoming = null;
+        visit(() => Stop(installer ?? throw new ReplicaHaltedException("A snapshot is to be installed that was not received."), control, installed));
+    }));
+
+    private static RecordName NameOf(SnapshotSource source) => new(Etag.FromValue(source.Covers.Etag), source.Covers.ChainChecksum);
+
+    private static RecordName NameOf(SnapshotChunk chunk) => chunk.Covers.FromWire();
+
+    private static SnapshotFault FaultOf(Exception failure) => failure switch
+    {
+        StorageIoException { IsDiskFull: true } => SnapshotFault.NoRoom,
+        StorageIoException => SnapshotFault.Storage,
+        // Whatever else bytes of another node can lead to.
+        _ => SnapshotFault.Damaged,
+    };
+
+    private void Verify(RecordName covers, SnapshotInstaller installer)
+    {
+        if (_incoming != installer)
+            return;
+        var isWhole = installer.VerifyStep(VerifyStepBytes);
+        later(new Event.SnapshotVerified(covers, installer.BytesVerified, isWhole));
+        if (!isWhole)
+            OnDisk(covers, () => Verify(covers, installer));
+    }
+
+    // What fails fails the snapshot and not the replica: nothing of what it promised or acknowledged lies there.
+    private void OnDisk(RecordName covers, Action action) => context.Checkpoints.Post(new WorkAction(() =>
+    {
+        if (_hasEnded)
+            return;
+        try
+        {
+            action();
+        }
+        catch (Exception failure)
+        {
+            Discard();
+            later(new Event.SnapshotFailed(covers, FaultOf(failure), failure.Message));
+        }
+    }));
+
+    private void Discard()
+    {
+        try
+        {
+            _incoming?.Discard();
+        }
+        catch (StorageIoException failure)
+        {
+            // The next snapshot, or the next start, removes it.
+            StoreLog.SnapshotNotRemoved(context.Log, failure.Message);
+        }
+        _incoming = null;
     }
 
     // Tried again until what the old store still has on its way has come back.
@@ -103,6 +202,8 @@ internal sealed class SnapshotTransfers(
     // Not on the writer, which other shards share: renames are synced, and recovery reads files.
     private void SwitchIn(SnapshotInstaller installer, ControlState control, Action installed)
     {
+        _retry?.Dispose();
+        _retry = null;
         try
         {
             installer.SwitchIn(control);
@@ -113,6 +214,18 @@ internal sealed class SnapshotTransfers(
                 use(store);
                 installed();
             }));
+        }
+        catch (StorageIoException full) when (full.IsDiskFull)
+        {
+            if (_hasEnded)
+            {
+                context.Writer.Post(new WorkAction(() => use(null)));
+                return;
+            }
+            // The old state is stopped and the new one not open: only room is missing, and this replica is no more than slow until there is some.
+            StoreLog.SnapshotWaitsForRoom(context.Log, full.Message);
+            _retry = context.Time.CreateTimer(
+                _ => context.Checkpoints.Post(new WorkAction(() => SwitchIn(installer, control, installed))), null, RoomInterval, Timeout.InfiniteTimeSpan);
         }
         catch (Exception failure)
         {

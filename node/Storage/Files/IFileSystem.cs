@@ -31,6 +31,9 @@ internal interface IFileSystem
     /// <summary>Gives a file or directory another name, replacing a file of that name.</summary>
     void Rename(string from, string to);
 
+    /// <summary>Bytes that files in a directory may grow by before the disk is full; others may take them first.</summary>
+    long AvailableBytes(string directory);
+
     /// <summary>Makes the directory's names durable.</summary>
     void SyncDirectory(string path);
 }

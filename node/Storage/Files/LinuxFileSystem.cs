@@ -52,6 +52,9 @@ internal sealed class LinuxFileSystem : IFileSystem
     public void Rename(string from, string to) => PortableFileSystem.Instance.Rename(from, to);
 
     /// <inheritdoc/>
+    public long AvailableBytes(string directory) => PortableFileSystem.Instance.AvailableBytes(directory);
+
+    /// <inheritdoc/>
     public void SyncDirectory(string path)
     {
         var file = OpenOrThrow(path, LibC.OpenReadOnly | LibC.OpenCloseOnExec);

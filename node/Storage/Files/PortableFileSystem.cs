@@ -66,6 +66,9 @@ internal sealed class PortableFileSystem : IFileSystem
     });
 
     /// <inheritdoc/>
+    public long AvailableBytes(string directory) => Attempt("Look for room in", directory, () => new DriveInfo(Path.GetFullPath(directory)).AvailableFreeSpace);
+
+    /// <inheritdoc/>
     /// <remarks>Windows has no such call, and keeps names by its own journal.</remarks>
     public void SyncDirectory(string path)
     {

@@ -305,6 +305,14 @@ internal sealed unsafe class PageStore : IDisposable
             walk.CheckProtected(batch.Root.Trees, "unpublished root");
     }
 
+    /// <summary>The part of <see cref="Verify"/> that can go wrong in a file that was received whole and that nobody uses yet, to be taken in steps.</summary>
+    public StoreWalk BeginWalk()
+    {
+        var walk = new StoreWalk(Space, Free, [_left, _pending]);
+        walk.BeginPublished(_published.Trees, _newestMeta);
+        return walk;
+    }
+
     /// <summary>Closes the file. Snapshots must be closed, and the executors run nothing of this store. What is in no checkpoint is lost.</summary>
     public void Dispose()
     {
@@ -373,11 +381,12 @@ internal sealed unsafe class PageStore : IDisposable
 
     internal void CloseSnapshot(int slot, ulong ticket) => _readers.Leave(slot, ticket);
 
+    /// <summary>By a call that can fail: touching the map of a bad sector would end the process.</summary>
     internal void ReadFilePages(long first, Span<byte> destination)
     {
         Invariant.Check(destination.Length % Page.Bytes == 0 && (first * Page.Bytes) + destination.Length <= FileBytes, $"Pages from {first} on are beyond the file.");
-        Space.Read(first, destination.Length / Page.Bytes);
-        new ReadOnlySpan<byte>(Space.Locate(PageSpace.FileReference(first)), destination.Length).CopyTo(destination);
+        if (File.Read(destination, first * Page.Bytes) < destination.Length)
+            throw new CorruptStoreException($"'{File.Path}' ends before page {first + (destination.Length / Page.Bytes)}.");
     }
 
     internal void Unpin(ulong revision)

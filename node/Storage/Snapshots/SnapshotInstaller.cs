@@ -8,22 +8,39 @@ using KvCluster.Storage.Recovery;
 namespace KvCluster.Storage.Snapshots;
 
 /// <summary>
-/// Receives a snapshot stream beside a replica's state and switches it in by one rename; until then the old state answers, and a crash
-/// leaves it as it was. One thread at a time. An exception means that the snapshot is to be begun anew, or that the disk has failed.
+/// Receives a snapshot stream beside a replica's state, verifies it there and switches it in by one rename; until then the old state answers, and a crash leaves it
+/// as it was. On the checkpoint executor. Until <see cref="SwitchIn"/> an exception says that the snapshot is to be discarded and begun anew, whatever it is: nothing
+/// relies on it. In it, and behind it, it says that the replica's own disk is full or has failed.
 /// </summary>
 internal sealed class SnapshotInstaller : IDisposable
 {
+    /// <summary>Bytes stored between two syncs, so that none of them takes long, the last one included.</summary>
+    private const long SyncBytes = 64 << 20;
+
     private readonly StoreContext _context;
     private readonly StoreLayout _layout;
+    private readonly UInt128 _etag;
+    private readonly uint _chainChecksum;
+    private readonly long _bytesTotal;
     private byte[] _prefix = new byte[SnapshotStream.HeaderBytes];
     private SnapshotStream? _stream;
     private IStorageFile? _data;
+    private PageStore? _pages;
+    private StoreWalk? _walk;
+    private ControlState? _control;
+    private long _bytesSynced;
     private bool _isComplete;
+    private bool _isRenamed;
 
     /// <summary>Begins in the directory of a replica, whose store may be open; an unfinished snapshot there is removed.</summary>
-    public SnapshotInstaller(StoreContext context, string directory)
+    /// <param name="context">What the replica's store runs on.</param>
+    /// <param name="directory">The replica's directory.</param>
+    /// <param name="etag">The record that the snapshot is said to cover.</param>
+    /// <param name="chainChecksum">That record's checksum.</param>
+    /// <param name="bytesTotal">How long the stream is said to be.</param>
+    public SnapshotInstaller(StoreContext context, string directory, UInt128 etag, uint chainChecksum, long bytesTotal)
     {
-        _context = context;
+        (_context, _etag, _chainChecksum, _bytesTotal) = (context, etag, chainChecksum, bytesTotal);
         _layout = new StoreLayout(directory);
         context.Files.DeleteDirectory(_layout.Incoming);
         context.Files.CreateDirectory(_layout.Incoming);
@@ -35,8 +52,14 @@ internal sealed class SnapshotInstaller : IDisposable
     /// <summary>Bytes stored without a gap: where the next chunk starts.</summary>
     public long BytesStored { get; private set; }
 
-    /// <summary>Stores the next bytes of the stream; they are durable only after <see cref="Complete"/>.</summary>
-    /// <exception cref="CorruptStoreException">They cannot be part of a snapshot.</exception>
+    /// <summary>Bytes of pages that were verified.</summary>
+    public long BytesVerified => _walk?.BytesWalked ?? 0;
+
+    /// <summary>
+    /// Stores the next bytes of the stream; they are durable only after <see cref="VerifyStep"/> gave true. With the first of them the room for all is taken.
+    /// </summary>
+    /// <exception cref="CorruptStoreException">They cannot be part of the snapshot.</exception>
+    /// <exception cref="StorageIoException">There is no room, or the disk failed.</exception>
     public void Store(ReadOnlySpan<byte> chunk)
     {
         while (!chunk.IsEmpty)
@@ -45,50 +68,92 @@ internal sealed class SnapshotInstaller : IDisposable
             BytesStored += count;
             chunk = chunk[count..];
         }
+        if (_data is null || BytesStored - _bytesSynced < SyncBytes)
+            return;
+        _data.Sync();
+        _bytesSynced = BytesStored;
     }
 
-    /// <summary>
-    /// All bytes are stored: gives the data file its meta pages and the new state a journal that goes on behind it, walks it all and syncs
-    /// it. Takes as long as reading the data file.
-    /// </summary>
+    /// <summary>All bytes are stored: gives the data file its meta pages and begins to verify it.</summary>
     /// <param name="control">Names the replica and shard that the state belongs to.</param>
-    /// <returns>What the snapshot covers.</returns>
-    public Coverage Complete(ControlState control)
+    /// <exception cref="CorruptStoreException">Something is missing, or no state of the record that it is said to cover.</exception>
+    public void BeginVerify(ControlState control)
     {
         if (_stream is null || _data is null || BytesStored != _stream.BytesTotal)
             throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' ends after {BytesStored} bytes.");
-        var covers = new Coverage(_stream.Etag, new JournalPosition(1, SegmentHeader.BlockBytes), _stream.ChainChecksum);
+        _control = control;
         for (var number = 0; number < 2; number++)
-            RewriteMeta(_data, number, covers, control);
+            RewriteMeta(_data, number, Covers, control);
         _data.Sync();
         _data.Dispose();
         _data = null;
-        using (var pages = PageStore.Open(_context.Files, StoreLayout.Data(_layout.Incoming), _context.Options.Pages))
-            pages.Verify();
-        StoreDirectory.CreateJournal(
-            _context, _layout.Incoming, control, new RecordRef(covers.Etag, default, covers.ChainChecksum, 0, 0, RecordFlags.None));
-        _context.Files.SyncDirectory(_layout.Incoming);
-        _isComplete = true;
-        return covers;
+        _pages = PageStore.Open(_context.Files, StoreLayout.Data(_layout.Incoming), _context.Options.Pages);
+        _walk = _pages.BeginWalk();
     }
 
     /// <summary>
-    /// Makes the completed snapshot the replica's state, durably. The replica's store must change nothing any more; it is opened again afterwards.
+    /// Verifies about so many bytes more. True: all of it is sound, has a journal that goes on behind it, and is durable but for its directory's name.
+    /// </summary>
+    /// <exception cref="CorruptStoreException">It is not a sound state.</exception>
+    public bool VerifyStep(long bytesMax)
+    {
+        if (!_walk!.StepPublished(bytesMax))
+            return false;
+        _pages!.Dispose();
+        _pages = null;
+        var last = new RecordRef(Covers.Etag, default, Covers.ChainChecksum, 0, 0, RecordFlags.None);
+        StoreDirectory.CreateJournal(_context, _layout.Incoming, _control!, last);
+        _context.Files.SyncDirectory(_layout.Incoming);
+        _isComplete = true;
+        return true;
+    }
+
+    /// <summary>All steps of the verification at once.</summary>
+    /// <returns>What the snapshot covers.</returns>
+    public Coverage Complete(ControlState control)
+    {
+        BeginVerify(control);
+        while (!VerifyStep(long.MaxValue))
+        {
+        }
+        return Covers;
+    }
+
+    /// <summary>
+    /// Makes the completed snapshot the replica's state, durably. The replica's store must change nothing any more; it is opened again afterwards. What a full
+    /// disk refused can be tried again.
     /// </summary>
     /// <param name="control">The promises from here on; must name no etag behind the snapshot's.</param>
     public void SwitchIn(ControlState control)
     {
         Invariant.Check(_isComplete, $"A snapshot of '{_layout.Directory}' is switched in before it is complete.");
         var files = _context.Files;
-        var state = _layout.States(files).Max() + 1;
-        files.Rename(_layout.Incoming, _layout.State(state));
+        if (!_isRenamed)
+            files.Rename(_layout.Incoming, _layout.State(_layout.States(files).Max() + 1));
+        _isRenamed = true;
         files.SyncDirectory(_layout.Directory);
         using var file = ControlFile.TryOpen(files, _layout.Control) ?? throw new CorruptStoreException($"'{_layout.Control}' is not readable.");
         file.Write(control);
     }
 
+    /// <summary>Gives the snapshot up and its room back.</summary>
+    public void Discard()
+    {
+        Dispose();
+        if (!_isRenamed)
+            _context.Files.DeleteDirectory(_layout.Incoming);
+    }
+
     /// <summary>Lets go of the file; what is not switched in is removed when the store is opened.</summary>
-    public void Dispose() => _data?.Dispose();
+    public void Dispose()
+    {
+        _data?.Dispose();
+        _data = null;
+        _pages?.Dispose();
+        _pages = null;
+    }
+
+    private Coverage Covers => new(_etag, new JournalPosition(1, SegmentHeader.BlockBytes), _chainChecksum);
 
     private int StorePrefix(ReadOnlySpan<byte> chunk)
     {
@@ -99,14 +164,27 @@ internal sealed class SnapshotInstaller : IDisposable
         var whole = SnapshotStream.PrefixBytesOf(SnapshotStream.ReadRunCount(_prefix, _layout.Directory));
         if (_prefix.Length < whole)
         {
-            Array.Resize(ref _prefix, (int)whole);
+            // As it comes: who says that it is long has to send it.
+            Array.Resize(ref _prefix, (int)Math.Min(whole, 2L * _prefix.Length));
             return count;
         }
         var stream = SnapshotStream.Decode(_prefix, _layout.Directory);
-        _data = _context.Files.Open(StoreLayout.Data(_layout.Incoming), new StorageFileOptions(StorageFileMode.CreateNew));
-        _data.Resize(stream.FilePages * Page.Bytes);
+        if (stream.Etag != _etag || stream.ChainChecksum != _chainChecksum || stream.BytesTotal != _bytesTotal)
+            throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' is not the one that its sender says it is.");
+        _prefix = [];
+        TakeRoom(stream.FilePages * Page.Bytes);
         _stream = stream;
         return count;
+    }
+
+    /// <summary>Allocated before the pages come, so that nothing is sent in vain; looked for first, so that no other shard of the node meets a full disk by it.</summary>
+    private void TakeRoom(long bytes)
+    {
+        var needed = bytes + _context.Options.SnapshotRoomBytes;
+        if (_context.Files.AvailableBytes(_layout.Incoming) is var available && available < needed)
+            throw new StorageIoException("Receive a snapshot", _layout.Incoming, $"it needs {needed} bytes, and the disk has {available}", isDiskFull: true);
+        _data = _context.Files.Open(StoreLayout.Data(_layout.Incoming), new StorageFileOptions(StorageFileMode.CreateNew));
+        _data.Resize(bytes);
     }
 
     private int StorePages(SnapshotStream stream, ReadOnlySpan<byte> chunk)
@@ -124,7 +202,8 @@ internal sealed class SnapshotInstaller : IDisposable
     {
         var page = new byte[Page.Bytes];
         data.Read(page, number * Page.Bytes);
-        if (MetaPage.TryDecode(page, data.Path) is not { } meta || meta.PageNumber != number || meta.Coverage.Etag != covers.Etag)
+        if (MetaPage.TryDecode(page, data.Path) is not { } meta || meta.PageNumber != number || meta.Coverage.Etag != covers.Etag
+            || meta.FilePages != _stream!.FilePages)
             throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' has a damaged meta page {number}.");
         meta = meta with { Identity = BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)), Coverage = covers };
         meta.Encode(page);

@@ -18,8 +18,8 @@ internal sealed class SnapshotStream
     /// <summary>Length of the header; the table follows.</summary>
     public const int HeaderBytes = 48;
 
-    /// <summary>Most runs that are read: as many as a data file of a tebibyte has at worst.</summary>
-    public const int RunsMax = 1 << 26;
+    /// <summary>Most runs that are read: every second page of the longest data file, and the two meta pages.</summary>
+    public static readonly int RunsMax = (int)(FreeMap.FilePagesMax / 2) + 1;
 
     private const int ChecksumOffset = HeaderBytes - sizeof(uint);
     private const int RunBytes = 16;
@@ -90,7 +90,7 @@ internal sealed class SnapshotStream
         if (BinaryPrimitives.ReadUInt32LittleEndian(header[4..]) is var version && version != Version)
             throw new FormatVersionException(receiver, version, Version);
         var count = BinaryPrimitives.ReadInt32LittleEndian(header[8..]);
-        return count is >= 1 and <= RunsMax ? count : throw new CorruptStoreException($"The snapshot for '{receiver}' names {count} runs of pages.");
+        return count >= 1 && count <= RunsMax ? count : throw new CorruptStoreException($"The snapshot for '{receiver}' names {count} runs of pages.");
     }
 
     /// <summary>Reads the whole part before the pages.</summary>
@@ -101,6 +101,8 @@ internal sealed class SnapshotStream
         if (BinaryPrimitives.ReadUInt32LittleEndian(prefix[12..]) != Crc32C.Of(prefix[HeaderBytes..]))
             throw new CorruptStoreException($"The snapshot for '{receiver}' has a damaged table of pages.");
         var filePages = BinaryPrimitives.ReadInt64LittleEndian(prefix[16..]);
+        if (filePages > FreeMap.FilePagesMax)
+            throw new CorruptStoreException($"The snapshot for '{receiver}' is of a file of {filePages} pages, and no file has more than {FreeMap.FilePagesMax}.");
         for (var index = 0; index < runs.Length; index++)
         {
             runs[index] = new PageRun(
@@ -108,6 +110,8 @@ internal sealed class SnapshotStream
                 BinaryPrimitives.ReadInt64LittleEndian(prefix[(HeaderBytes + (index * RunBytes) + 8)..]));
             if (runs[index].First < 0 || runs[index].Count < 1 || runs[index].Count > filePages || runs[index].First > filePages - runs[index].Count)
                 throw new CorruptStoreException($"The snapshot for '{receiver}' has pages outside of its file.");
+            if (index == 0 ? runs[0].First != 0 || runs[0].Count < 2 : runs[index].First <= runs[index - 1].First + runs[index - 1].Count - 1)
+                throw new CorruptStoreException($"The snapshot for '{receiver}' has runs of pages out of order.");
         }
         var etag = new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(prefix[24..]), BinaryPrimitives.ReadUInt64LittleEndian(prefix[32..]));
         return new SnapshotStream(etag, BinaryPrimitives.ReadUInt32LittleEndian(prefix[40..]), filePages, runs);

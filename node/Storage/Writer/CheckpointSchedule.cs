@@ -99,10 +99,15 @@ internal sealed class CheckpointSchedule : IDisposable
             Start();
     }
 
-    /// <summary>The disk is full: what a checkpoint covers can be recycled. Also how a checkpoint that found no room is tried again.</summary>
+    /// <summary>
+    /// The disk is full: what a checkpoint covers can be recycled, and what snapshots under way hold back. Also how a checkpoint that found no room is tried again.
+    /// </summary>
     public void StartForSpace()
     {
-        if (_running is not null || _hasEnded)
+        if (_hasEnded)
+            return;
+        TakeBack(static _ => true, "the disk is full");
+        if (_running is not null)
             return;
         IsDiskFull = false;
         _isForSpace = true;
@@ -305,12 +310,21 @@ internal sealed class CheckpointSchedule : IDisposable
         _waiting.Clear();
     }
 
+    private void TakeBack(Predicate<SnapshotSource> which, string reason)
+    {
+        foreach (var source in _sources.FindAll(which))
+            source.TakeBack(reason);
+    }
+
     /// <summary>
     /// Segments that neither the older meta page (S5) nor a snapshot under way needs go when those kept for followers have more than their share; on a full disk
     /// followers have none.
     /// </summary>
     private void RecycleJournal()
     {
+        TakeBack(
+            source => _index.BytesAfter(source.Covers.Etag) > Math.Max(_context.Options.SnapshotPinnedBytesMax, source.BytesTotal),
+            "the shard has written more since than the snapshot may hold back");
         var needed = _sources.Aggregate(
             _pages.CoveredByOlderMeta.Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
         var covered = 0;

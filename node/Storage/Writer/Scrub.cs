@@ -17,6 +17,9 @@ internal sealed class Scrub : IDisposable
     private readonly WorkAction _step;
     private readonly ITimer _rest;
     private volatile bool _hasEnded;
+
+    /// <summary>Passes to come that do not rest: the one under way, and a whole one.</summary>
+    private int _urgentPasses;
     private long _pagesChecked;
     private long _passes;
 
@@ -43,6 +46,16 @@ internal sealed class Scrub : IDisposable
     /// <param name="atOnce">At once instead: a page may have ended the process before.</param>
     public void Start(bool atOnce) => RestFor(atOnce ? TimeSpan.Zero : _context.Options.ScrubInterval);
 
+    /// <summary>
+    /// Somebody has reason to doubt the file: goes through all of it at the pace of digests, once for any number of calls until it is through. Writer executor.
+    /// </summary>
+    public void Hurry()
+    {
+        // What is left of the pass under way says nothing of the pages before.
+        if (Interlocked.CompareExchange(ref _urgentPasses, 2, 0) == 0)
+            RestFor(TimeSpan.Zero);
+    }
+
     /// <summary>No step begins any more.</summary>
     public void Dispose()
     {
@@ -63,10 +76,10 @@ internal sealed class Scrub : IDisposable
             var bytes = (_walk.PagesChecked - before) * Page.Bytes;
             Interlocked.Exchange(ref _pagesChecked, _walk.PagesChecked);
             if (isWhole)
-                Interlocked.Increment(ref _passes);
+                EndPass();
             var shared = _context.DigestPace.RestAfter(_context.Time, began, bytes);
             var own = TimeSpan.FromSeconds((double)bytes / _context.Options.ScrubBytesPerSecond);
-            RestFor(isWhole ? _context.Options.ScrubInterval : shared > own ? shared : own);
+            RestFor(Volatile.Read(ref _urgentPasses) > 0 ? shared : isWhole ? _context.Options.ScrubInterval : shared > own ? shared : own);
         }
         catch (SnapshotLimitException)
         {
@@ -77,6 +90,13 @@ internal sealed class Scrub : IDisposable
         {
             _context.Writer.Post(new WorkAction(() => _fail(failure)));
         }
+    }
+
+    private void EndPass()
+    {
+        Interlocked.Increment(ref _passes);
+        if (Volatile.Read(ref _urgentPasses) > 0)
+            Interlocked.Decrement(ref _urgentPasses);
     }
 
     private void RestFor(TimeSpan time)

@@ -27,6 +27,12 @@ internal enum ClusterFault
     /// <summary>Writes of a disk take most of a second for a while.</summary>
     SlowDisk,
 
+    /// <summary>A node is away until its leader's journal does not reach back to it.</summary>
+    FallBehind,
+
+    /// <summary>Snapshots are stored and verified, and checkpoints written, very slowly for a while.</summary>
+    SlowVerification,
+
     /// <summary>A node loses its disk: its replica is removed and another one takes its place.</summary>
     LoseDisk,
 

@@ -29,6 +29,9 @@ internal sealed class ClusterNode : IDisposable
     // Many times the disk's ordinary pace, and above what the driver calls slow.
     private const long SlowSyncUs = 900_000;
 
+    // An item of work.
+    private const long SlowVerificationUs = 300_000;
+
     private const string WhyUnreadable = "The record is of a version that this node does not know.";
 
     // What the node's operators take.
@@ -56,6 +59,7 @@ internal sealed class ClusterNode : IDisposable
     private ulong _startsOfDisk;
     private (SimulatedDisk Disk, ulong Replica, ulong Starts)? _copy;
     private bool _isSlow;
+    private bool _verifiesSlowly;
     private bool _refuses;
     private bool _isUp;
     private bool _isOutdated;
@@ -141,7 +145,7 @@ internal sealed class ClusterNode : IDisposable
         var writer = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
         VirtualExecutor[] lanes =
             [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(_run.Time, _run.Random, () => _isSlow ? SlowSyncUs : _run.Conditions.SyncUs, Guarded))];
-        var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => 5 * _run.Conditions.SyncUs, Guarded);
+        var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => _verifiesSlowly ? SlowVerificationUs : 5 * _run.Conditions.SyncUs, Guarded);
         var completions = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
         _executors = [writer, .. lanes, checkpoints, completions];
         // While one lane writes, the writer and the other lane go on, so that a later write may be durable before it.
@@ -272,6 +276,14 @@ internal sealed class ClusterNode : IDisposable
         _run.Time.After(forUs, () => _isSlow = false);
     }
 
+    /// <summary>Work that nobody waits for takes many times as long for a while.</summary>
+    public void SlowVerification(long forUs)
+    {
+        _run.Trace($"node {Id} verifies slowly");
+        _verifiesSlowly = true;
+        _run.Time.After(forUs, () => _verifiesSlowly = false);
+    }
+
     /// <summary>Its disk is gone, and with it its replica.</summary>
     public void LoseDisk()
     {
@@ -325,7 +337,7 @@ internal sealed class ClusterNode : IDisposable
     {
         Disk.CapacityBytes = long.MaxValue;
         Disk.Refuse = null;
-        _isSlow = false;
+        _isSlow = _verifiesSlowly = false;
         if (_isOutdated && !Lost)
             Update();
     }

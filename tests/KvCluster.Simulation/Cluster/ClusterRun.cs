@@ -46,6 +46,11 @@ internal sealed class ClusterRun : ISimulation
             DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0,
             DigestTimeUs = 1_000_000,
             DigestRepeatUs = 100_000,
+            SnapshotChunkBytes = 16 << 10,
+            SnapshotWindowBytes = 64 << 10,
+            SnapshotPatienceUs = 1_500_000,
+            SnapshotRetryUs = 200_000,
+            SnapshotRetryMostUs = 1_000_000,
         };
         Random = new Random(seed);
         Transcript = new Transcript(detailed);
@@ -295,6 +300,13 @@ internal sealed class ClusterRun : ISimulation
             case ClusterFault.SlowDisk:
                 node.SlowDown(Random.NextInt64(500_000, 3_000_000));
                 break;
+            case ClusterFault.FallBehind when AllAreWhole && node.IsUp:
+                Tally.Count(ClusterFault.FallBehind);
+                SnapshotScenarios.FallBehind(this, node);
+                break;
+            case ClusterFault.SlowVerification:
+                node.SlowVerification(Random.NextInt64(500_000, 3_000_000));
+                break;
             case ClusterFault.JumpClock:
                 Trace($"the wall clock of node {node.Id} jumps");
                 WallClockJumped = true;
@@ -327,7 +339,7 @@ internal sealed class ClusterRun : ISimulation
         ClusterFault.Checkpoint => node.Replica is not null,
         ClusterFault.HandOver => _nodes[LeaderHint - 1].Replica is not null,
         ClusterFault.CutOffAndCrash or ClusterFault.Damage or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace
-            or ClusterFault.LoseDisk or ClusterFault.RestoreCoordinator or ClusterFault.CutOffCaller => false,
+            or ClusterFault.LoseDisk or ClusterFault.RestoreCoordinator or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,
         _ => true,
     };
 

@@ -50,5 +50,6 @@ internal sealed record ClusterScenario(
         new("nodes-hand-over", "F19 F25", 3, 3, ClusterConditions.Any, [(ClusterFault.HandOver, 8), (ClusterFault.Crash, 1), (ClusterFault.CutOff, 1)]),
         new("nodes-replaced", "F13 F25 F29", 4, 4, ClusterConditions.Any,
             [(ClusterFault.Replace, 5), (ClusterFault.LoseDisk, 3), (ClusterFault.RestoreDisk, 5), (ClusterFault.Crash, 3), (ClusterFault.HandOver, 2), (ClusterFault.CutOff, 1), (ClusterFault.Checkpoint, 2)]),
+        .. SnapshotScenarios.All,
     ];
 }

@@ -66,6 +66,9 @@ internal sealed class SimulatedReplica
 
     public bool Up => _process is not null;
 
+    /// <summary>Checkpoints that it keeps for others.</summary>
+    public int Pins => _process?.Pins ?? 0;
+
     public bool Leads => _process is { Core.Role: ReplicaRole.Leader };
 
     public bool Stands => _process is { Core.Role: ReplicaRole.Candidate };
@@ -217,6 +220,8 @@ internal sealed class SimulatedReplica
         }
 
         public ReplicaCore Core { get; }
+
+        public int Pins => _sources.Count;
 
         public Etag Published { get; private set; }
 
@@ -423,15 +428,23 @@ internal sealed class SimulatedReplica
                     After(SyncUs(), () => Step(new Event.SnapshotOpened(open.Replica, covers, bytes.Length)));
                     break;
                 case Effect.SendSnapshotChunk send:
-                    var source = _sources[send.Frame.Receiver].Bytes;
-                    send.Frame.SnapshotChunk.Data = ByteString.CopyFrom(source.AsSpan((int)send.Frame.SnapshotChunk.Offset, send.Bytes));
-                    Run.Network.Send(_replica.Node, (int)send.Node, send.Frame);
+                    var chunk = send.Frame.SnapshotChunk;
+                    if (!_sources.TryGetValue(send.Frame.Receiver, out var source) || source.Covers != chunk.Covers.FromWire())
+                        break;
+                    chunk.Data = ByteString.CopyFrom(source.Bytes.AsSpan((int)chunk.Offset, send.Bytes));
+                    After(Run.Random.NextInt64(100), () => Run.Network.Send(_replica.Node, (int)send.Node, send.Frame));
                     break;
                 case Effect.CloseSnapshot close:
                     _sources.Remove(close.Replica);
                     break;
                 case Effect.StoreSnapshotChunk store:
                     StoreChunk(store.Chunk);
+                    break;
+                case Effect.VerifySnapshot verify:
+                    VerifySnapshot(verify.Covers);
+                    break;
+                case Effect.DropSnapshot:
+                    _incoming = [];
                     break;
                 case Effect.InstallSnapshot install:
                     After(SyncUs() * 2, () => Install(install));
@@ -671,8 +684,26 @@ internal sealed class SimulatedReplica
             After(Run.Random.NextInt64(500), () => Step(new Event.SnapshotStored(covers, stored)));
         }
 
+        // As long as some syncs, and now and then many times that: promises, grants and appends go on meanwhile.
+        private void VerifySnapshot(RecordName covers)
+        {
+            var incoming = _incoming;
+            var us = SyncUs() * (Run.Chance(200) ? 100 : 2);
+            void Tell(Event happened)
+            {
+                if (_incoming == incoming)
+                    Step(happened);
+            }
+
+            After(us / 2, () => Tell(new Event.SnapshotVerified(covers, 1, IsWhole: false)));
+            After(us, () => Tell(!Run.Chance(100)
+                ? new Event.SnapshotVerified(covers, incoming.Length, IsWhole: true)
+                : new Event.SnapshotFailed(covers, (SnapshotFault)Run.Random.Next(1, 4), "it happens")));
+        }
+
         private void Install(Effect.InstallSnapshot install)
         {
+            Violation.Unless(install.Covers.Etag > Published, Rule.Contract, $"node {_replica.Node} is to install {install.Covers} over {Published}");
             _state = [];
             using var reader = new BinaryReader(new MemoryStream(_incoming));
             for (var key = reader.ReadInt32(); key >= 0; key = reader.ReadInt32())

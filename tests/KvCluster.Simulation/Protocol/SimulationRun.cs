@@ -49,6 +49,9 @@ internal sealed class SimulationRun : ISimulation
             DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0,
             DigestTimeUs = 1_000_000,
             DigestRepeatUs = 100_000,
+            SnapshotPatienceUs = 3_000_000,
+            SnapshotRetryUs = 200_000,
+            SnapshotRetryMostUs = 1_000_000,
         };
         Network = new SimulatedNetwork(this);
         var record = new ShardRecord { Shard = 0, Generation = 1 };
@@ -246,7 +249,8 @@ internal sealed class SimulationRun : ISimulation
         var first = Members.First();
         return Members.All(replica => replica.Up)
             && Members.Count(replica => replica.Leads) == 1
-            && Members.All(replica => replica.Published == Checker.Last && replica.SameStateAs(first));
+            // Nothing is kept for anybody any more.
+            && Members.All(replica => replica.Published == Checker.Last && replica.SameStateAs(first) && replica.Pins == 0);
     }
 
     private void NextFault()

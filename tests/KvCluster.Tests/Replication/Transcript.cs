@@ -162,6 +162,27 @@ internal sealed class Transcript
             case Effect.DropDigest:
                 _lines.Add("drop the digest");
                 break;
+            case Effect.OpenSnapshot open:
+                _lines.Add($"open a snapshot for {open.Replica}");
+                break;
+            case Effect.SendSnapshotChunk send:
+                _lines.Add($"to {send.Node}: epoch {send.Frame.Epoch} {send.Bytes} bytes from {send.Frame.SnapshotChunk.Offset} on");
+                break;
+            case Effect.CloseSnapshot close:
+                _lines.Add($"close the snapshot for {close.Replica}");
+                break;
+            case Effect.CheckPages:
+                _lines.Add("check the own pages");
+                break;
+            case Effect.StoreSnapshotChunk store:
+                _lines.Add($"store from {store.Chunk.Offset} on");
+                break;
+            case Effect.VerifySnapshot verify:
+                _lines.Add($"verify the snapshot at {Short(verify.Covers.Etag)}");
+                break;
+            case Effect.DropSnapshot:
+                _lines.Add("drop the snapshot");
+                break;
             case Effect.InstallSnapshot install:
                 Journal.Replace(install.Covers);
                 _lines.Add($"install the snapshot at {Short(install.Covers.Etag)}");
@@ -191,6 +212,10 @@ internal sealed class Transcript
         Frame.PayloadOneofCase.ReadIndexAnswer => $"read index {frame.ReadIndexAnswer.Number} is {Short(frame.ReadIndexAnswer.Committed)}",
         Frame.PayloadOneofCase.Release => $"release round {frame.Release.Round}{(frame.Release.Stand ? ", stand" : "")}",
         Frame.PayloadOneofCase.FetchTail => $"fetch after {Short(frame.FetchTail.After.Etag)}",
+        Frame.PayloadOneofCase.SnapshotAck => $"snapshot {Short(frame.SnapshotAck.Covers.Etag)}: {(frame.SnapshotAck.Installed ? "installed"
+            : frame.SnapshotAck.Fault != SnapshotFault.Unspecified ? frame.SnapshotAck.Fault
+            : $"{frame.SnapshotAck.BytesStored} stored, {frame.SnapshotAck.BytesVerified} verified")}",
+        Frame.PayloadOneofCase.SnapshotChunk => $"asks for the snapshot at {Short(frame.SnapshotChunk.Covers.Etag)}",
         Frame.PayloadOneofCase.DigestReport => $"digest {frame.DigestReport.Number} is {(frame.DigestReport.Digest.IsEmpty ? "none" : frame.DigestReport.Digest.ToStringUtf8())}",
         _ => frame.PayloadCase.ToString().ToLowerInvariant(),
     };

@@ -136,6 +136,9 @@ internal sealed class TranscriptMember
             case Effect.StoreSnapshotChunk store:
                 _events.Enqueue(new Event.SnapshotStored(store.Chunk.Covers.FromWire(), (long)store.Chunk.Offset + store.Chunk.Data.Length));
                 break;
+            case Effect.VerifySnapshot verify:
+                _events.Enqueue(new Event.SnapshotVerified(verify.Covers, SnapshotBytes, IsWhole: true));
+                break;
             case Effect.InstallSnapshot install:
                 Show($"installs the snapshot at {install.Covers}");
                 _journal.Replace(install.Covers);

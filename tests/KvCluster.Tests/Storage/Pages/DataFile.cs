@@ -46,9 +46,9 @@ internal sealed class DataFile : IDisposable
             target.Resize(pin.FileBytes);
             foreach (var run in pin.Runs)
             {
-                var pages = new byte[run.Count * Page.Bytes];
-                pin.ReadPages(run.First, pages);
-                target.Write(pages, run.First * Page.Bytes);
+                using var pages = new AlignedBuffer((int)run.Count * Page.Bytes);
+                pin.ReadPages(run.First, pages.Span);
+                target.Write(pages.Span, run.First * Page.Bytes);
             }
         }
         return PageStore.Open(LocalDisk.Instance, path, Options);

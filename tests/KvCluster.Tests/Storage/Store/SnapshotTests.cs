@@ -1,5 +1,6 @@
 using KvCluster.Disk;
 using KvCluster.Storage;
+using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Snapshots;
 
@@ -33,7 +34,7 @@ public sealed class SnapshotTests : IDisposable
     {
         using (var source = _leader.Store.OpenSnapshotSource())
         {
-            using var installer = new SnapshotInstaller(_follower.Context, ReplicaBench.DirectoryPath);
+            using var installer = Installer(source, _follower);
             Transfer(source, installer, new Random(5));
             var covers = installer.Complete(_follower.Store.Control);
             Assert.Equal((source.Covers.Etag, source.Covers.ChainChecksum), (covers.Etag, covers.ChainChecksum));
@@ -108,7 +109,7 @@ public sealed class SnapshotTests : IDisposable
         foreach (var offset in new[] { 1, 9, 15, SnapshotStream.HeaderBytes + 1, (int)source.BytesTotal - Page.Bytes + 100 })
         {
             bytes[offset] ^= 1;
-            using var installer = new SnapshotInstaller(_follower.Context, ReplicaBench.DirectoryPath);
+            using var installer = Installer(source, _follower);
             Assert.ThrowsAny<Exception>(() =>
             {
                 installer.Store(bytes);
@@ -116,7 +117,7 @@ public sealed class SnapshotTests : IDisposable
             });
             bytes[offset] ^= 1;
         }
-        using (var installer = new SnapshotInstaller(_follower.Context, ReplicaBench.DirectoryPath))
+        using (var installer = Installer(source, _follower))
         {
             installer.Store(bytes.AsSpan(..^1));
             Assert.Throws<CorruptStoreException>(() => installer.Complete(_follower.Store.Control));
@@ -153,11 +154,148 @@ public sealed class SnapshotTests : IDisposable
         Assert.Equal(2, seen.Count);
     }
 
+    [Fact]
+    public void Read_PageWentBadOnTheDisk_IsFoundBeforeItIsGivenAway()
+    {
+        // Receivers found the damage only when they had all of it, and counted as lost themselves, one after the other.
+        var data = $"{ReplicaBench.DirectoryPath}/state-00000001/data";
+        var pages = _leader.Disk.ReadAll(data).Length / Page.Bytes;
+        var chunk = new byte[5_000];
+        var found = 0;
+        for (var page = 2; page < pages; page++)
+        {
+            using var source = _leader.Store.OpenSnapshotSource();
+            var used = source.Pages.Any(run => page >= run.First && page < run.First + run.Count);
+            _leader.Disk.FlipBit(data, (page * Page.Bytes) + 4_000);
+            var given = 0L;
+            var thrown = Record.Exception(() =>
+            {
+                while (given < source.BytesTotal)
+                    given += source.Read(chunk, given);
+            });
+            _leader.Disk.FlipBit(data, (page * Page.Bytes) + 4_000);
+            Assert.Equal(used, thrown is CorruptStoreException);
+            found += used ? 1 : 0;
+        }
+        Assert.True(found > 3, $"Only {found} pages were used.");
+    }
+
+    [Fact]
+    public void Read_WhileTheDiskCannotReadAPage_IsDamageOfTheSender()
+    {
+        using var source = _leader.Store.OpenSnapshotSource();
+        var chunk = new byte[source.BytesTotal];
+        _leader.Disk.Fault = call => call is { Operation: "Read", Offset: > Page.Bytes } && call.Path.EndsWith("data", StringComparison.Ordinal) ? DiskFault.Error : DiskFault.None;
+        Assert.Throws<CorruptStoreException>(() => source.Read(chunk, 0));
+    }
+
+    [Fact]
+    public void Install_NoRoom_IsRefusedWithTheFirstBytesAndTakesNone()
+    {
+        // All of it was sent, and the end of the room ended the receiver's process, again at each of its starts.
+        using var source = _leader.Store.OpenSnapshotSource();
+        var used = _follower.Disk.UsedBytes;
+        _follower.Disk.CapacityBytes = used + _follower.Context.Options.SnapshotRoomBytes + (source.BytesTotal / 2);
+        using (var installer = Installer(source, _follower))
+        {
+            var chunk = new byte[source.PrefixBytes];
+            source.Read(chunk, 0);
+            Assert.True(Assert.Throws<StorageIoException>(() => installer.Store(chunk)).IsDiskFull);
+            installer.Discard();
+        }
+        Assert.Equal(used, _follower.Disk.UsedBytes);
+        Assert.DoesNotContain("incoming", Names());
+        _follower.Disk.CapacityBytes = used + (2 * _follower.Context.Options.SnapshotRoomBytes) + source.BytesTotal;
+        using (var installer = Installer(source, _follower))
+        {
+            Transfer(source, installer, null);
+            installer.Complete(_follower.Store.Control);
+            installer.Discard();
+        }
+        Assert.Equal(used, _follower.Disk.UsedBytes);
+    }
+
+    [Fact]
+    public void Verify_InSteps_CountsUpToAllPages()
+    {
+        using var source = _leader.Store.OpenSnapshotSource();
+        using var installer = Installer(source, _follower);
+        Transfer(source, installer, null);
+        installer.BeginVerify(_follower.Store.Control);
+        var steps = 1;
+        for (var before = installer.BytesVerified; !installer.VerifyStep(Page.Bytes); before = installer.BytesVerified, steps++)
+            Assert.True(installer.BytesVerified > before, "A step verified nothing.");
+        Assert.True(steps > 3, $"{steps} steps.");
+        Assert.Equal(source.Pages.Sum(run => run.Count * Page.Bytes), installer.BytesVerified + (2 * Page.Bytes));
+    }
+
+    [Fact]
+    public void Source_HoldsBackMoreJournalThanItMay_IsTakenBack()
+    {
+        // A snapshot for a follower that was slow, or gone, held back all journal and all pages from then on.
+        using var leader = new ReplicaBench(1, StoreBench.SmallOptions with { SnapshotPinnedBytesMax = 300 << 10, RetainedJournalBytes = 0 });
+        leader.Lead(1);
+        leader.Put("key", "value");
+        Checkpoint(leader);
+        var why = "";
+        using var source = leader.Store.OpenSnapshotSource();
+        source.TakenBack = reason => why = reason;
+        var held = 0L;
+        for (var write = 0; write < 20 && why.Length == 0; write++)
+        {
+            leader.Put("key", new string('x', 100 << 10));
+            Checkpoint(leader);
+            held = leader.Store.JournalBytesBehind(source.Covers.Etag);
+        }
+        Assert.Contains("than the snapshot may hold back", why, StringComparison.Ordinal);
+        Assert.InRange(held, 0, 500 << 10);
+        Assert.Equal(-1, source.Read(new byte[100], 0));
+        source.Dispose();
+        leader.Store.Verify();
+    }
+
+    [Fact]
+    public void Source_SendersDiskIsFull_IsTakenBack()
+    {
+        var isTakenBack = false;
+        using var source = _leader.Store.OpenSnapshotSource();
+        source.TakenBack = _ => isTakenBack = true;
+        _leader.Disk.CapacityBytes = _leader.Disk.UsedBytes;
+        for (var write = 0; write < 30 && !_leader.Store.IsDiskFull; write++)
+            _ = _leader.Submit(request => request.Put("full"u8, new byte[200 << 10]), thenAppend: true);
+        Assert.True(_leader.Store.IsDiskFull);
+        Assert.False(isTakenBack);
+        _leader.Time.Advance(TimeSpan.FromSeconds(2));
+        _leader.Run();
+        Assert.True(isTakenBack);
+    }
+
+    [Fact]
+    public void CheckPages_PageWentBad_EndsTheStoreSoon()
+    {
+        var data = $"{ReplicaBench.DirectoryPath}/state-00000001/data";
+        using (var source = _leader.Store.OpenSnapshotSource())
+        {
+            foreach (var run in source.Pages)
+            {
+                for (var page = Math.Max(2, run.First); page < run.First + run.Count; page++)
+                    _leader.Disk.FlipBit(data, (page * Page.Bytes) + 4_000);
+            }
+        }
+        _leader.Store.CheckPages();
+        for (var step = 0; step < 100 && _leader.FailureTold is null; step++)
+        {
+            _leader.Time.Advance(TimeSpan.FromMilliseconds(1));
+            _leader.Run();
+        }
+        Assert.IsType<CorruptStoreException>(_leader.FailureTold);
+    }
+
     private static bool TryInstall(SnapshotSource source, ReplicaBench replica)
     {
         try
         {
-            using var installer = new SnapshotInstaller(replica.Context, ReplicaBench.DirectoryPath);
+            using var installer = Installer(source, replica);
             Transfer(source, installer, null);
             var covers = installer.Complete(replica.Store.Control);
             replica.Store.Dispose();
@@ -169,6 +307,9 @@ public sealed class SnapshotTests : IDisposable
             return false;
         }
     }
+
+    private static SnapshotInstaller Installer(SnapshotSource source, ReplicaBench receiver) =>
+        new(receiver.Context, ReplicaBench.DirectoryPath, source.Covers.Etag, source.Covers.ChainChecksum, source.BytesTotal);
 
     private static void Transfer(SnapshotSource source, SnapshotInstaller installer, Random? random)
     {

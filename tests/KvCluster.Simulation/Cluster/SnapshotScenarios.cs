@@ -1,0 +1,57 @@
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// Runs in which followers fall behind what the leader's journal keeps, and the snapshots that they are sent meet a page that went bad at the sender, a disk without
+/// room, a verification that takes long, and ends of either process. That a node which is well counts as lost by it, that votes or heartbeats wait, or that the
+/// cluster does not agree in the end, breaks the rules of every run.
+/// </summary>
+internal static class SnapshotScenarios
+{
+    public static IReadOnlyList<ClusterScenario> All { get; } =
+    [
+        new("nodes-snapshots", "F20 F40", 4, 3, ClusterConditions.BadNetwork,
+        [
+            (ClusterFault.FallBehind, 8), (ClusterFault.CutOff, 1), (ClusterFault.Crash, 2), (ClusterFault.SlowVerification, 3), (ClusterFault.FillDisk, 2), (ClusterFault.Damage, 1),
+        ]),
+        new("nodes-snapshots-replaced", "F25 F40", 2, 4, ClusterConditions.Any,
+        [
+            (ClusterFault.Replace, 5), (ClusterFault.Checkpoint, 6), (ClusterFault.SlowVerification, 4), (ClusterFault.Crash, 2), (ClusterFault.LoseDisk, 1),
+        ]),
+    ];
+
+    /// <summary>A node is away for so long that its leader's journal does not reach back to it; soon after it is back, one more thing may go wrong.</summary>
+    public static void FallBehind(ClusterRun run, ClusterNode node)
+    {
+        node.Crash();
+        for (var checkpoint = 1; checkpoint <= 8; checkpoint++)
+            run.Time.After(checkpoint * 250_000, () => run.Nodes[(int)run.LeaderHint - 1].Checkpoint());
+        var backUs = run.Random.NextInt64(1_500_000, 2_200_000);
+        run.Time.After(backUs, node.Start);
+        run.Time.After(backUs + run.Random.NextInt64(200_000), () =>
+        {
+            if (!run.Healed)
+                Hinder(run, node);
+        });
+    }
+
+    private static void Hinder(ClusterRun run, ClusterNode node)
+    {
+        switch (run.Random.Next(5))
+        {
+            case 0:
+                run.Trace($"node {node.Id} has no room for a snapshot");
+                node.Disk.CapacityBytes = node.Disk.UsedBytes + run.Random.NextInt64(1 << 20);
+                run.Time.After(run.Random.NextInt64(200_000, 1_500_000), () => node.Disk.CapacityBytes = long.MaxValue);
+                break;
+            case 1:
+                node.SlowVerification(run.Random.NextInt64(500_000, 3_000_000));
+                break;
+            case 2:
+                run.Restart(node, static () => { });
+                break;
+            case 3:
+                run.Restart(run.Nodes[(int)run.LeaderHint - 1], static () => { });
+                break;
+        }
+    }
+}
