@@ -1,14 +1,19 @@
 // A node's data directory: LOCK, held while it is used; format, the layout's version; owner, whose it is; starts, how often it was started;
-// shards/{id}, one replica each; aside/{id}, the last that was set aside; retired/{id}-{replica}, those that left, until space is needed; examined, what `kv doctor` wrote to try the disk. Used while the node starts, on one thread.
+// shards/{id}, one replica each; aside/{id}, the last that was set aside, or one before it that has more, and then aside/{id}-later; retired/{id}-{replica}, those that left, until
+// space is needed; examined, what `kv doctor` wrote to try the disk. Used while the node starts, on one thread.
 using System.Globalization;
 using KvCluster.Node.Coordination;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Recovery;
 
 namespace KvCluster.Node.Hosting;
 
 /// <summary>Opens a data directory for one process and counts its starts.</summary>
 internal sealed class NodeDirectory : IAsyncDisposable
 {
+    /// <summary>Of a folder set aside that has less than one set aside before.</summary>
+    private const string LesserSuffix = "-later";
+
     private const string FormatText = "kvcluster node 1";
 
     private readonly IFileSystem _files;
@@ -88,14 +93,16 @@ internal sealed class NodeDirectory : IAsyncDisposable
         [.. _files.List(ShardsPath).Select(static name => (Is: uint.TryParse(name, NumberStyles.None, CultureInfo.InvariantCulture, out var shard), Shard: shard)).Where(static found => found.Is).Select(static found => found.Shard)];
 
     /// <summary>
-    /// Takes a replica's folder out of the way, and the one set aside before it: one of each shard is kept for whoever wants to look at it. Only
-    /// for a replica that the shard's record, read afresh, does not name any more, or when all that an old copy holds is set aside. Durable when it returns.
+    /// Takes a replica's folder out of the way, in the place of the one set aside before it: of each shard one is kept for whoever wants to look at it. One that has
+    /// less than that one, as of a replica that was being rebuilt in its place, does not take its place but is kept beside it. Only for a replica that the shard's record, read afresh, does not name any more, or when all that an old copy holds is set aside. Durable when it returns.
     /// </summary>
     public void SetAside(uint shard)
     {
         _files.CreateDirectory(AsidePath);
         _files.SyncDirectory(_path);
         var aside = Path.Combine(AsidePath, shard.ToString(CultureInfo.InvariantCulture));
+        if (Directory.Exists(aside) && KeptCopy.NewestEtagOf(_files, ShardPath(shard)) < KeptCopy.NewestEtagOf(_files, aside))
+            aside += LesserSuffix;
         if (Directory.Exists(aside))
             Directory.Delete(aside, recursive: true);
         Directory.Move(ShardPath(shard), aside);

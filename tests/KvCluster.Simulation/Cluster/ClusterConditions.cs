@@ -28,6 +28,12 @@ internal sealed record ClusterConditions
 
     public long SyncUs { get; init; } = 1_000;
 
+    /// <summary>Journal that leaders keep for followers beyond what a checkpoint covers.</summary>
+    public long RetainedJournalBytes { get; init; } = 64 << 10;
+
+    /// <summary>Journal goes by whole segments.</summary>
+    public int SegmentBytesMax { get; init; } = 256 << 10;
+
     /// <summary>
     /// How much older than its age says a stale answer may be: what a message was under way, and how long a leader that is cut off goes on telling. 0: faults of this
     /// kind of run make it as long as the run.

@@ -154,7 +154,7 @@ internal sealed class ClusterNode : IDisposable
             if (lanes.Any(lane => lane.IsRunning) && _run.Random.Next(4) == 0 && writer.RunOneBeside())
                 lanes.Any(lane => lane.RunOneBeside());
         };
-        var options = new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 256 << 10, RetainedJournalBytes = 64 << 10, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
+        var options = new StoreOptions { SegmentBytesMin = Math.Min(64 << 10, _run.Conditions.SegmentBytesMax), SegmentBytesMax = _run.Conditions.SegmentBytesMax, RetainedJournalBytes = _run.Conditions.RetainedJournalBytes, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
         var shared = new StoreContext(Disk, writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
         var storage = shared with { Unreadable = Unreadable };
         UnreadableRecordException? stopped = null;

@@ -1,0 +1,57 @@
+using KvCluster.Node.Hosting;
+using KvCluster.Storage;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Of the folders of replicas that are taken out of service the one that has most is kept.</summary>
+public sealed class SetAsideTests : IDisposable
+{
+    private const uint Shard = 7;
+    private readonly TemporaryDirectory _temporary = new();
+
+    public void Dispose() => _temporary.Dispose();
+
+    [Fact]
+    public async Task SetAside_ACopyThatHasLess_LeavesTheBetterOne()
+    {
+        // A replica that was lost was set aside, the one that was being rebuilt in its place was lost too, and what it had of a shard took the place of the whole.
+        await using var directory = NodeDirectory.Open(Path.Combine(_temporary.Path, "data"), LocalDisk.Instance);
+        SetAside(directory, committed: 100);
+        SetAside(directory, committed: 3);
+        Assert.Equal((100, 3), (CommittedIn(directory, "7"), CommittedIn(directory, "7-later")));
+        SetAside(directory, committed: 5);
+        Assert.Equal((100, 5), (CommittedIn(directory, "7"), CommittedIn(directory, "7-later")));
+        SetAside(directory, committed: 200);
+        Assert.Equal(200, CommittedIn(directory, "7"));
+    }
+
+    [Fact]
+    public async Task SetAside_ACopyThatCannotBeRead_LeavesTheOneThatCan()
+    {
+        await using var directory = NodeDirectory.Open(Path.Combine(_temporary.Path, "data"), LocalDisk.Instance);
+        SetAside(directory, committed: 100);
+        Directory.CreateDirectory(directory.ShardPath(Shard));
+        directory.SetAside(Shard);
+        SetAside(directory, committed: 1_000, quarantined: true);
+        Assert.Equal(100, CommittedIn(directory, "7"));
+    }
+
+    private static void SetAside(NodeDirectory directory, ulong committed, bool quarantined = false)
+    {
+        var path = directory.ShardPath(Shard);
+        Directory.CreateDirectory(path);
+        ControlFile.Create(LocalDisk.Instance, Path.Combine(path, "control"), new ControlState { ReplicaId = 1, Shard = Shard, Committed = committed }).Dispose();
+        if (quarantined)
+            File.WriteAllText(Path.Combine(path, "quarantined"), "its tree is wrong");
+        directory.SetAside(Shard);
+        Assert.False(Directory.Exists(path));
+    }
+
+    private static int CommittedIn(NodeDirectory directory, string name)
+    {
+        using var control = ControlFile.TryOpen(LocalDisk.Instance, Path.Combine(directory.AsidePath, name, "control"));
+        return (int)control!.State.Committed;
+    }
+}
