@@ -11,16 +11,19 @@ internal abstract class EncodedKvService
 {
     private const string ServiceName = "kvcluster.v1.Kv";
 
-    public static void BindService(ServiceBinderBase binder, EncodedKvService service)
+    /// <summary>Names every method to a binder, as generated code does.</summary>
+    /// <param name="binder">Is told each method.</param>
+    /// <param name="service">Has the handlers. Null: the binder only wants the methods, as that of grpc-dotnet does, and finds the handlers by name.</param>
+    public static void BindService(ServiceBinderBase binder, EncodedKvService? service)
     {
-        binder.AddMethod(MethodOf(nameof(Get), MethodType.Unary), service.Get);
-        binder.AddMethod(MethodOf(nameof(GetMany), MethodType.Unary), service.GetMany);
-        binder.AddMethod(MethodOf(nameof(Put), MethodType.Unary), service.Put);
-        binder.AddMethod(MethodOf(nameof(Delete), MethodType.Unary), service.Delete);
-        binder.AddMethod(MethodOf(nameof(Write), MethodType.Unary), service.Write);
-        binder.AddMethod(MethodOf(nameof(OpenSession), MethodType.Unary), service.OpenSession);
-        binder.AddMethod(MethodOf(nameof(Scan), MethodType.ServerStreaming), service.Scan);
-        binder.AddMethod(MethodOf(nameof(Exchange), MethodType.DuplexStreaming), service.Exchange);
+        binder.AddMethod(MethodOf(nameof(Get), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.Get));
+        binder.AddMethod(MethodOf(nameof(GetMany), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.GetMany));
+        binder.AddMethod(MethodOf(nameof(Put), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.Put));
+        binder.AddMethod(MethodOf(nameof(Delete), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.Delete));
+        binder.AddMethod(MethodOf(nameof(Write), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.Write));
+        binder.AddMethod(MethodOf(nameof(OpenSession), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.OpenSession));
+        binder.AddMethod(MethodOf(nameof(Scan), MethodType.ServerStreaming), service is null ? null! : new ServerStreamingServerMethod<MessageBytes, MessageBytes>(service.Scan));
+        binder.AddMethod(MethodOf(nameof(Exchange), MethodType.DuplexStreaming), service is null ? null! : new DuplexStreamingServerMethod<MessageBytes, MessageBytes>(service.Exchange));
     }
 
     public abstract Task<MessageBytes> Get(MessageBytes request, ServerCallContext context);

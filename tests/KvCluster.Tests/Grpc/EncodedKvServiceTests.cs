@@ -1,0 +1,41 @@
+using System.Reflection;
+using Grpc.Core;
+using KvCluster.Node.Api;
+using KvCluster.Router.Api;
+using KvCluster.Wire;
+
+namespace KvCluster.Tests.Grpc;
+
+/// <summary>
+/// The service on encoded messages as grpc-dotnet binds it: without an instance, only to hear of the methods; each call's handler is then found on the
+/// service's type by name. Built on its packages, the node and the router did not start: binding took the handlers of a service that was null.
+/// </summary>
+public sealed class EncodedKvServiceTests
+{
+    [Theory]
+    [InlineData(typeof(KvService))]
+    [InlineData(typeof(KvProxy))]
+    public void BindService_WithoutAnInstance_NamesEveryMethodAndTheTypeHasItsHandler(Type service)
+    {
+        var attribute = typeof(EncodedKvService).GetCustomAttribute<BindServiceMethodAttribute>(inherit: false)!;
+        var bind = attribute.BindType.GetMethod(
+            attribute.BindMethodName, BindingFlags.Static | BindingFlags.Public | BindingFlags.NonPublic, [typeof(ServiceBinderBase), typeof(EncodedKvService)])!;
+        var binder = new MethodNames();
+        bind.Invoke(null, BindingFlags.DoNotWrapExceptions, null, [binder, null], null);
+        Assert.Equal(KvCluster.V1.Kv.Descriptor.Methods.Select(method => method.Name).Order(), binder.Names.Order());
+        Assert.All(binder.Names, name => Assert.NotNull(service.GetMethod(name, BindingFlags.Public | BindingFlags.Instance)));
+    }
+
+    private sealed class MethodNames : ServiceBinderBase
+    {
+        public List<string> Names { get; } = [];
+
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, UnaryServerMethod<TRequest, TResponse> handler) => Names.Add(method.Name);
+
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ClientStreamingServerMethod<TRequest, TResponse> handler) => Names.Add(method.Name);
+
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ServerStreamingServerMethod<TRequest, TResponse> handler) => Names.Add(method.Name);
+
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, DuplexStreamingServerMethod<TRequest, TResponse> handler) => Names.Add(method.Name);
+    }
+}
