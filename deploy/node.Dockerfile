@@ -27,7 +27,8 @@ ENV DOTNET_EnableDiagnostics=0 \
     KVCLUSTER_LOG_FORMAT=json
 USER 1654:1654
 VOLUME /data
-EXPOSE 7401 7480
+# gRPC for clients, administration, and the streams of other nodes: 100 above the first.
+EXPOSE 7401 7480 7501
 HEALTHCHECK --interval=5s --timeout=4s --start-period=60s --retries=3 CMD ["/app/kv-node", "health"]
 ENTRYPOINT ["/app/kv-node"]
 CMD ["run"]

@@ -6,6 +6,7 @@ using KvCluster.Router.Telemetry;
 using KvCluster.Security;
 using KvCluster.Serving;
 using KvCluster.Serving.Admin;
+using KvCluster.Serving.Memory;
 using KvCluster.Serving.Security;
 using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
@@ -20,9 +21,6 @@ namespace KvCluster.Router;
 /// </summary>
 internal sealed class RouterHost : IAsyncDisposable
 {
-    // The largest write with what stands around it.
-    private const int MessageBytesMax = 32 << 20;
-
     private static readonly TimeSpan TellInterval = TimeSpan.FromSeconds(1);
 
     private readonly CallRouter _calls;
@@ -31,6 +29,7 @@ internal sealed class RouterHost : IAsyncDisposable
     private readonly HealthService _grpcHealth = new();
     private readonly ProcessHealth _health;
     private readonly RouterMetrics _metrics = new();
+    private readonly MemoryReturn _memoryReturn = new();
     private readonly ILogger _log;
     private readonly CancellationTokenSource _stopping = new();
     private Task _telling = Task.CompletedTask;
@@ -90,6 +89,7 @@ internal sealed class RouterHost : IAsyncDisposable
         await _calls.DisposeAsync().ConfigureAwait(false);
         _channels.Dispose();
         _metrics.Dispose();
+        await _memoryReturn.DisposeAsync().ConfigureAwait(false);
         if (_tls is not null)
             await _tls.DisposeAsync().ConfigureAwait(false);
     }
@@ -115,13 +115,14 @@ internal sealed class RouterHost : IAsyncDisposable
     private async Task<OwnedServer> ServeAsync(RouterOptions options, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         var listen = new Uri(options.Listen);
-        var builder = ServerBuilder.Create(logs, listen, _tls);
+        var builder = ServerBuilder.Create(logs, listen, _tls, limits: ListenerLimits.OfClients(options.ConnectionsMax));
+        new CallMemory(options.CallMemoryMebibytes).AddTo(builder.Services);
         builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth).AddSingleton(_metrics);
         builder.Services.AddSingleton<Forwarding>().AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();
         builder.Services.AddSingleton(new ReflectionCatalog(
             Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
-        builder.Services.AddGrpc(grpc => grpc.MaxReceiveMessageSize = MessageBytesMax);
+        builder.Services.AddGrpc(grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);
         var app = builder.Build();
         app.MapGrpcService<KvProxy>();
         app.MapGrpcService<ClusterProxy>();

@@ -1,3 +1,5 @@
+using KvCluster.Serving;
+using KvCluster.Serving.Memory;
 using KvCluster.Serving.Security;
 
 namespace KvCluster.Router;
@@ -16,4 +18,10 @@ internal sealed record RouterOptions
 
     /// <summary>How long a call of a caller without a deadline may take: long enough to sit out a failover.</summary>
     public TimeSpan Timeout { get; init; } = TimeSpan.FromSeconds(10);
+
+    /// <summary>What its calls may hold in memory together, in MiB.</summary>
+    public int CallMemoryMebibytes { get; init; } = CallMemory.MebibytesDefault;
+
+    /// <summary>Connections from clients at a time.</summary>
+    public int ConnectionsMax { get; init; } = ListenerLimits.ConnectionsDefault;
 }

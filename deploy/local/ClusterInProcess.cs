@@ -27,6 +27,7 @@ internal sealed class ClusterInProcess : IRunningCluster
                     Node = (uint)node,
                     DataDirectory = folder.Node(node),
                     Listen = options.NodeAddress(node),
+                    ListenPeers = options.PeerAddress(node),
                     Cluster = Launcher.ClusterName,
                     Tls = TlsOf($"node-{node}"),
                 };

@@ -26,7 +26,7 @@ internal sealed class ClusterOfProcesses : IRunningCluster
         var served = await CoordinatorServer.StartAsync(coordinator, options.CoordinatorAddress, logs, stop);
         var nodes = Enumerable.Range(1, folder.Nodes).Select(node => new Child($"node-{node}", Program("kv-node"),
         [
-            "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", folder.Node(node), "--listen", options.NodeAddress(node),
+            "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", folder.Node(node), "--listen", options.NodeAddress(node), "--listen-peers", options.PeerAddress(node),
             "--coordinator", $"etcd={options.CoordinatorAddress}", "--until-stdin-ends", .. TlsFlags(options.TlsFilesOf($"node-{node}")),
         ], folder.Run));
         var router = new Child("router", Program("kv-router"),

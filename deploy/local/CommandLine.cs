@@ -12,7 +12,7 @@ internal static class CommandLine
     private static readonly Option<int?> Nodes = new("--nodes") { Description = $"Nodes of a new cluster, 1 to {LocalOptions.NodesMax} (default {LocalOptions.NodesDefault}).", HelpName = "N" };
     private static readonly Option<int?> Shards = new("--shards") { Description = $"Shards of a new cluster, 1 to {LocalOptions.ShardsMax}, split at quantiles of the sample's keys.", HelpName = "N" };
     private static readonly Option<string?> SplitAt = new("--split-at") { Description = "Keys at which shards of a new cluster begin, separated by commas: files/,packages/", HelpName = "KEYS" };
-    private static readonly Option<int> Port = new("--port") { Description = "The router's port; node N listens on the N-th after it.", DefaultValueFactory = _ => LocalOptions.PortDefault, HelpName = "PORT" };
+    private static readonly Option<int> Port = new("--port") { Description = "The router's port; node N listens on the N-th after it, and for other nodes on the N-th after the tenth.", DefaultValueFactory = _ => LocalOptions.PortDefault, HelpName = "PORT" };
     private static readonly Option<bool> Processes = new("--processes") { Description = "Run each node and the router as a process of its own, started again when it dies." };
     private static readonly Option<bool> Tls = new("--tls") { Description = "Nodes and router speak TLS, with certificates of an authority that the data folder keeps." };
     private static readonly Option<bool> Sample = new("--sample") { Description = "Load the shipped sample: about 2,000 package records under packages/." };
@@ -60,8 +60,8 @@ internal static class CommandLine
             return $"--nodes takes 1 to {LocalOptions.NodesMax}.";
         if (arguments.GetValue(Shards) is < 1 or > LocalOptions.ShardsMax)
             return $"--shards takes 1 to {LocalOptions.ShardsMax}.";
-        if (arguments.GetValue(Port) is < 1 or > 65535 - LocalOptions.CoordinatorPortOffset)
-            return $"--port takes 1 to {65535 - LocalOptions.CoordinatorPortOffset}.";
+        if (arguments.GetValue(Port) is < 1 or > 65535 - LocalOptions.PeerPortOffset - LocalOptions.NodesMax)
+            return $"--port takes 1 to {65535 - LocalOptions.PeerPortOffset - LocalOptions.NodesMax}.";
         if (arguments.GetValue(SplitAt) is not { } text)
             return null;
         var keys = SplitKeysIn(text);

@@ -7,7 +7,7 @@ namespace KvCluster.Local;
 /// <param name="Folder">The data folder, absolute.</param>
 /// <param name="Nodes">How many nodes; null: as the folder has, or 3.</param>
 /// <param name="SplitKeys">Where shards begin beside the first, in order; null: as the folder has, or one shard.</param>
-/// <param name="Port">The router's port; node N listens on the N-th after it, the coordinator on the ninth.</param>
+/// <param name="Port">The router's port; node N listens on the N-th after it, the coordinator on the ninth, and node N for other nodes on the N-th after the tenth.</param>
 /// <param name="Processes">Nodes and router as processes of their own.</param>
 /// <param name="Tls">Nodes and router speak TLS, with certificates that the folder keeps.</param>
 /// <param name="Sample">Load the shipped sample once the cluster serves.</param>
@@ -23,12 +23,17 @@ internal sealed record LocalOptions(string Folder, int? Nodes, IReadOnlyList<str
     public const int PortDefault = 7400;
     public const int CoordinatorPortOffset = 9;
 
+    /// <summary>From the router's port to the one before those where nodes listen for each other.</summary>
+    public const int PeerPortOffset = 10;
+
     public string RouterAddress => AddressOf(0);
 
     /// <summary>In plain text always: it stands for an etcd of its own.</summary>
     public string CoordinatorAddress => $"http://127.0.0.1:{Port + CoordinatorPortOffset}";
 
     public string NodeAddress(int node) => AddressOf(node);
+
+    public string PeerAddress(int node) => AddressOf(PeerPortOffset + node);
 
     /// <summary>Where the certificates lie.</summary>
     public string Certificates => Path.Combine(Folder, "certs");

@@ -11,7 +11,11 @@ internal static class Ports
     {
         Check(options.Port, "the router");
         for (var node = 1; node <= nodes; node++)
+        {
             Check(options.Port + node, $"node {node}");
+            Check(options.Port + LocalOptions.PeerPortOffset + node, $"node {node}, for other nodes");
+        }
+
         if (options.Processes)
             Check(options.Port + LocalOptions.CoordinatorPortOffset, "the coordinator");
     }

@@ -9,14 +9,12 @@ internal static class KestrelListener
 {
     /// <param name="address">A host of "localhost" means the loopback address; another name than an IP address: all addresses of the machine.</param>
     /// <param name="protocols">What is spoken there.</param>
+    /// <param name="limits">Of its connections and requests.</param>
     /// <param name="tls">For https; an address with http is served in clear text all the same.</param>
-    public static void Listen(KestrelServerOptions kestrel, Uri address, HttpProtocols protocols, ServerTls? tls)
+    public static void Listen(KestrelServerOptions kestrel, Uri address, HttpProtocols protocols, ServerTls? tls, ListenerLimits limits)
     {
         kestrel.AddServerHeader = false;
-        // A router's or a busy client's unary calls come on few connections.
-        kestrel.Limits.Http2.MaxStreamsPerConnection = 4_096;
-        kestrel.Limits.Http2.InitialConnectionWindowSize = 8 << 20;
-        kestrel.Limits.Http2.InitialStreamWindowSize = 4 << 20;
+        limits.ApplyTo(kestrel.Limits);
         if (IPAddress.TryParse(address.Host.Trim('[', ']'), out var ip))
             kestrel.Listen(ip, address.Port, Speak);
         else if (address.Host == "localhost")
@@ -27,8 +25,11 @@ internal static class KestrelListener
         void Speak(ListenOptions listen)
         {
             listen.Protocols = protocols;
+            // Before TLS, so that a connection that never gets that far counts.
+            if (limits.ConnectionsMax is { } connectionsMax)
+                new ConnectionLimit(connectionsMax).Guard(listen);
             if (address.Scheme == Uri.UriSchemeHttps)
-                (tls ?? throw new ArgumentException($"'{address}' needs certificates.", nameof(tls))).Secure(listen);
+                (tls ?? throw new ArgumentException($"'{address}' needs certificates.", nameof(tls))).Secure(listen, limits.IsForPeers);
         }
     }
 }

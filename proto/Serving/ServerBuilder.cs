@@ -18,10 +18,11 @@ internal static class ServerBuilder
     /// <param name="listen">"http://host:port" or "https://host:port".</param>
     /// <param name="tls">For https; stays the caller's.</param>
     /// <param name="protocols">What is spoken there.</param>
-    public static WebApplicationBuilder Create(ILoggerFactory logs, Uri listen, ServerTls? tls = null, HttpProtocols protocols = HttpProtocols.Http2)
+    /// <param name="limits">Of connections and requests; null: those of a port for clients.</param>
+    public static WebApplicationBuilder Create(ILoggerFactory logs, Uri listen, ServerTls? tls = null, HttpProtocols protocols = HttpProtocols.Http2, ListenerLimits? limits = null)
     {
         var builder = WebApplication.CreateEmptyBuilder(new WebApplicationOptions());
-        builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen, protocols, tls));
+        builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen, protocols, tls, limits ?? ListenerLimits.OfClients(ListenerLimits.ConnectionsDefault)));
         builder.Services.AddRoutingCore();
         builder.Services.AddSingleton(logs).AddSingleton<IHostLifetime, NoLifetime>();
         return builder;

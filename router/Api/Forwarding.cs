@@ -15,6 +15,7 @@ namespace KvCluster.Router.Api;
 internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
 {
     private const int KeysPerCallMax = 10_000;
+    private const int AnswerBytesMax = 16 << 20;
 
     /// <summary>Forwards a call; <paramref name="request"/> must not change until the answer.</summary>
     /// <param name="method">Which call.</param>
@@ -109,6 +110,13 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
         if (keys.Count > KeysPerCallMax)
             return Refused("TOO_MANY_OPERATIONS", $"At most {KeysPerCallMax:N0} keys can be read in one call.");
         var (entries, error) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken).ConfigureAwait(false);
-        return error is null ? new RoutedReply(new GetManyResponse { Entries = { entries } }.ToByteString(), null) : new RoutedReply(ByteString.Empty, error);
+        if (error is not null)
+            return new RoutedReply(ByteString.Empty, error);
+        var response = new GetManyResponse { Entries = { entries } };
+        // Each shard's part has kept to it; so does the whole.
+        return response.CalculateSize() <= AnswerBytesMax
+            ? new RoutedReply(response.ToByteString(), null)
+            : new RoutedReply(ByteString.Empty, CallStatus.Create(
+                StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The values asked for have more than {AnswerBytesMax:N0} bytes together; ask for fewer keys.", "no"));
     }
 }

@@ -3,6 +3,7 @@ using Grpc.Core;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
 using KvCluster.Serving;
+using KvCluster.Serving.Memory;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Method = KvCluster.V1.Method;
@@ -10,8 +11,19 @@ using Method = KvCluster.V1.Method;
 namespace KvCluster.Router.Api;
 
 /// <summary>The service Kv of a router: every call goes to the leader of its key's shard, or to any replica if it is a read that allows it, as the bytes that it came as. A singleton.</summary>
-internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterMetrics metrics, RouterOptions options) : EncodedKvService
+internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterMetrics metrics, CallMemory memory, RouterOptions options) : EncodedKvService
 {
+    /// <summary>A scan's first page, of which nothing is known: some pages' size, as a single large value makes a page larger.</summary>
+    private const int FirstPageBytes = 2 << 20;
+
+    private static readonly TimeSpan RoomPause = TimeSpan.FromMilliseconds(10);
+
+    private static readonly Google.Rpc.Status RequestsWait = CallStatus.Create(
+        StatusCode.Unavailable, "BUSY", "The router serves as many bytes of requests as it takes at a time; nothing was applied. Try again.", "no");
+
+    private static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
+        StatusCode.Unavailable, "BUSY", "As many bytes of replies wait to be read as the router keeps at a time. Try again.", "no");
+
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(Method.Get, request, context);
 
     public override Task<MessageBytes> GetMany(MessageBytes request, ServerCallContext context) => CallAsync(Method.GetMany, request, context);
@@ -46,19 +58,46 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         }
     }
 
+    // The bytes of a page count from before it is asked for, when its size is guessed, until it is read.
     private async Task SendPagesAsync(ScanRequest message, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        await foreach (var page in new ScanWalk(calls, channels, options.Timeout).PagesAsync(message, context.CancellationToken).ConfigureAwait(false))
+        await using var pages = new ScanWalk(calls, channels, options.Timeout).PagesAsync(message, context.CancellationToken).GetAsyncEnumerator(context.CancellationToken);
+        var held = FirstPageBytes;
+        await HoldAsync(held, context.CancellationToken).ConfigureAwait(false);
+        try
         {
-            var response = MessageBytes.Rent();
-            page.WriteTo(response.Append(page.CalculateSize()));
-            await responseStream.WriteAsync(response).ConfigureAwait(false);
+            while (await pages.MoveNextAsync().ConfigureAwait(false))
+            {
+                var bytes = pages.Current.CalculateSize();
+                // It is there; the next ones have to wait for it.
+                memory.Replies.Take(bytes - held);
+                held = bytes;
+                var response = MessageBytes.Rent();
+                pages.Current.WriteTo(response.Append(bytes));
+                if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies).ConfigureAwait(false))
+                    throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read what it asked for.", "no").ToRpcException();
+            }
+        }
+        finally
+        {
+            memory.Replies.GiveBack(held);
+        }
+    }
+
+    private async ValueTask HoldAsync(int bytes, CancellationToken cancellationToken)
+    {
+        var giveUpMs = Environment.TickCount64 + (long)options.Timeout.TotalMilliseconds;
+        while (!memory.Replies.TryTake(bytes, isSmall: false))
+        {
+            if (Environment.TickCount64 >= giveUpMs)
+                throw RepliesWait.ToRpcException();
+            await Task.Delay(RoomPause, cancellationToken).ConfigureAwait(false);
         }
     }
 
     public override async Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        using var exchange = new ExchangeProxy(forwarding, options, responseStream, context);
+        using var exchange = new ExchangeProxy(forwarding, options, memory, responseStream, context);
         await exchange.RunAsync(requestStream).ConfigureAwait(false);
     }
 
@@ -76,19 +115,38 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
 
     private async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
     {
-        var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
-        var reply = await forwarding.CallAsync(method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context, context.CancellationToken).ConfigureAwait(false);
-        var response = MessageBytes.Rent();
-        if (reply.Error is not { } error)
+        var requestBytes = request.Count;
+        if (!memory.Requests.TryTake(requestBytes, isSmall: requestBytes <= ByteBudget.SmallBytes))
+            return Refuse(RequestsWait, context);
+        try
         {
-            // Only after an answer: a call that its deadline ended may still be on its way out of here.
-            request.Return();
-            response.Append(reply.Response.Span);
-            return response;
+            var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
+            var reply = await forwarding.CallAsync(method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context, context.CancellationToken).ConfigureAwait(false);
+            return reply.Error is { } error ? Refuse(error, context) : Answer(request, reply, context);
         }
-        // No exception: refusals are ordinary, and an exception costs more than the call.
+        finally
+        {
+            memory.Requests.GiveBack(requestBytes);
+        }
+    }
+
+    // The answer is written to the connection next, where it counts as one that leaves.
+    private MessageBytes Answer(MessageBytes request, RoutedReply reply, ServerCallContext context)
+    {
+        // Only after an answer: a call that its deadline ended may still be on its way out of here.
+        request.Return();
+        if (reply.Response.Length > ByteBudget.SmallBytes && !memory.MayRespond(reply.Response.Length))
+            return Refuse(RepliesWait, context);
+        var response = MessageBytes.Rent();
+        response.Append(reply.Response.Span);
+        return response;
+    }
+
+    // No exception: refusals are ordinary, and an exception costs more than the call.
+    private static MessageBytes Refuse(Google.Rpc.Status error, ServerCallContext context)
+    {
         context.Status = new Status((StatusCode)error.Code, error.Message);
         context.ResponseTrailers.Add(StatusDetails.Trailer, error.ToByteArray());
-        return response;
+        return MessageBytes.Rent();
     }
 }

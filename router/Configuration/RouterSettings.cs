@@ -13,11 +13,18 @@ internal static class RouterSettings
     public static readonly IReadOnlyList<Setting> RunTable =
     [
         CommonSettings.Config, Listen, Nodes,
-        CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
+        CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
     public static void Check(Settings settings) =>
         CommonSettings.CheckTls(settings, Listen, callsHttps: settings.Get(Nodes)?.Any(node => node.StartsWith("https:", StringComparison.Ordinal)) == true);
 
-    public static RouterOptions OptionsOf(Settings settings) => new() { Listen = settings.Get(Listen)!, Seeds = settings.Get(Nodes)!, Tls = CommonSettings.TlsOf(settings) };
+    public static RouterOptions OptionsOf(Settings settings) => new()
+    {
+        Listen = settings.Get(Listen)!,
+        Seeds = settings.Get(Nodes)!,
+        Tls = CommonSettings.TlsOf(settings),
+        CallMemoryMebibytes = settings.Get(CommonSettings.CallMemoryMebibytes),
+        ConnectionsMax = settings.Get(CommonSettings.ConnectionsMax),
+    };
 }

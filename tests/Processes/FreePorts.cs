@@ -14,17 +14,22 @@ internal static class FreePorts
     // given out stay marked, by the first one's number among those of UDP, until this process ends: nobody serves anything there.
     private static readonly List<Socket> Marks = [];
 
-    /// <summary>A port from which ten in a row are free, and are this process's from now on: what one local cluster takes.</summary>
+    private const int Taken = 20;
+
+    /// <summary>
+    /// A port from which ten in a row are free, and are this process's from now on: what one local cluster takes. So are the ten above them, for the streams
+    /// between its nodes.
+    /// </summary>
     public static int Ten()
     {
         for (var attempt = 0; attempt < 1_000; attempt++)
         {
-            var first = Random.Shared.Next(First / 10, Last / 10) * 10;
-            if (TryMark(first) && Enumerable.Range(first, 10).All(IsFree))
+            var first = Random.Shared.Next(First / Taken, Last / Taken) * Taken;
+            if (TryMark(first) && Enumerable.Range(first, Taken).All(IsFree))
                 return first;
         }
 
-        throw new InvalidOperationException("No ten free ports in a row.");
+        throw new InvalidOperationException($"No {Taken} free ports in a row.");
     }
 
     private static bool TryMark(int port)

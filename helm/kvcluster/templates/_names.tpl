@@ -181,7 +181,7 @@ livenessProbe:
 {{- end -}}
 {{- range $part, $settings := dict "node" .Values.node.settings "router" .Values.router.settings -}}
 {{- range $setting, $_ := $settings -}}
-{{- if or (has $setting (list "node" "data" "listen" "advertise" "cluster" "coordinator" "bootstrap-nodes" "replicas" "split-at" "nodes" "admin" "admin-token-file" "allow-plaintext")) (hasPrefix "tls-" $setting) (hasPrefix "coordinator-" $setting) -}}
+{{- if or (has $setting (list "node" "data" "listen" "advertise" "listen-peers" "advertise-peers" "cluster" "coordinator" "bootstrap-nodes" "replicas" "split-at" "nodes" "admin" "admin-token-file" "allow-plaintext")) (hasPrefix "tls-" $setting) (hasPrefix "coordinator-" $setting) -}}
 {{- fail (printf "%s.settings.%s: the chart sets this itself, from values of its own." $part $setting) -}}
 {{- end -}}
 {{- end -}}

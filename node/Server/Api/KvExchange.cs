@@ -1,10 +1,13 @@
 // One stream of calls. Requests are read and started by one loop, in order, so that changes keep the order in which they came. Answers come
-// on any thread; they gather in one message, and whoever adds the first starts the loop that sends. Both loops end with the stream.
+// on any thread; they gather in messages, and whoever adds the first starts the loop that sends. Both loops end with the stream.
+// The stream may be shared by many callers, as a router's is: what one of them asks for slows the stream down or is refused, and never breaks it. A
+// call is not begun while replies of 8 MiB are not written; one whose answer is found while there is no room for it is refused before it is copied.
 using System.Text;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Telemetry;
 using KvCluster.Serving;
+using KvCluster.Serving.Memory;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging;
@@ -13,19 +16,36 @@ namespace KvCluster.Node.Api;
 
 /// <summary>Runs the calls of one exchange.</summary>
 internal sealed class KvExchange(
-    KvCalls calls, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
+    KvCalls calls, CallMemory memory, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
     : IThreadPoolWorkItem
 {
     /// <summary>Calls without an answer at which reading stops: a tenth of a shard's queue, so that one stream cannot fill it.</summary>
     private const int OpenCallsMax = 4_096;
 
-    /// <summary>Bytes of answers not sent at which reading stops, for callers that do not read.</summary>
-    private const int WaitingBytesMax = 4 << 20;
+    /// <summary>Bytes of replies that are not written at which no further call is begun: a message on its way and one that gathers.</summary>
+    private const int WaitingBytesMax = 2 * MessageBytesMax;
 
-    private readonly Lock _gate = new();
+    /// <summary>Of calls that were begun before: replies beyond this are refused. Two of the largest.</summary>
+    private const int ReplyBytesMax = 32 << 20;
+
+    /// <summary>Bytes of requests that are being served at which no further one is begun: one of the largest, and small ones beside it.</summary>
+    private const int RequestBytesMax = 20 << 20;
+
+    /// <summary>A message with so many bytes takes no further reply: what gRPC takes unless somebody says otherwise. A single reply may be larger.</summary>
+    private const int MessageBytesMax = 4 << 20;
+
+    /// <summary>Refusals and answers to changes, which must be given, are smaller than this.</summary>
+    private const int OutcomeBytesMax = 4 << 10;
+
+        private readonly Lock _gate = new();
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly Queue<MessageBytes> _full = new();
     private MessageBytes _gathering = MessageBytes.Rent();
+    private BudgetShare _requests = new(memory.Requests);
+    private BudgetShare _replies = new(memory.Replies);
+    private readonly CancellationTokenSource _stopping = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
     private TaskCompletionSource? _room;
+    private RpcException? _reason;
     private int _openCalls;
     private bool _isSending;
     private bool _isReadToEnd;
@@ -40,17 +60,19 @@ internal sealed class KvExchange(
     {
         try
         {
-            while (await requests.MoveNext(cancellationToken).ConfigureAwait(false))
+            while (await requests.MoveNext(_stopping.Token).ConfigureAwait(false))
             {
                 var message = requests.Current;
-                StartAll(message.Written);
+                await StartAllAsync(message).ConfigureAwait(false);
                 message.Return();
-                await RoomAsync().ConfigureAwait(false);
             }
         }
         catch
         {
-            Break();
+            Break(CallerGone());
+            // The reason why it broke first: this may be what came of that.
+            if (_reason is { StatusCode: not StatusCode.Cancelled })
+                throw _reason;
             throw;
         }
         CompleteReading();
@@ -62,28 +84,51 @@ internal sealed class KvExchange(
         try
         {
             while (TryTake(out var gathered))
-                await responses.WriteAsync(gathered).ConfigureAwait(false);
+            {
+                var bytes = gathered.Count;
+                if (!await StalledWrite.EndsAsync(responses.WriteAsync(gathered), memory.Replies).ConfigureAwait(false))
+                {
+                    Break(Refusals.NotRead.ToStatus().ToRpcException());
+                    return;
+                }
+                Written(bytes);
+            }
         }
         catch (Exception failure) when (failure is RpcException or InvalidOperationException or OperationCanceledException)
         {
             // The caller is gone, or the call has ended; the reading loop meets the same and says so.
-            Break();
+            Break(CallerGone());
         }
     }
 
-    private void StartAll(ReadOnlySpan<byte> request)
+    private async ValueTask StartAllAsync(MessageBytes message)
     {
-        var reader = new WireReader(request);
-        var arrived = calls.Watches ? clock.GetTimestamp() : 0;
+        // What all its calls came with, also those that have to wait.
+        var arrived = clock.GetTimestamp();
+        await RoomAsync().ConfigureAwait(false);
+        for (var left = message.Count; StartSome(message.Written, arrived, ref left);)
+            await RoomAsync().ConfigureAwait(false);
+    }
+
+    // True: there is no room for the rest now.
+    private bool StartSome(ReadOnlySpan<byte> message, long arrived, ref int left)
+    {
+        var reader = new WireReader(message[^left..]);
         try
         {
             for (int field; (field = reader.ReadField()) != 0;)
             {
-                if (field == ExchangeRequest.CallsFieldNumber)
-                    Start(reader.ReadBytes(), arrived);
-                else
+                if (field != ExchangeRequest.CallsFieldNumber)
+                {
                     reader.Skip();
+                    continue;
+                }
+                var hasRoom = Start(reader.ReadBytes(), arrived);
+                left = reader.Left;
+                if (!hasRoom && left > 0)
+                    return true;
             }
+            return false;
         }
         catch (MalformedMessageException failure)
         {
@@ -91,7 +136,8 @@ internal sealed class KvExchange(
         }
     }
 
-    private void Start(ReadOnlySpan<byte> call, long arrived)
+    // Whether there is room for another one.
+    private bool Start(ReadOnlySpan<byte> call, long arrived)
     {
         ulong id = 0, generation = 0;
         uint shard = 0, timeoutMs = 0;
@@ -112,16 +158,22 @@ internal sealed class KvExchange(
                 default: reader.Skip(); break;
             }
         }
-        var deadline = timeoutMs == 0 ? 0 : clock.GetTimestamp() + (timeoutMs * clock.TimestampFrequency / 1_000);
-        lock (_gate)
-            _openCalls++;
-        var sink = new Sink(this, id);
-        var target = new CallTarget(shard, generation, deadline, cancellationToken)
+        var watched = calls.Watches ? arrived : 0;
+        var target = new CallTarget(shard, generation, timeoutMs == 0 ? 0 : arrived + (timeoutMs * clock.TimestampFrequency / 1_000), cancellationToken)
         {
             Caller = Caller,
-            ArrivedTimestamp = arrived,
-            Span = traceparent.Length != Spans.HeaderLength || arrived == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(traceparent)),
+            ArrivedTimestamp = watched,
+            Span = traceparent.Length != Spans.HeaderLength || watched == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(traceparent)),
         };
+        var refusal = TryOpen(request.Length) ? null : Refusals.RequestsWait;
+        var sink = new Sink(this, id, refusal is null ? request.Length : 0);
+        if (refusal is null && target.DeadlineTimestamp != 0 && clock.GetTimestamp() > target.DeadlineTimestamp)
+            refusal = Refusals.DeadlinePassed;
+        if (refusal is not null)
+        {
+            sink.Refuse(refusal);
+            return HasRoom();
+        }
         try
         {
             var running = calls.StartAsync(method, request, target, sink);
@@ -132,6 +184,7 @@ internal sealed class KvExchange(
         {
             Fail(failure, method, target, sink);
         }
+        return HasRoom();
     }
 
     // Its outcome goes to the sink.
@@ -154,6 +207,22 @@ internal sealed class KvExchange(
         sink.Refuse(calls.Failed(failure, method, target));
     }
 
+    // Takes a place, and bytes of the budget if it has them.
+    private bool TryOpen(int requestBytes)
+    {
+        lock (_gate)
+        {
+            _openCalls++;
+            return _requests.TryUse(requestBytes);
+        }
+    }
+
+    private bool HasRoom()
+    {
+        lock (_gate)
+            return HasRoomLocked();
+    }
+
     private Task RoomAsync()
     {
         lock (_gate)
@@ -161,11 +230,13 @@ internal sealed class KvExchange(
             if (HasRoomLocked())
                 return Task.CompletedTask;
             _room = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-            return _room.Task.WaitAsync(cancellationToken);
+            return _room.Task.WaitAsync(_stopping.Token);
         }
     }
 
-    private bool HasRoomLocked() => (_openCalls < OpenCallsMax && _gathering.Count < WaitingBytesMax) || _isBroken;
+    // While the process is short of memory a stream has one message of replies at a time.
+    private bool HasRoomLocked() => _isBroken
+        || (_openCalls < OpenCallsMax && _requests.Used < RequestBytesMax && _replies.Used < (memory.Replies.IsShort ? 1 : WaitingBytesMax));
 
     private void CompleteReading()
     {
@@ -178,19 +249,26 @@ internal sealed class KvExchange(
 
     private void EndIfDoneLocked()
     {
-        if (_isReadToEnd && _openCalls == 0 && !_isSending && _gathering.Count == 0)
+        if (_isReadToEnd && _openCalls == 0 && !_isSending && _gathering.Count == 0 && _full.Count == 0)
             _ended.TrySetResult();
     }
 
-    private void Break()
+    private static RpcException CallerGone() => new(new Status(StatusCode.Cancelled, "The caller went away."));
+
+    private void Break(RpcException reason)
     {
         lock (_gate)
         {
             _isBroken = true;
             _isSending = false;
             _gathering.Clear();
+            _full.Clear();
+            _replies.Free(_replies.Used);
             _room?.TrySetResult();
-            _ended.TrySetException(new RpcException(new Status(StatusCode.Cancelled, "The caller went away.")));
+            _reason ??= reason;
+            _ended.TrySetException(_reason);
+            // Whoever waits for the caller; what that runs, runs elsewhere.
+            _ = _stopping.CancelAsync();
         }
     }
 
@@ -198,54 +276,99 @@ internal sealed class KvExchange(
     {
         lock (_gate)
         {
-            gathered = _gathering;
-            if (gathered.Count == 0 || _isBroken)
+            if (_isBroken || (_gathering.Count == 0 && _full.Count == 0))
             {
                 _isSending = false;
                 EndIfDoneLocked();
+                gathered = null!;
                 return false;
             }
+            if (_full.TryDequeue(out gathered!))
+                return true;
+            gathered = _gathering;
             _gathering = MessageBytes.Rent();
-            if (HasRoomLocked())
-                _room?.TrySetResult();
             return true;
         }
     }
 
-    private void Add<T>(ulong id, StatusCode code, int contentField, scoped in T content)
-        where T : IAnswer, allows ref struct
+    private void Written(int bytes)
     {
         lock (_gate)
         {
+            if (!_isBroken)
+                _replies.Free(bytes);
+            GiveRoomLocked();
+        }
+    }
+
+    private void GiveRoomLocked()
+    {
+        if (_room is not null && HasRoomLocked())
+            _room.TrySetResult();
+    }
+
+    private Refusal? Add<T>(ulong id, int requestBytes, StatusCode code, int contentField, scoped in T content)
+        where T : IAnswer, allows ref struct
+    {
+        if (TryAdd(id, requestBytes, code, contentField, content))
+            return null;
+        var refusal = Refusals.RepliesWait;
+        TryAdd(id, requestBytes, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
+        return refusal;
+    }
+
+    // False: there is no room for it, and nothing was done.
+    private bool TryAdd<T>(ulong id, int requestBytes, StatusCode code, int contentField, scoped in T content)
+        where T : IAnswer, allows ref struct
+    {
+        var contentBytes = content.Size;
+        var replyBytes = WireWriter.VarintFieldSize(id) + WireWriter.VarintFieldSize((uint)code) + WireWriter.BytesFieldSize(contentBytes);
+        var fieldBytes = WireWriter.BytesFieldSize(replyBytes);
+        lock (_gate)
+        {
+            if (!_isBroken && !TryUseReplyLocked(fieldBytes))
+                return false;
+            _openCalls--;
+            _requests.Free(requestBytes);
             if (_isBroken)
+                return true;
+            if (_gathering.Count > 0 && _gathering.Count + fieldBytes > MessageBytesMax)
             {
-                _openCalls--;
-                return;
+                _full.Enqueue(_gathering);
+                _gathering = MessageBytes.Rent();
             }
-            var contentBytes = content.Size;
-            var replyBytes = WireWriter.VarintFieldSize(id) + WireWriter.VarintFieldSize((uint)code) + WireWriter.BytesFieldSize(contentBytes);
-            var writer = new WireWriter(_gathering.Append(WireWriter.BytesFieldSize(replyBytes)));
+            var writer = new WireWriter(_gathering.Append(fieldBytes));
             writer.BytesHeader(ExchangeResponse.RepliesFieldNumber, replyBytes);
             writer.VarintField(Reply.IdFieldNumber, id);
             writer.VarintField(Reply.CodeFieldNumber, (uint)code);
             writer.BytesHeader(contentField, contentBytes);
             content.WriteTo(writer.Take(contentBytes));
-            _openCalls--;
-            if (HasRoomLocked())
-                _room?.TrySetResult();
+            GiveRoomLocked();
             if (_isSending)
-                return;
+                return true;
             _isSending = true;
         }
         ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
+        return true;
     }
 
-    private readonly struct Sink(KvExchange exchange, ulong id) : IReplySink
+    private bool TryUseReplyLocked(int bytes)
     {
-        public void Answer<T>(scoped in T answer)
-            where T : IAnswer, allows ref struct => exchange.Add(id, StatusCode.OK, Reply.ResponseFieldNumber, answer);
+        if (bytes <= OutcomeBytesMax)
+        {
+            _replies.Use(bytes);
+            return true;
+        }
+        // A single one may always be larger than what a stream has; and small ones are not refused for the large ones of others.
+        return (_replies.Used == 0 || bytes <= ByteBudget.SmallBytes || _replies.Used + bytes <= ReplyBytesMax) && _replies.TryUse(bytes);
+    }
+
+    private readonly struct Sink(KvExchange exchange, ulong id, int requestBytes) : IReplySink
+    {
+        public Refusal? Answer<T>(scoped in T answer)
+            where T : IAnswer, allows ref struct => exchange.Add(id, requestBytes, StatusCode.OK, Reply.ResponseFieldNumber, answer);
 
         public void Refuse(Refusal refusal) =>
-            exchange.Add(id, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
+            exchange.Add(id, requestBytes, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
     }
 }

@@ -3,6 +3,7 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
 using KvCluster.Serving;
+using KvCluster.Serving.Memory;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
@@ -15,7 +16,7 @@ namespace KvCluster.Node.Api;
 /// Scans at a node: the part of the range that lies in one shard, page by page, at one snapshot, which is held until the last page is
 /// taken over by the connection or the caller goes away. Any thread.
 /// </summary>
-internal sealed class KvScans(ShardLookup lookup, ReadOpener opener)
+internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory memory)
 {
     /// <summary>A page is sent when it has so many bytes: enough to spread its costs, little enough to start soon. An entry is never cut.</summary>
     private const int PageBytes = 128 << 10;
@@ -40,8 +41,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener)
             if (read.Refusal is not null)
                 return read.Refusal;
             using (read.Snapshot)
-                await SendAsync(request, shard.Route, lower, upper, read, pages).ConfigureAwait(false);
-            return null;
+                return await SendAsync(request, shard.Route, lower, upper, read, pages).ConfigureAwait(false);
         }
         catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
         {
@@ -74,7 +74,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener)
     private static ReadOnlyMemory<byte> LesserEnd(ReadOnlyMemory<byte> left, ReadOnlyMemory<byte> right) =>
         left.IsEmpty || left.Span.SequenceCompareTo(right.Span) > 0 ? right : left;
 
-    private static async Task SendAsync(
+    private async Task<Refusal?> SendAsync(
         ScanRequest request, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, OpenedRead read, IServerStreamWriter<MessageBytes> pages)
     {
         using var cursor = read.Snapshot.Cursor(TreeId.Kv, lower.Span, upper.Span);
@@ -82,15 +82,30 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener)
         bool isLast;
         do
         {
-            var page = MessageBytes.Rent();
-            var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(route.Shard, read.AgeUs))));
-            writer.PositionField(ScanPage.PositionFieldNumber, route.Shard, read.Snapshot.Etag, read.AgeUs);
-            isLast = !Fill(page, cursor, request, ref left);
-            if (isLast && left > 0 && TryGoOn(request.Reverse, route, lower, upper, out var nextStart))
-                new WireWriter(page.Append(WireWriter.BytesFieldSize(nextStart.Length))).BytesField(ScanPage.NextStartFieldNumber, nextStart.Span);
-            await pages.WriteAsync(page).ConfigureAwait(false);
+            if (!memory.Replies.TryTake(PageBytes, isSmall: false))
+                return Refusals.RepliesWait;
+            var more = 0;
+            try
+            {
+                var page = MessageBytes.Rent();
+                var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(route.Shard, read.AgeUs))));
+                writer.PositionField(ScanPage.PositionFieldNumber, route.Shard, read.Snapshot.Etag, read.AgeUs);
+                isLast = !Fill(page, cursor, request, ref left);
+                if (isLast && left > 0 && TryGoOn(request.Reverse, route, lower, upper, out var nextStart))
+                    new WireWriter(page.Append(WireWriter.BytesFieldSize(nextStart.Length))).BytesField(ScanPage.NextStartFieldNumber, nextStart.Span);
+                // A last entry may be larger than a page.
+                more = Math.Max(0, page.Count - PageBytes);
+                memory.Replies.Take(more);
+                if (!await StalledWrite.EndsAsync(pages.WriteAsync(page), memory.Replies).ConfigureAwait(false))
+                    return Refusals.NotRead;
+            }
+            finally
+            {
+                memory.Replies.GiveBack(PageBytes + more);
+            }
         }
         while (!isLast);
+        return null;
     }
 
     // False: the range's part in this shard, or the limit, ends here.

@@ -2,13 +2,14 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Telemetry;
 using KvCluster.Serving;
+using KvCluster.Serving.Memory;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Kv of a node. A singleton; each call on a thread of the pool.</summary>
-internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metrics, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
+internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metrics, CallMemory memory, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
 {
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Get, request, context);
 
@@ -40,10 +41,13 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
     }
 
     public override Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
-        new KvExchange(calls, clock, responseStream, log, context.CancellationToken) { Caller = context }.RunAsync(requestStream);
+        new KvExchange(calls, memory, clock, responseStream, log, context.CancellationToken) { Caller = context }.RunAsync(requestStream);
 
     private async Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context)
     {
+        var requestBytes = request.Count;
+        if (!memory.Requests.TryTake(requestBytes, requestBytes <= ByteBudget.SmallBytes))
+            return Refuse(Refusals.RequestsWait.ToStatus(), request, context);
         var response = MessageBytes.Rent();
         var target = new CallTarget(0, 0, DeadlineOf(context), context.CancellationToken)
         {
@@ -53,7 +57,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
         };
         try
         {
-            var running = calls.StartAsync(method, request.Written, target, new UnarySink(response));
+            var running = calls.StartAsync(method, request.Written, target, new UnarySink(response, memory));
             request.Return();
             await running.ConfigureAwait(false);
         }
@@ -62,13 +66,23 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
             CallFailures.Unexpected(log, method, failure);
             throw calls.Failed(failure, method, target).ToStatus().ToRpcException();
         }
-        if (response.Error is not { } status)
-            return response;
-        // No exception: refusals are ordinary, and an exception costs more than the call.
+        finally
+        {
+            memory.Requests.GiveBack(requestBytes);
+            // It is written to the connection next, where it counts as one that leaves.
+            memory.Replies.GiveBack(response.Budgeted);
+            response.Budgeted = 0;
+        }
+        return response.Error is { } status ? Refuse(status, response, context) : response;
+    }
+
+    // No exception: refusals are ordinary, and an exception costs more than the call. The message becomes the response, which is empty.
+    private static MessageBytes Refuse(Google.Rpc.Status status, MessageBytes message, ServerCallContext context)
+    {
         context.Status = new Status((StatusCode)status.Code, status.Message);
         context.ResponseTrailers.Add(StatusDetails.Trailer, status.ToByteArray());
-        response.Clear();
-        return response;
+        message.Clear();
+        return message;
     }
 
     private long DeadlineOf(ServerCallContext context) => context.Deadline == DateTime.MaxValue

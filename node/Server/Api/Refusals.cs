@@ -35,9 +35,21 @@ internal static class Refusals
 
     public static readonly Refusal Busy = new(StatusCode.Unavailable, "BUSY", "The shard has as many requests waiting as it takes.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
 
+    /// <summary>Of a read whose answer was found and not copied.</summary>
+    public static readonly Refusal RepliesWait = new(
+        StatusCode.Unavailable, "BUSY", "As many bytes of replies wait to be read as the node keeps at a time.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
+
+    /// <summary>Of a request that is not begun.</summary>
+    public static readonly Refusal RequestsWait = new(
+        StatusCode.Unavailable, "BUSY", "As many bytes of requests are being served as the node takes at a time.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
+
+    /// <summary>Of a stream that holds memory by not being read.</summary>
+    public static readonly Refusal NotRead = new(
+        StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read what it asked for. Calls of the stream without an answer may have been applied.") { IsOutcomeUnknown = true };
+
     public static readonly Refusal Stopping = new(StatusCode.Unavailable, "STOPPING", "The node is stopping.");
 
-    public static readonly Refusal DeadlinePassed = new(StatusCode.DeadlineExceeded, "DEADLINE_PASSED", "The deadline passed before the write's turn came.");
+    public static readonly Refusal DeadlinePassed = new(StatusCode.DeadlineExceeded, "DEADLINE_PASSED", "The deadline passed before the call's turn came; nothing was applied.");
 
     public static readonly Refusal DiskFull = new(StatusCode.ResourceExhausted, "DISK_FULL", "The node's disk is full; deletes still work.");
 

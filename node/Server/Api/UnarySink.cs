@@ -1,12 +1,27 @@
+using KvCluster.Serving.Memory;
 using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>The outcome of a unary call, encoded into its response.</summary>
-internal readonly struct UnarySink(MessageBytes response) : IReplySink
+/// <summary>The outcome of a unary call, encoded into its response; a large one only if the budget has room for it.</summary>
+internal readonly struct UnarySink(MessageBytes response, CallMemory memory) : IReplySink
 {
-    public void Answer<T>(scoped in T answer)
-        where T : IAnswer, allows ref struct => answer.WriteTo(response.Append(answer.Size));
+    public Refusal? Answer<T>(scoped in T answer)
+        where T : IAnswer, allows ref struct
+    {
+        var bytes = answer.Size;
+        if (bytes > ByteBudget.SmallBytes)
+        {
+            if (!memory.MayRespond(bytes) || !memory.Replies.TryTake(bytes, isSmall: false))
+            {
+                Refuse(Refusals.RepliesWait);
+                return Refusals.RepliesWait;
+            }
+            response.Budgeted = bytes;
+        }
+        answer.WriteTo(response.Append(bytes));
+        return null;
+    }
 
     public void Refuse(Refusal refusal) => response.Error = refusal.ToStatus();
 }

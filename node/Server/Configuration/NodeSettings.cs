@@ -23,6 +23,12 @@ internal static class NodeSettings
     public static readonly Setting<string> Data = new("data", "DIR", "Folder for the data; one process uses it at a time.", Folder) { IsRequired = true };
     public static readonly Setting<string> Listen = new("listen", "URL", "Where to listen: http://127.0.0.1:7401.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
     public static readonly Setting<string> Advertise = new("advertise", "URL", "Where others reach this node, if not where it listens; needed where that is every address of the machine.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+    public static readonly Setting<string> ListenPeers = new("listen-peers", "URL",
+        "Where to listen for the other nodes of the cluster; otherwise at the host of listen, 100 ports above it. Clients need not reach it.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+
+    public static readonly Setting<string> AdvertisePeers = new("advertise-peers", "URL",
+        "Where the other nodes reach that port; otherwise at the host of advertise.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+
     public static readonly Setting<string> Cluster = new("cluster", "NAME", "The cluster's name.", ClusterName) { Default = "local" };
 
     public static readonly Setting<IReadOnlyList<string>> Coordinator = new("coordinator", "KIND=URLS",
@@ -54,8 +60,8 @@ internal static class NodeSettings
 
     public static readonly IReadOnlyList<Setting> RunTable =
     [
-        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, DigestInterval, TelemetryShards,
-        CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
+        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, ListenPeers, AdvertisePeers, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, DigestInterval, TelemetryShards,
+        CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
     public static readonly IReadOnlyList<Setting> InitTable = [CommonSettings.Config, .. EtcdTable, Nodes, Replicas, SplitAt, CommonSettings.LogFormat];
@@ -79,6 +85,26 @@ internal static class NodeSettings
         // Others, and clients, are told this address: each would call itself.
         if ((settings.Get(Advertise) ?? settings.Get(Listen)) is { } told && IsEveryAddress(told))
             settings.AddMistake(Advertise, $"'{told}'{(settings.IsGiven(Advertise) ? "" : $", of {Listen.Name},")} is every address of this machine: say the one where others reach this node.");
+        CheckPeers(settings);
+    }
+
+    private static void CheckPeers(Settings settings)
+    {
+        if (settings.Get(Listen) is not { } listen)
+            return;
+        foreach (var other in (ReadOnlySpan<Setting<string>>)[ListenPeers, AdvertisePeers])
+        {
+            if (settings.Get(other) is { } url && new Uri(url).Scheme != new Uri(listen).Scheme)
+                settings.AddMistake(other, $"'{url}' and '{listen}', of {Listen.Name}, are both http:// or both https://.");
+        }
+        if (settings.Get(AdvertisePeers) is { } told && IsEveryAddress(told))
+            settings.AddMistake(AdvertisePeers, $"'{told}' is every address of this machine: say the one where other nodes reach this node.");
+        if (!settings.IsGiven(ListenPeers) && new Uri(listen).Port + NodeOptions.PeerPortOffset > ushort.MaxValue)
+            settings.AddMistake(ListenPeers, $"there is no port {NodeOptions.PeerPortOffset} above that of '{listen}', of {Listen.Name}: say where to listen for other nodes.");
+        if (settings.IsGiven(ListenPeers))
+            CommonSettings.CheckPlainText(settings, ListenPeers, "use https://, or ");
+        if (settings.Get(ListenPeers) is { } peers && new Uri(peers).Port != 0 && new Uri(peers).Port == new Uri(listen).Port)
+            settings.AddMistake(ListenPeers, $"'{peers}' is the port of {Listen.Name}, too: clients and nodes have ports of their own.");
     }
 
     public static void CheckCoordinator(Settings settings)
@@ -100,6 +126,10 @@ internal static class NodeSettings
         DataDirectory = settings.Get(Data)!,
         Listen = settings.Get(Listen)!,
         Advertise = settings.Get(Advertise),
+        ListenPeers = settings.Get(ListenPeers),
+        AdvertisePeers = settings.Get(AdvertisePeers),
+        CallMemoryMebibytes = settings.Get(CommonSettings.CallMemoryMebibytes),
+        ConnectionsMax = settings.Get(CommonSettings.ConnectionsMax),
         Cluster = settings.Get(Cluster)!,
         Tls = CommonSettings.TlsOf(settings),
         Bootstrap = settings.IsGiven(BootstrapNodes) ? NewClusterOf(settings, BootstrapNodes) : null,

@@ -2,7 +2,6 @@
 // failure to start is an exception of a type that names the mistake; nothing is left running then.
 using System.Diagnostics.Metrics;
 using System.Security.Cryptography;
-using Grpc.AspNetCore.Server;
 using Grpc.Net.Client;
 using KvCluster.Node.Api;
 using KvCluster.Node.Coordination;
@@ -12,6 +11,7 @@ using KvCluster.Node.Transport;
 using KvCluster.Security;
 using KvCluster.Serving;
 using KvCluster.Serving.Admin;
+using KvCluster.Serving.Memory;
 using KvCluster.Serving.Security;
 using KvCluster.Storage.Files;
 using KvCluster.V1;
@@ -25,6 +25,9 @@ namespace KvCluster.Node.Hosting;
 /// <summary>A running node.</summary>
 internal sealed class NodeHost : IAsyncDisposable
 {
+    /// <summary>Each of a large cluster's other nodes has one.</summary>
+    private const int PeerConnectionsMax = 1_024;
+
     private readonly ILogger _log;
     private readonly NodeOptions _options;
     private readonly ProcessHealth _health;
@@ -43,6 +46,9 @@ internal sealed class NodeHost : IAsyncDisposable
 
     /// <summary>Where it serves: "http://host:port".</summary>
     public string Address { get; private set; } = "";
+
+    /// <summary>Where it takes the streams of other nodes.</summary>
+    public string PeerAddress { get; private set; } = "";
 
     /// <summary>
     /// Starts a node. Ends when it serves; its replicas are opened, and elect their leaders, in the background. Waits for the cluster's record
@@ -175,13 +181,14 @@ internal sealed class NodeHost : IAsyncDisposable
 
         // Rises with every start of the directory; the random half tells copies of a directory apart.
         var incarnation = (directory.Starts << 32) | BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
-        var listen = new UriBuilder(_options.Listen);
-        var port = listen.Port == 0 ? Own("the port", new ReservedPort(listen.Uri)) : null;
-        listen.Port = port?.Port ?? listen.Port;
-        var address = _options.Advertise ?? listen.Uri.GetLeftPart(UriPartial.Authority);
-        var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address);
-        Address = address;
+        var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));
+        var (listenPeers, peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(_options.ListenPeers ?? DefaultForPeers(_options.Listen)));
+        var address = _options.Advertise ?? listen.GetLeftPart(UriPartial.Authority);
+        var peerAddress = _options.AdvertisePeers ?? PeerAddressOf(_options.Advertise, listenPeers);
+        var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address, peerAddress);
+        (Address, PeerAddress) = (address, peerAddress);
 
+        Own("the return of memory", new MemoryReturn());
         var metrics = Own("the metrics", new NodeMetrics(identity, _options.ShardSeriesMax));
         coordinator = new MeasuredCoordinator(coordinator, metrics);
         var map = Own("the shard map", new ShardDirectory(coordinator, keys, _log));
@@ -199,7 +206,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
         Own("the room of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
         var examiner = new NodeExaminer(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System);
-        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen.Uri, tls, port, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
+        Own("the server for nodes", await ServePeersAsync(peers, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -294,7 +302,37 @@ internal sealed class NodeHost : IAsyncDisposable
         throw new StaleDirectoryException(_options.DataDirectory, $"node {_options.Node} is being started elsewhere at the same time");
     }
 
-    private static async Task<OwnedServer> ServeAsync(
+    /// <summary>Where a node listens for others that was told where to listen for clients alone.</summary>
+    internal static string DefaultForPeers(string listen)
+    {
+        var peers = new UriBuilder(listen);
+        peers.Port = peers.Port == 0 ? 0 : peers.Port + NodeOptions.PeerPortOffset;
+        return peers.Uri.GetLeftPart(UriPartial.Authority);
+    }
+
+    private static string PeerAddressOf(string? advertise, Uri listenPeers) =>
+        new UriBuilder(advertise ?? listenPeers.OriginalString) { Scheme = listenPeers.Scheme, Port = listenPeers.Port }.Uri.GetLeftPart(UriPartial.Authority);
+
+    private (Uri Listen, ReservedPort? Port) ReserveWhereFree(string name, UriBuilder listen)
+    {
+        var port = listen.Port == 0 ? Own(name, new ReservedPort(listen.Uri)) : null;
+        listen.Port = port?.Port ?? listen.Port;
+        return (listen.Uri, port);
+    }
+
+    // Nodes only: requests of up to 32 MiB, streams that never end, and with TLS certificates from everybody.
+    private static async Task<OwnedServer> ServePeersAsync(PeerTransport peers, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
+    {
+        var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
+        port?.GiveTo(builder);
+        builder.Services.AddSingleton(peers).AddSingleton<PeerService>();
+        builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);
+        var app = builder.Build();
+        app.MapGrpcService<PeerService>();
+        return await OwnedServer.StartAsync(app, listen, health: null, cancellationToken).ConfigureAwait(false);
+    }
+
+    private async Task<OwnedServer> ServeAsync(
         NodeIdentity identity,
         ShardDirectory map,
         ShardHost shards,
@@ -312,28 +350,25 @@ internal sealed class NodeHost : IAsyncDisposable
         ReservedPort? port,
         CancellationToken cancellationToken)
     {
-        var builder = ServerBuilder.Create(logs, listen, tls);
+        var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfClients(_options.ConnectionsMax));
         port?.GiveTo(builder);
         var services = builder.Services;
         services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(voters).AddSingleton(replicas).AddSingleton(examiner);
         services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
+        new CallMemory(_options.CallMemoryMebibytes).AddTo(services);
         services.AddSingleton<TimeProvider>(BootClock.Instance);
         services.AddSingleton(new ShardLookup(identity.Node, shards, metrics.Activity.Hot)).AddSingleton<ReadOpener>().AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddSingleton(new ReflectionCatalog(
-            Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, V1.Replication.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
-        services.AddSingleton<KvService>().AddSingleton<ClusterService>().AddSingleton<AdminService>().AddSingleton<PeerService>();
-        services.AddGrpc(ConfigureGrpc);
+            Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
+        services.AddSingleton<KvService>().AddSingleton<ClusterService>().AddSingleton<AdminService>();
+        services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);
         var app = builder.Build();
         app.MapGrpcService<KvService>();
         app.MapGrpcService<ClusterService>();
         app.MapGrpcService<AdminService>();
-        app.MapGrpcService<PeerService>();
         app.MapGrpcService<HealthService>();
         app.MapGrpcService<ReflectionService>();
         app.MapGrpcService<ReflectionAlphaService>();
         return await OwnedServer.StartAsync(app, listen, health, cancellationToken).ConfigureAwait(false);
     }
-
-    // The largest write with what stands around it, and frames of records of that size.
-    private static void ConfigureGrpc(GrpcServiceOptions options) => options.MaxReceiveMessageSize = PeerTransport.MessageBytesMax;
 }

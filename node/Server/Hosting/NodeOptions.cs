@@ -1,5 +1,7 @@
 using KvCluster.Node.Coordination;
 using KvCluster.Replication;
+using KvCluster.Serving;
+using KvCluster.Serving.Memory;
 using KvCluster.Serving.Security;
 using KvCluster.Storage;
 
@@ -19,6 +21,21 @@ internal sealed record NodeOptions
 
     /// <summary>Where clients and other nodes reach it; null: where it listens.</summary>
     public string? Advertise { get; init; }
+
+    /// <summary>Where it listens for the streams of other nodes; null: at the host of <see cref="Listen"/>, <see cref="PeerPortOffset"/> ports above it; port 0: a free one.</summary>
+    public string? ListenPeers { get; init; }
+
+    /// <summary>Where other nodes reach that port; null: at the host of <see cref="Advertise"/>, by the port that it listens on.</summary>
+    public string? AdvertisePeers { get; init; }
+
+    /// <summary>From the port for clients to the one for nodes, if nobody says another: beyond the ports of other nodes on the same machine.</summary>
+    public const int PeerPortOffset = 100;
+
+    /// <summary>What its calls may hold in memory together, in MiB.</summary>
+    public int CallMemoryMebibytes { get; init; } = CallMemory.MebibytesDefault;
+
+    /// <summary>Connections from clients at a time.</summary>
+    public int ConnectionsMax { get; init; } = ListenerLimits.ConnectionsDefault;
 
     /// <summary>The cluster's name.</summary>
     public string Cluster { get; init; } = "local";

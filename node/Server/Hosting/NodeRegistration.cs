@@ -37,6 +37,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
             Node = identity.Node,
             Incarnation = identity.Incarnation,
             Address = identity.Address,
+            PeerAddress = identity.PeerAddress,
             Version = NodeIdentity.Version,
         };
         _log = log;

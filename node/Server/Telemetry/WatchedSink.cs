@@ -6,11 +6,15 @@ namespace KvCluster.Node.Telemetry;
 internal readonly struct WatchedSink<TSink>(TSink inner, RequestWatch watch) : IReplySink
     where TSink : struct, IReplySink
 {
-    public void Answer<T>(scoped in T answer)
+    public Refusal? Answer<T>(scoped in T answer)
         where T : IAnswer, allows ref struct
     {
-        watch.Answered();
-        inner.Answer(answer);
+        var refusal = inner.Answer(answer);
+        if (refusal is null)
+            watch.Answered();
+        else
+            watch.Refused(refusal);
+        return refusal;
     }
 
     public void Refuse(Refusal refusal)

@@ -169,9 +169,11 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
                 await snapshot.Replaced.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
                 continue;
             }
-            var address = record.Address;
+            var address = record.PeerAddress;
             try
             {
+                if (address.Length == 0)
+                    throw new InvalidOperationException("its record names no port for other nodes: it runs an older version");
                 using var channel = ChannelTo(node, address);
                 // It ends by an exception, however long it went well.
                 await ConnectAsync(node, channel, connected: () => pause = PauseMin).ConfigureAwait(false);

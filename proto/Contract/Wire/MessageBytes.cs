@@ -31,6 +31,9 @@ internal sealed class MessageBytes
     /// <summary>Set in place of a response: why there is none.</summary>
     public Google.Rpc.Status? Error { get; set; }
 
+    /// <summary>Bytes that its holder took from a budget for it, and gives back.</summary>
+    public int Budgeted { get; set; }
+
     /// <summary>The bytes written, for a holder that keeps it from the pool.</summary>
     public ReadOnlyMemory<byte> Memory => _bytes.AsMemory(0, Count);
 

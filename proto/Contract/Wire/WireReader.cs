@@ -12,6 +12,9 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
     private ReadOnlySpan<byte> _rest = bytes;
     private uint _wireType;
 
+    /// <summary>Bytes that are not read yet.</summary>
+    public readonly int Left => _rest.Length;
+
     /// <summary>The next field's number; 0: there is none.</summary>
     public int ReadField()
     {

@@ -3,13 +3,16 @@ using Microsoft.Extensions.Logging;
 namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>A server's options as its calls need them.</summary>
-internal sealed class CallSettings(GrpcServiceOptions options, ILogger log)
+internal sealed class CallSettings(GrpcServiceOptions options, MessageMemory? memory, ILogger log)
 {
     public int RequestBytesMax { get; } = options.MaxReceiveMessageSize ?? int.MaxValue;
 
     public int ResponseBytesMax { get; } = options.MaxSendMessageSize ?? int.MaxValue;
 
     public bool SendsExceptionText { get; } = options.EnableDetailedErrors == true;
+
+    /// <summary>Null: nothing bounds what slow callers hold.</summary>
+    public MessageMemory? Memory { get; } = memory;
 
     public ILogger Log { get; } = log;
 }

@@ -12,6 +12,8 @@ namespace Grpc.AspNetCore.Server.Calls;
 internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     where T : class
 {
+    private const int LargeBytes = 64 << 10;
+
     private static readonly Task<bool> Found = Task.FromResult(true);
     private static readonly Task<bool> Ended = Task.FromResult(false);
 
@@ -47,6 +49,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
             return Task.FromCanceled<bool>(cancellationToken);
         try
         {
+            _call.ReleaseArriving();
             // What is held, or read already, needs no wait.
             if (TryTake(out var isFound))
                 return isFound ? Found : Ended;
@@ -151,6 +154,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     // Gives back what is not a whole frame, to be read again with more behind it.
     private void Release()
     {
+        _call.HoldArriving(_held.Length - _taken);
         _isHolding = false;
         _body.AdvanceTo(_held.GetPosition(_taken), _held.End);
         HoldRest(default);
@@ -181,6 +185,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
             if (TryTakeFrame(out var payload, out var isCompressed))
             {
                 Current = _call.Deserialize(payload, isCompressed, _marshaller);
+                KeepWhole(payload.Length);
                 isFound = true;
                 return true;
             }
@@ -189,6 +194,9 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
             Release();
         }
     }
+
+    // A large message counts until the next one is asked for, which is when the handler has done with it.
+    private void KeepWhole(long bytes) => _call.KeepArrived(bytes > LargeBytes ? bytes : 0);
 
     private bool TryTakeFrame(out ReadOnlySequence<byte> payload, out bool isCompressed)
     {

@@ -1,6 +1,7 @@
 // One call on Kestrel's features. Pooled: it belongs to Kestrel's HTTP/2 stream object and serves one call after the other, from
 // Begin to End. Runs on threads of the pool, one at a time but for the deadline's timer, which takes _deadlineGate.
 using System.IO.Pipelines;
+using Grpc.AspNetCore.Server.Hosting;
 using Grpc.Core;
 using Grpc.Shared;
 using Microsoft.AspNetCore.Http;
@@ -12,12 +13,23 @@ namespace Grpc.AspNetCore.Server.Calls;
 /// <summary>The context that handlers are given, and what reads and answers the request behind it.</summary>
 internal sealed class ServerCall : ServerCallContext
 {
-    /// <summary>Kestrel's default limit of a request body; larger messages need it lifted.</summary>
+    /// <summary>Kestrel's default limit of a request body; a server that takes larger messages needs it lifted.</summary>
     private const int BodyBytesMaxOfServer = 30_000_000;
+
+    /// <summary>A unary response up to this goes with the end of its call; of a larger one the call waits until the connection has taken it.</summary>
+    private const int UnwatchedBytes = 16 << 10;
+
+    /// <summary>HTTP/2's ENHANCE_YOUR_CALM, which gRPC reads as RESOURCE_EXHAUSTED.</summary>
+    private const int TooSlowCode = 0xb;
+
+    /// <summary>For what was written before a failed call's status to be read.</summary>
+    private static readonly TimeSpan StatusPatience = TimeSpan.FromSeconds(1);
 
     private readonly Lock _deadlineGate = new();
     private readonly FramePayload _payload = new();
-    private readonly FrameWriter _frames = new();
+    private readonly FrameWriter _frames;
+    private readonly HeldMessage? _arriving;
+    private readonly HeldMessage? _leaving;
     private IFeatureCollection _features = null!;
     private IHttpRequestFeature _request = null!;
     private IHttpResponseFeature _response = null!;
@@ -39,6 +51,9 @@ internal sealed class ServerCall : ServerCallContext
     {
         Settings = settings;
         Responses = new ResponseOutput(this);
+        _frames = new FrameWriter { Announced = settings.Memory is null ? null : HoldLeaving };
+        if (settings.Memory is not null)
+            (_arriving, _leaving) = (new HeldMessage(EndSlow), new HeldMessage(EndSlow));
     }
 
     public CallSettings Settings { get; }
@@ -91,14 +106,16 @@ internal sealed class ServerCall : ServerCallContext
             _response = features.GetRequiredFeature<IHttpResponseFeature>();
             _responseBody = features.GetRequiredFeature<IHttpResponseBodyFeature>();
             _requestBody = features.GetRequiredFeature<IRequestBodyPipeFeature>();
+            features.Get<IConnectionUseFeature>()?.MarkUsed();
         }
         Body = _requestBody.Reader;
         _response.Headers.ContentType = "application/grpc";
         _status = Status.DefaultSuccess;
         _hasContent = false;
         _isReading = false;
-        if (Settings.RequestBytesMax > BodyBytesMaxOfServer)
-            LiftRequestLimits();
+        // The rate stays: a unary request that stands still is ended.
+        if (Settings.RequestBytesMax > BodyBytesMaxOfServer && features.Get<IHttpMaxRequestBodySizeFeature>() is { IsReadOnly: false } size)
+            size.MaxRequestBodySize = null;
         var headers = request.Headers;
         RequestEncoding = headers.GrpcEncoding;
         if (headers.GrpcTimeout is { Count: 1 } timeout && GrpcTimeout.TryParse(timeout[0], out var remaining))
@@ -109,6 +126,8 @@ internal sealed class ServerCall : ServerCallContext
     public void End()
     {
         DisarmDeadline();
+        ReleaseArriving();
+        ReleaseLeaving();
         Responses.End();
         Body = null!;
         _requestHeaders = null;
@@ -154,6 +173,7 @@ internal sealed class ServerCall : ServerCallContext
             message = Deserialize(payload, isCompressed, marshaller);
         if (message is not null && !buffer.IsEmpty)
             throw new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the request."));
+        HoldArriving(buffer.Length);
         Body.AdvanceTo(buffer.Start, end);
         ThrowIfPastDeadline();
         if (read.IsCompleted && message is null)
@@ -184,6 +204,42 @@ internal sealed class ServerCall : ServerCallContext
         finally
         {
             _hasContent |= _frames.HasWritten;
+        }
+    }
+
+    /// <summary>The caller is given time to read a large response before the call ends, and its bytes count until then.</summary>
+    public bool HasLargeResponse => _leaving is { IsHeld: true };
+
+    /// <summary>Waits until the connection has taken what was written.</summary>
+    public async ValueTask FlushOnlyAsync()
+    {
+        await _responseBody.Writer.FlushAsync().ConfigureAwait(false);
+        ReleaseLeaving();
+    }
+
+    /// <summary>So many bytes of a message that is not complete lie in the buffers, before more of it is asked for; 0: none.</summary>
+    /// <exception cref="RpcException">UNAVAILABLE: there is no room for more such messages.</exception>
+    public void HoldArriving(long bytes)
+    {
+        if (bytes == 0)
+            ReleaseArriving();
+        else if (_arriving is not null && !Settings.Memory!.Arriving.TryHold(_arriving, bytes))
+            throw new RpcException(new Status(StatusCode.Unavailable, "The server is busy with as many large requests as it takes at a time; this one was not executed. Try again."));
+        else if (_arriving is not null)
+            _arriving.IsHeld = true;
+    }
+
+    /// <summary>A message of so many bytes has come whole and counts until it is released; 0: it is too small to count.</summary>
+    public void KeepArrived(long bytes)
+    {
+        if (bytes == 0)
+        {
+            ReleaseArriving();
+        }
+        else if (_arriving is not null)
+        {
+            Settings.Memory!.Arriving.Keep(_arriving, bytes);
+            _arriving.IsHeld = true;
         }
     }
 
@@ -237,7 +293,13 @@ internal sealed class ServerCall : ServerCallContext
     public async ValueTask FinishStreamAsync()
     {
         DisarmDeadline();
-        await Responses.CompleteAsync().ConfigureAwait(false);
+        var flushed = Responses.CompleteAsync();
+        if (_status.StatusCode != StatusCode.OK && !flushed.IsCompleted && !await EndsSoonAsync(flushed).ConfigureAwait(false))
+        {
+            // A caller that does not read would not read the status either, and the call would never end.
+            _features.Get<IHttpResetFeature>()?.Reset(TooSlowCode);
+        }
+        await flushed.ConfigureAwait(false);
         _hasContent |= Responses.HasContent;
         WriteStatus();
     }
@@ -278,6 +340,41 @@ internal sealed class ServerCall : ServerCallContext
             return Responses.SendHeadersAsync();
         _hasContent = true;
         return _responseBody.Writer.FlushAsync().AsTask();
+    }
+
+    private void HoldLeaving(int bytes)
+    {
+        if (bytes <= UnwatchedBytes)
+            return;
+        if (!Settings.Memory!.Leaving.TryHold(_leaving!, bytes))
+            throw new RpcException(new Status(StatusCode.Unavailable, "The server has as many large responses waiting to be read as it keeps at a time. Try again."));
+        _leaving!.IsHeld = true;
+    }
+
+    /// <summary>No request, or none any more, lies in the buffers.</summary>
+    public void ReleaseArriving()
+    {
+        if (_arriving is not { IsHeld: true })
+            return;
+        _arriving.IsHeld = false;
+        Settings.Memory!.Arriving.Release(_arriving);
+    }
+
+    private void ReleaseLeaving()
+    {
+        if (_leaving is not { IsHeld: true })
+            return;
+        _leaving.IsHeld = false;
+        Settings.Memory!.Leaving.Release(_leaving);
+    }
+
+    // Called while another call looks for room.
+    private void EndSlow() => _features.Get<IHttpResetFeature>()?.Reset(TooSlowCode);
+
+    private static async ValueTask<bool> EndsSoonAsync(Task flushed)
+    {
+        await flushed.WaitAsync(StatusPatience).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        return flushed.IsCompleted;
     }
 
     private static RpcException PastDeadline() => new(new Status(StatusCode.DeadlineExceeded, "The deadline passed."));

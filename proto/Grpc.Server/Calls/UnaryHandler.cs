@@ -22,6 +22,8 @@ internal sealed class UnaryHandler<TRequest, TResponse>(Method<TRequest, TRespon
             while (!call.TryTakeOnly(read, method.RequestMarshaller, ref request));
             var response = await handler(request!, call).ConfigureAwait(false) ?? throw NoMessage();
             call.WriteOnly(response, method.ResponseMarshaller);
+            if (call.HasLargeResponse)
+                await call.FlushOnlyAsync().ConfigureAwait(false);
             call.Succeed();
         }
         catch (Exception failure)

@@ -23,7 +23,7 @@ internal sealed class CallDispatcher : ServiceBinderBase
 
     public CallDispatcher(IOptions<GrpcServiceOptions> options, IServiceProvider provider, ILogger<CallDispatcher> log)
     {
-        _settings = new CallSettings(options.Value, log);
+        _settings = new CallSettings(options.Value, provider.GetService<MessageMemory>(), log);
         _interceptors = [.. options.Value.Interceptors.Select(type => (Interceptor)(provider.GetService(type) ?? ActivatorUtilities.CreateInstance(provider, type)))];
     }
 

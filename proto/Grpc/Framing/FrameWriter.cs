@@ -26,6 +26,9 @@ internal sealed class FrameWriter : SerializationContext, IBufferWriter<byte>
         Completed,
     }
 
+    /// <summary>Is told the length of each message before anything of it is written, and may refuse it by an exception; null: nobody is.</summary>
+    public Action<int>? Announced { get; init; }
+
     /// <summary>Whether a failed <see cref="Write"/> left a part of a frame in the output, which cannot be taken back.</summary>
     public bool LeftPartialFrame => _mode == Mode.Streaming;
 
@@ -144,5 +147,6 @@ internal sealed class FrameWriter : SerializationContext, IBufferWriter<byte>
     {
         if (payloadBytes > _messageBytesMax)
             throw new RpcException(new Status(StatusCode.ResourceExhausted, $"Sending message of {payloadBytes} bytes exceeds the maximum of {_messageBytesMax}."));
+        Announced?.Invoke(payloadBytes);
     }
 }

@@ -1,4 +1,6 @@
+using System.Globalization;
 using KvCluster.Security;
+using KvCluster.Serving.Memory;
 using KvCluster.Serving.Security;
 
 namespace KvCluster.Serving.Configuration;
@@ -15,6 +17,12 @@ internal static class CommonSettings
 
     public static readonly Setting<IReadOnlyList<string>> AdminHosts = new("admin-hosts", "NAMES",
         "Names under which browsers may ask for the console, separated by commas, besides localhost and addresses: kv.example.com", text => SettingForms.List(text, SettingForms.HostName));
+
+    public static readonly Setting<int> CallMemoryMebibytes = new("call-memory-mib", "MIB",
+        "What the calls of clients may hold in memory together, requests and replies; what does not fit is refused as busy.", SettingForms.Number(CallMemory.MebibytesMin, 65_536)) { Default = Text(CallMemory.MebibytesDefault) };
+
+    public static readonly Setting<int> ConnectionsMax = new("connections-max", "N",
+        "Connections from clients at a time. Beyond it one on which no call ever came is closed, or else the new one.", SettingForms.Number(16, 1_000_000)) { Default = Text(ListenerLimits.ConnectionsDefault) };
 
     public static readonly Setting<string> LogFormat = new("log-format", "FORMAT", "How logs are written to standard output: text or json, a line each.", SettingForms.Choice("text", "json")) { Default = "text" };
 
@@ -33,6 +41,8 @@ internal static class CommonSettings
     public static readonly Setting<bool> AllowPlaintext = new("allow-plaintext", "SWITCH", "Listen beyond loopback without TLS, where the network itself is trusted.", SettingForms.Switch) { IsSwitch = true };
 
     public static readonly IReadOnlyList<Setting> Tls = [TlsCert, TlsKey, TlsCa, TlsClientAuth, AllowPlaintext];
+
+    private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);
 
     /// <summary>Adds what settings of certificates and addresses say together that cannot be.</summary>
     /// <param name="settings">What was said.</param>

@@ -40,31 +40,32 @@ internal sealed class ServerTls : IAsyncDisposable
     public CredentialFiles Files { get; }
 
     /// <summary>Has what listens speak TLS only.</summary>
-    public void Secure(ListenOptions listen) => listen.UseHttps(new TlsHandshakeCallbackOptions
+    /// <param name="isForPeers">Every caller must show a certificate, whatever is asked of clients.</param>
+    public void Secure(ListenOptions listen, bool isForPeers) => listen.UseHttps(new TlsHandshakeCallbackOptions
     {
         HandshakeTimeout = _handshakeTimeMax,
-        OnConnection = context => ValueTask.FromResult(OptionsFor(context.Connection.RemoteEndPoint)),
+        OnConnection = context => ValueTask.FromResult(OptionsFor(context.Connection.RemoteEndPoint, isForPeers || _requiresClientCertificate)),
     });
 
     public ValueTask DisposeAsync() => _watch.DisposeAsync();
 
-    private SslServerAuthenticationOptions OptionsFor(EndPoint? remote)
+    private SslServerAuthenticationOptions OptionsFor(EndPoint? remote, bool requiresCertificate)
     {
         var credentials = Files.Current;
         return new SslServerAuthenticationOptions
         {
             ServerCertificateContext = credentials.Context,
             CertificateChainPolicy = credentials.ChainPolicy,
-            // Asked for always: nodes and routers come to the same port as clients.
+            // Asked for always: routers come to the same port as clients.
             ClientCertificateRequired = true,
             CertificateRevocationCheckMode = X509RevocationMode.NoCheck,
-            RemoteCertificateValidationCallback = (_, certificate, chain, errors) => Admits(credentials, remote, certificate, chain, errors),
+            RemoteCertificateValidationCallback = (_, certificate, chain, errors) => Admits(credentials, remote, requiresCertificate, certificate, chain, errors),
         };
     }
 
-    private bool Admits(TlsCredentials credentials, EndPoint? remote, X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors)
+    private bool Admits(TlsCredentials credentials, EndPoint? remote, bool requiresCertificate, X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors)
     {
-        if (errors == SslPolicyErrors.None || (certificate is null && !_requiresClientCertificate))
+        if (errors == SslPolicyErrors.None || (certificate is null && !requiresCertificate))
             return true;
         if (_refused.MaySay((remote as IPEndPoint)?.Address, out var host))
             SecurityLog.Refused(_log, host, CertificateRefusal.Describe(certificate, chain, errors, name: null, credentials.Files.AuthorityFile));

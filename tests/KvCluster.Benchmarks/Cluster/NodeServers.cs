@@ -19,6 +19,7 @@ internal sealed class NodeServers : IAsyncDisposable
     private readonly int _port = FreePorts.Ten();
     private readonly int _shards;
     private readonly Relay[] _relays = [];
+    private readonly Relay[] _peerRelays = [];
 
     private NodeServers(EtcdMembers etcd, int nodes, int shards, Network? network, string? data)
     {
@@ -29,7 +30,10 @@ internal sealed class NodeServers : IAsyncDisposable
         _processes = new Process?[nodes];
         _channels = [.. Endpoints.Select(GrpcChannel.ForAddress)];
         if (network is not null)
+        {
             _relays = [.. Enumerable.Range(1, nodes).Select(node => new Relay(network, node, _port + node))];
+            _peerRelays = [.. Enumerable.Range(1, nodes).Select(node => new Relay(network, node, PeerPortOf(node)))];
+        }
     }
 
     public EtcdMembers Etcd { get; }
@@ -71,8 +75,8 @@ internal sealed class NodeServers : IAsyncDisposable
         string[] arguments =
         [
             "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", Path.Combine(_data, $"node-{node}"),
-            "--listen", AddressOf(node), "--coordinator", Coordinator, "--until-stdin-ends",
-            .. Network is null ? (string[])[] : ["--advertise", string.Create(CultureInfo.InvariantCulture, $"http://127.0.0.1:{_relays[node - 1].Port}")],
+            "--listen", AddressOf(node), "--listen-peers", Text(PeerPortOf(node)), "--coordinator", Coordinator, "--until-stdin-ends",
+            .. Network is null ? (string[])[] : ["--advertise", Text(_relays[node - 1].Port), "--advertise-peers", Text(_peerRelays[node - 1].Port)],
         ];
         var process = Process.Start(new ProcessStartInfo(Program(), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
         process.OutputDataReceived += static (_, _) => { };
@@ -131,7 +135,7 @@ internal sealed class NodeServers : IAsyncDisposable
         for (var node = 1; node <= _processes.Length; node++)
             if (_processes[node - 1] is not null)
                 await KillAsync(node);
-        foreach (var relay in _relays)
+        foreach (var relay in _relays.Concat(_peerRelays))
             await relay.DisposeAsync();
         await Etcd.DisposeAsync();
         _folder.Dispose();
@@ -154,7 +158,11 @@ internal sealed class NodeServers : IAsyncDisposable
         }
     }
 
-    private string AddressOf(int node) => string.Create(CultureInfo.InvariantCulture, $"http://127.0.0.1:{_port + node}");
+    private string AddressOf(int node) => Text(_port + node);
+
+    private int PeerPortOf(int node) => _port + 10 + node;
+
+    private static string Text(int port) => string.Create(CultureInfo.InvariantCulture, $"http://127.0.0.1:{port}");
 
     private static string Program()
     {

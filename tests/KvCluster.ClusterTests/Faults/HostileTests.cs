@@ -24,7 +24,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
         var epoch = await cluster.EpochAsync();
-        foreach (var endpoint in cluster.Endpoints)
+        foreach (var endpoint in cluster.PeerEndpoints)
         {
             var port = new Uri(endpoint).Port;
             await SendRawAsync(port, RandomBytes(1 << 20));
@@ -57,7 +57,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         var shard = JsonParser.Default.Parse<ShardRecord>(await cluster.Etcd.ControlAsync("get", "--print-value-only", "/kvcluster/local/shards/0"));
         var receiver = shard.Replicas.Single(replica => replica.Node == 1).Replica;
         var senders = shard.Replicas.Where(replica => replica.Node != 1).ToArray();
-        using var channel = GrpcChannel.ForAddress(cluster.Endpoints[0]);
+        using var channel = GrpcChannel.ForAddress(cluster.PeerEndpoints[0]);
         await LieAsync(channel, record, 9, number => StrangeFrame(number, senders[number % 2].Replica, receiver, before + 1 + (ulong)(number % 3)));
         foreach (var sender in senders)
             await LieAsync(channel, record, sender.Node, number => StrangeFrame(number, sender.Replica, receiver, ulong.MaxValue - (ulong)(number % 3)));

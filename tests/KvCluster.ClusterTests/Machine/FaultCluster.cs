@@ -40,6 +40,15 @@ internal sealed class FaultCluster : IAsyncDisposable
     /// <summary>Where clients reach the nodes, through relays.</summary>
     public IReadOnlyList<string> Endpoints { get; private set; } = [];
 
+    /// <summary>Where the nodes listen for clients, past all relays.</summary>
+    public IReadOnlyList<string> DirectEndpoints { get; private set; } = [];
+
+    /// <summary>The processes of routers.</summary>
+    public IReadOnlyList<int> RouterIds => [.. _routers.Select(router => router.Id)];
+
+    /// <summary>Where each node takes the streams of others, as the network lets them.</summary>
+    public IReadOnlyList<string> PeerEndpoints { get; private set; } = [];
+
     public IReadOnlyList<NodeProcess> Nodes => _nodes;
 
     private int ReplicasOfAShard => Math.Min(3, _nodes.Count);
@@ -340,14 +349,18 @@ internal sealed class FaultCluster : IAsyncDisposable
         for (var node = 1; node <= nodes; node++)
         {
             var front = Own(new Relay(Network, to: node, targetPort: ports + node));
+            var peerFront = Own(new Relay(Network, to: node, targetPort: ports + 10 + node));
+            PeerEndpoints = [.. PeerEndpoints, $"http://127.0.0.1:{Text(peerFront.Port)}"];
             var members = Etcd.Endpoints.Select(endpoint => new Uri(endpoint)).Select(endpoint => $"{endpoint.Scheme}://127.0.0.1:{Text(Own(new Relay(Network, Network.Etcd, endpoint.Port, node)).Port)}");
             string[] arguments =
             [
                 "--listen", $"http://127.0.0.1:{Text(ports + node)}", "--advertise", $"http://127.0.0.1:{Text(front.Port)}",
+                "--listen-peers", $"http://127.0.0.1:{Text(ports + 10 + node)}", "--advertise-peers", $"http://127.0.0.1:{Text(peerFront.Port)}",
                 "--coordinator", "etcd=" + string.Join(',', members), .. security, "--stop-grace-seconds", StopGraceSeconds,
             ];
             _nodes.Add(new NodeProcess(node, dataOf(node) ?? Path.Combine(Folder, $"node-{Text(node)}"), arguments, Network));
             _channels.Add(GrpcChannel.ForAddress($"http://127.0.0.1:{Text(ports + node)}"));
+            DirectEndpoints = [.. DirectEndpoints, $"http://127.0.0.1:{Text(ports + node)}"];
             Endpoints = [.. Endpoints, $"http://127.0.0.1:{Text(front.Port)}"];
         }
     }

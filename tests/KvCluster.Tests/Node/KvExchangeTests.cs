@@ -5,6 +5,7 @@ using KvCluster.Node.Api;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Telemetry;
 using KvCluster.Serving;
+using KvCluster.Serving.Memory;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -25,7 +26,7 @@ public sealed class KvExchangeTests
         var lookup = new ShardLookup(1, null!, metrics.Activity.Hot);
         var calls = new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), metrics, TimeProvider.System);
         var responses = new Responses();
-        var exchange = new KvExchange(calls, TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);
+        var exchange = new KvExchange(calls, new CallMemory(CallMemory.MebibytesDefault), TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);
         var key = ByteString.CopyFromUtf8("k");
         await exchange.RunAsync(new Requests(new ExchangeRequest
         {
@@ -38,6 +39,57 @@ public sealed class KvExchangeTests
         })).WaitAsync(Eventually.Limit);
         var reasons = responses.Replies.OrderBy(reply => reply.Id).Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!);
         Assert.Equal([("INTERNAL", "no"), ("INTERNAL", "unknown"), ("KEY_EMPTY", "no")], reasons.Select(info => (info.Reason, info.Metadata["applied"])));
+    }
+
+    /// <summary>All replies that were there went into one message: 130 Gets of 8 MiB became one of 1 GB, which no client took.</summary>
+    [Fact]
+    public async Task Replies_OfManyLargeReads_ComeInMessagesOfAtMost4MiB()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var key = ByteString.CopyFromUtf8("big");
+        await cluster.PutAsync(new PutRequest { Key = key, Value = UnsafeByteOperations.UnsafeWrap(new byte[1_500_000]) });
+        using var call = cluster.KvOf(1).Exchange();
+        var request = new ExchangeRequest();
+        for (ulong id = 1; id <= 40; id++)
+            request.Calls.Add(new Call { Id = id, Method = Method.Get, Request = new GetRequest { Key = key }.ToByteString() });
+        await call.RequestStream.WriteAsync(request);
+        await call.RequestStream.CompleteAsync();
+        var answered = new List<ulong>();
+        while (await call.ResponseStream.MoveNext(CancellationToken.None))
+        {
+            Assert.InRange(call.ResponseStream.Current.CalculateSize(), 1, 4 << 20);
+            Assert.All(call.ResponseStream.Current.Replies, reply => Assert.Equal(0, reply.Code));
+            answered.AddRange(call.ResponseStream.Current.Replies.Select(reply => reply.Id));
+        }
+        Assert.Equal(request.Calls.Select(one => one.Id), answered);
+    }
+
+    /// <summary>A call that waits for its turn because nobody reads is not begun any more when its time is up.</summary>
+    [Fact]
+    public async Task Call_WhoseTimeIsUpBeforeItsTurn_IsNotBegun()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var key = ByteString.CopyFromUtf8("big");
+        await cluster.PutAsync(new PutRequest { Key = key, Value = UnsafeByteOperations.UnsafeWrap(new byte[8 << 20]) });
+        using var call = cluster.KvOf(1).Exchange();
+        var get = new GetRequest { Key = key }.ToByteString();
+        var put = new PutRequest { Key = ByteString.CopyFromUtf8("late"), Value = ByteString.CopyFromUtf8("v") };
+        var request = new ExchangeRequest();
+        for (ulong id = 1; id <= 8; id++)
+            request.Calls.Add(new Call { Id = id, Method = Method.Get, Request = get });
+        request.Calls.Add(new Call { Id = 9, Method = Method.Put, Request = put.ToByteString(), TimeoutMs = 50 });
+        await call.RequestStream.WriteAsync(request);
+        await call.RequestStream.CompleteAsync();
+        await Task.Delay(200);
+        var codes = new Dictionary<ulong, int>();
+        while (await call.ResponseStream.MoveNext(CancellationToken.None))
+        {
+            foreach (var reply in call.ResponseStream.Current.Replies)
+                codes.Add(reply.Id, reply.Code);
+        }
+        Assert.All(Enumerable.Range(1, 8), id => Assert.Equal(0, codes[(ulong)id]));
+        Assert.Equal((int)StatusCode.DeadlineExceeded, codes[9]);
+        Assert.False((await cluster.KvOf(1).GetAsync(new GetRequest { Key = put.Key })).Found);
     }
 
     private sealed class Requests(params ExchangeRequest[] messages) : IAsyncStreamReader<MessageBytes>

@@ -65,7 +65,7 @@ internal sealed class NodeCluster : IAsyncDisposable
         var port = FreePorts.Ten();
         cluster._linksOfFirst = new HoldingProxy(port);
         await Task.WhenAll(nodes.Select(node => node == 1
-            ? cluster.StartNodeAsync(cluster.OptionsOf(1) with { Listen = $"http://127.0.0.1:{port}", Advertise = cluster._linksOfFirst.Address })
+            ? cluster.StartNodeAsync(cluster.OptionsOf(1) with { ListenPeers = $"http://127.0.0.1:{port}", AdvertisePeers = cluster._linksOfFirst.Address })
             : cluster.StartNodeAsync(node)));
         return cluster;
     }
@@ -86,6 +86,8 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     public string AddressOf(uint node) => _nodes[node].Address;
+
+    public string PeerAddressOf(uint node) => _nodes[node].PeerAddress;
 
     public GrpcChannel ChannelOf(uint node) => _channels[node];
 
@@ -157,7 +159,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     private async Task StartNodeAsync(NodeOptions options)
     {
         var host = await NodeHost.StartAsync(options, Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
-        var address = options.Advertise is null ? host.Address : options.Listen;
+        var address = host.Address;
         lock (_nodes)
         {
             _nodes[options.Node] = host;

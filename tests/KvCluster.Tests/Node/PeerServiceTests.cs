@@ -1,4 +1,5 @@
 using Grpc.Core;
+using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
@@ -31,10 +32,23 @@ public sealed class PeerServiceTests
             Assert.Equal(code, (await Assert.ThrowsAsync<RpcException>(() => ConnectAsync(cluster, first))).StatusCode);
     }
 
+    /// <summary>They took as much as nodes send, and so did strangers' requests there.</summary>
+    [Fact]
+    public async Task Connect_OnThePortForClients_IsNotServed()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        using var call = new V1.Replication.ReplicationClient(cluster.ChannelOf(1)).Connect();
+        Assert.Equal(StatusCode.Unimplemented, (await Assert.ThrowsAsync<RpcException>(() => call.ResponseStream.MoveNext(CancellationToken.None))).StatusCode);
+        using var peers = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Kv.KvClient(peers).GetAsync(new GetRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("k") }));
+        Assert.Equal(StatusCode.Unimplemented, failure.StatusCode);
+    }
+
     private static async Task<PeerHello> ConnectAsync(NodeCluster cluster, PeerMessage first)
     {
         using var limit = new CancellationTokenSource(Eventually.Limit);
-        using var call = new V1.Replication.ReplicationClient(cluster.ChannelOf(1)).Connect(cancellationToken: limit.Token);
+        using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
+        using var call = new V1.Replication.ReplicationClient(channel).Connect(cancellationToken: limit.Token);
         await call.RequestStream.WriteAsync(first);
         Assert.True(await call.ResponseStream.MoveNext(limit.Token));
         return call.ResponseStream.Current.Hello;

@@ -1,0 +1,115 @@
+// Bytes of messages that wait for their callers, over all calls of a server, oldest first. Any thread takes the lock, for messages that do not come, or
+// go, in one piece. When there is no room, whoever has been slow for longest makes it: an attack with thousands of half-sent requests ends those, and
+// not the calls of others, whose messages are on their way for milliseconds.
+namespace Grpc.AspNetCore.Server.Calls;
+
+/// <summary>A bounded number of bytes, and who holds them.</summary>
+internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages.PatienceMsDefault)
+{
+    /// <summary>A message that is under way for longer is ended when another one needs its room.</summary>
+    public const long PatienceMsDefault = 2_000;
+
+    /// <summary>The last quarter is kept for messages of at most so many bytes.</summary>
+    private const int SmallBytes = 64 << 10;
+
+    private readonly Lock _gate = new();
+    private long _bytes;
+    private HeldMessage? _oldest;
+    private HeldMessage? _newest;
+
+    /// <summary>Bytes that are held.</summary>
+    public long Bytes
+    {
+        get
+        {
+            lock (_gate)
+                return _bytes;
+        }
+    }
+
+    /// <summary>Whether a message of so many bytes would be taken now: asked before it is made.</summary>
+    public bool HasRoom(long bytes)
+    {
+        lock (_gate)
+            return _bytes + bytes <= LimitFor(bytes) || (_oldest is { } oldest && Environment.TickCount64 - oldest.SinceMs >= patienceMs);
+    }
+
+    /// <summary>Has a message hold so many bytes in all. False: there is no room; it holds what it held.</summary>
+    public bool TryHold(HeldMessage message, long bytes)
+    {
+        lock (_gate)
+        {
+            var more = bytes - message.Bytes;
+            var limit = LimitFor(bytes);
+            if (more > 0 && _bytes + more > limit && !TryMakeRoomLocked(limit - more, message))
+                return false;
+            if (!message.IsListed)
+                AppendLocked(message);
+            message.Bytes = bytes;
+            _bytes += more;
+            return true;
+        }
+    }
+
+    /// <summary>The message has come whole and is being served: it counts with so many bytes, room or not, and is not ended for others.</summary>
+    public void Keep(HeldMessage message, long bytes)
+    {
+        lock (_gate)
+        {
+            RemoveLocked(message);
+            message.Bytes = bytes;
+            _bytes += bytes;
+        }
+    }
+
+    /// <summary>The message is complete, or is not waited for any more.</summary>
+    public void Release(HeldMessage message)
+    {
+        lock (_gate)
+            RemoveLocked(message);
+    }
+
+    private long LimitFor(long bytes) => bytes <= SmallBytes ? bytesMax : bytesMax - (bytesMax / 4);
+
+    // Under the lock its owner cannot end the call meanwhile, and have the object serve another one.
+    private bool TryMakeRoomLocked(long bytesWanted, HeldMessage newcomer)
+    {
+        var now = Environment.TickCount64;
+        while (_bytes > bytesWanted && _oldest is { } oldest && oldest != newcomer && now - oldest.SinceMs >= patienceMs)
+        {
+            RemoveLocked(oldest);
+            oldest.End();
+        }
+        return _bytes <= bytesWanted;
+    }
+
+    private void AppendLocked(HeldMessage message)
+    {
+        message.SinceMs = Environment.TickCount64;
+        message.IsListed = true;
+        message.Older = _newest;
+        if (_newest is null)
+            _oldest = message;
+        else
+            _newest.Newer = message;
+        _newest = message;
+    }
+
+    private void RemoveLocked(HeldMessage message)
+    {
+        _bytes -= message.Bytes;
+        message.Bytes = 0;
+        if (!message.IsListed)
+            return;
+        message.IsListed = false;
+        if (message.Older is null)
+            _oldest = message.Newer;
+        else
+            message.Older.Newer = message.Newer;
+        if (message.Newer is null)
+            _newest = message.Older;
+        else
+            message.Newer.Older = message.Older;
+        message.Older = message.Newer = null;
+    }
+}

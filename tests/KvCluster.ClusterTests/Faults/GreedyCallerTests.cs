@@ -1,0 +1,140 @@
+using System.Diagnostics;
+using System.Text.Json;
+using Google.Protobuf;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.V1;
+
+namespace KvCluster.ClusterTests.Faults;
+
+/// <summary>
+/// Callers that ask for much and read nothing, by a gRPC client that nobody here wrote and by bare sockets. A message of 3 KB with 130 Gets of one value of
+/// 8 MiB had a node grow from 261 MB to 3 GB, and its reply of 770 MB broke the stream; through a router, it grew to 1 GB, kept it, and another caller's call
+/// missed its deadline.
+/// </summary>
+public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClassFixture<GreedyCallerTests.OneNode>
+{
+    // The budget of a process, and what else comes with it: what is collected later, the buffers of some thousands of sockets.
+    private const long GrowthBytesMax = (256 + 160L) << 20;
+
+    // When it is over. Some of what was used first stays, as compiled code and pools do.
+    private const long RestBytesMax = 150L << 20;
+
+    [GreedyTheory]
+    [InlineData("exchange", 130, false)]
+    [InlineData("exchange", 130, true)]
+    [InlineData("half", 2_000, false)]
+    public Task F39_CallerThatReadsNothing_HoldsNoMoreThanTheBudget(string kind, int count, bool atTheRouter) => HoldsAsync(kind, count, atTheRouter);
+
+    [GreedyTheory(isLong: true)]
+    [InlineData("half", 2_000, true)]
+    [InlineData("unary", 500, false)]
+    [InlineData("unary", 500, true)]
+    [InlineData("scan", 100, false)]
+    [InlineData("scan", 100, true)]
+    [InlineData("idle", 5_000, false)]
+    [InlineData("idle", 5_000, true)]
+    public Task F39_MoreCallersThatReadNothing_HoldNoMoreThanTheBudget(string kind, int count, bool atTheRouter) => HoldsAsync(kind, count, atTheRouter);
+
+    private async Task HoldsAsync(string kind, int count, bool atTheRouter)
+    {
+        var address = atTheRouter ? cluster.RouterAddress : cluster.NodeAddress;
+        using var channel = GrpcChannel.ForAddress(address);
+        var others = new Kv.KvClient(channel);
+        await ServesAsync(others);
+        var before = cluster.Processes.Select(BytesOf).ToArray();
+        await using (var greedy = await Greedy.StartAsync(kind, new Uri(address).Port, count))
+        {
+            // Others are served, also whoever comes only now.
+            await ServesAsync(others);
+            using var late = GrpcChannel.ForAddress(address);
+            await ServesAsync(new Kv.KvClient(late));
+            var draining = greedy.DrainAsync();
+            var most = cluster.Processes.Select(BytesOf).ToArray();
+            while (!draining.IsCompleted)
+            {
+                await Task.Delay(20);
+                most = [.. most.Zip(cluster.Processes.Select(BytesOf), Math.Max)];
+            }
+            Assert.All(before.Zip(most), grown => Assert.InRange(grown.Second - grown.First, long.MinValue, GrowthBytesMax));
+            if (kind == "exchange")
+                CheckExchange(await draining, count);
+        }
+        await ServesAsync(others);
+        await Until.TrueAsync(() => cluster.Processes.Zip(cluster.FirstBytes).All(process => BytesOf(process.First) - process.Second < RestBytesMax), "memory goes back");
+    }
+
+    // Every call is answered, or refused as busy, and no message is larger than one reply.
+    private static void CheckExchange(string told, int count)
+    {
+        using var parsed = JsonDocument.Parse(told);
+        var what = parsed.RootElement;
+        Assert.True(what.GetProperty("error").ValueKind == JsonValueKind.Null, told);
+        Assert.Equal(count, what.GetProperty("answered").GetInt32() + what.GetProperty("refused").GetInt32());
+        Assert.InRange(what.GetProperty("answered").GetInt32(), 1, count);
+        Assert.InRange(what.GetProperty("largest").GetInt32(), OneNode.BigBytes, OneNode.BigBytes + 1_000);
+    }
+
+    private static async Task ServesAsync(Kv.KvClient kv)
+    {
+        var key = ByteString.CopyFromUtf8("small");
+        var written = await kv.PutAsync(new PutRequest { Key = key, Value = ByteString.CopyFromUtf8("value") }, deadline: DateTime.UtcNow + Until.Limit);
+        var read = await kv.GetAsync(new GetRequest { Key = key }, deadline: DateTime.UtcNow + Until.Limit);
+        Assert.True(read.Found);
+        Assert.Equal(written.Position.Etag, read.Etag);
+    }
+
+    private static long BytesOf(int process) => Process.GetProcessById(process).WorkingSet64;
+
+    /// <summary>One node and a router, with a value of 8 MiB.</summary>
+    public sealed class OneNode : IAsyncLifetime
+    {
+        public const int BigBytes = 8 << 20;
+
+        private FaultCluster? _cluster;
+
+        public string NodeAddress { get; private set; } = "";
+
+        public string RouterAddress { get; private set; } = "";
+
+        public IReadOnlyList<int> Processes { get; private set; } = [];
+
+        public IReadOnlyList<long> FirstBytes { get; private set; } = [];
+
+        public async Task InitializeAsync()
+        {
+            if (Greedy.SkipReason is not null)
+                return;
+            _cluster = await FaultCluster.StartAsync(nodes: 1);
+            NodeAddress = _cluster.DirectEndpoints[0];
+            RouterAddress = _cluster.StartRouter();
+            Processes = [_cluster.Node(1).Id, _cluster.RouterIds[0]];
+            using var channel = GrpcChannel.ForAddress(RouterAddress, new GrpcChannelOptions { MaxReceiveMessageSize = null });
+            var kv = new Kv.KvClient(channel);
+            var big = new byte[BigBytes];
+            new Random(1).NextBytes(big);
+            await Until.TrueAsync(() => TryPutAsync(kv, big), "the router serves");
+            FirstBytes = [.. Processes.Select(BytesOf)];
+        }
+
+        public async Task DisposeAsync()
+        {
+            if (_cluster is not null)
+                await _cluster.DisposeAsync();
+        }
+
+        private static async Task<bool> TryPutAsync(Kv.KvClient kv, byte[] big)
+        {
+            try
+            {
+                await kv.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("big"), Value = UnsafeByteOperations.UnsafeWrap(big) }, deadline: DateTime.UtcNow + Until.Limit);
+                return true;
+            }
+            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable)
+            {
+                // Not up yet.
+                return false;
+            }
+        }
+    }
+}

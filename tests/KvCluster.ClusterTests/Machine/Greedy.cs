@@ -1,0 +1,63 @@
+using System.Diagnostics;
+using System.Globalization;
+using KvCluster.Processes;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>A caller that asks for much and reads nothing: tests/interop/greedy.py, by Python's grpcio.</summary>
+internal sealed class Greedy : IAsyncDisposable
+{
+    private const string Python = "/usr/bin/python3";
+    private readonly Process _process;
+
+    private Greedy(Process process) => _process = process;
+
+    /// <summary>Why there is none here; null: there is.</summary>
+    public static string? SkipReason { get; } = Find();
+
+    public bool IsRunning => !_process.HasExited;
+
+    /// <summary>Ends when its load stands.</summary>
+    public static async Task<Greedy> StartAsync(string kind, int port, int count)
+    {
+        var process = Process.Start(new ProcessStartInfo(
+            Python, [Path.Combine(Tools.Repository(), "tests", "interop", "greedy.py"), kind, port.ToString(CultureInfo.InvariantCulture), count.ToString(CultureInfo.InvariantCulture)])
+        {
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+        })!;
+        var greedy = new Greedy(process);
+        var line = await process.StandardOutput.ReadLineAsync().WaitAsync(Until.Limit);
+        Assert.Equal("ready", line);
+        return greedy;
+    }
+
+    /// <summary>Has it read what there is to read; what it tells of that.</summary>
+    public async Task<string> DrainAsync()
+    {
+        _process.StandardInput.Close();
+        var told = await _process.StandardOutput.ReadToEndAsync().WaitAsync(Until.Limit);
+        await _process.WaitForExitAsync();
+        return told.Trim();
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        if (!_process.HasExited)
+            _process.Kill();
+        await _process.WaitForExitAsync();
+        _process.Dispose();
+    }
+
+    private static string? Find()
+    {
+        if (Tools.Find("etcd") is null || Tools.Find("etcdctl") is null)
+            return "neither in PATH nor among the shared tools: etcd, etcdctl";
+        if (!File.Exists(Python))
+            return $"there is no {Python}";
+        using var process = Process.Start(new ProcessStartInfo(Python, ["-c", "import grpc"]) { RedirectStandardError = true })!;
+        process.StandardError.ReadToEnd();
+        process.WaitForExit();
+        return process.ExitCode == 0 ? null : $"{Python} has no grpcio";
+    }
+}

@@ -1,0 +1,77 @@
+using KvCluster.Serving.Memory;
+
+namespace KvCluster.Tests.Serving;
+
+/// <summary>What calls may hold in memory: the budget of a process, and a stream's part of it.</summary>
+public sealed class MemoryTests
+{
+    private const long Mebibyte = 1 << 20;
+
+    [Fact]
+    public void TryTake_BeyondThreeQuarters_IsForSmallOnesOnly()
+    {
+        var budget = new ByteBudget(4 * Mebibyte);
+        Assert.True(budget.TryTake(3 * Mebibyte, isSmall: false));
+        Assert.False(budget.TryTake(1, isSmall: false));
+        Assert.True(budget.TryTake(Mebibyte, isSmall: true));
+        Assert.False(budget.TryTake(1, isSmall: true));
+        Assert.Equal(4 * Mebibyte, budget.Taken);
+        Assert.True(budget.IsShort);
+        budget.GiveBack(4 * Mebibyte);
+        Assert.Equal(0, budget.Taken);
+    }
+
+    [Fact]
+    public void Share_AfterAnyUses_HoldsWhatIsUsedAndAPieceMore()
+    {
+        var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Random.Shared.Next();
+        var random = new Random(seed);
+        var budget = new ByteBudget(64 * Mebibyte);
+        var share = new BudgetShare(budget);
+        var used = new Queue<int>();
+        for (var step = 0; step < 10_000; step++)
+        {
+            var bytes = random.Next(2) == 0 ? random.Next(2_000) : random.Next(1 << 20);
+            if (random.Next(2) == 0)
+            {
+                if (share.TryUse(bytes))
+                    used.Enqueue(bytes);
+            }
+            else if (used.TryDequeue(out var freed))
+            {
+                share.Free(freed);
+            }
+            Assert.True(share.Used == used.Sum(one => (long)one), $"KV_SEED={seed}");
+            Assert.True(budget.Taken >= share.Used && budget.Taken <= share.Used + (2 * ByteBudget.SmallBytes), $"KV_SEED={seed}: {budget.Taken} of {share.Used}");
+        }
+        share.Free(share.Used);
+        Assert.Equal(0, budget.Taken);
+    }
+
+    [Fact]
+    public void Share_OfABudgetThatIsFull_TakesWhatMustBeTold()
+    {
+        var budget = new ByteBudget(Mebibyte);
+        budget.Take(Mebibyte);
+        var share = new BudgetShare(budget);
+        Assert.False(share.TryUse(100));
+        share.Use(100);
+        Assert.Equal(Mebibyte + 100, budget.Taken);
+        share.Free(100);
+        Assert.Equal(Mebibyte, budget.Taken);
+    }
+
+    [Fact]
+    public async Task StalledWrite_OfACallerThatDoesNotRead_EndsOnlyWhileMemoryIsShort()
+    {
+        var budget = new ByteBudget(Mebibyte);
+        Assert.True(await StalledWrite.EndsAsync(Task.CompletedTask, budget));
+        await Assert.ThrowsAsync<IOException>(async () => await StalledWrite.EndsAsync(Task.FromException(new IOException()), budget));
+        var write = new TaskCompletionSource();
+        var stalled = StalledWrite.EndsAsync(write.Task, budget);
+        await Task.Delay(50);
+        Assert.False(stalled.IsCompleted);
+        budget.Take(Mebibyte);
+        Assert.False(await stalled);
+    }
+}

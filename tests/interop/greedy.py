@@ -1,0 +1,165 @@
+# A caller that asks for much and reads nothing: greedy.py KIND PORT COUNT, with Python's grpcio, or with bare sockets where a gRPC client would be too
+# polite. Prints "ready" when its load stands, then waits for standard input to end; then it reads what there is to read, and prints a line of JSON.
+#   exchange  one stream, one message with COUNT Gets of the key "big"
+#   unary     COUNT Gets of "big" on a connection each, of which nothing is read
+#   scan      COUNT scans of everything, of which one page is read
+#   half      COUNT requests of 8 MiB on a connection each, of which 60,000 bytes are sent
+#   idle      COUNT connections on which nothing is sent
+import json
+import socket
+import sys
+import threading
+import time
+
+import grpc
+
+KIND, PORT, COUNT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+SERVICE = '/kvcluster.v1.Kv/'
+
+
+def varint(number):
+    encoded = b''
+    while number >= 0x80:
+        encoded += bytes([number & 0x7f | 0x80])
+        number >>= 7
+    return encoded + bytes([number])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def fields(message):
+    """The fields of an encoded message that are numbers or bytes."""
+    at = 0
+
+    def read():
+        nonlocal at
+        value = shift = 0
+        while True:
+            octet = message[at]
+            at += 1
+            value |= (octet & 0x7f) << shift
+            shift += 7
+            if octet < 0x80:
+                return value
+
+    while at < len(message):
+        tag = read()
+        if tag & 7 == 0:
+            yield tag >> 3, read()
+        else:
+            length = read()
+            yield tag >> 3, message[at:at + length]
+            at += length
+
+
+def frame(kind, flags, stream, payload):
+    return len(payload).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, 'big') + payload
+
+
+def literal(name, value):
+    return b'\x00' + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+def opening(method, settings=b''):
+    """What a connection begins with, and the headers of one call on it."""
+    headers = b'\x83\x86' + literal(b':path', (SERVICE + method).encode()) + literal(b':authority', b'localhost')
+    headers += literal(b'content-type', b'application/grpc') + literal(b'te', b'trailers')
+    return b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, settings) + frame(1, 4, 1, headers)
+
+
+def message(payload, announced=None):
+    return b'\x00' + (len(payload) if announced is None else announced).to_bytes(4, 'big') + payload
+
+
+def connect():
+    connection = socket.create_connection(('127.0.0.1', PORT))
+    connection.settimeout(10)
+    return connection
+
+
+def wait():
+    print('ready', flush=True)
+    sys.stdin.read()
+
+
+def tell(**what):
+    print(json.dumps(what), flush=True)
+
+
+def exchange():
+    channel = grpc.insecure_channel(f'127.0.0.1:{PORT}', options=[('grpc.max_receive_message_length', 64 << 20), ('grpc.max_send_message_length', 64 << 20)])
+    ended = threading.Event()
+
+    def requests():
+        get = field(1, b'big')
+        yield b''.join(field(1, field(1, number + 1) + field(2, 1) + field(3, get) + field(4, 600_000)) for number in range(COUNT))
+        ended.wait()
+
+    call = channel.stream_stream(SERVICE + 'Exchange')(requests())
+    time.sleep(2)
+    wait()
+    answered, refused, largest = 0, 0, 0
+    try:
+        for response in call:
+            largest = max(largest, len(response))
+            for _, reply in fields(response):
+                if any(number == 2 and code for number, code in fields(reply)):
+                    refused += 1
+                else:
+                    answered += 1
+            if answered + refused == COUNT:
+                ended.set()
+    except grpc.RpcError as error:
+        tell(answered=answered, refused=refused, largest=largest, error=error.details())
+        return
+    tell(answered=answered, refused=refused, largest=largest, error=None)
+
+
+def sockets(first):
+    held = []
+    for _ in range(COUNT):
+        try:
+            connection = connect()
+            if first:
+                connection.sendall(first)
+            held.append(connection)
+        except OSError:
+            # The server may have closed it already.
+            continue
+    wait()
+    tell(held=len(held))
+
+
+def scan():
+    options = [('grpc.use_local_subchannel_pool', 1), ('grpc.max_receive_message_length', 64 << 20)]
+    channels = [grpc.insecure_channel(f'127.0.0.1:{PORT}', options=options) for _ in range(COUNT)]
+    calls = [channel.unary_stream(SERVICE + 'Scan')(b'', timeout=600) for channel in channels]
+    began, refused = 0, None
+    for call in calls:
+        try:
+            next(call)
+            began += 1
+        except grpc.RpcError as error:
+            # Busy: as many replies wait as are kept.
+            refused = error.details()
+            continue
+    wait()
+    tell(began=began, refused=refused)
+
+
+if KIND == 'exchange':
+    exchange()
+elif KIND == 'scan':
+    scan()
+elif KIND == 'idle':
+    sockets(b'')
+elif KIND == 'half':
+    payload = message(bytes(59_995), 8 << 20)
+    sockets(opening('Put') + b''.join(frame(0, 0, 1, payload[at:at + 16_384]) for at in range(0, len(payload), 16_384)))
+elif KIND == 'unary':
+    # A window in which no byte of a response fits.
+    sockets(opening('Get', b'\x00\x04\x00\x00\x00\x00') + frame(0, 1, 1, message(field(1, b'big'))))
