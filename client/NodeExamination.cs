@@ -45,4 +45,16 @@ public sealed record NodeExamination(uint Node, string Address, string Version, 
 
     /// <summary>Why certificates that are in its files now are not used; empty: they are.</summary>
     public string CertificateError { get; init; } = "";
+
+    /// <summary>How often its writer threads or timers stood still for a quarter of a second or more since it started.</summary>
+    public long Stalls { get; init; }
+
+    /// <summary>How long the last of these times was.</summary>
+    public TimeSpan StallLength { get; init; }
+
+    /// <summary>When that ended; null: there was none.</summary>
+    public DateTimeOffset? StallEnd { get; init; }
+
+    /// <summary>What is known of it; empty: there was none.</summary>
+    public string StallText { get; init; } = "";
 }

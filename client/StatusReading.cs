@@ -25,6 +25,10 @@ internal static class StatusReading
         CertificateEnd = message.CertificateFile.Length == 0 ? null : DateTimeOffset.UnixEpoch.AddMicroseconds(message.CertificateEndsUs),
         CertificateFile = message.CertificateFile,
         CertificateError = message.CertificateError,
+        Stalls = (long)message.Stalls,
+        StallLength = TimeSpan.FromMicroseconds(message.StallUs),
+        StallEnd = message.Stalls == 0 ? null : DateTimeOffset.UnixEpoch.AddMicroseconds(message.StallAtUs),
+        StallText = message.StallText,
     };
 
     private static NodeStatus ToNode(V1.NodeStatus message) =>

@@ -22,6 +22,9 @@ internal sealed class ReplicaStore : IDisposable
 {
     private const int ApplyBytesMax = 1 << 20;
 
+    /// <summary>Where every page comes from the disk, some hundred of them.</summary>
+    private const int ApplyBytesLeast = 16 << 10;
+
     /// <summary>The part of what waits to be applied that one step takes: who is handed records faster than it applies them comes to a balance.</summary>
     private const int ApplyStepsMax = 16;
 
@@ -63,6 +66,7 @@ internal sealed class ReplicaStore : IDisposable
     private readonly Queue<UInt128> _unsettled = new();
     private UInt128 _committed;
     private long _committedBytesWaiting;
+    private int _applyBytes = ApplyBytesMax;
 
     private ReplicaStore(StoreContext context, RecoveredStore recovered)
     {
@@ -119,10 +123,10 @@ internal sealed class ReplicaStore : IDisposable
         _isLeading && !HasEnded && _unsettled.Count < _context.JournalLanes.Count && _recordBytesInFlight < _context.Options.WaitingBodyBytesMax;
 
     /// <summary>
-    /// Whether a follower may hand in more bodies. Not when as much as it may keep waits for the disk, which is slow or full: what is not
+    /// Whether a follower may hand in more bodies. Not when as much as it may keep waits for the disk, which is slow or full, or to be applied: what is not
     /// handed in is as a lost frame, and the leader sends it again.
     /// </summary>
-    public bool CanAppendBodies => _recordBytesInFlight < _context.Options.WaitingBodyBytesMax;
+    public bool CanAppendBodies => _recordBytesInFlight < _context.Options.WaitingBodyBytesMax && _committedBytesWaiting < _context.Options.WaitingBodyBytesMax;
 
     /// <summary>
     /// There is no room for a segment or a checkpoint: puts are refused, a follower's records wait. It is looked for once a second. Any thread.
@@ -375,7 +379,7 @@ internal sealed class ReplicaStore : IDisposable
         {
             NoteCommitted(etag);
             if (_committedBytesWaiting <= ApplyBytesMax)
-                ApplyCommitted();
+                ApplyStep(long.MaxValue, _context.Options.StepTimeMax);
         }
         if (_events is { } events)
             _answers.Publish(Published, events);
@@ -392,7 +396,7 @@ internal sealed class ReplicaStore : IDisposable
             return false;
         Guarded(() =>
         {
-            ApplyStep(Math.Max(ApplyBytesMax, _committedBytesWaiting / ApplyStepsMax));
+            ApplyStep(Math.Max(ApplyBytesMax, _committedBytesWaiting / ApplyStepsMax), _context.Options.StepTimeMax);
             _checkpoints.StartIfDue();
         });
         return IsApplying;
@@ -525,6 +529,8 @@ internal sealed class ReplicaStore : IDisposable
             if (digest.Step(TreeDigest.StepBytes) is { } whole)
                 return whole;
             await Task.Delay(time.GetElapsedTime(began), time, cancellationToken).ConfigureAwait(false);
+            // Whose timer that was, its thread is not for this.
+            await Task.Yield();
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
@@ -760,12 +766,16 @@ internal sealed class ReplicaStore : IDisposable
         }
     }
 
-    private void ApplyCommitted() => ApplyStep(long.MaxValue);
+    private void ApplyCommitted() => ApplyStep(long.MaxValue, Timeout.InfiniteTimeSpan);
 
-    /// <summary>Applies so many bytes of committed records, at least one record if there is any, in states of a bounded size.</summary>
-    private void ApplyStep(long bytesMax)
+    /// <summary>
+    /// Applies so many bytes of committed records, at least one record if there is any, in states of a bounded size, and begins no further one after some time.
+    /// </summary>
+    private void ApplyStep(long bytesMax, TimeSpan timeMax)
     {
         var left = bytesMax;
+        var isTimed = timeMax != Timeout.InfiniteTimeSpan;
+        var began = _context.Time.GetTimestamp();
         for (var first = _index.FirstAfter(Published); left > 0 && first < _index.Count && _index[first].Record.Etag <= _committed;)
         {
             var bytes = 0L;
@@ -773,14 +783,19 @@ internal sealed class ReplicaStore : IDisposable
             // A digest is of a state that ends exactly where it was asked for.
             var last = _digestAwaited?.Etag ?? _committed;
             while (end < _index.Count && _index[end].Record.Etag <= _committed
-                && (end == first || (_index[end].Record.Etag <= last && bytes + _index[end].Record.BodyBytes <= Math.Min(left, ApplyBytesMax))))
+                && (end == first || (_index[end].Record.Etag <= last && bytes + _index[end].Record.BodyBytes <= Math.Min(left, isTimed ? _applyBytes : ApplyBytesMax))))
                 bytes += _index[end++].Record.BodyBytes;
+            var stateBegan = _context.Time.GetTimestamp();
             ApplyAndSeal(first, end);
+            // Twice as much, or half, next time: a state cannot be given up in the middle.
+            _applyBytes = _context.Time.GetElapsedTime(stateBegan) > _context.Options.StepTimeMax ? Math.Max(ApplyBytesLeast, _applyBytes / 2) : Math.Min(ApplyBytesMax, _applyBytes * 2);
             _pages.Publish(_index[end - 1].Record.Etag);
             _committedBytesWaiting -= bytes;
             left -= bytes;
             first = end;
             BeginDigestIfReached();
+            if (isTimed && _context.Time.GetElapsedTime(began) >= timeMax)
+                return;
         }
     }
 

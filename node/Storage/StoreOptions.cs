@@ -17,6 +17,12 @@ internal sealed record StoreOptions
     /// <summary>A batch closes at this many payload bytes when an earlier one is still being written.</summary>
     public int BatchBytesUnderLoad { get; init; } = 1 << 20;
 
+    /// <summary>
+    /// A batch also closes after this time, and a follower's step of applying: where pages come from the disk, a full one would take seconds, in which the shards of
+    /// the thread neither beat nor answer. A fifth of a heartbeat's interval.
+    /// </summary>
+    public TimeSpan StepTimeMax { get; init; } = TimeSpan.FromMilliseconds(20);
+
     /// <summary>Bytes of bodies kept in memory for followers and for applying.</summary>
     public long RecentBodyBytesMax { get; init; } = 16 << 20;
 

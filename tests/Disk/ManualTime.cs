@@ -8,7 +8,10 @@ internal sealed class ManualTime : TimeProvider
 
     public override long TimestampFrequency => TimeSpan.TicksPerSecond;
 
-    public override long GetTimestamp() => _ticks;
+    /// <summary>Passes by itself at each look at the clock.</summary>
+    public TimeSpan PerLook { get; set; }
+
+    public override long GetTimestamp() => _ticks += PerLook.Ticks;
 
     public override DateTimeOffset GetUtcNow() => DateTimeOffset.UnixEpoch.AddDays(20_000).AddTicks(_ticks);
 

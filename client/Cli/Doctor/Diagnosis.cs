@@ -16,6 +16,8 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     private static readonly TimeSpan CoordinatorWarning = TimeSpan.FromMilliseconds(200);
     private static readonly TimeSpan CertificateWarning = TimeSpan.FromDays(30);
     private static readonly TimeSpan CertificateProblem = TimeSpan.FromDays(3);
+    private static readonly TimeSpan StallWarning = TimeSpan.FromHours(1);
+    private static readonly TimeSpan StallProblem = TimeSpan.FromMilliseconds(600);
     private const ulong OpenFilesLeast = 16_384;
     private const ulong FreeBytesProblem = 1UL << 30;
 
@@ -25,7 +27,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     public IReadOnlyList<Finding> Findings() =>
     [
         .. Nodes(), .. Shards(), .. Versions(), .. Clocks(),
-        .. _answered.SelectMany(node => (IEnumerable<Finding>)[Disk(node), Room(node), Coordinator(node), OpenFiles(node), .. Certificate(node)]),
+        .. _answered.SelectMany(node => (IEnumerable<Finding>)[Disk(node), Room(node), Coordinator(node), OpenFiles(node), Stalls(node), .. Certificate(node)]),
     ];
 
     private IEnumerable<Finding> Nodes() => nodes.Select(node => node.Error.Length == 0
@@ -114,6 +116,18 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
             : node.OpenFilesMax is > 0 and < OpenFilesLeast
                 ? new Finding(Severity.Warning, subject, text, $"Raise the limit to at least {OpenFilesLeast} (LimitNOFILE of the unit, ulimits of the container).")
                 : new Finding(Severity.Ok, subject, text);
+    }
+
+    private Finding Stalls(NodeExamination node)
+    {
+        var subject = $"stalls of node {node.Node}";
+        if (node.StallEnd is not { } end)
+            return new Finding(Severity.Ok, subject, "none of 250 ms or more since it started");
+        var text = string.Create(CultureInfo.InvariantCulture, $"{node.Stalls} since it started, the last one {Math.Max(0, (now - end).TotalMinutes):N0} minutes ago: {node.StallText}");
+        return now - end > StallWarning
+            ? new Finding(Severity.Ok, subject, text)
+            : new Finding(node.StallLength < StallProblem ? Severity.Warning : Severity.Problem, subject, text,
+                "Followers elect another leader after 0.6 s without one. Give the node processors of its own (no processor), memory for its data (page faults, collections), and look at its log.");
     }
 
     private IEnumerable<Finding> Certificate(NodeExamination node)

@@ -2,6 +2,7 @@
 // thread; one examination at a time, as each syncs a file. What cannot be seen is said in the answer and is no exception.
 using System.Globalization;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Telemetry;
 using KvCluster.Security;
 using KvCluster.Storage.Files;
 using KvCluster.V1;
@@ -20,6 +21,9 @@ internal sealed class NodeExaminer(NodeIdentity identity, string dataDirectory, 
 
     private readonly SemaphoreSlim _turn = new(1);
 
+    /// <summary>Who knows whether the node's threads stood still; null: nobody.</summary>
+    public StallWatch? Stalls { get; init; }
+
     public async Task<NodeExamination> ExamineAsync(CancellationToken cancellationToken)
     {
         var found = new NodeExamination { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, ClockUs = MicrosecondsOf(time.GetUtcNow()) };
@@ -35,6 +39,8 @@ internal sealed class NodeExaminer(NodeIdentity identity, string dataDirectory, 
         }
         ExamineCertificates(found);
         ExamineOpenFiles(found);
+        if (Stalls?.Last is { } stall)
+            (found.Stalls, found.StallUs, found.StallAtUs, found.StallText) = ((ulong)stall.Count, (ulong)stall.Length.TotalMicroseconds, MicrosecondsOf(stall.At), stall.Text);
         return found;
     }
 

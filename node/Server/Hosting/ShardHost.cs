@@ -97,6 +97,8 @@ internal sealed class ShardHost : IAsyncDisposable
         _storage = storage;
         _digestPace = new DigestPace(storage.DigestBytesPerSecond);
         _disk = new NodeDisk(_timers);
+        Stalls = new StallWatch(_writers, metrics, logs.CreateLogger<StallWatch>());
+        _timers.Late = Stalls.TimersWereLate;
         _logs = logs;
         _log = logs.CreateLogger<ShardHost>();
         _coordination = new ShardCoordination(coordinator, _keys, _log);
@@ -105,6 +107,9 @@ internal sealed class ShardHost : IAsyncDisposable
 
     /// <summary>All shards of which this node should have a replica, by start.</summary>
     public IReadOnlyList<HostedShard> All => _hosted.All;
+
+    /// <summary>Looks whether writers and timers go on.</summary>
+    public StallWatch Stalls { get; }
 
     /// <summary>What there is to say of replicas that are this node's and not open yet: after a start each reads back its journal.</summary>
     public IEnumerable<ReplicaStatus> Opening() =>
@@ -211,6 +216,7 @@ internal sealed class ShardHost : IAsyncDisposable
         await _stopping.CancelAsync().ConfigureAwait(false);
         await _running.ConfigureAwait(false);
         await Task.WhenAll(All.Where(shard => shard.Replica is not null).Select(shard => shard.Replica!.DisposeAsync().AsTask())).ConfigureAwait(false);
+        await Stalls.DisposeAsync().ConfigureAwait(false);
         foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _checkpoints])
             thread.Dispose();
         _timers.Dispose();

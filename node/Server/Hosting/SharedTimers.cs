@@ -3,17 +3,26 @@ using KvCluster.Node.Shards;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// The boot clock with timers that share one of the system's: the replicas of a node are due at common moments, and a hundred timers that fire
-/// together would each wake a thread of the pool. Callbacks run one after the other on one pool thread and must be short. Any thread.
+/// The boot clock with timers that share a thread: the replicas of a node are due at common moments, and a hundred timers that fire together would each wake a
+/// thread of the pool. It is a thread of their own because heartbeats go by them: in a full pool they stand behind everything that callers want, for longer than
+/// followers wait. Callbacks run on it one after the other, must be short and must not throw. Any thread.
 /// </summary>
 internal sealed class SharedTimers : TimeProvider, IDisposable
 {
-    private readonly Lock _lock = new();
+    private readonly object _lock = new();
     private readonly List<SharedTimer> _timers = [];
-    private readonly ITimer _timer;
+    private readonly Thread _thread;
     private long _armedFor = long.MaxValue;
+    private bool _isStopping;
 
-    public SharedTimers() => _timer = BootClock.Instance.CreateTimer(static state => ((SharedTimers)state!).Fire(), this, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+    /// <summary>Told how late timers fired, each time. Must not block.</summary>
+    public Action<TimeSpan> Late { get; set; } = static _ => { };
+
+    public SharedTimers()
+    {
+        _thread = new Thread(Run) { Name = "kv-timers", IsBackground = true };
+        _thread.Start();
+    }
 
     public override long TimestampFrequency => BootClock.Instance.TimestampFrequency;
 
@@ -32,15 +41,27 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
         return timer;
     }
 
-    public void Dispose() => _timer.Dispose();
+    /// <summary>No timer fires when this has returned, unless it is called by one.</summary>
+    public void Dispose()
+    {
+        lock (_lock)
+        {
+            _isStopping = true;
+            Monitor.Pulse(_lock);
+        }
+        if (Thread.CurrentThread != _thread)
+            _thread.Join();
+    }
 
     private void Set(SharedTimer timer, TimeSpan dueTime)
     {
         lock (_lock)
         {
             timer.DueAt = dueTime == Timeout.InfiniteTimeSpan ? long.MaxValue : GetTimestamp() + (long)(dueTime.TotalSeconds * TimestampFrequency);
-            if (timer.DueAt < _armedFor)
-                ArmLocked(timer.DueAt);
+            if (timer.DueAt >= _armedFor)
+                return;
+            _armedFor = timer.DueAt;
+            Monitor.Pulse(_lock);
         }
     }
 
@@ -50,37 +71,59 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
             _timers.Remove(timer);
     }
 
-    // The system's timers count whole milliseconds; one that fires early finds nothing due and is set again.
-    private void ArmLocked(long dueAt)
-    {
-        _armedFor = dueAt;
-        var wait = TimeSpan.FromSeconds((double)Math.Max(0, dueAt - GetTimestamp()) / TimestampFrequency);
-        _timer.Change(TimeSpan.FromMilliseconds(Math.Ceiling(wait.TotalMilliseconds)), Timeout.InfiniteTimeSpan);
-    }
-
-    private void Fire()
+    private void Run()
     {
         var due = new List<SharedTimer>();
+        while (AwaitDue(due, out var late))
+        {
+            foreach (var timer in due)
+                timer.Callback(timer.State);
+            due.Clear();
+            Late(late);
+        }
+    }
+
+    // False: no more timers.
+    private bool AwaitDue(List<SharedTimer> due, out TimeSpan late)
+    {
         lock (_lock)
         {
-            var now = GetTimestamp();
-            var next = long.MaxValue;
-            foreach (var timer in _timers)
+            for (; !_isStopping; WaitLocked())
             {
-                if (timer.DueAt > now)
-                {
-                    next = Math.Min(next, timer.DueAt);
+                var now = GetTimestamp();
+                if (_armedFor > now)
                     continue;
-                }
-                timer.DueAt = long.MaxValue;
-                due.Add(timer);
+                late = TimeSpan.FromSeconds((double)(now - _armedFor) / TimestampFrequency);
+                TakeDueLocked(due, now);
+                return true;
             }
-            _armedFor = long.MaxValue;
-            if (next != long.MaxValue)
-                ArmLocked(next);
         }
-        foreach (var timer in due)
-            timer.Callback(timer.State);
+        late = default;
+        return false;
+    }
+
+    // In whole milliseconds; what wakes early finds nothing due and waits again.
+    private void WaitLocked()
+    {
+        if (_armedFor == long.MaxValue)
+            Monitor.Wait(_lock);
+        else
+            Monitor.Wait(_lock, (int)Math.Min(int.MaxValue, Math.Ceiling(Math.Max(0, _armedFor - GetTimestamp()) * 1e3 / TimestampFrequency)));
+    }
+
+    private void TakeDueLocked(List<SharedTimer> due, long now)
+    {
+        _armedFor = long.MaxValue;
+        foreach (var timer in _timers)
+        {
+            if (timer.DueAt > now)
+            {
+                _armedFor = Math.Min(_armedFor, timer.DueAt);
+                continue;
+            }
+            timer.DueAt = long.MaxValue;
+            due.Add(timer);
+        }
     }
 
     private sealed class SharedTimer(SharedTimers owner, TimerCallback callback, object? state) : ITimer

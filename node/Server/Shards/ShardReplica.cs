@@ -107,6 +107,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// <summary>While it leads: the last comparison with the others' trees that found no difference. Writer executor.</summary>
     public DigestsCompared? DigestsCompared => _core.DigestsCompared;
 
+    /// <summary>For people.</summary>
+    public override string ToString() => $"shard {Shard}";
+
     /// <summary>Begins to take part.</summary>
     public void Start()
     {

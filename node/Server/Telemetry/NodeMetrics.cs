@@ -23,6 +23,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private const string Disk = "kvcluster.disk";
     private const string Call = "kvcluster.call";
     private const string Direction = "kvcluster.direction";
+    private const string Reason = "kvcluster.reason";
 
     // Each is told with its count, 0 included: what is pushed and no more told is taken to be as it was last, for minutes.
     private static readonly string[] Roles = [.. Enum.GetNames<ReplicaRole>().Select(role => role.ToLowerInvariant()), "failed"];
@@ -50,6 +51,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private long _digests;
     private long _quarantines;
     private long _failures;
+    private readonly long[] _stalls = new long[Stall.Reasons.Count];
     private long _snapshotsSent;
     private long _snapshotsReceived;
     private int _coordinatorAnswers;
@@ -175,6 +177,10 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     public void Quarantined() => Interlocked.Increment(ref _quarantines);
 
+    /// <summary>The node's threads or timers stood still.</summary>
+    /// <param name="reason">One of <see cref="Stall.Reasons"/>.</param>
+    public void Stalled(string reason) => Interlocked.Increment(ref _stalls[Stall.Reasons.ToList().IndexOf(reason)]);
+
     public void ReplicaFailed() => Interlocked.Increment(ref _failures);
 
     public void SnapshotSent() => Interlocked.Increment(ref _snapshotsSent);
@@ -217,8 +223,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees taken in the background, to compare replicas.");
         _meter.CreateObservableCounter("kvcluster.node.quarantines", () => Volatile.Read(ref _quarantines), "{replica}", "Replicas that ended because their tree is not the one of their peers.");
         _meter.CreateObservableCounter("kvcluster.node.replica.failures", () => Volatile.Read(ref _failures), "{replica}", "Replicas that stopped by themselves, quarantines included.");
+        _meter.CreateObservableCounter("kvcluster.node.stalls", StallsByReason, "{stall}", "Times that a writer thread or the node's timers stood still for a quarter of a second or more, by the reason.");
         _meter.CreateObservableCounter("kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}", "Checkpoints sent to, or received from, a leader because the journal did not reach back.");
     }
+
+    private IEnumerable<Measurement<long>> StallsByReason() =>
+        Stall.Reasons.Select((reason, index) => new Measurement<long>(Interlocked.Read(ref _stalls[index]), new Tag(Reason, reason)));
 
     private static IEnumerable<Measurement<long>> Both(string key, (string Name, long Count) one, (string Name, long Count) other) =>
         [new(one.Count, new Tag(key, one.Name)), new(other.Count, new Tag(key, other.Name))];

@@ -27,7 +27,8 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     private bool _isWoken;
     private int _parked;
     private int _fruitless;
-    private volatile bool _isBusy;
+    private volatile IWorkItem? _item;
+    private long _turn;
     private volatile bool _stopping;
 
     /// <summary>Starts the thread.</summary>
@@ -38,7 +39,19 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     }
 
     /// <inheritdoc/>
-    public bool IsIdle => !_isBusy && _items.IsEmpty;
+    public bool IsIdle => (Volatile.Read(ref _turn) & 1) == 0 && _items.IsEmpty;
+
+    /// <summary>Of the thread.</summary>
+    public string Name => _thread.Name!;
+
+    /// <summary>Items wait. Any thread.</summary>
+    public bool HasWork => !_items.IsEmpty;
+
+    /// <summary>
+    /// A number that rises when an item begins and when it ends, odd while one runs, and that item, or one of about then: by two looks at it is seen whether the thread
+    /// has gone on. Any thread.
+    /// </summary>
+    public (long Number, IWorkItem? Item) Turn => (Volatile.Read(ref _turn), _item);
 
     /// <inheritdoc/>
     public void Post(IWorkItem item)
@@ -65,9 +78,11 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
         {
             if (_items.TryDequeue(out var item))
             {
-                _isBusy = true;
+                _item = item;
+                Volatile.Write(ref _turn, _turn + 1);
                 item.Execute();
-                _isBusy = false;
+                Volatile.Write(ref _turn, _turn + 1);
+                _item = null;
                 spinner.Reset();
             }
             else if (_stopping)

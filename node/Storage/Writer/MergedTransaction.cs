@@ -13,6 +13,9 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 {
     private const int PayloadBytesKept = 2 << 20;
 
+    /// <summary>Requests between two looks at the clock, which cost nothing beside so many.</summary>
+    private const int LookEvery = 16;
+
     /// <summary>What the end of a session that makes room for another takes.</summary>
     private const int RoomBytesMax = 1 + Operations.SessionBytes;
 
@@ -38,7 +41,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// <summary>How long the first of the requests collected had waited; zero: not known.</summary>
     public TimeSpan Waited { get; private set; }
 
-    /// <summary>Applies waiting requests to a batch until none waits or the payload has <paramref name="bytesMax"/>.</summary>
+    /// <summary>Applies waiting requests to a batch until none waits, the payload has <paramref name="bytesMax"/>, or it takes too long.</summary>
     /// <param name="batch">On the newest root.</param>
     /// <param name="etagLast">The newest etag before.</param>
     /// <param name="etagFirst">What the first operation gets.</param>
@@ -55,7 +58,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         (_etagLast, _etagFirst, _next, _shardTime) = (etagLast, etagFirst, etagFirst, shardTime);
         EndIdleSessions(batch);
         var now = time.GetTimestamp();
-        while (_payload.Count + _results.BytesMax < bytesMax && queue.TryTake(out var request))
+        for (var taken = 0; _payload.Count + _results.BytesMax < bytesMax && !TookTooLong(++taken, now) && queue.TryTake(out var request);)
         {
             if (request.ArrivedTimestamp != 0)
                 Note(request, now);
@@ -71,6 +74,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         AppendResults(batch);
         chain.Flush();
     }
+
+    private bool TookTooLong(int taken, long since) => taken % LookEvery == 0 && time.GetElapsedTime(since) >= options.StepTimeMax;
 
     /// <summary>The newest state, unpublished or in this transaction.</summary>
     private UInt128 Newest => _operationCount == 0 ? _etagLast : _next - 1;

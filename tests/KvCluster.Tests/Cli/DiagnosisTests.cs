@@ -13,7 +13,7 @@ public sealed class DiagnosisTests
     {
         var findings = Diagnose([Sound(1), Sound(2), Sound(3)], Leader(1));
         Assert.All(findings, finding => Assert.Equal((Severity.Ok, ""), (finding.Severity, finding.Advice)));
-        foreach (var subject in (string[])["node 1", "shards", "versions", "clocks", "disk of node 2", "room of node 2", "coordinator", "open files of node 3", "certificate of node 3"])
+        foreach (var subject in (string[])["node 1", "shards", "versions", "clocks", "disk of node 2", "room of node 2", "coordinator", "open files of node 3", "stalls of node 3", "certificate of node 3"])
             Assert.Contains(findings, finding => finding.Subject == subject);
     }
 
@@ -41,6 +41,8 @@ public sealed class DiagnosisTests
         { "problem", Sound(2) with { CoordinatorError = "refused" }, "coordinator", "gives node 2 no answer: refused" },
         { "warning", Sound(2) with { OpenFilesMax = 1_024 }, "open files of node 2", "100 of 1024" },
         { "problem", Sound(2) with { OpenFiles = 900, OpenFilesMax = 1_024 }, "open files of node 2", "900 of 1024" },
+        { "warning", Stalled(300), "stalls of node 2", "7 since it started, the last one 5 minutes ago: no processor" },
+        { "problem", Stalled(1_100), "stalls of node 2", "7 since it started, the last one 5 minutes ago: no processor" },
         { "warning", Sound(2) with { CertificateEnd = Now.AddDays(20) }, "certificate of node 2", "/tls/tls.crt ends in 20.0 days, 2026-12-11 12:00:00Z" },
         { "problem", Sound(2) with { CertificateEnd = Now.AddDays(1) }, "certificate of node 2", "/tls/tls.crt ends in 1.0 days, 2026-11-22 12:00:00Z" },
         { "problem", Sound(2) with { CertificateEnd = Now.AddDays(-1) }, "certificate of node 2", "/tls/tls.crt has ended, 2026-11-20 12:00:00Z" },
@@ -55,6 +57,10 @@ public sealed class DiagnosisTests
         Assert.Equal((severity, subject), (finding.Severity.ToString().ToLowerInvariant(), finding.Subject));
         Assert.NotEmpty(finding.Advice);
     }
+
+    [Fact]
+    public void Findings_OfANodeThatStoodStillHoursAgo_AreOk() =>
+        Assert.All(Diagnose([Stalled(1_100) with { StallEnd = Now.AddHours(-2) }], Leader(2)), finding => Assert.Equal(Severity.Ok, finding.Severity));
 
     [Fact]
     public void Findings_OfAShardInTrouble_SayWhichAndWhatToDo()
@@ -72,6 +78,9 @@ public sealed class DiagnosisTests
 
     private static ReplicaStatus Replica(uint node, string role, string failure = "") =>
         new(0, default, default, role, 1, node, default, default, default, default, 0, 0, 0, default, default, failure, null);
+
+    private static NodeExamination Stalled(int milliseconds) =>
+        Sound(2) with { Stalls = 7, StallLength = TimeSpan.FromMilliseconds(milliseconds), StallEnd = Now.AddMinutes(-5), StallText = "no processor" };
 
     private static NodeExamination Sound(uint node) => new(node, $"http://n{node}", "0.1.0", "")
     {

@@ -20,6 +20,28 @@ public sealed class SharedTimersTests
             Assert.True(await source.Task.WaitAsync(Eventually.Limit) >= TimeSpan.FromMilliseconds(199 - index), $"timer {index}");
     }
 
+    // They fired on the thread pool. Under full load a leader's heartbeats stood behind its callers there for 693 ms, more than the 600 after which followers stand.
+    [Fact]
+    public async Task Timers_Fire_OnAThreadThatCallersDoNotShare()
+    {
+        using var timers = new SharedTimers();
+        var isOfPool = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using var timer = timers.CreateTimer(_ => isOfPool.SetResult(Thread.CurrentThread.IsThreadPoolThread), null, TimeSpan.FromMilliseconds(1), Timeout.InfiniteTimeSpan);
+        Assert.False(await isOfPool.Task.WaitAsync(Eventually.Limit));
+    }
+
+    [Fact]
+    public async Task Dispose_WithTimersThatAreDueLater_EndsItsThread()
+    {
+        var timers = new SharedTimers();
+        var fired = 0;
+        await using var timer = timers.CreateTimer(_ => fired++, null, TimeSpan.FromMilliseconds(20), Timeout.InfiniteTimeSpan);
+        timers.Dispose();
+        var atEnd = fired;
+        await Task.Delay(50);
+        Assert.Equal(atEnd, fired);
+    }
+
     [Fact]
     public async Task Change_ToEarlierAndAgainAfterFiring_IsFollowed()
     {

@@ -222,6 +222,50 @@ public sealed class ReplicationTests : IDisposable
         Assert.Equal(_leader.Store.Last.Etag, _leader.Store.Durable.Etag);
     }
 
+    // A leader filled its batches however long that took. With 10 M keys and cold pages a batch of 1 MiB took seconds, heartbeats and their answers waited behind
+    // it, and shards were elected other leaders without a fault.
+    [Fact]
+    public void TryAppendBatch_WhereEachRequestTakesLong_ClosesTheBatchAndGoesOnWithTheNext()
+    {
+        _leader.Lead(1);
+        var puts = Enumerable.Range(0, 200).Select(number => _leader.Submit(request => request.Put(StoreBench.Text($"key {number}"), "1"u8))).ToArray();
+        _leader.Time.PerLook = StoreBench.SmallOptions.StepTimeMax;
+        var batches = 0;
+        while (!_leader.Store.QueueIsEmpty)
+        {
+            Assert.True(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out var record));
+            _leader.Store.Commit(record.Etag);
+            batches++;
+        }
+
+        _leader.Run();
+        Assert.InRange(batches, 10, 20);
+        Assert.All(puts, put => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(put).Outcome));
+    }
+
+    // And a follower applied as many committed records as there were, behind which the leader's heartbeats waited for their answers.
+    [Fact]
+    public void ApplyMore_OfRecordsThatTakeLong_TakesSmallerSteps()
+    {
+        const int Records = 40;
+        _leader.Lead(1);
+        for (var number = 0; number < Records; number++)
+            _ = _leader.Put($"key {number}", new string('x', 100 << 10));
+        _leader.Store.Commit(_leader.Store.Last.Etag);
+        _follower.Follow(_leader);
+        _follower.Time.PerLook = 2 * StoreBench.SmallOptions.StepTimeMax;
+        _follower.Store.Commit(_leader.Store.Last.Etag);
+        var steps = 0;
+        for (var before = _follower.Store.Published; _follower.Store.ApplyMore(); before = _follower.Store.Published)
+        {
+            Assert.True(_follower.Store.Published > before, "Not even one record was applied.");
+            steps++;
+        }
+
+        Assert.InRange(steps, Records / 2, Records);
+        Assert.Equal(_leader.Digest(), _follower.Digest());
+    }
+
     [Fact]
     public void StopLeading_WithUncommittedTail_AnswersUnknownAndKeepsTheTailPrepared()
     {

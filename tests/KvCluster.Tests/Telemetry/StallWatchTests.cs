@@ -1,0 +1,108 @@
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Telemetry;
+using KvCluster.Storage.Threads;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Telemetry;
+
+/// <summary>When a node says that its own threads stood still, and what it takes for the reason.</summary>
+public sealed class StallWatchTests
+{
+    private readonly StallJudge _judge = new();
+    private TimeSpan _now;
+
+    [Fact]
+    public void Look_AtAThreadThatGoesOn_SeesNoStall()
+    {
+        for (var turn = 0L; turn < 200; turn++)
+            Assert.True(After(50, turn, hasWork: true) <= TimeSpan.FromMilliseconds(50));
+    }
+
+    [Fact]
+    public void Look_AtAThreadWithoutWork_SeesNoStall()
+    {
+        for (var look = 0; look < 100; look++)
+            Assert.Equal(TimeSpan.Zero, After(50, turn: 2, hasWork: false));
+    }
+
+    [Theory]
+    [InlineData(3, false)]
+    [InlineData(2, true)]
+    public void Look_AtAnItemThatDoesNotEndOrDoesNotBegin_TellsItsLengthOnceWhenItIsOver(long turn, bool hasWork)
+    {
+        After(50, turn: 0, hasWork: false);
+        for (var look = 0; look < 10; look++)
+            Assert.Equal(TimeSpan.Zero, After(50, turn, hasWork));
+        Assert.InRange(_judge.StandsFor(_now), TimeSpan.FromMilliseconds(450), TimeSpan.FromMilliseconds(500));
+        Assert.InRange(After(50, turn + 1, hasWork: false), TimeSpan.FromMilliseconds(450), TimeSpan.FromMilliseconds(550));
+        Assert.Equal(TimeSpan.Zero, After(50, turn + 1, hasWork: false));
+    }
+
+    [Fact]
+    public void Forget_InTheMiddleOfAStall_TellsNothingOfIt()
+    {
+        After(50, 3, hasWork: false);
+        After(600, 3, hasWork: false);
+        _judge.Forget();
+        Assert.Equal(TimeSpan.Zero, After(50, 3, hasWork: false));
+        Assert.InRange(After(50, 4, hasWork: false), TimeSpan.Zero, TimeSpan.FromMilliseconds(50));
+    }
+
+    [Theory]
+    [InlineData(400, 0, 0, 0, 0, 300, Stall.Collection)]
+    [InlineData(0, 0, 12, 20, 0, 0, Stall.Faults)]
+    [InlineData(0, 0, 0, 20, 450, 450, Stall.Processor)]
+    [InlineData(0, 450, 0, 480, 0, 0, Stall.Compiling)]
+    [InlineData(0, 0, 0, 480, 0, 300, Stall.Work)]
+    [InlineData(0, 0, 0, 20, 0, 300, Stall.Unknown)]
+    public void Of_WhatWasCounted_NamesWhatTookMostOfTheTime(int pausedMs, int compiledMs, int faults, int ranMs, int waitedMs, int pressedMs, string reason)
+    {
+        var before = Counted(0, 0, 0, 0, 1, 0, 0);
+        var after = Counted(500, pausedMs, compiledMs, faults, 1 + ranMs, waitedMs, pressedMs);
+        var stall = Stall.Of("writer", "kv-writer-0, at shard 1", TimeSpan.FromMilliseconds(480), before, after);
+        Assert.Equal(reason, stall.Reason);
+        Assert.StartsWith("the node's writer stood still for 480 ms (kv-writer-0, at shard 1): ", stall.ToString(), StringComparison.Ordinal);
+        Assert.Contains(reason, stall.ToString(), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Parse_WhatLinuxSays()
+    {
+        Assert.Equal((TimeSpan.FromMicroseconds(1_234), TimeSpan.FromMicroseconds(56)), Vitals.ParseScheduled("1234567 56789 42"));
+        Assert.Equal(default, Vitals.ParseScheduled(""));
+        Assert.Equal(17, Vitals.ParseMajorFaults("4711 (kv-writer (0)) S 1 4711 4711 0 -1 4194560 900 0 17 0 5 3 0 0 20"));
+        Assert.Equal(0, Vitals.ParseMajorFaults(""));
+        Assert.Equal(TimeSpan.FromMilliseconds(90.5), Vitals.ParsePressure("some avg10=0.00 avg60=0.12 avg300=0.08 total=90500"));
+        Assert.Equal(TimeSpan.Zero, Vitals.ParsePressure("no such line"));
+    }
+
+    // A leader's process stood still for more than a second, lost its shard, and nobody could say why.
+    [Fact]
+    public async Task Watch_OfAWriterThatStandsStill_TellsTheThreadItsItemAndWhy()
+    {
+        await using var metrics = new NodeMetrics(new NodeIdentity("stalls", "", 1, 1, ""), shardSeriesMax: 0);
+        using var writer = new WorkThread("kv-writer-7");
+        await using var watch = new StallWatch([writer], metrics, NullLogger.Instance);
+        while (watch.Last is null)
+        {
+            using var go = new ManualResetEventSlim();
+            writer.Post(new WorkAction(StandStill));
+            writer.Post(new WorkAction(go.Set));
+            Assert.True(go.Wait(TimeSpan.FromSeconds(30)));
+            await Task.Delay(200);
+        }
+
+        Assert.True(watch.Last.Length >= StallWatch.Threshold);
+        // On a machine that is busy enough the watch itself stands still at times, and says that.
+        if (watch.Last.Text.Contains("kv-writer-7", StringComparison.Ordinal))
+            Assert.Contains(nameof(StandStill), watch.Last.Text, StringComparison.Ordinal);
+    }
+
+    private static void StandStill() => Thread.Sleep(500);
+
+    private static Vitals Counted(int atMs, int pausedMs, int compiledMs, int faults, int ranMs, int waitedMs, int pressedMs) => new(
+        System.Diagnostics.Stopwatch.Frequency * atMs / 1_000, TimeSpan.FromMilliseconds(pausedMs), TimeSpan.FromMilliseconds(compiledMs), faults, faults,
+        TimeSpan.FromMilliseconds(ranMs), TimeSpan.FromMilliseconds(waitedMs), TimeSpan.FromMilliseconds(pressedMs));
+
+    private TimeSpan After(int milliseconds, long turn, bool hasWork) => _judge.Look(turn, hasWork, _now += TimeSpan.FromMilliseconds(milliseconds));
+}
