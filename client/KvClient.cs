@@ -1,6 +1,7 @@
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
+using Grpc.Net.Client;
 using KvCluster.Client.Sessions;
 using KvCluster.Client.Transport;
 using KvCluster.Security;
@@ -34,21 +35,15 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     /// <summary>A client with these options. Connects with the first call.</summary>
-    /// <exception cref="ArgumentException">No endpoint, or one that is not an http or https address.</exception>
+    /// <exception cref="ArgumentException">Options that cannot be; the message lists every mistake.</exception>
     /// <exception cref="KvException">A file of <see cref="KvClientOptions.Tls"/> is not usable; the message names it and says why.</exception>
     public KvClient(KvClientOptions options)
     {
-        if (options.Endpoints.Count == 0)
-            throw new ArgumentException("A client needs at least one endpoint.", nameof(options));
-        foreach (var endpoint in options.Endpoints)
-        {
-            if (!Uri.TryCreate(endpoint, UriKind.Absolute, out var address) || address.Scheme is not ("http" or "https"))
-                throw new ArgumentException($"The endpoint '{endpoint}' is not an address like http://host:port.", nameof(options));
-        }
+        options.Validate();
         _options = options;
         var connector = ConnectorOf(options.Tls);
         _channels = new NodeChannels(connector);
-        _calls = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax), ClientRuntime.Machine);
+        _calls = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log), ClientRuntime.Machine);
         _sessions = new ClientSessions(_calls);
     }
 
@@ -147,7 +142,7 @@ public sealed class KvClient : IAsyncDisposable
         var walk = Walk(scan, cancellationToken);
         await using (walk.ConfigureAwait(false))
         {
-            while (await MoveNextAsync(walk).ConfigureAwait(false))
+            while (await MoveNextAsync(walk, cancellationToken).ConfigureAwait(false))
             {
                 foreach (var entry in walk.Current.Entries)
                     yield return new KvEntry(entry.Key.Memory, entry.Value.Memory, entry.Etag.ToEtag());
@@ -166,7 +161,7 @@ public sealed class KvClient : IAsyncDisposable
         var walk = Walk(scan, cancellationToken);
         await using (walk.ConfigureAwait(false))
         {
-            while (await MoveNextAsync(walk).ConfigureAwait(false))
+            while (await MoveNextAsync(walk, cancellationToken).ConfigureAwait(false))
                 count += walk.Current.Entries.Count;
         }
         return count;
@@ -190,33 +185,21 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting.</param>
     internal async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, TimeSpan timeout, CancellationToken cancellationToken)
     {
-        try
-        {
-            return _options.Gateway
-                ? await new Cluster.ClusterClient(_channels.To(_options.Endpoints[0])).GetStatusAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
-                : await new NodeFanOut(_calls, _channels).GetStatusAsync(request, Environment.TickCount64 + (long)timeout.TotalMilliseconds, cancellationToken).ConfigureAwait(false);
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure);
-        }
+        return await OperateAsync(
+            (channel, options) => new Cluster.ClusterClient(channel).GetStatusAsync(request, options),
+            (nodes, deadlineMs) => nodes.GetStatusAsync(request, deadlineMs, cancellationToken),
+            isChange: false, timeout, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>Has every replica of every node write a checkpoint.</summary>
     public async Task<IReadOnlyList<ReplicaCheckpoint>> CheckpointAsync(CancellationToken cancellationToken = default)
     {
-        try
-        {
-            var request = new CheckpointRequest();
-            var answer = _options.Gateway
-                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).CheckpointAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
-                : await new NodeFanOut(_calls, _channels).CheckpointAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-            return [.. answer.Replicas.Select(StatusReading.ToCheckpoint)];
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure);
-        }
+        var request = new CheckpointRequest();
+        var answer = await OperateAsync(
+            (channel, options) => new Admin.AdminClient(channel).CheckpointAsync(request, options),
+            (nodes, deadlineMs) => nodes.CheckpointAsync(request, deadlineMs, cancellationToken),
+            isChange: false, _options.Timeout, cancellationToken).ConfigureAwait(false);
+        return [.. answer.Replicas.Select(StatusReading.ToCheckpoint)];
     }
 
     /// <summary>Has every node look at its machine, its disk and the coordinator. Each writes and syncs a small file some times.</summary>
@@ -224,18 +207,12 @@ public sealed class KvClient : IAsyncDisposable
     /// <returns>By node id; one that does not answer with its error.</returns>
     public async Task<IReadOnlyList<NodeExamination>> ExamineAsync(CancellationToken cancellationToken = default)
     {
-        try
-        {
-            var request = new ExamineRequest();
-            var answer = _options.Gateway
-                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).ExamineAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
-                : await new NodeFanOut(_calls, _channels).ExamineAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-            return [.. answer.Nodes.Select(StatusReading.ToExamination)];
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure);
-        }
+        var request = new ExamineRequest();
+        var answer = await OperateAsync(
+            (channel, options) => new Admin.AdminClient(channel).ExamineAsync(request, options),
+            (nodes, deadlineMs) => nodes.ExamineAsync(request, deadlineMs, cancellationToken),
+            isChange: false, _options.Timeout, cancellationToken).ConfigureAwait(false);
+        return [.. answer.Nodes.Select(StatusReading.ToExamination)];
     }
 
     /// <summary>Hands a shard's leadership to another of its voters.</summary>
@@ -246,18 +223,12 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvException">Reason NOT_TRANSFERRED: the message says why.</exception>
     public async Task<uint> TransferAsync(uint shard, uint toNode = 0, CancellationToken cancellationToken = default)
     {
-        try
-        {
-            var request = new TransferRequest { Shard = shard, ToNode = toNode };
-            var answer = _options.Gateway
-                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).TransferAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
-                : await new NodeFanOut(_calls, _channels).TransferAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-            return answer.Leader;
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure);
-        }
+        var request = new TransferRequest { Shard = shard, ToNode = toNode };
+        var answer = await OperateAsync(
+            (channel, options) => new Admin.AdminClient(channel).TransferAsync(request, options),
+            (nodes, deadlineMs) => nodes.TransferAsync(request, deadlineMs, cancellationToken),
+            isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
+        return answer.Leader;
     }
 
     /// <summary>Has a node give every leadership away and take none until told otherwise or restarted.</summary>
@@ -268,18 +239,12 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvException">Reason NOT_DRAINED: a shard would have no majority without the node; nothing was changed.</exception>
     public async Task<DrainOutcome> DrainAsync(uint node, bool draining = true, bool force = false, CancellationToken cancellationToken = default)
     {
-        try
-        {
-            var request = new DrainRequest { Node = node, Draining = draining, Force = force };
-            var answer = _options.Gateway
-                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).DrainAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
-                : await new NodeFanOut(_calls, _channels).DrainAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-            return new DrainOutcome((int)answer.GivenAway, answer.Kept.ToDictionary(kept => kept.Shard, kept => kept.Reason));
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure);
-        }
+        var request = new DrainRequest { Node = node, Draining = draining, Force = force };
+        var answer = await OperateAsync(
+            (channel, options) => new Admin.AdminClient(channel).DrainAsync(request, options),
+            (nodes, deadlineMs) => nodes.DrainAsync(request, deadlineMs, cancellationToken),
+            isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
+        return new DrainOutcome((int)answer.GivenAway, answer.Kept.ToDictionary(kept => kept.Shard, kept => kept.Reason));
     }
 
     /// <summary>Puts a new replica of a shard, under a new id, in the place of another one; ends when it has caught up and votes.</summary>
@@ -291,17 +256,11 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
     public async Task ReplaceAsync(uint shard, uint fromNode, uint toNode, bool force = false, CancellationToken cancellationToken = default)
     {
-        try
-        {
-            var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, ToNode = toNode, Force = force };
-            _ = _options.Gateway
-                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).ReplaceAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
-                : await new NodeFanOut(_calls, _channels).ReplaceAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure);
-        }
+        var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, ToNode = toNode, Force = force };
+        await OperateAsync(
+            (channel, options) => new Admin.AdminClient(channel).ReplaceAsync(request, options),
+            (nodes, deadlineMs) => nodes.ReplaceAsync(request, deadlineMs, cancellationToken),
+            isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>Takes a node's replica of a shard out of service at once; its node then has a new one made from its peers.</summary>
@@ -313,17 +272,11 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvException">Reason NOT_QUARANTINED: no majority is known to stay; nothing was changed.</exception>
     public async Task QuarantineAsync(uint shard, uint node, string reason, bool force = false, CancellationToken cancellationToken = default)
     {
-        try
-        {
-            var request = new QuarantineRequest { Shard = shard, Node = node, Reason = reason, Force = force };
-            _ = _options.Gateway
-                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).QuarantineAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
-                : await new NodeFanOut(_calls, _channels).QuarantineAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure);
-        }
+        var request = new QuarantineRequest { Shard = shard, Node = node, Reason = reason, Force = force };
+        await OperateAsync(
+            (channel, options) => new Admin.AdminClient(channel).QuarantineAsync(request, options),
+            (nodes, deadlineMs) => nodes.QuarantineAsync(request, deadlineMs, cancellationToken),
+            isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>Says where replicas may lie; one node of the cluster then moves them, one at a time. Without arguments it only asks.</summary>
@@ -336,22 +289,16 @@ public sealed class KvClient : IAsyncDisposable
     public async Task<PlacementStatus> PlaceAsync(
         bool? paused = null, IReadOnlyList<uint>? leave = null, IReadOnlyList<uint>? stay = null, uint? stayUpTo = null, CancellationToken cancellationToken = default)
     {
-        try
-        {
-            var request = new PlaceRequest { Leave = { leave ?? [] }, Stay = { stay ?? [] } };
-            if (paused is { } pauses)
-                request.Paused = pauses;
-            if (stayUpTo is { } last)
-                request.StayUpTo = last;
-            var answer = _options.Gateway
-                ? await new Admin.AdminClient(_channels.To(_options.Endpoints[0])).PlaceAsync(request, cancellationToken: cancellationToken).ConfigureAwait(false)
-                : await new NodeFanOut(_calls, _channels).PlaceAsync(request, _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-            return new PlacementStatus(answer.Paused, answer.Leaving.ToDictionary(node => node.Node, node => (int)node.Replicas));
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure);
-        }
+        var request = new PlaceRequest { Leave = { leave ?? [] }, Stay = { stay ?? [] } };
+        if (paused is { } pauses)
+            request.Paused = pauses;
+        if (stayUpTo is { } last)
+            request.StayUpTo = last;
+        var answer = await OperateAsync(
+            (channel, options) => new Admin.AdminClient(channel).PlaceAsync(request, options),
+            (nodes, deadlineMs) => nodes.PlaceAsync(request, deadlineMs, cancellationToken),
+            isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
+        return new PlacementStatus(answer.Paused, answer.Leaving.ToDictionary(node => node.Node, node => (int)node.Replicas));
     }
 
     /// <summary>Which shard owns a key, as this client knows it now; null while no shard map is known.</summary>
@@ -380,13 +327,60 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
+    /// <summary>A call of an operator: at one of the routers in gateway mode, else at the nodes themselves.</summary>
+    private async Task<TResponse> OperateAsync<TResponse>(
+        Func<GrpcChannel, CallOptions, AsyncUnaryCall<TResponse>> atGateway, Func<NodeFanOut, long, Task<TResponse>> atNodes, bool isChange, TimeSpan timeout, CancellationToken cancellationToken)
+    {
+        var deadlineMs = Environment.TickCount64 + (long)timeout.TotalMilliseconds;
+        try
+        {
+            return _options.Gateway
+                ? await AtGatewayAsync(atGateway, isChange, deadlineMs, cancellationToken).ConfigureAwait(false)
+                : await atNodes(new NodeFanOut(_calls, _channels), deadlineMs).ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure, cancellationToken);
+        }
+    }
+
+    private async Task<TResponse> AtGatewayAsync<TResponse>(
+        Func<GrpcChannel, CallOptions, AsyncUnaryCall<TResponse>> call, bool isChange, long deadlineMs, CancellationToken cancellationToken)
+    {
+        while (true)
+        {
+            if (!_calls.Gateways.TryNext(out var address))
+            {
+                if (Environment.TickCount64 >= deadlineMs)
+                    throw CallStatus.Unavailable($"none of the endpoints can be used: {_calls.Gateways.Failure}").ToRpcException();
+                await _calls.Gateways.WaitAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+                continue;
+            }
+            try
+            {
+                var options = new CallOptions(deadline: DateTime.UtcNow.AddMilliseconds(Math.Max(1, deadlineMs - Environment.TickCount64)), cancellationToken: cancellationToken);
+                return await call(_channels.To(address), options).ConfigureAwait(false);
+            }
+            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && failure.GetRpcStatus() is null
+                && (!isChange || OperatorCalls.WasNotSent(failure)) && Environment.TickCount64 < deadlineMs && !cancellationToken.IsCancellationRequested)
+            {
+                // Another one may be there.
+                _calls.Gateways.Pause(address, $"{address}: {failure.Status.Detail}");
+            }
+            catch (RpcException failure) when (isChange)
+            {
+                throw OperatorCalls.Judge(failure).ToRpcException();
+            }
+        }
+    }
+
     private IAsyncEnumerator<ScanPage> Walk(KvScan scan, CancellationToken cancellationToken)
     {
         var request = scan.ToMessage(_seen.ToOptions(scan.Read ?? _options.Read, shard: null));
         return new ScanWalk(_calls, _channels, _options.Timeout).PagesAsync(request, cancellationToken).GetAsyncEnumerator(cancellationToken);
     }
 
-    private async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<ScanPage> pages)
+    private async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<ScanPage> pages, CancellationToken cancellationToken)
     {
         try
         {
@@ -397,7 +391,7 @@ public sealed class KvClient : IAsyncDisposable
         }
         catch (RpcException failure)
         {
-            throw KvErrors.ToException(failure);
+            throw KvErrors.ToException(failure, cancellationToken);
         }
     }
 

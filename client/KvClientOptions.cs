@@ -1,14 +1,26 @@
+using Microsoft.Extensions.Logging;
+using Microsoft.Extensions.Logging.Abstractions;
+
 namespace KvCluster.Client;
 
 /// <summary>How a <see cref="KvClient"/> reaches its cluster.</summary>
 public sealed class KvClientOptions
 {
-    /// <summary>Addresses to learn the shard map from, "http://host:port" or "https://host:port", of routers or nodes. One that answers is enough.</summary>
+    /// <summary>What a table of open calls can hold.</summary>
+    private const int CallsInFlightGreatest = 65_536;
+
+    /// <summary>A timer cannot be set for longer than some weeks.</summary>
+    private static readonly TimeSpan TimeoutGreatest = TimeSpan.FromDays(1);
+
+    /// <summary>
+    /// Addresses to learn the shard map from, "http://host:port" or "https://host:port", of routers or nodes of one cluster. One that answers is enough; one of
+    /// another cluster than those that answered before is left out.
+    /// </summary>
     public IReadOnlyList<string> Endpoints { get; init; } = ["http://127.0.0.1:7400"];
 
     /// <summary>
-    /// Send every call to the endpoint, a router, and let it route: for networks where the nodes' own addresses are not reachable. By
-    /// default the client talks to the nodes itself, which saves a hop.
+    /// Send every call to the endpoints, routers, in turn, and let them route: for networks where the nodes' own addresses are not reachable. One that
+    /// cannot be reached is left out for a moment. By default the client talks to the nodes itself, which saves a hop.
     /// </summary>
     public bool Gateway { get; init; }
 
@@ -22,12 +34,42 @@ public sealed class KvClientOptions
     /// <summary>How new reads must be that do not say so themselves, and which replicas may serve them.</summary>
     public KvReadMode Read { get; init; } = KvReadMode.Leader;
 
-    /// <summary>How long a call may take in all, with every retry. Long enough to sit out the failover of a leader.</summary>
+    /// <summary>How long a call may take in all, with every retry; at most a day. Long enough to sit out the failover of a leader.</summary>
     public TimeSpan Timeout { get; init; } = TimeSpan.FromSeconds(10);
 
     /// <summary>For https endpoints; null: the machine's authorities, and no certificate is shown.</summary>
     public KvTlsOptions? Tls { get; init; }
 
-    /// <summary>Calls that may wait for an answer at one node; further calls wait for a place.</summary>
+    /// <summary>Calls that may wait for an answer at one node, up to 65,536; further calls wait for a place.</summary>
     public int CallsInFlightMax { get; init; } = 4096;
+
+    /// <summary>Hears what no caller does: endpoints of another cluster, and bugs.</summary>
+    public ILogger Log { get; init; } = NullLogger.Instance;
+
+    /// <exception cref="ArgumentException">Something cannot be; the message lists every mistake.</exception>
+    internal void Validate()
+    {
+        List<string> mistakes = [];
+        if (Endpoints is not { Count: > 0 })
+            mistakes.Add($"{nameof(Endpoints)} is empty; a client needs at least one.");
+        foreach (var endpoint in Endpoints ?? [])
+        {
+            if (!Uri.TryCreate(endpoint, UriKind.Absolute, out var address) || address.Scheme is not ("http" or "https") || address.Host.Length == 0)
+                mistakes.Add($"{nameof(Endpoints)}: '{endpoint}' is not an address like http://host:port.");
+            else if (address.PathAndQuery != "/" || address.UserInfo.Length > 0)
+                mistakes.Add($"{nameof(Endpoints)}: '{endpoint}' has more than a host and a port.");
+        }
+        if (!Enum.IsDefined(Read))
+            mistakes.Add($"{nameof(Read)}: there is no read mode {(int)Read}.");
+        if (Timeout <= TimeSpan.Zero || Timeout > TimeoutGreatest)
+            mistakes.Add($"{nameof(Timeout)} is {Timeout}; it lies above zero and is at most {TimeoutGreatest.TotalHours} hours.");
+        if (CallsInFlightMax is < 1 or > CallsInFlightGreatest)
+            mistakes.Add($"{nameof(CallsInFlightMax)} is {CallsInFlightMax}; it lies from 1 to {CallsInFlightGreatest}.");
+        if (Tls is { KeyFile: not null, CertificateFile: null })
+            mistakes.Add($"{nameof(Tls)}.{nameof(KvTlsOptions.KeyFile)} goes with {nameof(KvTlsOptions.CertificateFile)}, which is not set.");
+        if (Log is null)
+            mistakes.Add($"{nameof(Log)} is null.");
+        if (mistakes.Count > 0)
+            throw new ArgumentException(string.Join(" ", mistakes));
+    }
 }

@@ -24,8 +24,12 @@ internal static class KvErrors
         };
     }
 
-    /// <summary>The same for a stream, which changes nothing.</summary>
-    public static KvException ToException(RpcException failure) => failure.GetRpcStatus() is { } status
+    /// <summary>The same for a stream, which changes nothing, or a call of an operator, whose outcome was judged. A caller who stopped waiting hears that.</summary>
+    public static Exception ToException(RpcException failure, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
+        ? new OperationCanceledException(failure.Status.Detail, failure, cancellationToken)
+        : ToException(failure);
+
+    private static KvException ToException(RpcException failure) => failure.GetRpcStatus() is { } status
         ? ToException(status)
         : failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded
             ? new KvUnavailableException(failure.StatusCode.ToString(), failure.Status.Detail, failure)

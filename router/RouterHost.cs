@@ -41,8 +41,8 @@ internal sealed class RouterHost : IAsyncDisposable
         _tls = options.Tls is null ? null : new ServerTls(options.Tls, name: null, log, TimeProvider.System);
         var connector = new TlsConnector(_tls?.Files);
         _channels = new NodeChannels(connector);
-        var reached = new KvClientOptions { Endpoints = options.Seeds, Timeout = options.Timeout };
-        _calls = new CallRouter(reached, new GrpcConnector(connector, reached.CallsInFlightMax), ClientRuntime.Machine);
+        var reached = new KvClientOptions { Endpoints = options.Seeds, Timeout = options.Timeout, Log = log };
+        _calls = new CallRouter(reached, new GrpcConnector(connector, reached.CallsInFlightMax, log), ClientRuntime.Machine);
         _health = health;
     }
 

@@ -17,8 +17,6 @@ internal static class Failures
         KvInvalidRequestException e => (ExitCodes.Usage, e.Message),
         KvException { Reason: "NO_SHARD" or "NO_NODE" or "TLS_FILE_UNUSABLE" } e => (ExitCodes.Usage, e.Message),
         KvException { Reason: "NOT_REPLACED" or "NOT_TRANSFERRED" or "NOT_PLACED" } e => (ExitCodes.Unavailable, e.Message),
-        // How a call tells that its caller stopped waiting.
-        KvException { Reason: "Cancelled" } => (ExitCodes.OutcomeUnknown, Interrupted),
         KvException e => (ExitCodes.Internal, $"{e.Reason}: {e.Message}"),
         OperationCanceledException => (ExitCodes.OutcomeUnknown, Interrupted),
         OutputClosedException e => (ExitCodes.Internal, e.Message),

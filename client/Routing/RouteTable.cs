@@ -1,3 +1,4 @@
+using System.Diagnostics.CodeAnalysis;
 using KvCluster.Client.Telemetry;
 using KvCluster.V1;
 
@@ -20,7 +21,7 @@ internal sealed class RouteTable : IDisposable
         _runtime = runtime;
         _changed = runtime.NewSignal();
         var map = new ShardMap([]);
-        _snapshot = new Snapshot(map, new PrefixCache(map, Counts), new Dictionary<uint, string>(), "", false);
+        _snapshot = new Snapshot(map, new PrefixCache(map, Counts), new Dictionary<uint, string>(), "", "", false);
     }
 
     /// <summary>How keys found their shards.</summary>
@@ -31,6 +32,9 @@ internal sealed class RouteTable : IDisposable
 
     /// <summary>The name of the cluster; empty before the first map.</summary>
     public string Cluster => _snapshot.Cluster;
+
+    /// <summary>Its random id; empty before the first map.</summary>
+    public string ClusterId => _snapshot.ClusterId;
 
     /// <summary>The shards by range.</summary>
     public ShardMap Map => _snapshot.Map;
@@ -52,12 +56,19 @@ internal sealed class RouteTable : IDisposable
             return _changed.Task;
     }
 
-    /// <summary>Takes in a message of a map stream.</summary>
-    public void Fold(V1.ShardMap message)
+    /// <summary>Takes in a message of a map stream. A map of another cluster than the first one's is not, so that two never mix.</summary>
+    /// <param name="message">The message.</param>
+    /// <param name="foreign">Of what cluster it is instead, in words.</param>
+    public bool TryFold(V1.ShardMap message, [NotNullWhen(false)] out string? foreign)
     {
         lock (_lock)
         {
             var before = _snapshot;
+            foreign = before.ClusterId.Length > 0 && message.ClusterId.Length > 0 && before.ClusterId != message.ClusterId
+                ? $"it is of cluster '{message.Cluster}' ({message.ClusterId}), and others are of '{before.Cluster}' ({before.ClusterId})"
+                : null;
+            if (foreign is not null)
+                return false;
             var ranges = message.Complete && ForgetAllButLocked(message.Shards);
             var routes = FoldLocked(message.Shards, ref ranges);
             var nodes = message.Complete ? [] : new Dictionary<uint, string>(before.Nodes);
@@ -67,10 +78,12 @@ internal sealed class RouteTable : IDisposable
             {
                 Nodes = SameNodes(nodes, before.Nodes) ? before.Nodes : nodes,
                 Cluster = message.Cluster.Length > 0 ? message.Cluster : before.Cluster,
+                ClusterId = message.ClusterId.Length > 0 ? message.ClusterId : before.ClusterId,
                 Known = before.Known || message.Complete,
             };
             if (routes || ranges || after != before)
                 PublishLocked(after, ranges);
+            return true;
         }
     }
 
@@ -147,5 +160,5 @@ internal sealed class RouteTable : IDisposable
         changed.TrySetResult();
     }
 
-    private sealed record Snapshot(ShardMap Map, PrefixCache Cache, IReadOnlyDictionary<uint, string> Nodes, string Cluster, bool Known);
+    private sealed record Snapshot(ShardMap Map, PrefixCache Cache, IReadOnlyDictionary<uint, string> Nodes, string Cluster, string ClusterId, bool Known);
 }

@@ -24,6 +24,7 @@ internal static class ClientMetrics
     private static readonly Histogram<double> Requests = Meter.CreateHistogram("kvcluster.client.request.duration", "s", "Calls that were answered, their repetitions included.", null, Buckets.Seconds);
     private static readonly Counter<long> Failed = Meter.CreateCounter<long>("kvcluster.client.request.failed", "{request}", "Calls that ended with an error, by its reason.");
     private static readonly Counter<long> Retries = Meter.CreateCounter<long>("kvcluster.client.retries", "{attempt}", "Attempts that were repeated, by the reason.");
+    private static readonly Counter<long> UnexpectedOnes = Meter.CreateCounter<long>("kvcluster.client.unexpected", "{exception}", "Exceptions that nobody expected in the library's loops, which went on; the log says more.");
     private static long _mapChanges;
     private static long _connections;
     private static long _connectionsLost;
@@ -60,6 +61,9 @@ internal static class ClientMetrics
     }
 
     public static void Retried(Method method, string reason) => Retries.Add(1, MethodTags.Of(method), new Tag(RpcTags.Error, reason));
+
+    /// <summary>An exception that nobody expected ended a loop's pass: of "map", "connection" or "gateway".</summary>
+    public static void Unexpected(string loop) => UnexpectedOnes.Add(1, new Tag("kvcluster.loop", loop));
 
     public static void MapChanged() => Interlocked.Increment(ref _mapChanges);
 

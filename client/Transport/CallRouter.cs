@@ -2,6 +2,7 @@ using System.Diagnostics;
 using System.Diagnostics.CodeAnalysis;
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
+using Google.Rpc;
 using KvCluster.Client.Routing;
 using KvCluster.Client.Telemetry;
 using KvCluster.Serving;
@@ -24,6 +25,8 @@ internal sealed class CallRouter : IAsyncDisposable
     private const int RequestBytesMax = 17 << 20;
     // A wait for as long as it takes looks around now and then; a timer cannot be set for longer than some weeks.
     private const int MapWaitMs = 1_000;
+    // How long a call waits at most that has no repetition left in the budget.
+    private const int NewsWaitMs = 1_000;
     // At a replica that may be cut off or behind, a read spends no more than a third of its time, and no less than this.
     private const int ReplicaWaitLeastMs = 500;
     private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED"];
@@ -34,6 +37,7 @@ internal sealed class CallRouter : IAsyncDisposable
     private readonly ClientRuntime _runtime;
     private readonly NodeConnections _connections;
     private readonly MapWatch _watch;
+    private readonly RetryBudget _budget;
     private readonly ResiliencePipeline<Attempt> _retries;
     private int _spread;
     private bool _closed;
@@ -46,8 +50,10 @@ internal sealed class CallRouter : IAsyncDisposable
         _options = options;
         _runtime = runtime;
         Table = new RouteTable(runtime);
+        _budget = new RetryBudget(runtime);
         _connections = new NodeConnections(connector);
-        _watch = new MapWatch(Table, options.Endpoints, connector, runtime.Time);
+        _watch = new MapWatch(Table, options.Endpoints, connector, runtime, options.Log);
+        Gateways = new Gateways(options, Table, connector, runtime, address => _connections.To(address).IsPaused);
         _retries = new ResiliencePipelineBuilder<Attempt> { TimeProvider = runtime.Time }
             .AddRetry(new RetryStrategyOptions<Attempt>
             {
@@ -58,6 +64,7 @@ internal sealed class CallRouter : IAsyncDisposable
                 // A failover takes about a second: this often is soon enough to notice its end and costs a waiting caller little.
                 MaxDelay = TimeSpan.FromMilliseconds(100),
                 MaxRetryAttempts = int.MaxValue,
+                DelayGenerator = arguments => ValueTask.FromResult(arguments.Outcome.Result.Pause(arguments.AttemptNumber, runtime)),
                 Randomizer = runtime.Chance,
             })
             .Build();
@@ -65,6 +72,9 @@ internal sealed class CallRouter : IAsyncDisposable
 
     /// <summary>What is known of the cluster.</summary>
     public RouteTable Table { get; }
+
+    /// <summary>Where calls go in gateway mode.</summary>
+    public Gateways Gateways { get; }
 
     /// <summary>Why the shard map could not be had, for an error.</summary>
     public string MapFailure => _watch.Failure;
@@ -103,6 +113,8 @@ internal sealed class CallRouter : IAsyncDisposable
             var attempt = await TryAsync(work, cancellationToken).ConfigureAwait(false);
             if (attempt.MayRetry)
             {
+                if (attempt.Pause(0, _runtime) is { } asked)
+                    await Task.Delay(asked, _runtime.Time, cancellationToken).ConfigureAwait(false);
                 attempt = await _retries.ExecuteAsync(
                     static (work, cancellation) => work.Router.TryAsync(work, cancellation), work, cancellationToken).ConfigureAwait(false);
             }
@@ -123,6 +135,7 @@ internal sealed class CallRouter : IAsyncDisposable
         if (Interlocked.Exchange(ref _closed, true))
             return;
         await _watch.DisposeAsync().ConfigureAwait(false);
+        await Gateways.DisposeAsync().ConfigureAwait(false);
         await _connections.DisposeAsync().ConfigureAwait(false);
         Table.Dispose();
     }
@@ -148,7 +161,7 @@ internal sealed class CallRouter : IAsyncDisposable
     public string? AddressFor(ShardRoute? route, bool atAnyReplica, int attempt)
     {
         if (_options.Gateway)
-            return _options.Endpoints[0];
+            return Gateways.TryNext(out var gateway) ? gateway : null;
         if (route is null)
             return null;
         if (atAnyReplica && attempt % 2 == 0 && NextReplica(route) is { } replica)
@@ -175,17 +188,27 @@ internal sealed class CallRouter : IAsyncDisposable
     {
         if (_closed)
             return Attempt.Failed(CallStatus.Unavailable("the client is closed"), mayRetry: false);
+        if (work.IsCharged && !_budget.TryTake())
+            await WaitForNewsAsync(work, cancellationToken).ConfigureAwait(false);
         if (_runtime.NowMs >= work.DeadlineMs)
             return Attempt.Failed(work.Behind ?? CallStatus.DeadlinePassed(work.LastFailure), mayRetry: false);
         if (!_options.Gateway && !Table.IsKnown && !await WaitForMapAsync(work.DeadlineMs, cancellationToken).ConfigureAwait(false))
             return Attempt.Failed(CallStatus.Unavailable(MapFailure), mayRetry: false);
         var route = _options.Gateway ? null : Table.Find(work.Key.Span);
         if (ChooseAddress(route, work) is not { } address)
-            return work.Again(route is null ? "the shard map has no shard for the key" : $"none of the nodes of shard {route.Shard} can be reached");
+            return work.Again(_options.Gateway ? $"none of the endpoints can be used: {Gateways.Failure}" : route is null ? "the shard map has no shard for the key" : $"none of the nodes of shard {route.Shard} can be reached");
         var call = PendingCall.Rent(work.Method, work.Request, route?.Shard ?? 0, route?.Generation ?? 0, AttemptDeadline(work));
         call.Traceparent = work.Traceparent;
         var answer = await _connections.To(address).CallAsync(call, cancellationToken).ConfigureAwait(false);
         return answer.Reply is { } reply ? Judge(work, reply) : JudgeSilence(work, answer);
+    }
+
+    // A leader may have been found meanwhile; else this is as often as such a call tries.
+    private async Task WaitForNewsAsync(Work work, CancellationToken cancellationToken)
+    {
+        var wait = TimeSpan.FromMilliseconds(Math.Clamp(work.DeadlineMs - _runtime.NowMs, 0, NewsWaitMs) * (0.5 + (_runtime.Chance() / 2)));
+        await Task.WhenAny(Table.NextChange(), Task.Delay(wait, _runtime.Time, cancellationToken)).ConfigureAwait(false);
+        cancellationToken.ThrowIfCancellationRequested();
     }
 
     /// <summary>
@@ -198,7 +221,7 @@ internal sealed class CallRouter : IAsyncDisposable
         if (turn > 0)
             ClientMetrics.Retried(work.Method, work.LastReason);
         if (_options.Gateway)
-            return _options.Endpoints[turn % _options.Endpoints.Count];
+            return Gateways.TryNext(out var gateway) ? gateway : null;
         if (route is null)
             return null;
         if (work.AtAnyReplica && turn % 2 == 0)
@@ -248,7 +271,7 @@ internal sealed class CallRouter : IAsyncDisposable
         work.LastReason = reason;
         work.Behind = reason == ReplicaBehind ? status : work.Behind;
         if (!CallStatus.IsUnknown(status))
-            return Attempt.Failed(status, RetriedReasons.Contains(reason));
+            return Attempt.Failed(status, RetriedReasons.Contains(reason), work.Left(status));
         if (NotExecutedReasons.Contains(reason))
             return Attempt.Failed(status, mayRetry: false);
         return work.Unknown(status);
@@ -258,14 +281,28 @@ internal sealed class CallRouter : IAsyncDisposable
     {
         var failure = answer.Failure ?? "no answer";
         if (answer.Sent && work.IsChange)
-            return work.Unknown(CallStatus.OutcomeUnknown(failure, answer.DeadlinePassed));
+            return work.Unknown(CallStatus.OutcomeUnknown(failure));
         return answer.DeadlinePassed && _runtime.NowMs >= work.DeadlineMs ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : work.Again(failure);
     }
 
     /// <summary>How one attempt ended.</summary>
     private readonly record struct Attempt(ByteString Response, Status? Error, bool MayRetry)
     {
-        public static Attempt Failed(Status error, bool mayRetry) => new(ByteString.Empty, error, mayRetry);
+        private const double PauseMsMax = 100;
+
+        /// <summary>What the node asked for in RetryInfo, and the time that is left at that.</summary>
+        private (TimeSpan Asked, TimeSpan Left)? Wait { get; init; }
+
+        public static Attempt Failed(Status error, bool mayRetry, (TimeSpan Asked, TimeSpan Left)? wait = null) => new(ByteString.Empty, error, mayRetry) { Wait = wait };
+
+        /// <summary>How long the next attempt waits: no less than the node asked for, more each time, some a little longer than others. Null: as without its word.</summary>
+        public TimeSpan? Pause(int attempt, ClientRuntime runtime)
+        {
+            if (Wait is not var (asked, left))
+                return null;
+            var pause = Math.Max(asked.TotalMilliseconds, Math.Min(5 * Math.Pow(2, Math.Min(attempt, 8)), PauseMsMax));
+            return TimeSpan.FromMilliseconds(Math.Min(pause * (1 + (runtime.Chance() / 2)), left.TotalMilliseconds));
+        }
     }
 
     /// <summary>One logical call over its attempts.</summary>
@@ -289,6 +326,14 @@ internal sealed class CallRouter : IAsyncDisposable
         public long DeadlineMs { get; } = deadlineMs;
 
         public bool AtAnyReplica { get; } = atAnyReplica;
+
+        /// <summary>The next attempt repeats one that failed; one that goes where a node pointed is none.</summary>
+        public bool IsCharged => Attempts > 0 && LastReason is not ("NOT_LEADER" or "WRONG_SHARD");
+
+        /// <summary>What a refusal asks its caller to wait; null: nothing.</summary>
+        public (TimeSpan Asked, TimeSpan Left)? Left(Status refusal) => refusal.GetDetail<RetryInfo>()?.RetryDelay is { } asked
+            ? (asked.ToTimeSpan(), Router._runtime.Left(DeadlineMs))
+            : null;
 
         /// <summary>The last refusal of a replica that did not catch up in time.</summary>
         public Status? Behind { get; set; }

@@ -17,8 +17,9 @@ internal static class CallStatus
     private const string AppliedUnknown = "unknown";
 
     /// <summary>The change was sent and nothing was heard of it.</summary>
-    public static Status OutcomeUnknown(string detail, bool deadlinePassed) => Create(
-        deadlinePassed ? StatusCode.DeadlineExceeded : StatusCode.Unavailable,
+    /// <remarks>UNKNOWN: what proxies and generic policies repeat, UNAVAILABLE above all, would apply the change twice.</remarks>
+    public static Status OutcomeUnknown(string detail) => Create(
+        StatusCode.Unknown,
         "OUTCOME_UNKNOWN",
         $"The change was sent, but its outcome is unknown ({detail}). Read the key, or repeat the change if that does no harm.",
         AppliedUnknown);

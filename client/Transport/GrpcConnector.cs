@@ -1,15 +1,17 @@
 using System.Runtime.CompilerServices;
 using Grpc.Net.Client;
 using KvCluster.Security;
+using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Client.Transport;
 
 /// <summary>Nodes and routers over gRPC. Thread-safe.</summary>
 /// <param name="connector">Makes the connections.</param>
 /// <param name="callsInFlightMax">At one node.</param>
-internal sealed class GrpcConnector(TlsConnector connector, int callsInFlightMax) : INodeConnector
+/// <param name="log">Hears what no caller does.</param>
+internal sealed class GrpcConnector(TlsConnector connector, int callsInFlightMax, ILogger log) : INodeConnector
 {
-    public INodeConnection Connect(string address) => new NodeConnection(address, connector, callsInFlightMax);
+    public INodeConnection Connect(string address) => new NodeConnection(address, connector, callsInFlightMax, log);
 
     public async IAsyncEnumerable<V1.ShardMap> WatchMap(string address, [EnumeratorCancellation] CancellationToken cancellationToken)
     {

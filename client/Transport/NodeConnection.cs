@@ -5,6 +5,7 @@ using Grpc.Net.Client;
 using KvCluster.Client.Telemetry;
 using KvCluster.Security;
 using KvCluster.V1;
+using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Client.Transport;
 
@@ -27,6 +28,7 @@ internal sealed class NodeConnection : INodeConnection
 
     private readonly string _address;
     private readonly TlsConnector _connector;
+    private readonly ILogger _log;
     private readonly Channel<ulong> _queue = Channel.CreateUnbounded<ulong>(new UnboundedChannelOptions { SingleReader = true });
     private readonly OpenCalls _open;
     private readonly CancellationTokenSource _disposed = new();
@@ -34,10 +36,11 @@ internal sealed class NodeConnection : INodeConnection
     private volatile string _failure = "";
     private long _pausedUntilMs;
 
-    public NodeConnection(string address, TlsConnector connector, int callsInFlightMax)
+    public NodeConnection(string address, TlsConnector connector, int callsInFlightMax, ILogger log)
     {
         _address = address;
         _connector = connector;
+        _log = log;
         _open = new OpenCalls(callsInFlightMax);
         _running = RunAsync();
     }
@@ -84,7 +87,7 @@ internal sealed class NodeConnection : INodeConnection
         {
             var opened = Environment.TickCount64;
             ClientMetrics.ConnectionBegins();
-            _failure = await ExchangeAsync().ConfigureAwait(false);
+            _failure = await ExchangeOrFailAsync().ConfigureAwait(false);
             ClientMetrics.ConnectionEnded(isLost: !_disposed.IsCancellationRequested);
             if (_disposed.IsCancellationRequested)
                 break;
@@ -107,6 +110,21 @@ internal sealed class NodeConnection : INodeConnection
         catch (OperationCanceledException)
         {
             return false;
+        }
+    }
+
+    private async Task<string> ExchangeOrFailAsync()
+    {
+        try
+        {
+            return await ExchangeAsync().ConfigureAwait(false);
+        }
+        catch (Exception failure)
+        {
+            // A bug, or an address that is none: without the loop every later call to the node would wait for its deadline.
+            ClientMetrics.Unexpected("connection");
+            ClientLog.Unexpected(_log, "the stream of calls", _address, failure);
+            return $"{_address}: {failure.GetType().Name}: {failure.Message}";
         }
     }
 
@@ -133,12 +151,13 @@ internal sealed class NodeConnection : INodeConnection
         var receiving = ReceiveAsync(stream.ResponseStream, broken.Token);
         var sending = SendAsync(stream.RequestStream, broken.Token);
         var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
-        var reason = await first.ConfigureAwait(false);
         await broken.CancelAsync().ConfigureAwait(false);
-        await Task.WhenAll(receiving, sending).ConfigureAwait(false);
+        // Both, whatever ended the first: the next stream has the queue to itself.
+        Task both = Task.WhenAll(receiving, sending);
+        await both.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         if (!Volatile.Read(ref connected))
             _open.MarkUnsent();
-        return reason;
+        return await first.ConfigureAwait(false);
     }
 
     private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, CancellationToken cancellationToken)

@@ -81,18 +81,17 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
         AskLeaderAsync(request.Shard, (leader, deadline) => leader.ReplaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
     /// <summary>Has a node take its replica of a shard out of service.</summary>
-    public async Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        await new Admin.AdminClient(channels.To(await AddressOfAsync(request.Node, deadlineMs, cancellationToken).ConfigureAwait(false)))
-            .QuarantineAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+    public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskNodeAsync(request.Node, (node, deadline) => node.QuarantineAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
     /// <summary>Asks a node to give its leaderships away, or to take some again.</summary>
-    public async Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        await new Admin.AdminClient(channels.To(await AddressOfAsync(request.Node, deadlineMs, cancellationToken).ConfigureAwait(false)))
-            .DrainAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+    public Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskNodeAsync(request.Node, (node, deadline) => node.DrainAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
     /// <summary>Says where replicas may lie, to the first node that answers.</summary>
     public async Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
+        var attempts = new Attempts();
         while (true)
         {
             await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
@@ -102,9 +101,12 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
                 {
                     return await new Admin.AdminClient(channels.To(address)).PlaceAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
                 }
-                catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < deadlineMs)
+                catch (RpcException failure)
                 {
-                    // The next one may be there.
+                    // Saying it again does no harm, and the next node may be there.
+                    attempts.Note(failure);
+                    if (failure.StatusCode != StatusCode.Unavailable || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
+                        throw attempts.Weakest();
                 }
             }
             await Task.Delay(RetryPauseMs, cancellationToken).ConfigureAwait(false);
@@ -119,10 +121,25 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
             : throw CallStatus.Create(StatusCode.NotFound, "NO_NODE", $"There is no node {node}.", "no").ToRpcException();
     }
 
+    private async Task<TResponse> AskNodeAsync<TResponse>(
+        uint node, Func<Admin.AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
+    {
+        var address = await AddressOfAsync(node, deadlineMs, cancellationToken).ConfigureAwait(false);
+        try
+        {
+            return await ask(new Admin.AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            throw OperatorCalls.Judge(failure).ToRpcException();
+        }
+    }
+
     private async Task<TResponse> AskLeaderAsync<TResponse>(
         uint shard, Func<Admin.AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        var attempts = new Attempts();
         while (true)
         {
             var changed = calls.Table.NextChange();
@@ -133,13 +150,19 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
                 if (calls.Table.Nodes.TryGetValue(route.Leader, out var address))
                     return await ask(new Admin.AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
             }
-            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < deadlineMs)
+            catch (RpcException failure)
             {
+                attempts.Note(failure);
+                if (failure.StatusCode != StatusCode.Unavailable || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
+                    throw attempts.Weakest();
                 if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
                     calls.Table.Fold(hint);
             }
             if (Environment.TickCount64 >= deadlineMs)
-                throw CallStatus.Unavailable($"shard {shard} has no leader").ToRpcException();
+            {
+                attempts.Note(CallStatus.Unavailable($"shard {shard} has no leader").ToRpcException());
+                throw attempts.Weakest();
+            }
             await Task.WhenAny(changed, Task.Delay(RetryPauseMs, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
@@ -151,5 +174,21 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
     {
         if (!await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
             throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
+    }
+
+    /// <summary>The attempts at a call that changes something: after one of unknown outcome no later refusal says that nothing was applied.</summary>
+    private sealed class Attempts
+    {
+        private Google.Rpc.Status? _unknown;
+        private Google.Rpc.Status? _last;
+
+        public void Note(RpcException failure)
+        {
+            _last = OperatorCalls.Judge(failure);
+            if (CallStatus.IsUnknown(_last))
+                _unknown = _last;
+        }
+
+        public RpcException Weakest() => (_unknown ?? _last)!.ToRpcException();
     }
 }

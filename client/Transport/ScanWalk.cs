@@ -1,4 +1,5 @@
 using System.Runtime.CompilerServices;
+using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Serving;
 using KvCluster.V1;
@@ -13,6 +14,9 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
 {
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan FirstPageWaitLeast = TimeSpan.FromMilliseconds(500);
+
+    // What the node that broke the last stream asked to wait.
+    private TimeSpan _asked;
 
     private enum Step
     {
@@ -36,7 +40,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             var wait = atAnyReplica ? FirstPageWait() : Timeout.InfiniteTimeSpan;
             for (var step = Step.Page; step == Step.Page; wait = Timeout.InfiniteTimeSpan)
             {
-                step = await NextAsync(stream.ResponseStream, wait, giveUpMs, cancellationToken).ConfigureAwait(false);
+                step = await NextAsync(stream.ResponseStream, address, wait, giveUpMs, cancellationToken).ConfigureAwait(false);
                 if (step == Step.Page)
                 {
                     attempt = 0;
@@ -54,7 +58,8 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
                 else
                 {
                     attempt++;
-                    await Task.Delay(Pause, cancellationToken).ConfigureAwait(false);
+                    await Task.Delay(_asked > Pause ? _asked : Pause, cancellationToken).ConfigureAwait(false);
+                    _asked = TimeSpan.Zero;
                 }
             }
         }
@@ -69,15 +74,23 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             if (calls.AddressFor(position.FindIn(calls.Table.Map), atAnyReplica, attempt) is { } address)
                 return address;
             if (Environment.TickCount64 >= giveUpMs)
-                throw CallStatus.Unavailable("the shard map names no node to ask").ToRpcException();
+                throw CallStatus.Unavailable(calls.Gateways.Count > 0 ? $"none of the endpoints can be used: {calls.Gateways.Failure}" : "the shard map names no node to ask").ToRpcException();
             await Task.WhenAny(calls.Table.NextChange(), Task.Delay(Pause, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
 
+    // No longer than the scan has patience for.
+    private static TimeSpan RetryDelayOf(RpcException failure, long giveUpMs)
+    {
+        var asked = failure.GetRpcStatus()?.GetDetail<RetryInfo>()?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;
+        var left = TimeSpan.FromMilliseconds(Math.Max(0, giveUpMs - Environment.TickCount64));
+        return asked < left ? asked : left;
+    }
+
     private TimeSpan FirstPageWait() => patience / 3 > FirstPageWaitLeast ? patience / 3 : FirstPageWaitLeast;
 
-    private async Task<Step> NextAsync(IAsyncStreamReader<ScanPage> pages, TimeSpan wait, long giveUpMs, CancellationToken cancellationToken)
+    private async Task<Step> NextAsync(IAsyncStreamReader<ScanPage> pages, string address, TimeSpan wait, long giveUpMs, CancellationToken cancellationToken)
     {
         try
         {
@@ -91,6 +104,9 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         {
             if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
                 calls.Table.Fold(hint);
+            _asked = RetryDelayOf(failure, giveUpMs);
+            if (OperatorCalls.WasNotSent(failure))
+                calls.Gateways.Pause(address, $"{address}: {failure.Status.Detail}");
             return Step.Broken;
         }
     }

@@ -8,7 +8,7 @@ namespace KvCluster.Router.Api;
 internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admin.AdminBase
 {
     public override Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context) =>
-        nodes.CheckpointAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+        nodes.CheckpointAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
 
     public override Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context) =>
         nodes.TransferAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
@@ -23,7 +23,7 @@ internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admi
         nodes.QuarantineAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
 
     public override Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) =>
-        nodes.ExamineAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+        nodes.ExamineAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
 
     public override Task<PlaceResponse> Place(PlaceRequest request, ServerCallContext context) =>
         nodes.PlaceAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);

@@ -21,7 +21,7 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
     }
 
     public override Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context) =>
-        nodes.GetStatusAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+        nodes.GetStatusAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
 
     // Nodes are few and go along each time. A shard that is gone makes it a whole map again.
     private V1.ShardMap Since(Dictionary<uint, ShardRoute> sent)
@@ -31,7 +31,7 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
         var complete = sent.Count == 0 || sent.Keys.Except(routes.Select(route => route.Shard)).Any();
         if (complete)
             sent.Clear();
-        var message = new V1.ShardMap { Cluster = table.Cluster, Complete = complete };
+        var message = new V1.ShardMap { Cluster = table.Cluster, ClusterId = table.ClusterId, Complete = complete };
         foreach (var route in routes)
         {
             if (sent.TryGetValue(route.Shard, out var known) && ReferenceEquals(known, route))

@@ -166,7 +166,7 @@ public sealed class ProcessClusterTests
             {
                 return await call(limit);
             }
-            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && DateTime.UtcNow < limit)
+            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown && DateTime.UtcNow < limit)
             {
                 await Task.Delay(25);
             }
@@ -196,7 +196,7 @@ public sealed class ProcessClusterTests
                 await kv.PutAsync(new PutRequest { Key = Bytes(key), Value = Bytes(value) }, deadline: DateTime.UtcNow.AddSeconds(5));
                 acknowledged[key] = value;
             }
-            catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
+            catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.Unknown or StatusCode.DeadlineExceeded)
             {
                 // It may or may not have happened: only what was acknowledged is remembered, and each key is written once.
             }

@@ -11,12 +11,12 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
     public override async Task WatchShards(WatchShardsRequest request, IServerStreamWriter<ShardMap> responseStream, ServerCallContext context)
     {
         var sent = await directory.FirstAsync(context.CancellationToken).ConfigureAwait(false);
-        await responseStream.WriteAsync(sent.Describe(identity.Cluster)).ConfigureAwait(false);
+        await responseStream.WriteAsync(sent.Describe(identity)).ConfigureAwait(false);
         while (true)
         {
             await sent.Replaced.WaitAsync(context.CancellationToken).ConfigureAwait(false);
             var current = directory.Snapshot;
-            var changes = current.Since(sent, identity.Cluster);
+            var changes = current.Since(sent, identity);
             if (changes.Complete || changes.Shards.Count > 0 || changes.Nodes.Count > 0)
                 await responseStream.WriteAsync(changes).ConfigureAwait(false);
             sent = current;

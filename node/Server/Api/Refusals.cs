@@ -54,7 +54,7 @@ internal static class Refusals
     public static readonly Refusal DiskFull = new(StatusCode.ResourceExhausted, "DISK_FULL", "The node's disk is full; deletes still work.");
 
     public static readonly Refusal OutcomeUnknown = new(
-        StatusCode.Unavailable, "OUTCOME_UNKNOWN", "The leader could not tell whether the change will be committed.") { IsOutcomeUnknown = true };
+        StatusCode.Unknown, "OUTCOME_UNKNOWN", "The leader could not tell whether the change will be committed. Read the key, or repeat the change with its request id.") { IsOutcomeUnknown = true };
 
     public static readonly Refusal SessionExpired = new(
         StatusCode.Aborted, "SESSION_EXPIRED", "The shard has no session with the request's id (any more); this attempt was not executed.") { IsOutcomeUnknown = true };
@@ -131,7 +131,7 @@ internal static class Refusals
 
     /// <summary>A bug of this node: what <see cref="Of(Exception)"/> has no name for.</summary>
     public static Refusal Internal(Exception failure, bool isChange) =>
-        new(StatusCode.Internal, "INTERNAL", $"The node failed with {failure.GetType().Name}; its log says more.") { IsOutcomeUnknown = isChange };
+        new(isChange ? StatusCode.Unknown : StatusCode.Internal, "INTERNAL", $"The node failed with {failure.GetType().Name}; its log says more.") { IsOutcomeUnknown = isChange };
 
     /// <summary>What a failure of the engine or the request's bytes means to the caller. Null: it is not expected here.</summary>
     public static Refusal? Of(Exception failure) => failure switch

@@ -70,17 +70,18 @@ internal sealed class ShardDirectorySnapshot
     public NodeRecord? LeaderOf(uint shard) => Routes.FirstOrDefault(route => route.Shard == shard) is { } route ? Nodes.GetValueOrDefault(route.Leader) : null;
 
     /// <summary>All of it, as the first message of a map's stream.</summary>
-    public ShardMap Describe(string cluster) => new() { Cluster = cluster, Complete = true, Shards = { Routes }, Nodes = { Nodes.Values.Select(AddressOf) } };
+    public ShardMap Describe(NodeIdentity identity) => new() { Cluster = identity.Cluster, ClusterId = identity.ClusterId, Complete = true, Shards = { Routes }, Nodes = { Nodes.Values.Select(AddressOf) } };
 
     /// <summary>What is new since an older snapshot; all of it when a shard or a node is gone.</summary>
-    public ShardMap Since(ShardDirectorySnapshot older, string cluster)
+    public ShardMap Since(ShardDirectorySnapshot older, NodeIdentity identity)
     {
         if (older.Records.Keys.Any(shard => !Records.ContainsKey(shard)) || older.Nodes.Keys.Any(node => !Nodes.ContainsKey(node)))
-            return Describe(cluster);
+            return Describe(identity);
         var known = older.Routes.ToDictionary(route => route.Shard);
         return new ShardMap
         {
-            Cluster = cluster,
+            Cluster = identity.Cluster,
+            ClusterId = identity.ClusterId,
             Shards = { Routes.Where(route => !known.TryGetValue(route.Shard, out var before) || !before.Equals(route)) },
             Nodes = { Nodes.Values.Where(node => !older.Nodes.TryGetValue(node.Node, out var before) || before.Address != node.Address).Select(AddressOf) },
         };

@@ -83,7 +83,7 @@ internal static class ClusterSuite
             {
                 return await ClosedLoop.RunAsync(callers, duration, target.Servers, operation, cancellation);
             }
-            catch (RpcException e) when (e.StatusCode == StatusCode.Unavailable && attempt < AttemptsMax)
+            catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.Unknown && attempt < AttemptsMax)
             {
                 progress($"{target.Name}: {e.Status.Detail} The run is repeated.");
                 await target.FindLeader(cancellation);

@@ -29,7 +29,7 @@ internal static class RoutingSuite
             Leader = 1,
         });
         using var table = new RouteTable(ClientRuntime.Machine);
-        table.Fold(new V1.ShardMap { Cluster = "benchmark", Complete = true, Shards = { routes } });
+        table.TryFold(new V1.ShardMap { Cluster = "benchmark", Complete = true, Shards = { routes } }, out _);
         var shuffled = keys.ToArray();
         random.Shuffle(shuffled);
         var rows = new List<BenchmarkRow>();

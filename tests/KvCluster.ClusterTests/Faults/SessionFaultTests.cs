@@ -67,7 +67,7 @@ public sealed class SessionFaultTests
             {
                 await greedy.OpenSessionAsync(new OpenSessionRequest { Key = Bytes("k") }, deadline: DateTime.UtcNow.AddSeconds(5));
             }
-            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
+            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Unknown)
             {
                 Interlocked.Increment(ref busy);
             }
@@ -100,7 +100,7 @@ public sealed class SessionFaultTests
                 await client.PutAsync(put, deadline: Soon);
                 return null;
             }
-            catch (RpcException failure) when (failure.StatusCode is not (StatusCode.Unavailable or StatusCode.DeadlineExceeded))
+            catch (RpcException failure) when (failure.StatusCode is not (StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Unknown))
             {
                 return failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason;
             }
@@ -125,7 +125,7 @@ public sealed class SessionFaultTests
                 answer = await call();
                 return true;
             }
-            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
+            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Unknown)
             {
                 return false;
             }

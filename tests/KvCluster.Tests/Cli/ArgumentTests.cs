@@ -46,7 +46,7 @@ public sealed class ArgumentTests
     [InlineData(@"init --nodes 1 --split-at $'caf\xe9' --coordinator etcd=http://127.0.0.1:9", "--split-at: a key is not UTF-8")]
     public async Task Node_WithAWrongArgument_NamesIt(string arguments, string expected)
     {
-        var (exitCode, _, error) = await KvProcess.RunInShellAsync($"${{KV}}-node {arguments}");
+        var (exitCode, _, error) = await KvProcess.RunInShellAsync($"$NODE {arguments}");
         Assert.Equal(Usage, exitCode);
         Assert.StartsWith("kv-node: ", error, StringComparison.Ordinal);
         Assert.Contains(expected, error, StringComparison.Ordinal);
@@ -56,7 +56,7 @@ public sealed class ArgumentTests
     public async Task CertsInit_MakesAFolderOnce()
     {
         using var folder = new Node.TemporaryDirectory();
-        var script = $"${{KV}}-node certs init '{Path.Combine(folder.Path, "made")}' --nodes 1,2 --hosts node1,10.0.0.1";
+        var script = $"$NODE certs init '{Path.Combine(folder.Path, "made")}' --nodes 1,2 --hosts node1,10.0.0.1";
         var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
         Assert.Equal((0, ""), (exitCode, error));
         Assert.Equal(output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Order(), Directory.GetFiles(Path.Combine(folder.Path, "made")).Order());
@@ -64,7 +64,7 @@ public sealed class ArgumentTests
         const int unavailable = 3;
         Assert.Equal(unavailable, exitCode);
         Assert.Contains("ca.pem is there already; nothing was written", error, StringComparison.Ordinal);
-        (exitCode, _, error) = await KvProcess.RunInShellAsync($"${{KV}}-node certs init '{folder.Path}' --nodes 1,1 ");
+        (exitCode, _, error) = await KvProcess.RunInShellAsync($"$NODE certs init '{folder.Path}' --nodes 1,1 ");
         Assert.Equal((Usage, "kv-node: --nodes: '1,1' names a node twice.\n"), (exitCode, error));
     }
 

@@ -20,7 +20,6 @@ public sealed class FailuresTests
         { new KvException("NO_NODE", "There is no node 9."), 2 },
         { new KvException("NOT_REPLACED", "The replacement in shard 0 was not brought to its end: there is no node 9."), 3 },
         { new KvException("NOT_TRANSFERRED", "The leadership of shard 0 was not handed over: node 9 has no voter of it."), 3 },
-        { new KvException("Cancelled", "The call was cancelled by its caller."), 5 },
         { new KvException("NOT_PLACED", "Nothing was changed: there is no node 9."), 3 },
         { new KvException("CORRUPT", "corrupt"), 70 },
         { new OutputClosedException(new IOException("No space left on device")), 70 },

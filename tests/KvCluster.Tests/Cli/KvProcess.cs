@@ -29,14 +29,22 @@ internal sealed class KvProcess : IDisposable
 
     public int Id => _process.Id;
 
-    private static string Kv => Path.Combine(AppContext.BaseDirectory, OperatingSystem.IsWindows() ? "kv.exe" : "kv");
+    // Where it was built: beside the tests it lacks what they take from ASP.NET.
+    private static string Kv
+    {
+        get
+        {
+            var tests = new DirectoryInfo(AppContext.BaseDirectory);
+            return Path.Combine(tests.Parent!.Parent!.FullName, "KvCluster.Cli", tests.Name, OperatingSystem.IsWindows() ? "kv.exe" : "kv");
+        }
+    }
 
     public static KvProcess Start(params string[] arguments) => new(Kv, arguments);
 
-    /// <summary>Runs it by a shell, where $KV stands for it: for redirections and for bytes that no string has.</summary>
+    /// <summary>Runs it by a shell, where $KV stands for it, and $NODE for `kv-node`: for redirections and for bytes that no string has.</summary>
     public static async Task<(int ExitCode, string Output, string Error)> RunInShellAsync(string script)
     {
-        using var kv = new KvProcess("/bin/bash", ["-c", $"KV='{Kv}'; {script}"]);
+        using var kv = new KvProcess("/bin/bash", ["-c", $"KV='{Kv}'; NODE='{Path.Combine(AppContext.BaseDirectory, "kv-node")}'; {script}"]);
         kv._process.StandardInput.Close();
         return await kv.WaitForEndAsync();
     }

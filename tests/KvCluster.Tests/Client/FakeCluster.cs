@@ -39,6 +39,12 @@ internal sealed class FakeCluster : IAsyncDisposable
     /// <summary>The sessions by shard and etag's change, with what their requests were answered with. Taking one away ends it.</summary>
     public ConcurrentDictionary<(uint Shard, ulong Change), Dictionary<ulong, Reply>> Results { get; } = new();
 
+    /// <summary>Random at a cluster's creation.</summary>
+    public string ClusterId { get; } = Guid.NewGuid().ToString("N");
+
+    /// <summary>Told in the map instead of a node's own address.</summary>
+    public ConcurrentDictionary<uint, string> AddressesTold { get; } = new();
+
     public string Endpoint => Nodes[0].Address;
 
     /// <summary>A client with so much time that none of its calls runs out of it, on any machine.</summary>
@@ -92,9 +98,10 @@ internal sealed class FakeCluster : IAsyncDisposable
             return new V1.ShardMap
             {
                 Cluster = "fake",
+                ClusterId = ClusterId,
                 Complete = true,
                 Shards = { _routes },
-                Nodes = { Nodes.Select(node => new NodeAddress { Node = node.Id, Address = node.Address }) },
+                Nodes = { Nodes.Select(node => new NodeAddress { Node = node.Id, Address = AddressesTold.GetValueOrDefault(node.Id, node.Address) }) },
             };
         }
     }

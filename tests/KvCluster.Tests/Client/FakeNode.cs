@@ -24,6 +24,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     private readonly ConcurrentDictionary<Channel<V1.ShardMap>, bool> _watchers = new();
     private WebApplication? _app;
     private int _replies;
+    private int _adminCalls;
 
     private FakeNode(FakeCluster cluster, uint id)
     {
@@ -37,6 +38,12 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
     /// <summary>Asked first for each call but those that open sessions; null: serve it. A reply with id 0 is never sent: silence.</summary>
     public Func<Call, Task<Reply?>>? Script { get; set; }
+
+    /// <summary>Runs in each call of an operator that changes something, before its answer.</summary>
+    public Func<Task>? AdminScript { get; set; }
+
+    /// <summary>How many of these calls came.</summary>
+    public int AdminCallsSeen => Volatile.Read(ref _adminCalls);
 
     /// <summary>Asked before each page of a scan.</summary>
     public Action<ScanPage>? ScanScript { get; set; }
@@ -287,6 +294,23 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
     private sealed class AdminCalls(FakeNode node) : Admin.AdminBase
     {
+        public override Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context) => ChangeAsync(new TransferResponse { Leader = 2 });
+
+        public override Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context) => ChangeAsync(new DrainResponse());
+
+        public override Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context) => ChangeAsync(new ReplaceResponse());
+
+        public override Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context) => ChangeAsync(new QuarantineResponse());
+
+        public override Task<PlaceResponse> Place(PlaceRequest request, ServerCallContext context) => ChangeAsync(new PlaceResponse());
+
+        private async Task<T> ChangeAsync<T>(T response)
+        {
+            Interlocked.Increment(ref node._adminCalls);
+            await (node.AdminScript?.Invoke() ?? Task.CompletedTask);
+            return response;
+        }
+
         public override Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context) =>
             Task.FromResult(new CheckpointResponse { Replicas = { new V1.ReplicaCheckpoint { Node = node.Id, Shard = 1, DataBytes = 8192 } } });
     }

@@ -5,6 +5,7 @@ using KvCluster.Client.Transport;
 using KvCluster.Security;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
 using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Tests.Client;
@@ -274,7 +275,7 @@ public sealed class RepairTests
     }
 
     private static CallRouter OneAtATime(FakeCluster cluster) => new(
-        new KvClientOptions { Endpoints = [cluster.Endpoint] }, new GrpcConnector(new TlsConnector(files: null), callsInFlightMax: 1), ClientRuntime.Machine);
+        new KvClientOptions { Endpoints = [cluster.Endpoint] }, new GrpcConnector(new TlsConnector(files: null), callsInFlightMax: 1, NullLogger.Instance), ClientRuntime.Machine);
 
     private static ByteString GetOf(string key) => new GetRequest { Key = ByteString.CopyFromUtf8(key) }.ToByteString();
 

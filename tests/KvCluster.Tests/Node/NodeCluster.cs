@@ -135,7 +135,7 @@ internal sealed class NodeCluster : IAsyncDisposable
             {
                 return await call(KvOf(await LeaderOfAsync(shard)));
             }
-            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && waited.Elapsed < Eventually.Limit)
+            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown && waited.Elapsed < Eventually.Limit)
             {
                 await Task.Delay(20);
             }

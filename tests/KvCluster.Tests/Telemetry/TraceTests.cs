@@ -171,7 +171,7 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
                 await new Kv.KvClient(channel).PutAsync(put, new Metadata { { "traceparent", traceparent } }, limit);
                 return;
             }
-            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && DateTime.UtcNow < limit)
+            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown && DateTime.UtcNow < limit)
             {
                 // Its outcome is unknown where leadership changed.
                 await Task.Delay(20);

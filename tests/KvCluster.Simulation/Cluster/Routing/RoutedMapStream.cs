@@ -7,6 +7,7 @@ namespace KvCluster.Simulation.Cluster.Routing;
 /// <summary>The map's stream of one node to one process: first all that the node knows, then what is new. Ends with an error.</summary>
 internal sealed class RoutedMapStream(ClusterRun run, RoutedNetwork network, ClusterNode node)
 {
+    private static readonly NodeIdentity Identity = new("simulated", "1", 1, 1, "http://simulated:1");
     private readonly Queue<ShardMap> _maps = new();
     private TaskCompletionSource<ShardMap>? _waiting;
     private ShardDirectorySnapshot? _sent;
@@ -44,7 +45,7 @@ internal sealed class RoutedMapStream(ClusterRun run, RoutedNetwork network, Clu
         // A node that knows of nothing yet says nothing.
         if (!_opened || _broken is not null || network.IsCut(Node.Id) || !Node.IsUp || current == ShardDirectorySnapshot.Empty)
             return;
-        var map = _sent is null ? current.Describe("simulated") : current.Since(_sent, "simulated");
+        var map = _sent is null ? current.Describe(Identity) : current.Since(_sent, Identity);
         _sent = current;
         if (_waiting is { Task.IsCompleted: false } waiting)
             waiting.SetResult(map);

@@ -27,7 +27,7 @@ public sealed class RouteTableTests
         (ulong Generation, ulong Epoch, uint Leader) known, (ulong Generation, ulong Epoch, uint Leader) offered, bool replaces)
     {
         using var table = new RouteTable(ClientRuntime.Machine);
-        table.Fold(Map(Route(1, "", "", known.Epoch, known.Leader, known.Generation)));
+        table.TryFold(Map(Route(1, "", "", known.Epoch, known.Leader, known.Generation)), out _);
         var changed = table.NextChange();
         Assert.Equal(replaces, table.Fold(new RouteHint { Routes = { Route(1, "", "", offered.Epoch, offered.Leader, offered.Generation) } }));
         Assert.Equal(replaces, changed.IsCompleted);
@@ -39,7 +39,7 @@ public sealed class RouteTableTests
     public void Fold_OfANewLeader_KeepsTheRangesAndWhatTheCacheLearned()
     {
         using var table = new RouteTable(ClientRuntime.Machine);
-        table.Fold(Map(Route(1, "", "m/"), Route(2, "m/", "")));
+        table.TryFold(Map(Route(1, "", "m/"), Route(2, "m/", "")), out _);
         table.Find("n/a"u8);
         var map = table.Map;
         table.Fold(new RouteHint { Routes = { Route(2, "m/", "", epoch: 2, leader: 3) } });
@@ -51,7 +51,7 @@ public sealed class RouteTableTests
     public void Fold_OfASplit_RoutesBothHalves()
     {
         using var table = new RouteTable(ClientRuntime.Machine);
-        table.Fold(Map(Route(1, "", "")));
+        table.TryFold(Map(Route(1, "", "")), out _);
         Assert.True(table.Fold(new RouteHint { Routes = { Route(1, "", "m", generation: 2), Route(2, "m", "", leader: 2) } }));
         Assert.Equal(1u, table.Find("l"u8)!.Shard);
         Assert.Equal(2u, table.Find("m"u8)!.Shard);
@@ -63,8 +63,8 @@ public sealed class RouteTableTests
         using var table = new RouteTable(ClientRuntime.Machine);
         var first = Map(Route(1, "", "m"), Route(2, "m", ""));
         first.Nodes.Add(new NodeAddress { Node = 7, Address = "http://gone" });
-        table.Fold(first);
-        table.Fold(Map(Route(1, "", "", generation: 2)));
+        table.TryFold(first, out _);
+        table.TryFold(Map(Route(1, "", "", generation: 2)), out _);
         Assert.Equal(1u, table.Find("z"u8)!.Shard);
         Assert.Empty(table.Nodes);
     }
@@ -73,10 +73,23 @@ public sealed class RouteTableTests
     public void Fold_OfTheSameMapAgain_IsNoChange()
     {
         using var table = new RouteTable(ClientRuntime.Machine);
-        table.Fold(Map(Route(1, "", "")));
+        table.TryFold(Map(Route(1, "", "")), out _);
         var changed = table.NextChange();
-        table.Fold(Map(Route(1, "", "")));
+        table.TryFold(Map(Route(1, "", "")), out _);
         Assert.False(changed.IsCompleted);
+    }
+
+    /// <summary>A client whose endpoints were of two clusters took the maps of both for one: keys of one were written into the other.</summary>
+    [Fact]
+    public void TryFold_OfAnotherClustersMap_ChangesNothingAndSaysSo()
+    {
+        using var table = new RouteTable(ClientRuntime.Machine);
+        var (ours, others) = (Map(Route(1, "", "")), Map(Route(1, "", "", generation: 9, leader: 9)));
+        (ours.ClusterId, others.ClusterId) = ("a1", "b2");
+        Assert.True(table.TryFold(ours, out _));
+        Assert.False(table.TryFold(others, out var foreign));
+        Assert.Equal("it is of cluster 'test' (b2), and others are of 'test' (a1)", foreign);
+        Assert.Equal((1ul, "a1"), (table.Find("k"u8)!.Generation, table.ClusterId));
     }
 
     private static V1.ShardMap Map(params ShardRoute[] routes) => new() { Cluster = "test", Complete = true, Shards = { routes } };

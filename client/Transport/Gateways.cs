@@ -1,0 +1,144 @@
+using System.Diagnostics.CodeAnalysis;
+using Grpc.Core;
+using KvCluster.Client.Routing;
+using KvCluster.Client.Telemetry;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>
+/// The endpoints of a client that sends everything to routers: takes them in turn, leaves out for a moment those that could not be reached, and uses none before
+/// it has said of which cluster it is, where there are several. Used by <see cref="CallRouter"/> and what sends calls past it; thread-safe.
+/// </summary>
+internal sealed class Gateways : IAsyncDisposable
+{
+    /// <summary>An endpoint that refuses connections is asked again this soon; what waits for it loses little, and others are there.</summary>
+    private const int PauseMs = 500;
+
+    private static readonly TimeSpan LookPauseLeast = TimeSpan.FromMilliseconds(50);
+    private static readonly TimeSpan LookPauseGreatest = TimeSpan.FromSeconds(5);
+
+    private readonly IReadOnlyList<string> _endpoints;
+    private readonly RouteTable _table;
+    private readonly INodeConnector _connector;
+    private readonly ClientRuntime _runtime;
+    private readonly ILogger _log;
+    private readonly Func<string, bool> _isPaused;
+    private readonly bool[] _isOurs;
+    private readonly long[] _pausedUntilMs;
+    private readonly CancellationTokenSource _disposed = new();
+    private readonly Task _looking;
+    private TaskCompletionSource _found;
+    private volatile string _failure = "no endpoint has answered yet";
+    private uint _turn = uint.MaxValue;
+
+    /// <param name="options">Their endpoints.</param>
+    /// <param name="table">Knows the cluster.</param>
+    /// <param name="connector">The way to them.</param>
+    /// <param name="runtime">What waits go by.</param>
+    /// <param name="isPaused">Whether the stream to an address has just broken.</param>
+    public Gateways(KvClientOptions options, RouteTable table, INodeConnector connector, ClientRuntime runtime, Func<string, bool> isPaused)
+    {
+        _endpoints = options.Gateway ? [.. options.Endpoints.Distinct()] : [];
+        (_table, _connector, _runtime, _isPaused, _log) = (table, connector, runtime, isPaused, options.Log);
+        _isOurs = new bool[_endpoints.Count];
+        _pausedUntilMs = new long[_endpoints.Count];
+        _found = runtime.NewSignal();
+        // A single one is of its own cluster, whatever it is.
+        if (_endpoints.Count == 1)
+            _isOurs[0] = true;
+        _looking = _endpoints.Count <= 1 ? Task.CompletedTask : Task.WhenAll(Enumerable.Range(0, _endpoints.Count).Select(LookAsync));
+    }
+
+    /// <summary>How many there are.</summary>
+    public int Count => _endpoints.Count;
+
+    /// <summary>Why none can be used, for an error.</summary>
+    public string Failure => _failure;
+
+    /// <summary>The next one; false: none can be used for the moment.</summary>
+    public bool TryNext([NotNullWhen(true)] out string? address)
+    {
+        var turn = Interlocked.Increment(ref _turn);
+        var now = _runtime.NowMs;
+        for (var place = 0u; place < _endpoints.Count; place++)
+        {
+            var index = (int)((turn + place) % (uint)_endpoints.Count);
+            if (!Volatile.Read(ref _isOurs[index]) || now < Volatile.Read(ref _pausedUntilMs[index]) || _isPaused(_endpoints[index]))
+                continue;
+            address = _endpoints[index];
+            return true;
+        }
+        address = null;
+        return false;
+    }
+
+    /// <summary>Waits until one can be used, for as long as a pause at most; the caller looks again.</summary>
+    public async Task WaitAsync(long deadlineMs, CancellationToken cancellationToken)
+    {
+        var left = Math.Clamp(deadlineMs - _runtime.NowMs, 0, PauseMs / 5);
+        await Task.WhenAny(Volatile.Read(ref _found).Task, Task.Delay(TimeSpan.FromMilliseconds(left), _runtime.Time, cancellationToken)).ConfigureAwait(false);
+        cancellationToken.ThrowIfCancellationRequested();
+    }
+
+    /// <summary>One could not be reached.</summary>
+    public void Pause(string address, string failure)
+    {
+        _failure = failure;
+        for (var index = 0; index < _endpoints.Count; index++)
+        {
+            if (_endpoints[index] == address)
+                Volatile.Write(ref _pausedUntilMs[index], _runtime.NowMs + PauseMs);
+        }
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _disposed.CancelAsync().ConfigureAwait(false);
+        _found.TrySetResult();
+        await _looking.ConfigureAwait(false);
+        _disposed.Dispose();
+    }
+
+    // Ends when the endpoint is known to be of our cluster.
+    private async Task LookAsync(int index)
+    {
+        for (var pause = LookPauseLeast; !_disposed.IsCancellationRequested; pause = pause * 2 < LookPauseGreatest ? pause * 2 : LookPauseGreatest)
+        {
+            if (await IsOursAsync(_endpoints[index]).ConfigureAwait(false))
+            {
+                Volatile.Write(ref _isOurs[index], true);
+                Interlocked.Exchange(ref _found, _runtime.NewSignal()).TrySetResult();
+                return;
+            }
+            await Task.Delay(pause * (0.5 + (_runtime.Chance() / 2)), _runtime.Time, _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        }
+    }
+
+    private async Task<bool> IsOursAsync(string address)
+    {
+        try
+        {
+            await foreach (var map in _connector.WatchMap(address, _disposed.Token).ConfigureAwait(false))
+            {
+                if (_table.TryFold(map, out var foreign))
+                    return true;
+                _failure = $"{address}: {foreign}";
+                ClientLog.ForeignCluster(_log, address, foreign);
+                return false;
+            }
+            _failure = $"{address} ended the shard map's stream";
+        }
+        catch (Exception failure) when (failure is RpcException or OperationCanceledException or IOException)
+        {
+            _failure = $"{address}: {(failure is RpcException rpc ? rpc.Status.Detail : failure.Message)}";
+        }
+        catch (Exception failure)
+        {
+            _failure = $"{address}: {failure.Message}";
+            ClientMetrics.Unexpected("gateway");
+            ClientLog.Unexpected(_log, "the look at an endpoint", address, failure);
+        }
+        return false;
+    }
+}

@@ -1,0 +1,121 @@
+using KvCluster.Client;
+using KvCluster.Tests.Grpc;
+
+namespace KvCluster.Tests.Client;
+
+/// <summary>Calls of operators that change something: what their callers are told when the answer does not come.</summary>
+public sealed class OperatorCallTests
+{
+    public static TheoryData<string, bool> Calls()
+    {
+        var calls = new TheoryData<string, bool>();
+        foreach (var name in (string[])["transfer", "drain", "replace", "quarantine", "place"])
+        {
+            calls.Add(name, false);
+            calls.Add(name, true);
+        }
+        return calls;
+    }
+
+    /// <summary>An operator whose transfer was done read that nothing was applied, because the connection broke under the answer.</summary>
+    [Theory]
+    [MemberData(nameof(Calls))]
+    public async Task Change_WhoseAnswerIsLost_HasAnUnknownOutcome(string name, bool gateway)
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        var node = cluster.Nodes[0];
+        node.AdminScript = () =>
+        {
+            node.Abort();
+            return Task.Delay(Timeout.InfiniteTimeSpan);
+        };
+        await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(400), async time =>
+        {
+            var before = node.AdminCallsSeen;
+            await using var client = ClientOf(cluster, gateway, time);
+            var failure = await Assert.ThrowsAnyAsync<KvException>(() => CallAsync(client, name, CancellationToken.None));
+            if (node.AdminCallsSeen == before)
+                return false;
+            Assert.IsType<KvOutcomeUnknownException>(failure);
+            Assert.Equal((ChangeOutcome.Unknown, false), (failure.Outcome, failure.Message.Contains("othing was", StringComparison.Ordinal)));
+            return true;
+        });
+    }
+
+    /// <summary>The first attempt may have been done: that a later one was refused, or found nobody, says nothing of it.</summary>
+    [Fact]
+    public async Task Transfer_WhoseNodeIsGoneAfterAnAnswerWasLost_StaysOfUnknownOutcome()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        var node = cluster.Nodes[0];
+        node.AdminScript = () =>
+        {
+            _ = node.DisposeAsync().AsTask();
+            return Task.Delay(Timeout.InfiniteTimeSpan);
+        };
+        await using var client = ClientOf(cluster, gateway: false, TimeSpan.FromSeconds(2));
+        await Assert.ThrowsAsync<KvOutcomeUnknownException>(() => client.TransferAsync(1));
+    }
+
+    [Theory]
+    [MemberData(nameof(Calls))]
+    public async Task Change_ThatItsCallerStopsWaitingFor_IsACancellation(string name, bool gateway)
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        using var stopped = new CancellationTokenSource();
+        cluster.Nodes[0].AdminScript = async () =>
+        {
+            await stopped.CancelAsync();
+            await Task.Delay(Timeout.InfiniteTimeSpan);
+        };
+        await using var client = ClientOf(cluster, gateway, Eventually.Limit);
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => CallAsync(client, name, stopped.Token));
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Reads_ThatTheirCallerStopsWaitingFor_AreCancellations(bool gateway)
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = ClientOf(cluster, gateway, Eventually.Limit);
+        await client.PutAsync("a", "1");
+        using var stopped = new CancellationTokenSource();
+        cluster.Nodes[0].ScanScript = _ => stopped.Cancel();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(async () =>
+        {
+            await foreach (var _ in client.ScanAsync(new KvScan(), stopped.Token))
+            {
+            }
+            stopped.Token.ThrowIfCancellationRequested();
+        });
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.CountAsync(default, stopped.Token));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.GetStatusAsync(cancellationToken: stopped.Token));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.CheckpointAsync(stopped.Token));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.GetAsync("a", stopped.Token).AsTask());
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.PutAsync("a", "2", cancellationToken: stopped.Token).AsTask());
+    }
+
+    [Fact]
+    public async Task Drain_OfANodeThatNobodyCanReach_WasNotApplied()
+    {
+        await using var cluster = await FakeCluster.StartAsync(2);
+        await using var client = ClientOf(cluster, gateway: false, Eventually.Limit);
+        // The map, but no connection to the second node.
+        await client.PutAsync("a", "1");
+        await cluster.Nodes[1].DisposeAsync();
+        var failure = await Assert.ThrowsAsync<KvUnavailableException>(() => client.DrainAsync(2));
+        Assert.Equal(("NODE_UNREACHABLE", ChangeOutcome.NotApplied), (failure.Reason, failure.Outcome));
+    }
+
+    private static KvClient ClientOf(FakeCluster cluster, bool gateway, TimeSpan time) => new(new KvClientOptions { Endpoints = [cluster.Endpoint], Gateway = gateway, Timeout = time });
+
+    private static Task CallAsync(KvClient client, string name, CancellationToken stop) => name switch
+    {
+        "transfer" => client.TransferAsync(1, 0, stop),
+        "drain" => client.DrainAsync(1, cancellationToken: stop),
+        "replace" => client.ReplaceAsync(1, 1, 1, cancellationToken: stop),
+        "quarantine" => client.QuarantineAsync(1, 1, "a test", cancellationToken: stop),
+        _ => client.PlaceAsync(paused: true, cancellationToken: stop),
+    };
+}

@@ -1,0 +1,183 @@
+using System.Diagnostics;
+using Google.Protobuf.WellKnownTypes;
+using Google.Rpc;
+using Grpc.Core;
+using KvCluster.Client;
+using KvCluster.Client.Transport;
+using KvCluster.Router;
+using KvCluster.Serving.Admin;
+using KvCluster.Tests.Grpc;
+using KvCluster.Tests.Node;
+using KvCluster.Tests.Serving.Security;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Client;
+
+/// <summary>How a client reaches its cluster: options, several endpoints, loops that must not end, and how often it tries.</summary>
+public sealed class ReachTests
+{
+    [Fact]
+    public void Options_ThatCannotBe_AreRefusedWithEveryMistake()
+    {
+        var failure = Assert.Throws<ArgumentException>(() => new KvClient(new KvClientOptions
+        {
+            Endpoints = ["localhost:7400", "http://host:1/path", "http://good:1"],
+            Timeout = TimeSpan.Zero,
+            CallsInFlightMax = 100_000,
+            Read = (KvReadMode)77,
+            Tls = new KvTlsOptions { KeyFile = "key.pem" },
+        }));
+        foreach (var mistake in (string[])["'localhost:7400'", "'http://host:1/path'", "Timeout is 00:00:00", "CallsInFlightMax is 100000", "no read mode 77", "Tls.KeyFile goes with CertificateFile"])
+            Assert.Contains(mistake, failure.Message, StringComparison.Ordinal);
+        Assert.DoesNotContain("good", failure.Message, StringComparison.Ordinal);
+        Assert.Contains("Endpoints is empty", Assert.Throws<ArgumentException>(() => new KvClient(new KvClientOptions { Endpoints = [] })).Message, StringComparison.Ordinal);
+    }
+
+    /// <summary>Status, scans and operators' calls went to the first endpoint only, and died with it.</summary>
+    [Fact]
+    public async Task Gateway_WhoseFirstEndpointIsDead_UsesTheOthersForEverything()
+    {
+        await using var cluster = await FakeCluster.StartAsync(2, "m");
+        var first = await RouterOfAsync(cluster);
+        await using var second = await RouterOfAsync(cluster);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [first.Address, second.Address], Gateway = true, Timeout = Eventually.Limit });
+        await client.PutAsync("a", "1");
+        await first.DisposeAsync();
+        for (var attempt = 0; attempt < 3; attempt++)
+        {
+            await client.PutAsync("n", "1");
+            Assert.Equal(2, await client.CountAsync(default));
+            Assert.Equal(2, (await client.GetStatusAsync()).Nodes.Count);
+            await client.DrainAsync(1);
+        }
+        await using var late = new KvClient(new KvClientOptions { Endpoints = ["http://127.0.0.1:1", second.Address], Gateway = true, Timeout = Eventually.Limit });
+        Assert.Equal(2, (await late.GetStatusAsync()).Nodes.Count);
+        Assert.True((await late.GetAsync("a")).Found);
+    }
+
+    [Fact]
+    public async Task Gateway_WithSeveralEndpoints_UsesThemInTurn()
+    {
+        await using var cluster = await FakeCluster.StartAsync(2);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [.. cluster.Nodes.Select(node => node.Address)], Gateway = true, Timeout = Eventually.Limit });
+        for (var number = 0; number < 20; number++)
+            await client.PutAsync($"k{number}", "v");
+        Assert.All(cluster.Nodes, node => Assert.NotEmpty(node.Calls));
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task EndpointsOfTwoClusters_AreNeverMixed(bool gateway)
+    {
+        await using var one = await FakeCluster.StartAsync(1);
+        await using var other = await FakeCluster.StartAsync(1);
+        var log = new LinesLog();
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [one.Endpoint, other.Endpoint], Gateway = gateway, Timeout = Eventually.Limit, Log = log });
+        for (var number = 0; number < 10; number++)
+            await client.PutAsync($"k{number}", "v");
+        var (used, unused) = one.Applied.IsEmpty ? (other, one) : (one, other);
+        Assert.Equal(10, used.Applied.Count);
+        if (gateway)
+            await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains("is left out", StringComparison.Ordinal)), "the log names the endpoint of another cluster");
+        // With its own cluster gone a client would rather fail than go over to another one.
+        await used.Nodes[0].DisposeAsync();
+        await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains(unused.ClusterId, StringComparison.Ordinal)), "the log names the other cluster");
+        Assert.Empty(unused.Applied);
+    }
+
+    /// <summary>An exception that nobody foresaw ended the stream's loop for good: every later call to that node waited for its deadline.</summary>
+    [Fact]
+    public async Task Call_ToANodeWhoseAddressIsNone_FailsAtOnceAndGoesElsewhere()
+    {
+        await using var cluster = await FakeCluster.StartAsync(2);
+        cluster.AddressesTold[1] = "http://[no address";
+        var log = new LinesLog();
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Nodes[1].Address], Timeout = Eventually.Limit, Log = log });
+        var put = client.PutAsync("a", "1").AsTask();
+        await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains("the stream of calls", StringComparison.Ordinal)), "the log tells of the exception");
+        cluster.Lead(1, node: 2);
+        cluster.Announce();
+        await put;
+        Assert.Equal(1, cluster.Applied["a"]);
+    }
+
+    /// <summary>The same for the map: the client never heard of another leader.</summary>
+    [Fact]
+    public async Task MapStream_ThatThrowsWhatNobodyForesaw_IsBegunAnew()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        var log = new LinesLog();
+        var connector = new ThrowingConnector(new GrpcConnector(new KvCluster.Security.TlsConnector(files: null), 16, log));
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = Eventually.Limit, Log = log }, connector, ClientRuntime.Machine);
+        await client.PutAsync("a", "1");
+        Assert.Contains(log.Lines, line => line.Contains("the shard map's stream", StringComparison.Ordinal));
+    }
+
+    [Fact]
+    public async Task Refusal_WithRetryInfo_IsNotRepeatedSooner()
+    {
+        var asked = TimeSpan.FromMilliseconds(400);
+        await using var cluster = await FakeCluster.StartAsync(1);
+        var times = new List<long>();
+        cluster.Nodes[0].Script = call =>
+        {
+            times.Add(Stopwatch.GetTimestamp());
+            return Task.FromResult(times.Count == 1 ? FakeNode.Refuse(call, StatusCode.Unavailable, "BUSY", "no", new RetryInfo { RetryDelay = Duration.FromTimeSpan(asked) }) : null);
+        };
+        await using var client = cluster.Connect();
+        await client.PutAsync("a", "1");
+        Assert.Equal(2, times.Count);
+        Assert.True(Stopwatch.GetElapsedTime(times[0], times[1]) >= asked, $"{Stopwatch.GetElapsedTime(times[0], times[1])}");
+    }
+
+    [Fact]
+    public async Task Refusal_WithARetryInfoBeyondTheCallersTime_EndsAtThatTime()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        cluster.Nodes[0].Script = call => Task.FromResult<Reply?>(
+            FakeNode.Refuse(call, StatusCode.Unavailable, "BUSY", "no", new RetryInfo { RetryDelay = Duration.FromTimeSpan(TimeSpan.FromDays(1)) }));
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(1) });
+        await Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("a").AsTask().WaitAsync(Eventually.Limit));
+    }
+
+    [Fact]
+    public void RetryBudget_IsABurstAndThenSoManyASecond()
+    {
+        var time = new ManualTime();
+        var budget = new RetryBudget(new ClientRuntime(time, () => 0, TaskCreationOptions.None));
+        Assert.Equal(1_000, Enumerable.Range(0, 5_000).Count(_ => budget.TryTake()));
+        time.Advance(TimeSpan.FromMilliseconds(50));
+        Assert.Equal(50, Enumerable.Range(0, 5_000).Count(_ => budget.TryTake()));
+        time.Advance(TimeSpan.FromHours(1));
+        Assert.Equal(1_000, Enumerable.Range(0, 5_000).Count(_ => budget.TryTake()));
+    }
+
+    /// <summary>A node that was busy got each waiting caller's request again every tenth of a second at least.</summary>
+    [Fact]
+    public async Task CallersOfABusyNode_RepeatNoMoreThanTheBudgetAllows()
+    {
+        const int callers = 600;
+        await using var cluster = await FakeCluster.StartAsync(1);
+        var (node, since) = (cluster.Nodes[0], Stopwatch.StartNew());
+        node.Script = call => Task.FromResult<Reply?>(FakeNode.Refuse(call, StatusCode.Unavailable, "BUSY"));
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(3) });
+        await Task.WhenAll(Enumerable.Range(0, callers).Select(_ => Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("a").AsTask())));
+        // Each once, the burst, the rate, and who has none left twice a second.
+        Assert.InRange(node.Calls.Count, callers, callers + 1_000 + (since.Elapsed.TotalSeconds * (1_000 + (2 * callers))));
+    }
+
+    private static Task<RouterHost> RouterOfAsync(FakeCluster cluster) => RouterHost.StartAsync(
+        new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.Endpoint] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+
+    private sealed class ThrowingConnector(GrpcConnector inner) : INodeConnector
+    {
+        private int _asked;
+
+        public INodeConnection Connect(string address) => inner.Connect(address);
+
+        public IAsyncEnumerable<V1.ShardMap> WatchMap(string address, CancellationToken cancellationToken) =>
+            Interlocked.Increment(ref _asked) <= 2 ? throw new InvalidOperationException("nobody foresaw this") : inner.WatchMap(address, cancellationToken);
+    }
+}
