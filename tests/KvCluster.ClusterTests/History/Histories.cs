@@ -81,18 +81,13 @@ internal sealed class Histories : IAsyncDisposable
         _isResting = true;
         Assert.Empty(_clients.Contradictions);
         var whole = Path.Combine(Path.GetDirectoryName(FileOf(0))!, "whole.jsonl");
-        await using (var output = File.Create(whole))
-        {
-            for (var client = 0; client < HistoryProcesses.Count; client++)
-            {
-                await using var input = File.OpenRead(FileOf(client));
-                await input.CopyToAsync(output);
-            }
-        }
+        HistoryEntry[] entries = [.. Enumerable.Range(0, HistoryProcesses.Count).SelectMany(client => File.ReadLines(FileOf(client))).Select(HistoryEntry.FromLine)];
+        await File.WriteAllLinesAsync(whole, entries.Where(static entry => entry.Mode.Length == 0).Select(static entry => entry.ToLine()));
+        Assert.Empty(PositionRules.Judge(entries));
 
         var (exitCode, said, error) = await Tools.RunAsync(Tools.Find("lincheck")!, "-limit", "300s", whole);
         Assert.True(exitCode == 0, $"lincheck {exitCode}: {said} {error}");
-        Count(test, File.ReadLines(whole).Count());
+        Count(test, entries.Length);
         _history++;
     }
 

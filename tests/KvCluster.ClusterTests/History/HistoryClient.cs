@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.Globalization;
 using Grpc.Net.Client;
 using KvCluster.Client;
@@ -5,7 +6,7 @@ using KvCluster.Client;
 namespace KvCluster.ClusterTests.History;
 
 /// <summary>
-/// A client process: workers that read at leaders and at replicas, scan, put one key or two on condition and delete, the same few keys as those of other
+/// A client process: workers that read at leaders and at replicas, scan, put one key or two on condition and delete, and read back at the end what was acknowledged, the same few keys as those of other
 /// processes, half of them through the library and half by unary calls. A line on standard input names a file and the nodes' addresses and begins a history, an empty one ends it, and the end of
 /// the input ends the process. Each line on standard output is how many changes were acknowledged so far, the
 /// name of a file that is complete, or, marked, what an answer contradicted itself in.
@@ -15,8 +16,12 @@ internal sealed class HistoryClient
     /// <summary>Begins a line on standard output that tells of a contradiction.</summary>
     public const string ContradictionMark = "contradiction: ";
 
+    // Of a process at the end of a history.
+    private const int Readers = 16;
+
     private readonly Lock _gate = new();
     private readonly TimeSpan _pause;
+    private readonly HashSet<string> _changed = [];
     private int _changes;
 
     private HistoryClient(TimeSpan pause) => _pause = pause;
@@ -54,8 +59,27 @@ internal sealed class HistoryClient
         await ReadLineAsync();
         await stopping.CancelAsync();
         await Task.WhenAll(running);
+        await ReadBackAsync(client, prefix, library, output);
         foreach (var channel in channels)
             channel.Dispose();
+    }
+
+    // Of each key that a change of this process was acknowledged for: one that was lost shows in the history.
+    private async Task ReadBackAsync(int client, string prefix, KvClient library, StreamWriter output)
+    {
+        var keys = new ConcurrentQueue<string>(_changed);
+        _changed.Clear();
+        await Task.WhenAll(Enumerable.Range(0, Readers).Select(async reader =>
+        {
+            var worker = new HistoryWorker((client * 100) + 50 + reader, prefix, new LibraryStore(library));
+            while (keys.TryDequeue(out var key))
+            {
+                if (await worker.ReadBackAsync(key) is { } entry)
+                    Write(output, [entry]);
+                else
+                    Console.WriteLine($"{ContradictionMark}{key}, of which a change was acknowledged, could not be read back");
+            }
+        }));
     }
 
     private async Task WorkAsync(HistoryWorker worker, StreamWriter output, CancellationToken stopping)
@@ -78,6 +102,7 @@ internal sealed class HistoryClient
             foreach (var entry in entries)
                 output.WriteLine(entry.ToLine());
             _changes += entries.Count(static entry => entry.IsChange);
+            _changed.UnionWith(entries.Where(static entry => entry.IsChange).Select(static entry => entry.Key));
         }
     }
 

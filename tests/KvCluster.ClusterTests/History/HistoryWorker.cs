@@ -22,6 +22,10 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
     // The same keys for all processes at a time, others after it: contended, and yet no key's history grows beyond what a checker can search.
     private static readonly TimeSpan KeyTime = TimeSpan.FromSeconds(1);
 
+    // Some keys live longer than a failover takes: what was acknowledged before it is read, expected and deleted after it.
+    private static readonly TimeSpan LongKeyTime = TimeSpan.FromSeconds(30);
+    private const int LongKeysOneIn = 16;
+
     private readonly Random _random = new(client);
     private readonly Dictionary<string, string?> _lastSeen = [];
     private readonly long _begun = Time();
@@ -32,7 +36,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
 
     public async Task<IReadOnlyList<HistoryEntry>> NextAsync()
     {
-        var group = Group(Time());
+        var group = _random.Next(LongKeysOneIn) == 0 ? LongGroup() : Group(Time());
         var index = _random.Next(Keys);
         var key = KeyOf(group, index);
         var value = string.Create(CultureInfo.InvariantCulture, $"{client}-{_number++}");
@@ -41,6 +45,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
         return _random.Next(100) switch
         {
             // Some of a key that was last written long ago: whoever answers from a state of then answers as if nothing had come since.
+            < 4 => [await GetWeakAsync(key)],
             < 36 => [await GetAsync(_random.Next(20) == 0 ? KeyOf(Group(_random.NextInt64(_begun, Time() + 1)), index) : key)],
             < 40 => await ScanAsync(group),
             < 62 => [await PutAsync(key, value)],
@@ -55,6 +60,29 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
         var call = Now();
         var observed = await store.GetAsync(key, DrawRead());
         return Saw(HistoryEntry.Of(client, key, "get", "", observed, call, Now()));
+    }
+
+    // Nothing that this caller goes by: it may be old.
+    private async Task<HistoryEntry> GetWeakAsync(string key)
+    {
+        var read = _random.Next(2) == 0 ? KvReadMode.Session : KvReadMode.Stale;
+        var call = Now();
+        var observed = await store.GetAsync(key, read);
+        return HistoryEntry.Of(client, key, "get", "", observed, call, Now()) with { Mode = read == KvReadMode.Session ? "session" : "stale" };
+    }
+
+    /// <summary>Reads a key until there is an answer; null: there was none within a time that is long enough for any failover.</summary>
+    public async Task<HistoryEntry?> ReadBackAsync(string key)
+    {
+        for (var began = Stopwatch.GetTimestamp(); Stopwatch.GetElapsedTime(began) < Histories.Limit;)
+        {
+            var call = Now();
+            var observed = await store.GetAsync(key, KvReadMode.Leader);
+            if (observed.Status == "ok")
+                return HistoryEntry.Of(client, key, "get", "", observed, call, Now());
+            await Task.Delay(20);
+        }
+        return null;
     }
 
     private async Task<IReadOnlyList<HistoryEntry>> ScanAsync(string group)
@@ -153,6 +181,9 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
     }
 
     private string Group(long time) => string.Create(CultureInfo.InvariantCulture, $"{Letters[_random.Next(Letters.Length)]}{prefix}-{time}-");
+
+    private string LongGroup() => string.Create(
+        CultureInfo.InvariantCulture, $"{Letters[_random.Next(Letters.Length)]}{prefix}-long{(long)(Stopwatch.GetElapsedTime(0) / LongKeyTime)}-");
 
     private static string KeyOf(string group, int index) => group + index.ToString(CultureInfo.InvariantCulture);
 

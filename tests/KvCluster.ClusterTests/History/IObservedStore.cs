@@ -5,6 +5,7 @@ namespace KvCluster.ClusterTests.History;
 /// <summary>The operations of a history. Two ways to call them: the client library, and unary calls of a generated stub.</summary>
 internal interface IObservedStore
 {
+    /// <summary>A key in any mode; what it says of positions is judged by <see cref="PositionRules"/>.</summary>
     Task<Observation> GetAsync(string key, KvReadMode read);
 
     /// <summary>The entries of a prefix, by key; null: it did not come to its end.</summary>

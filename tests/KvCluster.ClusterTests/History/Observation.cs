@@ -13,4 +13,19 @@ internal readonly record struct Observation(string Status, bool Found = false, s
 
     /// <summary>A conditional put whose condition did not hold; a key that a scan did not find.</summary>
     public static readonly Observation Refused = new("ok");
+
+    /// <summary>The state that the answer was evaluated on; none: it does not say.</summary>
+    public Etag Position { get; init; }
+
+    /// <summary>Of which shard.</summary>
+    public uint Shard { get; init; }
+
+    /// <summary>The greatest position of the shard that the caller had been answered before it asked.</summary>
+    public Etag Seen { get; init; }
+
+    /// <summary>How old a stale answer says it may be; negative: it does not say.</summary>
+    public long AgeUs { get; init; } = -1;
+
+    /// <summary>delete: the key was there.</summary>
+    public bool Existed { get; init; }
 }

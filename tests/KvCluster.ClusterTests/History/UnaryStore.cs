@@ -19,11 +19,16 @@ internal sealed class UnaryStore(IReadOnlyList<GrpcChannel> nodes) : IObservedSt
 
     private int _node;
     private int _replica;
+    private readonly Dictionary<uint, Position> _seen = [];
 
     public Task<Observation> GetAsync(string key, KvReadMode read) => ReadAsync(read, async (kv, options, deadline) =>
     {
         var got = await kv.GetAsync(new GetRequest { Key = Bytes(key), Read = options }, deadline: deadline);
-        return got.Found ? new Observation("ok", Found: true, got.Value.ToStringUtf8(), EtagOf(got.Etag)) : new Observation("ok");
+        var observed = got.Found ? new Observation("ok", Found: true, got.Value.ToStringUtf8(), EtagOf(got.Etag)) : new Observation("ok");
+        return At(observed with { Seen = EtagOf(options.Seen.FirstOrDefault(seen => seen.Shard == got.Position.Shard)?.Etag ?? new V1.Etag()) }, got.Position) with
+        {
+            AgeUs = got.Position.HasAgeUs ? (long)got.Position.AgeUs : -1,
+        };
     });
 
     public async Task<IReadOnlyDictionary<string, Observation>?> ScanAsync(string prefix, KvReadMode read)
@@ -41,25 +46,34 @@ internal sealed class UnaryStore(IReadOnlyList<GrpcChannel> nodes) : IObservedSt
     }
 
     public Task<Observation> PutAsync(string key, string value) => ObserveAsync(async (kv, deadline) =>
-        new Observation("ok", Etag: EtagOf((await kv.PutAsync(new PutRequest { Key = Bytes(key), Value = Bytes(value) }, deadline: deadline)).Position.Etag)));
+        Made((await kv.PutAsync(new PutRequest { Key = Bytes(key), Value = Bytes(value) }, deadline: deadline)).Position, found: false));
 
     public Task<Observation> PutIfAsync(string key, string? expected, string value)
     {
         var request = new PutRequest { Key = Bytes(key), Value = Bytes(value), Conditions = { Expecting(expected) } };
-        return ObserveAsync(async (kv, deadline) => new Observation("ok", Found: true, Etag: EtagOf((await kv.PutAsync(request, deadline: deadline)).Position.Etag)));
+        return ObserveAsync(async (kv, deadline) => Made((await kv.PutAsync(request, deadline: deadline)).Position, found: true));
     }
 
     public Task<Observation> PutBothIfAsync((string Key, string Value) first, string? expected, (string Key, string Value) second)
     {
         var request = new WriteRequest { Conditions = { Expecting(expected, first.Key) }, Operations = { PutOf(first), PutOf(second) } };
-        return ObserveAsync(async (kv, deadline) => new Observation("ok", Found: true, Etag: EtagOf((await kv.WriteAsync(request, deadline: deadline)).Position.Etag)));
+        return ObserveAsync(async (kv, deadline) => Made((await kv.WriteAsync(request, deadline: deadline)).Position, found: true));
     }
 
     public Task<Observation> DeleteAsync(string key) => ObserveAsync(async (kv, deadline) =>
     {
         var deleted = await kv.DeleteAsync(new DeleteRequest { Key = Bytes(key) }, deadline: deadline);
-        return new Observation("ok", Etag: deleted.Existed ? EtagOf(deleted.Position.Etag) : default);
+        return At(new Observation("ok", Etag: deleted.Existed ? EtagOf(deleted.Position.Etag) : default) { Existed = deleted.Existed }, deleted.Position);
     });
+
+    private Observation Made(Position position, bool found) => At(new Observation("ok", Found: found, Etag: EtagOf(position.Etag)), position);
+
+    private Observation At(Observation observed, Position position)
+    {
+        if (!_seen.TryGetValue(position.Shard, out var seen) || EtagOf(position.Etag) > EtagOf(seen.Etag))
+            _seen[position.Shard] = new Position { Shard = position.Shard, Etag = position.Etag };
+        return observed with { Position = EtagOf(position.Etag), Shard = position.Shard };
+    }
 
     private static Condition Expecting(string? expected, string key = "") =>
         expected is null ? new Condition { Key = Bytes(key), Exists = false } : new Condition { Key = Bytes(key), ValueEquals = Bytes(expected) };
@@ -71,7 +85,9 @@ internal sealed class UnaryStore(IReadOnlyList<GrpcChannel> nodes) : IObservedSt
         KvReadMode.Leader => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Leader }, deadline)),
         KvReadMode.Quorum => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Quorum }, deadline)),
         KvReadMode.Replica => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Replica }, deadline), _replica++),
-        _ => throw new ArgumentOutOfRangeException(nameof(read), read, "Not a linearizable read."),
+        KvReadMode.Session => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Session, Seen = { _seen.Values } }, deadline), _replica++),
+        KvReadMode.Stale => ObserveAsync((kv, deadline) => operation(kv, new ReadOptions { Mode = ReadMode.Stale }, deadline), _replica++),
+        _ => throw new ArgumentOutOfRangeException(nameof(read), read, "Not a read of a history."),
     };
 
     private Task<Observation> ObserveAsync(Func<Kv.KvClient, DateTime, Task<Observation>> operation) => ObserveAsync(operation, _node);
