@@ -20,8 +20,8 @@ internal sealed class SlowLeader : Adversary
     private int _moves = -1;
     private int _mayMove;
 
-    /// <summary>Three voters, a calm network, and time for many turns.</summary>
-    public static Conditions Draw(Random random) => Conditions.ThreeVoters(random) with { DurationUs = 30_000_000, NarrowPermille = 0, DriftPermille = 0 };
+    /// <summary>Three voters, a calm network, and time for some turns; its own test gives it more.</summary>
+    public static Conditions Draw(Random random) => Conditions.ThreeVoters(random) with { DurationUs = 12_000_000, NarrowPermille = 0, DriftPermille = 0 };
 
     public override void Begin(SimulationRun run) => run.After(2_000_000, () =>
     {
