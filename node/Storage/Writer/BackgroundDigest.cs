@@ -64,7 +64,7 @@ internal sealed class BackgroundDigest : IDisposable
         try
         {
             // The pages that this state shares with no later one are kept for it alone.
-            if (_pages.ScratchBytes > 2 * _context.Options.CheckpointScratchBytes)
+            if (_snapshot.IsTooOld || _pages.ScratchBytes > 2 * _context.Options.CheckpointScratchBytes)
             {
                 Tell(null);
                 return;
