@@ -14,7 +14,8 @@ namespace KvCluster.Simulation.Cluster;
 internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint first, bool hardlyWrites)
 {
     private const long TimeoutUs = 120_000;
-    private const int Keys = 3;
+    private const int WideKeysMax = 120;
+    private const long LargeRestUs = 40_000;
 
     // A run of pages of its own takes more than a quarter of a page.
     private const int WideValueBytesMax = 20_000;
@@ -23,7 +24,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     // No write has this id.
     private static readonly byte[] _impossible = ClusterNode.Value(-1);
 
-    private readonly CommittedLog.Version[] _found = new CommittedLog.Version[Keys];
+    private readonly CommittedLog.Version[] _found = new CommittedLog.Version[run.Conditions.Keys];
     private uint _node = first;
     private long _operation;
     private Etag _seen;
@@ -41,7 +42,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
 
     private void Next()
     {
-        var keys = run.Random.Next(4) == 0 ? [0, 1, 2] : new[] { run.Random.Next(Keys) };
+        var keys = run.Random.Next(4) == 0 ? [0, 1, 2] : new[] { run.Random.Next(run.Conditions.Keys) };
         if (!run.Healed && hardlyWrites && (run.Conditions.PinnedCallers || run.Random.Next(8) != 0))
             AskLeader(keys);
         else if (run.Random.Next(12) == 0)
@@ -58,8 +59,14 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
 
     private ReadKind DrawKind() => (ReadKind)run.Random.Next(Enum.GetValues<ReadKind>().Length);
 
-    private ClusterWrite DrawWrite(int[] keys, UInt128 session, ulong sequence) => history.Begin(
+    private ClusterWrite DrawWrite(int[] keys, UInt128 session, ulong sequence) => run.Conditions.IsLarge ? DrawLargeWrite(session, sequence) : history.Begin(
         keys, deletes: run.Random.Next(6) == 0, run.Random.Next(12) == 0 ? run.Random.Next(sizeof(long), WideValueBytesMax) : sizeof(long), DrawCondition(keys[0]), session, sequence);
+
+    private ClusterWrite DrawLargeWrite(UInt128 session, ulong sequence)
+    {
+        int[] keys = [.. Enumerable.Range(0, run.Random.Next(1, WideKeysMax)).Select(_ => run.Random.Next(run.Conditions.Keys)).Distinct()];
+        return history.Begin(keys, deletes: run.Random.Next(12) == 0, run.Random.Next(500, 8_000), DrawCondition(keys[0]), session, sequence);
+    }
 
     // The keys that all write, or some of those of writes of their own, of which there are hundreds.
     private ScanRange DrawRange()
@@ -258,7 +265,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     private void Rest()
     {
         _operation++;
-        run.Time.After(run.Random.NextInt64(200, run.Healed ? 60_000 : 8_000), Next);
+        run.Time.After(run.Random.NextInt64(200, run.Healed ? 60_000 : run.Conditions.IsLarge ? LargeRestUs : 8_000), Next);
     }
 
     private void See(Etag etag) => _seen = etag > _seen ? etag : _seen;

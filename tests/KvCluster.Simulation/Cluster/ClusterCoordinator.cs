@@ -12,6 +12,9 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     // As the node's client of the coordinator gives up.
     private const long UnansweredUs = 300_000;
 
+    // What people give on top of the revision of a backup, so that no watcher has seen a later one.
+    private const long RaisedBy = 1_000;
+
     private readonly HashSet<uint> _cutOff = [];
     private (ShardRecord Record, long Revision) _backup = (record, 1);
     private (ShardRecord Record, long Revision)? _newest;
@@ -37,16 +40,18 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
             _backup = (Record, Revision);
     }
 
-    /// <summary>Is restored from the copy kept: its revision goes backwards.</summary>
-    public void Restore()
+    /// <summary>Is restored from the copy kept: its revision goes backwards, or with <paramref name="raised"/> above all that were given.</summary>
+    public void Restore(bool raised)
     {
         if (IsRestored || Revision == _backup.Revision)
             return;
-        run.Trace($"the coordinator is restored from a backup: revision {Revision} becomes {_backup.Revision}");
-        run.Tally.Count(ClusterFault.RestoreCoordinator);
+        run.Trace($"the coordinator is restored from a backup: revision {Revision} becomes {(raised ? "greater" : _backup.Revision)}");
+        run.Tally.Count(raised ? ClusterFault.RestoreCoordinatorRaised : ClusterFault.RestoreCoordinator);
         WasRestored = true;
         _newest = (Record, Revision);
-        (Record, Revision) = _backup;
+        (Record, Revision) = raised ? (_backup.Record, Revision + RaisedBy) : _backup;
+        if (raised)
+            Tell();
     }
 
     /// <summary>People have put back what the backup lacks, above all revisions ever given.</summary>
@@ -56,7 +61,8 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
             return;
         run.Trace("the coordinator is repaired");
         Revision = Math.Max(Revision, newest.Revision) + 1;
-        var repaired = newest.Record.Clone();
+        // Where the backup was as new as what was lost, replicas may have gone on from there.
+        var repaired = (Record.Generation > newest.Record.Generation ? Record : newest.Record).Clone();
         if (Record.Epoch > repaired.Epoch)
             (repaired.Epoch, repaired.Leader, repaired.LeaderIncarnation) = (Record.Epoch, Record.Leader, Record.LeaderIncarnation);
         Record = repaired;

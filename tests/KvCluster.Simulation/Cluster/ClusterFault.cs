@@ -6,8 +6,14 @@ internal enum ClusterFault
     Crash,
     LosePower,
 
-    /// <summary>In one direction or both, for up to two seconds.</summary>
+    /// <summary>In one direction or both, for up to two seconds; several may last at once.</summary>
     CutOff,
+
+    /// <summary>The power goes in the middle of one of the next calls to a disk: of a journal write, of the control file, of a checkpoint, or in the recovery after another fault.</summary>
+    CrashInCall,
+
+    /// <summary>A flipped bit where everything stands twice, in a meta page or a slot of the control file, while the node is down: its replica must work all the same.</summary>
+    DamageSpare,
 
     /// <summary>As <see cref="CutOff"/>, the leader's, and it is crashed while another takes over.</summary>
     CutOffAndCrash,
@@ -62,4 +68,7 @@ internal enum ClusterFault
 
     /// <summary>The coordinator goes back to what it held some time ago, and is repaired later.</summary>
     RestoreCoordinator,
+
+    /// <summary>The same, restored as etcd's tools can: with a revision above all that were ever given.</summary>
+    RestoreCoordinatorRaised,
 }

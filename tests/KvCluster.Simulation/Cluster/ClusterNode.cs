@@ -42,6 +42,9 @@ internal sealed class ClusterNode : IDisposable
     private const long ToldWithinUs = 100_000;
     private const long WrittenWithinUs = 500_000;
 
+    // A batch takes about two, a checkpoint some dozens.
+    private const int CrashWithinCalls = 60;
+
     // A scan is under way for some milliseconds, in which states come and go.
     private const int ScanStepKeys = 8;
     private const long ScanRestUs = 20_000;
@@ -134,10 +137,23 @@ internal sealed class ClusterNode : IDisposable
             return;
         }
 
-        // As a node does that finds a directory which the record no longer names.
+        try
+        {
+            StartReplica();
+        }
+        catch (SimulatedCrashException)
+        {
+            // The power goes once more, while the replica recovers.
+            ComeBack();
+        }
+    }
+
+    private void StartReplica()
+    {
+        // As a node does that finds a directory which the record does not name.
         if (_run.Coordinator.Record.Replicas.All(replica => replica.Replica != ReplicaId))
         {
-            Empty();
+            Retire();
             return;
         }
 
@@ -145,7 +161,7 @@ internal sealed class ClusterNode : IDisposable
         var writer = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
         VirtualExecutor[] lanes =
             [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(_run.Time, _run.Random, () => _isSlow ? SlowSyncUs : _run.Conditions.SyncUs, Guarded))];
-        var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => _verifiesSlowly ? SlowVerificationUs : 5 * _run.Conditions.SyncUs, Guarded);
+        var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => _verifiesSlowly ? SlowVerificationUs : (5 * _run.Conditions.SyncUs) + (IsInstalling ? _run.Conditions.InstallUs : 0), Guarded);
         var completions = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
         _executors = [writer, .. lanes, checkpoints, completions];
         // While one lane writes, the writer and the other lane go on, so that a later write may be durable before it.
@@ -154,7 +170,7 @@ internal sealed class ClusterNode : IDisposable
             if (lanes.Any(lane => lane.IsRunning) && _run.Random.Next(4) == 0 && writer.RunOneBeside())
                 lanes.Any(lane => lane.RunOneBeside());
         };
-        var options = new StoreOptions { SegmentBytesMin = Math.Min(64 << 10, _run.Conditions.SegmentBytesMax), SegmentBytesMax = _run.Conditions.SegmentBytesMax, RetainedJournalBytes = _run.Conditions.RetainedJournalBytes, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
+        var options = new StoreOptions { CheckpointJournalBytes = _run.Conditions.IsLarge ? 2 << 20 : 128 << 20, SegmentBytesMin = Math.Min(64 << 10, _run.Conditions.SegmentBytesMax), SegmentBytesMax = _run.Conditions.SegmentBytesMax, RetainedJournalBytes = _run.Conditions.RetainedJournalBytes, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
         var shared = new StoreContext(Disk, writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
         var storage = shared with { Unreadable = Unreadable };
         UnreadableRecordException? stopped = null;
@@ -174,9 +190,7 @@ internal sealed class ClusterNode : IDisposable
         catch (StorageIoException) when (_refuses)
         {
             // The process ends, as it does later on.
-            (Disk.Refuse, _refuses) = (null, false);
-            Disk.Restart((UnsyncedWrites)_run.Random.Next(4), _run.Random.Next());
-            _run.Time.After(_run.Random.NextInt64(1_000, 500_000), Start);
+            ComeBack();
             return;
         }
 
@@ -243,6 +257,43 @@ internal sealed class ClusterNode : IDisposable
         _run.Tally.Count(ClusterFault.Damage);
         HasLost = true;
         Damaged = true;
+    }
+
+    /// <summary>While it is down: one bit flips in one of the two meta pages or of the two slots of the control file. The other one must do.</summary>
+    public void DamageSpare()
+    {
+        var layout = new StoreLayout(Directory);
+        if (!Disk.DirectoryExists(Directory) || Disk.DirectoryExists(layout.Incoming) || layout.States(Disk) is not [.., var state])
+            return;
+        var path = _run.Random.Next(2) == 0 ? layout.Control : StoreLayout.Data(layout.State(state));
+        var spareBytes = path == layout.Control ? Storage.Control.ControlFile.SlotBytes : Page.Bytes;
+        var offset = _run.Random.Next(2 * spareBytes);
+        // A write under way when it went down, or an earlier bit, may have left one only.
+        if (!BothAreWhole(path, isControl: path == layout.Control))
+            return;
+        _run.Trace($"a bit of {path} of node {Id} flips at {offset}, in one of two that say the same");
+        Disk.FlipBit(path, offset);
+        _run.Tally.Count(ClusterFault.DamageSpare);
+        HasLost = true;
+    }
+
+    private bool BothAreWhole(string path, bool isControl)
+    {
+        if (isControl)
+        {
+            using var control = Storage.Control.ControlFile.TryOpen(Disk, path);
+            return control is { SlotsValid: 2 };
+        }
+
+        var pages = Disk.ReadAll(path);
+        return MetaPage.TryDecode(pages.AsSpan(0, Page.Bytes), path) is not null && MetaPage.TryDecode(pages.AsSpan(Page.Bytes, Page.Bytes), path) is not null;
+    }
+
+    /// <summary>The power goes in the middle of one of the next calls to its disk.</summary>
+    public void CrashInCall()
+    {
+        if (_isUp)
+            Disk.CrashAtCall = Disk.Calls + _run.Random.Next(1, CrashWithinCalls);
     }
 
     /// <summary>A write or a sync that comes soon fails; the process must end then.</summary>
@@ -337,6 +388,7 @@ internal sealed class ClusterNode : IDisposable
     {
         Disk.CapacityBytes = long.MaxValue;
         Disk.Refuse = null;
+        Disk.CrashAtCall = 0;
         _isSlow = _verifiesSlowly = false;
         if (_isOutdated && !Lost)
             Update();
@@ -445,7 +497,7 @@ internal sealed class ClusterNode : IDisposable
     public void Checkpoint() => Deliver(() =>
     {
         if (Replica is not null)
-            Poll(Replica.CheckpointAsync(), _ => { });
+            Poll(Replica.CheckpointAsync(), _ => { }, mayEndWithStore: true);
     });
 
     /// <summary>An operator asks it to hand its leadership over.</summary>
@@ -682,6 +734,16 @@ internal sealed class ClusterNode : IDisposable
         RenewMap();
     }
 
+    // Its process starts again after a while, with what the disk has made of what was not synced.
+    private void ComeBack()
+    {
+        (Disk.Refuse, _refuses) = (null, false);
+        Disk.Restart((UnsyncedWrites)_run.Random.Next(4), _run.Random.Next());
+        _run.Time.After(_run.Random.NextInt64(1_000, 500_000), Start);
+    }
+
+    private bool IsInstalling => !Disk.IsOff && Disk.DirectoryExists(new StoreLayout(Directory).Incoming);
+
     private void Lose(string why)
     {
         _run.Trace($"the replica of node {Id} is lost: {why}");
@@ -701,6 +763,23 @@ internal sealed class ClusterNode : IDisposable
 
         _startsOfDisk = _starts;
         Lose("its disk is an old copy");
+    }
+
+    // As the host does: only a record that names it among those removed, and is as new as what the replica has seen, takes a directory away.
+    private void Retire()
+    {
+        var record = _run.Coordinator.Record;
+        var held = Disk.DirectoryExists(Directory) ? Held() : null;
+        if (held is null || (record.Removed.Contains(ReplicaId) && record.Generation >= held.Generation && record.Epoch >= held.PromisedEpoch))
+            Empty();
+        else
+            _run.Time.After(_run.Random.NextInt64(50_000, 200_000), Start);
+    }
+
+    private ControlState? Held()
+    {
+        using var control = Storage.Control.ControlFile.TryOpen(Disk, new StoreLayout(Directory).Control);
+        return control?.State;
     }
 
     private void Empty()
@@ -809,7 +888,10 @@ internal sealed class ClusterNode : IDisposable
     }
 
     /// <summary>Acts when a task has ended, after the item of work that ended it; never if the process ends before.</summary>
-    public void Poll<T>(Task<T> task, Action<T> done)
+    /// <param name="task">What is waited for.</param>
+    /// <param name="done">Told its result.</param>
+    /// <param name="mayEndWithStore">It is about the store in use, which a snapshot may replace.</param>
+    public void Poll<T>(Task<T> task, Action<T> done, bool mayEndWithStore = false)
     {
         bool Completed()
         {
@@ -817,7 +899,7 @@ internal sealed class ClusterNode : IDisposable
                 return false;
             if (task.IsCompletedSuccessfully)
                 done(task.Result);
-            else
+            else if (!mayEndWithStore || task.Exception!.InnerException is not StoreStoppedException)
                 CheckExcused(task.Exception!.InnerException!);
             return true;
         }
@@ -848,7 +930,24 @@ internal sealed class ClusterNode : IDisposable
     {
         if (!_isUp)
             return;
-        item();
+        try
+        {
+            item();
+        }
+        catch (SimulatedCrashException)
+        {
+            // Seen below, as where somebody has caught it.
+        }
+
+        if (Disk.IsOff)
+        {
+            _run.Trace($"the power of node {Id} is gone in the middle of a call to its disk");
+            _run.Tally.Count(ClusterFault.CrashInCall);
+            End();
+            ComeBack();
+            return;
+        }
+
         Neighbour?.Look();
         if (!_isStopped && Replica?.Failure is { } failure)
         {

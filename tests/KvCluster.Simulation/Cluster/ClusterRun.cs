@@ -23,7 +23,8 @@ internal sealed class ClusterRun : ISimulation
     // And so do comparisons of digests.
     private const int ComparesInOneOf = 3;
 
-    private readonly HashSet<(uint From, uint To)> _cut = [];
+    // Each ends by itself, whatever the others do.
+    private readonly List<HashSet<(uint From, uint To)>> _cuts = [];
     private readonly HashSet<(uint Node, ulong Epoch, ulong Change)> _snapshots = [];
     private UInt128 _sessionsDrawn;
     private readonly ClusterNode[] _nodes;
@@ -56,6 +57,8 @@ internal sealed class ClusterRun : ISimulation
         Transcript = new Transcript(detailed);
         Time = new VirtualTime(Transcript.Step);
         Conditions = scenario.Draw(Random);
+        if (Conditions.IsLarge)
+            Options = Options with { WindowBytes = 64 << 10, FrameBytes = 32 << 10, SnapshotChunkBytes = 64 << 10, SnapshotWindowBytes = 256 << 10 };
         _mix = scenario.Mix;
         var record = new ShardRecord { Generation = 1, End = Conditions.RoutedCallers ? ByteString.CopyFromUtf8("n") : ByteString.Empty };
         for (var node = 1u; node <= ReplicaCount; node++)
@@ -170,7 +173,7 @@ internal sealed class ClusterRun : ISimulation
     public UInt128 DrawSession() => ++_sessionsDrawn;
 
     /// <summary>Whether nothing that one node sends arrives at another.</summary>
-    public bool IsCut(uint from, uint to) => _cut.Contains((from, to));
+    public bool IsCut(uint from, uint to) => _cuts.Exists(cut => cut.Contains((from, to)));
 
     /// <summary>A replica calls for people. They may only be called where a disk or the coordinator has lost something.</summary>
     public void OnAlarm(ClusterNode node, string text)
@@ -198,7 +201,7 @@ internal sealed class ClusterRun : ISimulation
             var late = !Healed && Chance(Conditions.LatePermille);
             Time.After(20 + Random.NextInt64(late ? Conditions.LateUs : 500), () =>
             {
-                if (_cut.Contains((from, to)))
+                if (IsCut(from, to))
                     return;
                 Transcript.Frame(NowUs, from, to, copy);
                 _nodes[to - 1].Receive(copy);
@@ -290,6 +293,12 @@ internal sealed class ClusterRun : ISimulation
             case ClusterFault.Replace:
                 _replacements.Replace(node);
                 break;
+            case ClusterFault.CrashInCall:
+                node.CrashInCall();
+                break;
+            case ClusterFault.DamageSpare when AllAreWhole && node.ReplicaId != 0:
+                Restart(node, node.DamageSpare);
+                break;
             case ClusterFault.FailDisk:
                 node.FailDisk();
                 break;
@@ -327,7 +336,10 @@ internal sealed class ClusterRun : ISimulation
                 CutOffCoordinator(_nodes);
                 break;
             case ClusterFault.RestoreCoordinator:
-                RestoreCoordinator();
+                RestoreCoordinator(raised: false);
+                break;
+            case ClusterFault.RestoreCoordinatorRaised:
+                RestoreCoordinator(raised: true);
                 break;
         }
     }
@@ -339,7 +351,7 @@ internal sealed class ClusterRun : ISimulation
         ClusterFault.Checkpoint => node.Replica is not null,
         ClusterFault.HandOver => _nodes[LeaderHint - 1].Replica is not null,
         ClusterFault.CutOffAndCrash or ClusterFault.Damage or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace
-            or ClusterFault.LoseDisk or ClusterFault.RestoreCoordinator or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,
+            or ClusterFault.LoseDisk or ClusterFault.RestoreCoordinator or ClusterFault.RestoreCoordinatorRaised or ClusterFault.CrashInCall or ClusterFault.DamageSpare or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,
         _ => true,
     };
 
@@ -362,29 +374,31 @@ internal sealed class ClusterRun : ISimulation
     private void CutOff(ClusterNode node)
     {
         Trace($"node {node.Id} is cut off");
+        var cut = new HashSet<(uint, uint)>();
         foreach (var other in _nodes.Where(other => other != node))
         {
-            _cut.Add((node.Id, other.Id));
+            cut.Add((node.Id, other.Id));
             if (Random.Next(2) == 0)
-                _cut.Add((other.Id, node.Id));
+                cut.Add((other.Id, node.Id));
         }
 
-        Time.After(Random.NextInt64(2_000_000), _cut.Clear);
+        _cuts.Add(cut);
+        Time.After(Random.NextInt64(2_000_000), () => _cuts.Remove(cut));
     }
 
     // A tail that nobody else has, and a second failover while it is cut: the first leader comes back when the next one has just begun, which dies then.
     private void CutOffAndCrash(ClusterNode first)
     {
         Trace($"nothing from node {first.Id} arrives any more");
-        foreach (var other in _nodes.Where(other => other != first))
-            _cut.Add((first.Id, other.Id));
+        HashSet<(uint, uint)> cut = [.. _nodes.Where(other => other != first).Select(other => (first.Id, other.Id))];
+        _cuts.Add(cut);
         Time.After(Random.NextInt64(20_000, 300_000), () =>
         {
             first.Crash();
             AwaitLeader(beside: first, tries: 400, second =>
             {
                 Tally.Count(ClusterFault.CutOffAndCrash);
-                _cut.Clear();
+                _cuts.Remove(cut);
                 first.Start();
                 Time.After(Random.NextInt64(20 * Conditions.SyncUs), () => Restart(second, () => { }));
             });
@@ -419,14 +433,14 @@ internal sealed class ClusterRun : ISimulation
         Time.After(Random.NextInt64(2_500_000), client.Network.Heal);
     }
 
-    private void RestoreCoordinator()
+    private void RestoreCoordinator(bool raised)
     {
         Coordinator.Backup();
         Time.After(Random.NextInt64(100_000, 1_500_000), () =>
         {
             if (Healed)
                 return;
-            Coordinator.Restore();
+            Coordinator.Restore(raised);
             Time.After(Random.NextInt64(200_000, 2_000_000), Coordinator.Repair);
         });
     }
@@ -436,7 +450,7 @@ internal sealed class ClusterRun : ISimulation
     {
         foreach (var node in _nodes)
         {
-            foreach (var other in _nodes.Where(other => other != node && (other.Replica is null || _cut.Contains((other.Id, node.Id)))))
+            foreach (var other in _nodes.Where(other => other != node && (other.Replica is null || IsCut(other.Id, node.Id))))
             {
                 if (Random.Next(10) != 0)
                     node.NodeSilent(other.Id);
@@ -456,7 +470,7 @@ internal sealed class ClusterRun : ISimulation
     {
         Trace("all is healed");
         Healed = true;
-        _cut.Clear();
+        _cuts.Clear();
         Coordinator.Reconnect();
         foreach (var client in _routed)
             client.Network.Heal();

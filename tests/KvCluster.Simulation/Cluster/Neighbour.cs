@@ -65,7 +65,7 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
                 Coordination = this,
                 RouteChanged = _ => node.RenewMap(),
                 Telemetry = new ShardTelemetry(node.Id, context.Metrics),
-                Failed = failure => throw new Violation(Rule.GoesOn, $"the other shard on node {node.Id} stops: {failure.Message}"),
+                Failed = failure => _ = node.Disk.IsOff ? failure : throw new Violation(Rule.GoesOn, $"the other shard on node {node.Id} stops: {failure.Message}"),
             },
             _store, _record, _revision);
         _heardUs = run.NowUs;

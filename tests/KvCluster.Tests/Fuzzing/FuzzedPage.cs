@@ -1,0 +1,88 @@
+using System.Runtime.InteropServices;
+using KvCluster.Storage.Pages;
+using PageNode = KvCluster.Storage.Pages.Node;
+
+namespace KvCluster.Tests.Fuzzing;
+
+/// <summary>
+/// A tree's page with changes in it. Where <see cref="PageStructure"/> finds nothing wrong with it, what is read from it must not depend on what lies around it in memory, and nothing
+/// around it may change: each case is done twice, between zeros and between ones.
+/// </summary>
+internal static unsafe class FuzzedPage
+{
+    // Offsets within a page have 16 bits.
+    private const int AroundBytes = 1 << 17;
+
+    public static void Run(Random random)
+    {
+        var sound = MakeSound(random);
+        var changed = Mutation.Of(random, sound, keepsLength: true, hot: Page.HeaderBytes + 128);
+        var key = Mutation.RandomBytes(random, random.Next(12));
+        var between0 = Use(changed, 0x00, key);
+        var between1 = Use(changed, 0xFF, key);
+        Assert.Equal(between0, between1);
+    }
+
+    private static byte[] MakeSound(Random random)
+    {
+        var bytes = new byte[Page.Bytes];
+        fixed (byte* page = bytes)
+        {
+            var isBranch = random.Next(3) == 0;
+            Page.Format(page, isBranch ? PageType.Branch : PageType.Leaf, []);
+            var keys = Enumerable.Range(0, random.Next(1, 40)).Select(_ => Mutation.RandomBytes(random, random.Next(1, 30))).DistinctBy(Convert.ToHexString).ToList();
+            keys.Sort(static (left, right) => left.AsSpan().SequenceCompareTo(right));
+            for (var index = 0; index < keys.Count; index++)
+            {
+                if (isBranch)
+                    PageNode.InsertChild(page, index, index == 0 ? [] : keys[index], (ulong)random.Next(2, 900) * Page.Bytes, 1);
+                else
+                    Mutation.RandomBytes(random, 20).CopyTo(PageNode.InsertInline(page, index, keys[index], 20));
+            }
+        }
+
+        return bytes;
+    }
+
+    private static string? Use(byte[] bytes, byte around, byte[] key)
+    {
+        var length = (2 * AroundBytes) + Page.Bytes;
+        var memory = (byte*)NativeMemory.AlignedAlloc((nuint)length, Page.Bytes);
+        try
+        {
+            var all = new Span<byte>(memory, length);
+            all.Fill(around);
+            var page = memory + AroundBytes;
+            bytes.CopyTo(all[AroundBytes..]);
+            if (PageStructure.Problem(page) is { } problem)
+                return problem;
+            var seen = Read(page, key);
+            Assert.False(all[..AroundBytes].ContainsAnyExcept(around) || all[(AroundBytes + Page.Bytes)..].ContainsAnyExcept(around), "memory beside the page has changed");
+            return seen;
+        }
+        finally
+        {
+            NativeMemory.AlignedFree(memory);
+        }
+    }
+
+    private static string Read(byte* page, byte[] key)
+    {
+        if (Page.Type(page) is not (PageType.Leaf or PageType.Branch))
+            return "";
+        var hash = new HashCode();
+        var buffer = new byte[Page.KeyBytesMax];
+        hash.Add(Page.Type(page) == PageType.Leaf ? PageNode.LowerBound(page, key, out _) : PageNode.FindChild(page, key));
+        for (var index = 0; index < Page.Count(page); index++)
+        {
+            hash.AddBytes(buffer.AsSpan(0, PageNode.CopyKey(page, index, buffer)));
+            hash.Add(PageNode.CellBytes(page, index));
+            if (Page.Type(page) == PageType.Branch)
+                hash.Add(*(ulong*)PageNode.Child(page, index));
+            else if (!PageNode.IsOverflow(page, index, out _))
+                hash.AddBytes(PageNode.Value(null!, page, index));
+        }
+
+        return hash.ToHashCode().ToString(System.Globalization.CultureInfo.InvariantCulture);
+    }
+}

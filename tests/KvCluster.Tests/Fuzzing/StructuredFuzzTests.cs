@@ -1,0 +1,301 @@
+using System.Buffers.Binary;
+using System.Globalization;
+using Google.Protobuf;
+using KvCluster.Node.Api;
+using KvCluster.Storage;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Snapshots;
+using KvCluster.Storage.Writer;
+using KvCluster.V1;
+using KvCluster.Wire;
+
+namespace KvCluster.Tests.Fuzzing;
+
+/// <summary>
+/// Bytes that come from a disk or another process, changed by <see cref="Mutation"/>, with their checksums mended: what is read from them is refused as it should be or makes sense, and
+/// nothing else happens. KV_FUZZ=N runs N cases in all instead of 50,000, from a seed that is printed; KV_SEED=N runs one of a target again.
+/// </summary>
+public sealed class StructuredFuzzTests
+{
+    private const int CasesInAll = 50_000;
+    private const string Path = "fuzzed";
+    private static readonly string[] _targets = ["exchange", "change", "record", "segment", "control", "meta", "snapshot", "page"];
+
+    public static TheoryData<string> Targets => [.. _targets];
+
+    [Theory]
+    [MemberData(nameof(Targets))]
+    public void Bytes_Changed_AreRefusedOrMakeSense(string target)
+    {
+        if (Environment.GetEnvironmentVariable("KV_SEED") is { Length: > 0 } one)
+        {
+            RunCase(target, int.Parse(one, CultureInfo.InvariantCulture));
+            return;
+        }
+
+        var given = Environment.GetEnvironmentVariable("KV_FUZZ");
+        var cases = (string.IsNullOrEmpty(given) ? CasesInAll : int.Parse(given, CultureInfo.InvariantCulture)) / _targets.Length;
+        var first = string.IsNullOrEmpty(given) ? 1 : Random.Shared.Next(1 << 30);
+        for (var seed = first; seed < first + cases; seed++)
+        {
+            try
+            {
+                RunCase(target, seed);
+            }
+            catch (Exception failure)
+            {
+                throw new Xunit.Sdk.XunitException($"{target}, KV_SEED={seed}: {failure.Message}", failure);
+            }
+        }
+    }
+
+    private static void RunCase(string target, int seed)
+    {
+        var random = new Random(seed);
+        switch (target)
+        {
+            case "exchange": Exchange(random); break;
+            case "change": Change(random); break;
+            case "record": Record(random); break;
+            case "segment": Segment(random); break;
+            case "control": Control(random); break;
+            case "meta": Meta(random); break;
+            case "snapshot": Snapshot(random); break;
+            default: FuzzedPage.Run(random); break;
+        }
+    }
+
+    // As KvExchange reads it, and then as the whole library does: what both accept, both read alike.
+    private static void Exchange(Random random)
+    {
+        var sound = new ExchangeRequest();
+        for (var calls = random.Next(1, 4); calls > 0; calls--)
+        {
+            sound.Calls.Add(new Call
+            {
+                Id = (ulong)random.NextInt64(),
+                Method = (Method)random.Next(6),
+                Request = ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(40))),
+                TimeoutMs = (uint)random.Next(),
+                Shard = (uint)random.Next(3),
+                Generation = (ulong)random.Next(3),
+            });
+        }
+
+        var bytes = Mutation.Of(random, sound.ToByteArray(), keepsLength: false, hot: 24);
+        var read = new List<(ulong, uint, string)>();
+        try
+        {
+            var message = new WireReader(bytes);
+            for (int field; (field = message.ReadField()) != 0;)
+            {
+                if (field == ExchangeRequest.CallsFieldNumber)
+                    read.Add(ReadCall(message.ReadBytes()));
+                else
+                    message.Skip();
+            }
+        }
+        catch (MalformedMessageException)
+        {
+            return;
+        }
+
+        if (TryParse(ExchangeRequest.Parser, bytes) is { } parsed)
+            Assert.Equal(parsed.Calls.Select(call => (call.Id, (uint)call.Method, Convert.ToHexString(call.Request.Span))), read);
+    }
+
+    private static (ulong Id, uint Method, string Request) ReadCall(ReadOnlySpan<byte> call)
+    {
+        ulong id = 0;
+        uint method = 0;
+        var request = "";
+        var reader = new WireReader(call);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                case Call.IdFieldNumber: id = reader.ReadUInt64(); break;
+                case Call.MethodFieldNumber: method = reader.ReadUInt32(); break;
+                case Call.RequestFieldNumber: request = Convert.ToHexString(reader.ReadBytes()); break;
+                default: reader.Skip(); break;
+            }
+        }
+
+        return (id, method, request);
+    }
+
+    private static void Change(Random random)
+    {
+        var sound = new PutRequest
+        {
+            Key = ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))),
+            Value = ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(200))),
+            RequestId = new RequestId { Session = ByteString.CopyFrom(Mutation.RandomBytes(random, 16)), Sequence = 3, LowestOpen = 2, Shard = 1 },
+        };
+        var bytes = Mutation.Of(random, sound.ToByteArray(), keepsLength: false, hot: 8);
+        SingleChange change;
+        try
+        {
+            change = new SingleChange(bytes, PutRequest.ValueFieldNumber, PutRequest.ConditionsFieldNumber, PutRequest.RequestIdFieldNumber);
+            _ = ReadQuery.TryRead(bytes, out var query);
+            _ = query.In(1, bytes);
+        }
+        catch (MalformedMessageException)
+        {
+            return;
+        }
+
+        if (TryParse(PutRequest.Parser, bytes) is { } parsed)
+            Assert.True(change.Key.SequenceEqual(parsed.Key.Span) && change.Value.SequenceEqual(parsed.Value.Span), "two readers of one request differ");
+    }
+
+    private static void Record(Random random)
+    {
+        var payload = new ByteBuffer(64);
+        for (var operations = random.Next(4); operations >= 0; operations--)
+        {
+            if (random.Next(3) == 0)
+                Operations.Delete(payload, Mutation.RandomBytes(random, random.Next(1, 20)));
+            else
+                Operations.Put(payload, Mutation.RandomBytes(random, random.Next(1, 20)), Mutation.RandomBytes(random, random.Next(60)), (ulong)random.Next(2) * 77);
+        }
+
+        payload.Append([(byte)OperationCode.Results]);
+        payload.AppendWithLength(Mutation.RandomBytes(random, random.Next(48)));
+        var bytes = Mutation.Of(random, RecordBody.Encode(default, RecordFlags.None, 3, 2, 5, payload.Written), keepsLength: false, hot: RecordBody.HeaderBytes + 12);
+        if (bytes.Length >= RecordBody.HeaderBytes + RecordBody.TrailerBytes)
+        {
+            if (random.Next(2) == 0)
+                BinaryPrimitives.WriteInt32LittleEndian(bytes.AsSpan(4), bytes.Length);
+            BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(bytes.Length - sizeof(uint)), Crc32C.Of(bytes.AsSpan(0, bytes.Length - sizeof(uint))));
+        }
+
+        if (!RecordBody.Verify(bytes))
+            return;
+        Assert.True(RecordBody.TryReadHeader(bytes, out var header) && header.BodyBytes == bytes.Length);
+        try
+        {
+            var left = bytes.Length;
+            for (var reader = new OperationReader(RecordBody.Payload(bytes)); reader.MoveNext();)
+            {
+                Assert.True(left-- > 0, "more operations are read than there are bytes");
+                if (reader.Code == OperationCode.Results)
+                    ReadResults(reader.Results);
+            }
+        }
+        catch (Exception told) when (told is UnreadableRecordException or CorruptStoreException)
+        {
+            // The replica stops and says so.
+        }
+    }
+
+    private static void ReadResults(ReadOnlySpan<byte> results)
+    {
+        var left = results.Length;
+        for (var reader = new ResultsReader(results, new UInt128(3, 5)); reader.MoveNext();)
+            Assert.True(left-- > 0, "more results are read than there are bytes");
+    }
+
+    private static void Segment(Random random)
+    {
+        var block = new byte[SegmentHeader.BlockBytes];
+        new SegmentHeader(7, SegmentHeader.IncarnationOf(7, (ulong)random.NextInt64()), 11, 2, 6, 5, 8_192, new UInt128(2, 9), 13).WriteTo(block);
+        var changed = Mutation.Of(random, block, keepsLength: true, hot: 88);
+        BinaryPrimitives.WriteUInt32LittleEndian(changed.AsSpan(88), Crc32C.Of(changed.AsSpan(0, 88)));
+        if (Accepts(() => SegmentHeader.TryRead(changed, Path, out var header) ? header : (SegmentHeader?)null) is { } read)
+        {
+            var again = new byte[SegmentHeader.BlockBytes];
+            read.WriteTo(again);
+            Assert.True(SegmentHeader.TryRead(again, Path, out var same) && same == read);
+        }
+
+        var envelope = new byte[RecordEnvelope.Bytes];
+        new RecordEnvelope(9, new UInt128(1, 2), 100, 3).WriteTo(envelope);
+        envelope = Mutation.Of(random, envelope, keepsLength: true, hot: 8);
+        BinaryPrimitives.WriteUInt32LittleEndian(envelope.AsSpan(36), Crc32C.Of(envelope.AsSpan(0, 36)));
+        if (RecordEnvelope.TryRead(envelope, out var found))
+            Assert.InRange(found.BodyBytes, RecordBody.HeaderBytes + RecordBody.TrailerBytes, RecordBody.BytesMax);
+    }
+
+    private static void Control(Random random)
+    {
+        const int ChecksumOffset = 128;
+        var slot = new byte[ControlFile.SlotBytes];
+        ControlFile.Encode(slot, new ControlState { ReplicaId = 11, Shard = 2, PromisedEpoch = 5, PromisedLeader = 22, Committed = new UInt128(4, 8), LeaseLongestMs = 500 }, 9);
+        var changed = Mutation.Of(random, slot, keepsLength: true, hot: ChecksumOffset);
+        BinaryPrimitives.WriteUInt32LittleEndian(changed.AsSpan(ChecksumOffset), Crc32C.Of(changed.AsSpan(0, ChecksumOffset)));
+        if (Accepts(() => ControlFile.TryDecode(changed, Path, out var state, out var sequence) ? (state, sequence) : ((ControlState, ulong)?)null) is not var (state, sequence))
+            return;
+        var again = new byte[ControlFile.SlotBytes];
+        ControlFile.Encode(again, state, sequence);
+        Assert.True(ControlFile.TryDecode(again, Path, out var same, out var sameSequence) && same == state && sameSequence == sequence);
+    }
+
+    private static void Meta(Random random)
+    {
+        var page = new byte[Page.Bytes];
+        new MetaPage { Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = 5 * Page.Bytes, Coverage = new Coverage(new UInt128(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax] }.Encode(page);
+        var changed = Mutation.Of(random, page, keepsLength: true, hot: 256);
+        BinaryPrimitives.WriteUInt32LittleEndian(changed, Crc32C.Of(changed.AsSpan(4)));
+        if (Accepts(() => MetaPage.TryDecode(changed, Path)) is not { } read)
+            return;
+        var again = new byte[Page.Bytes];
+        read.Encode(again);
+        var same = MetaPage.TryDecode(again, Path)!;
+        Assert.True(same.Coverage == read.Coverage && same.Revision == read.Revision && same.FilePages == read.FilePages && same.FreeDirectory == read.FreeDirectory);
+    }
+
+    // A length that goes over its bounds becomes an offset in a file somewhere: the sums must hold for whatever is accepted.
+    private static void Snapshot(Random random)
+    {
+        var runs = new List<PageRun> { new(0, 2) };
+        for (var next = 2L + random.Next(3); runs.Count < 6 && random.Next(5) != 0; next += random.Next(1, 4))
+        {
+            runs.Add(new PageRun(next, random.Next(1, 5)));
+            next += runs[^1].Count;
+        }
+
+        var sound = new SnapshotStream(new UInt128(3, 4), 5, runs[^1].First + runs[^1].Count, runs).EncodePrefix();
+        var prefix = Mutation.Of(random, sound, keepsLength: true, hot: SnapshotStream.HeaderBytes);
+        BinaryPrimitives.WriteUInt32LittleEndian(prefix.AsSpan(12), Crc32C.Of(prefix.AsSpan(SnapshotStream.HeaderBytes)));
+        BinaryPrimitives.WriteUInt32LittleEndian(prefix.AsSpan(SnapshotStream.HeaderBytes - sizeof(uint)), Crc32C.Of(prefix.AsSpan(0, SnapshotStream.HeaderBytes - sizeof(uint))));
+        var stream = Accepts(() => SnapshotStream.PrefixBytesOf(SnapshotStream.ReadRunCount(prefix, Path)) == prefix.Length ? SnapshotStream.Decode(prefix, Path) : null);
+        if (stream is null)
+            return;
+        Assert.InRange(stream.BytesTotal, stream.PrefixBytes + Page.Bytes, stream.PrefixBytes + (stream.FilePages * Page.Bytes));
+        for (var looks = 4; looks > 0; looks--)
+        {
+            var (offset, bytes) = stream.Locate(random.NextInt64(stream.PrefixBytes, stream.BytesTotal));
+            Assert.True(offset >= 0 && bytes > 0 && offset + bytes <= stream.FilePages * Page.Bytes, $"bytes {offset} to {offset + bytes} of a file of {stream.FilePages} pages");
+        }
+    }
+
+    // Null: refused in one of the ways that callers expect.
+    private static T? Accepts<T>(Func<T?> read)
+    {
+        try
+        {
+            return read();
+        }
+        catch (Exception told) when (told is FormatVersionException or CorruptStoreException)
+        {
+            return default;
+        }
+    }
+
+    private static T? TryParse<T>(MessageParser<T> parser, byte[] bytes)
+        where T : class, IMessage<T>
+    {
+        try
+        {
+            return parser.ParseFrom(bytes);
+        }
+        catch (InvalidProtocolBufferException)
+        {
+            return null;
+        }
+    }
+}
