@@ -129,12 +129,17 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         foreach (var node in cluster.Nodes)
             await cluster.UntilSaidAsync(node.Node, "ALARM");
         var leader = await cluster.LeadsNowAsync();
+        var since = cluster.LogLengths();
         await cluster.UntilMoreChangesOrLeaderlessAsync(histories, 2 * Some);
         // No election ever: who led leads, or nobody.
         var leads = await cluster.LeadsNowAsync();
         Assert.True(leads == leader || leads == 0, $"node {leads} leads after node {leader}");
         if (leads == 0)
+        {
+            Assert.True(leader == 0 || cluster.StallSince(since) is not null, $"node {leader} does not lead any more, and no node stood still");
             return false;
+        }
+
         await histories.CheckAsync(test);
         await cluster.UntilEqualAsync();
         return true;
