@@ -49,9 +49,6 @@ internal sealed record ClusterConditions
     /// <summary>Callers that use the client library too, each with a way to the nodes of its own, and keys of all shards.</summary>
     public bool RoutedCallers { get; init; }
 
-    /// <summary>How long a received snapshot takes to be looked through and switched in; the rest of the checkpoint executor's work waits, as behind a large one.</summary>
-    public long InstallUs { get; init; }
-
     /// <summary>Keys that all callers share.</summary>
     public int Keys { get; init; } = 3;
 
@@ -69,10 +66,9 @@ internal sealed record ClusterConditions
         SyncUs = random.Next(4) == 0 ? 20_000 : 1_000,
         DriftPermille = random.Next(3) == 0 ? 50 : 0,
         CallLossPermille = random.Next(3) == 0 ? 50 : 5,
-        InstallUs = random.Next(4) == 0 ? 1_500_000 : 0,
     };
 
-    public static ClusterConditions Large(Random random) => Any(random) with { IsLarge = true, Keys = 2_500, InstallUs = random.Next(2) * 500_000 };
+    public static ClusterConditions Large(Random random) => Any(random) with { IsLarge = true, Keys = 2_500 };
 
     public static ClusterConditions BadNetwork(Random random) => Any(random) with
     {

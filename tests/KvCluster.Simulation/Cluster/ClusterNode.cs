@@ -161,7 +161,7 @@ internal sealed class ClusterNode : IDisposable
         var writer = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
         VirtualExecutor[] lanes =
             [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(_run.Time, _run.Random, () => _isSlow ? SlowSyncUs : _run.Conditions.SyncUs, Guarded))];
-        var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => _verifiesSlowly ? SlowVerificationUs : (5 * _run.Conditions.SyncUs) + (IsInstalling ? _run.Conditions.InstallUs : 0), Guarded);
+        var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => _verifiesSlowly ? SlowVerificationUs : 5 * _run.Conditions.SyncUs, Guarded);
         var completions = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
         _executors = [writer, .. lanes, checkpoints, completions];
         // While one lane writes, the writer and the other lane go on, so that a later write may be durable before it.
@@ -741,8 +741,6 @@ internal sealed class ClusterNode : IDisposable
         Disk.Restart((UnsyncedWrites)_run.Random.Next(4), _run.Random.Next());
         _run.Time.After(_run.Random.NextInt64(1_000, 500_000), Start);
     }
-
-    private bool IsInstalling => !Disk.IsOff && Disk.DirectoryExists(new StoreLayout(Directory).Incoming);
 
     private void Lose(string why)
     {
