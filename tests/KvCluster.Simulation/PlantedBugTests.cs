@@ -19,6 +19,8 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
         [PlantedBug.LearnerCounts] = "leader-among-learners",
         [PlantedBug.MatchAfterForeignCut] = "cut-overtaken",
         [PlantedBug.OldCopyTrusted] = "nodes-replaced",
+        [PlantedBug.ChangeWithoutBarrier] = "voters-half-changed",
+        [PlantedBug.ConditionWithoutLease] = "nodes-callers-cut-off",
     };
 
     [Fact]
