@@ -54,10 +54,11 @@ internal sealed class NodeConnection : INodeConnection
     {
         if (IsPaused)
             return new CallAnswer(null, false, _failure, false);
-        if (!_open.TryTakePlace() && !await _open.TakePlaceAsync(call.DeadlineMs, cancellationToken).ConfigureAwait(false))
+        if (!_open.TryTakePlace(call) && !await _open.TakePlaceAsync(call, cancellationToken).ConfigureAwait(false))
             return NoPlace;
         // Every place is one entry at most, so the queue is bounded too.
-        if (!_queue.Writer.TryWrite(_open.Add(call)))
+        (call.OpenIn, call.Id) = (_open, _open.Add(call));
+        if (!_queue.Writer.TryWrite(call.Id))
             return Closed;
         CallAnswer answer;
         // Its end waits for a cancellation under way: nothing holds the call afterwards.
@@ -77,7 +78,7 @@ internal sealed class NodeConnection : INodeConnection
         _disposed.Dispose();
     }
 
-    private static void Cancel(PendingCall call) => call.Complete(new CallAnswer(null, call.Sent, "cancelled", false));
+    private static void Cancel(PendingCall call) => call.OpenIn!.Cancel(call.Id);
 
     private async Task RunAsync()
     {

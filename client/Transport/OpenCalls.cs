@@ -1,20 +1,23 @@
 using System.Diagnostics.CodeAnalysis;
+using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
 
 /// <summary>
 /// The calls of one connection that wait to be sent or for a reply, by id. A fixed number of places; an id is a place with a running
-/// number, so that a late reply to an older call of the place finds nothing. Thread-safe.
+/// number, so that a late reply to an older call of the place finds nothing. Shards share the places (<see cref="FairPlaces"/>), and a call that its caller
+/// gave up has none: calls to a shard that is stuck hold up no others. Thread-safe.
 /// </summary>
-internal sealed class OpenCalls : IDisposable
+internal sealed class OpenCalls
 {
     private const int PlaceBits = 16;
     private readonly Lock _lock = new();
     private readonly PendingCall?[] _calls;
     private readonly ulong[] _ids;
     private readonly Stack<int> _free;
-    private readonly SemaphoreSlim _places;
+    private readonly FairPlaces _places;
+    private readonly Dictionary<FairPlaces.Share, LinkedList<TaskCompletionSource>> _waiting = [];
     private ulong _number;
 
     public OpenCalls(int capacity)
@@ -23,15 +26,50 @@ internal sealed class OpenCalls : IDisposable
         _calls = new PendingCall?[capacity];
         _ids = new ulong[capacity];
         _free = new Stack<int>(Enumerable.Range(0, capacity).Reverse());
-        _places = new SemaphoreSlim(capacity, capacity);
+        _places = new FairPlaces(capacity);
     }
 
-    /// <summary>Reserves a place for <see cref="Add"/> if one is free.</summary>
-    public bool TryTakePlace() => _places.Wait(0);
+    /// <summary>Reserves a place for <see cref="Add"/> if one is free for calls like this one.</summary>
+    public bool TryTakePlace(PendingCall call)
+    {
+        lock (_lock)
+        {
+            var isFree = _places.TryTake(call.Shard, IsChange(call.Method), out var share);
+            call.Share = share;
+            return isFree;
+        }
+    }
 
-    /// <summary>Waits until a place is free and reserves it. False: the time is up.</summary>
-    public Task<bool> TakePlaceAsync(long deadlineMs, CancellationToken cancellationToken) =>
-        _places.WaitAsync((int)Math.Clamp(deadlineMs - Environment.TickCount64, 0, int.MaxValue), cancellationToken);
+    /// <summary>The same, after <see cref="TryTakePlace"/> found none: waits until there is one. False: the time is up.</summary>
+    public async Task<bool> TakePlaceAsync(PendingCall call, CancellationToken cancellationToken)
+    {
+        var share = call.Share!;
+        var place = new LinkedListNode<TaskCompletionSource>(new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously));
+        lock (_lock)
+        {
+            if (_places.TryTake(share))
+                return true;
+            if (!_waiting.TryGetValue(share, out var waiting))
+                _waiting[share] = waiting = [];
+            waiting.AddLast(place);
+            share.Waiters++;
+        }
+        try
+        {
+            var left = Math.Clamp(call.DeadlineMs - Environment.TickCount64, 0, int.MaxValue);
+            await place.Value.Task.WaitAsync(TimeSpan.FromMilliseconds(left), cancellationToken).ConfigureAwait(false);
+            return true;
+        }
+        catch (TimeoutException)
+        {
+            return !TryWithdraw(share, place);
+        }
+        catch (OperationCanceledException) when (!TryWithdraw(share, place))
+        {
+            // It got one at that moment, and is cancelled when it is in it.
+            return true;
+        }
+    }
 
     /// <summary>Puts the call in a place reserved before, and gives its id.</summary>
     public ulong Add(PendingCall call)
@@ -51,6 +89,11 @@ internal sealed class OpenCalls : IDisposable
         lock (_lock)
         {
             call = _ids[place] == id ? _calls[place] : null;
+            if (call is { IsCancelled: true })
+            {
+                Free(place, call);
+                call = null;
+            }
             if (call is not null)
                 call.Sent = true;
             return call is not null;
@@ -59,6 +102,26 @@ internal sealed class OpenCalls : IDisposable
 
     /// <summary>Answers the call that the reply is for; a reply to an older one is passed over.</summary>
     public void Complete(Reply reply) => Take(reply.Id)?.Complete(new CallAnswer(reply, true, null, false));
+
+    /// <summary>
+    /// Answers a call that its caller gave up, and frees its place; the place of one that waits to be sent when its turn comes, so that there are never more
+    /// entries in the queue of the stream than places.
+    /// </summary>
+    public void Cancel(ulong id)
+    {
+        var place = PlaceOf(id);
+        PendingCall call;
+        lock (_lock)
+        {
+            if (_ids[place] != id || _calls[place] is not { } found)
+                return;
+            call = found;
+            call.IsCancelled = true;
+            if (call.Sent)
+                Free(place, call);
+        }
+        call.Complete(new CallAnswer(null, call.Sent, "cancelled", false));
+    }
 
     /// <summary>Answers the calls whose deadline has passed.</summary>
     public void Expire(long nowMs)
@@ -95,8 +158,6 @@ internal sealed class OpenCalls : IDisposable
         }
     }
 
-    public void Dispose() => _places.Dispose();
-
     private static int PlaceOf(ulong id) => (int)(id & ((1 << PlaceBits) - 1));
 
     private PendingCall? Take(ulong id)
@@ -106,10 +167,44 @@ internal sealed class OpenCalls : IDisposable
         {
             if (place >= _calls.Length || _ids[place] != id || _calls[place] is not { } call)
                 return null;
-            _calls[place] = null;
-            _free.Push(place);
-            _places.Release();
+            Free(place, call);
             return call;
         }
     }
+
+    // Under the lock.
+    private void Free(int place, PendingCall call)
+    {
+        _calls[place] = null;
+        _free.Push(place);
+        _places.Return(call.Share!);
+        foreach (var (share, waiting) in _waiting)
+        {
+            while (waiting.First is { } first && _places.TryTake(share))
+            {
+                waiting.RemoveFirst();
+                share.Waiters--;
+                first.Value.SetResult();
+            }
+            if (waiting.Count == 0)
+                _waiting.Remove(share);
+        }
+    }
+
+    // False: it was given a place before.
+    private bool TryWithdraw(FairPlaces.Share share, LinkedListNode<TaskCompletionSource> place)
+    {
+        lock (_lock)
+        {
+            if (place.List is not { } waiting)
+                return false;
+            waiting.Remove(place);
+            share.Waiters--;
+            if (waiting.Count == 0)
+                _waiting.Remove(share);
+            return true;
+        }
+    }
+
+    private static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write or Method.OpenSession;
 }

@@ -1,6 +1,7 @@
 using System.Collections.Concurrent;
 using System.Threading.Tasks.Sources;
 using Google.Protobuf;
+using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
@@ -34,6 +35,18 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     /// <summary>Handed to the stream: from here on a change's outcome is unknown without an answer.</summary>
     public bool Sent { get; set; }
 
+    /// <summary>Where it has a place, and its id there.</summary>
+    public OpenCalls? OpenIn { get; set; }
+
+    /// <inheritdoc cref="OpenIn"/>
+    public ulong Id { get; set; }
+
+    /// <summary>What it holds a place of, or waits for one of.</summary>
+    public FairPlaces.Share? Share { get; set; }
+
+    /// <summary>Its caller gave up before it was sent.</summary>
+    public bool IsCancelled { get; set; }
+
     public ValueTask<CallAnswer> Answer => new(this, _core.Version);
 
     public static PendingCall Rent(Method method, ByteString request, uint shard, ulong generation, long deadlineMs)
@@ -60,7 +73,7 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     {
         Request = ByteString.Empty;
         Traceparent = "";
-        Sent = false;
+        (Sent, IsCancelled, Share, OpenIn) = (false, false, null, null);
         _completed = 0;
         _core.Reset();
         if (Pool.Count < PooledMax)

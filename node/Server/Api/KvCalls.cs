@@ -22,11 +22,21 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, NodeMetrics
             ? RunAsync(method, request, target, sink)
             : RunAsync(method, request, target, new WatchedSink<TSink>(sink, new RequestWatch(metrics, clock, method, target.ArrivedTimestamp, target.Span)));
 
+    /// <summary>Whether a call's end waits for a majority: an opening of a session is written, too.</summary>
+    public static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write or Method.OpenSession;
+
+    /// <summary>A call was refused before it was run.</summary>
+    public void Refused(Method method, Refusal refusal)
+    {
+        if (metrics.WatchesRequests)
+            metrics.RequestRefused(method, refusal.Reason);
+    }
+
     /// <summary>A call ended by an exception, which is a bug, and not by its sink.</summary>
     /// <returns>What its caller is told.</returns>
     public Refusal Failed(Exception failure, Method method, in CallTarget target)
     {
-        var refusal = Refusals.Internal(failure, isChange: method is Method.Put or Method.Delete or Method.Write);
+        var refusal = Refusals.Internal(failure, IsChange(method));
         if (target.ArrivedTimestamp == 0)
             return refusal;
         metrics.RequestRefused(method, refusal.Reason);

@@ -19,7 +19,10 @@ internal sealed class KvExchange(
     KvCalls calls, CallMemory memory, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
     : IThreadPoolWorkItem
 {
-    /// <summary>Calls without an answer at which reading stops: a tenth of a shard's queue, so that one stream cannot fill it.</summary>
+    /// <summary>
+    /// Calls without an answer: a tenth of a shard's queue, so that one stream cannot fill it. A call whose shard has its share of them is refused as busy; reading
+    /// goes on, or the changes of one shard that is stuck would hold up the reads of all.
+    /// </summary>
     private const int OpenCallsMax = 4_096;
 
     /// <summary>Bytes of replies that are not written at which no further call is begun: a message on its way and one that gathers.</summary>
@@ -37,7 +40,8 @@ internal sealed class KvExchange(
     /// <summary>Refusals and answers to changes, which must be given, are smaller than this.</summary>
     private const int OutcomeBytesMax = 4 << 10;
 
-        private readonly Lock _gate = new();
+    private readonly FairPlaces _places = new(OpenCallsMax);
+    private readonly Lock _gate = new();
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly Queue<MessageBytes> _full = new();
     private MessageBytes _gathering = MessageBytes.Rent();
@@ -46,7 +50,6 @@ internal sealed class KvExchange(
     private readonly CancellationTokenSource _stopping = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
     private TaskCompletionSource? _room;
     private RpcException? _reason;
-    private int _openCalls;
     private bool _isSending;
     private bool _isReadToEnd;
     private bool _isBroken;
@@ -165,8 +168,10 @@ internal sealed class KvExchange(
             ArrivedTimestamp = watched,
             Span = traceparent.Length != Spans.HeaderLength || watched == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(traceparent)),
         };
-        var refusal = TryOpen(request.Length) ? null : Refusals.RequestsWait;
-        var sink = new Sink(this, id, refusal is null ? request.Length : 0);
+        var refusal = TryOpen(generation == 0 ? 0 : shard, method, request.Length, out var share);
+        if (refusal is not null)
+            calls.Refused(method, refusal);
+        var sink = new Sink(this, id, refusal is null ? request.Length : 0, share);
         if (refusal is null && target.DeadlineTimestamp != 0 && clock.GetTimestamp() > target.DeadlineTimestamp)
             refusal = Refusals.DeadlinePassed;
         if (refusal is not null)
@@ -207,13 +212,18 @@ internal sealed class KvExchange(
         sink.Refuse(calls.Failed(failure, method, target));
     }
 
-    // Takes a place, and bytes of the budget if it has them.
-    private bool TryOpen(int requestBytes)
+    // Takes a place, if the shard's calls of this kind have one, and bytes of the budget if it has them.
+    private Refusal? TryOpen(uint shard, Method method, int requestBytes, out FairPlaces.Share? share)
     {
         lock (_gate)
         {
-            _openCalls++;
-            return _requests.TryUse(requestBytes);
+            if (!_places.TryTake(shard, KvCalls.IsChange(method), out var taken))
+            {
+                share = null;
+                return Refusals.Busy;
+            }
+            share = taken;
+            return _requests.TryUse(requestBytes) ? null : Refusals.RequestsWait;
         }
     }
 
@@ -236,7 +246,7 @@ internal sealed class KvExchange(
 
     // While the process is short of memory a stream has one message of replies at a time.
     private bool HasRoomLocked() => _isBroken
-        || (_openCalls < OpenCallsMax && _requests.Used < RequestBytesMax && _replies.Used < (memory.Replies.IsShort ? 1 : WaitingBytesMax));
+        || (_requests.Used < RequestBytesMax && _replies.Used < (memory.Replies.IsShort ? 1 : WaitingBytesMax));
 
     private void CompleteReading()
     {
@@ -249,7 +259,7 @@ internal sealed class KvExchange(
 
     private void EndIfDoneLocked()
     {
-        if (_isReadToEnd && _openCalls == 0 && !_isSending && _gathering.Count == 0 && _full.Count == 0)
+        if (_isReadToEnd && _places.Taken == 0 && !_isSending && _gathering.Count == 0 && _full.Count == 0)
             _ended.TrySetResult();
     }
 
@@ -307,18 +317,18 @@ internal sealed class KvExchange(
             _room.TrySetResult();
     }
 
-    private Refusal? Add<T>(ulong id, int requestBytes, StatusCode code, int contentField, scoped in T content)
+    private Refusal? Add<T>(ulong id, int requestBytes, FairPlaces.Share? share, StatusCode code, int contentField, scoped in T content)
         where T : IAnswer, allows ref struct
     {
-        if (TryAdd(id, requestBytes, code, contentField, content))
+        if (TryAdd(id, requestBytes, share, code, contentField, content))
             return null;
         var refusal = Refusals.RepliesWait;
-        TryAdd(id, requestBytes, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
+        TryAdd(id, requestBytes, share, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
         return refusal;
     }
 
     // False: there is no room for it, and nothing was done.
-    private bool TryAdd<T>(ulong id, int requestBytes, StatusCode code, int contentField, scoped in T content)
+    private bool TryAdd<T>(ulong id, int requestBytes, FairPlaces.Share? share, StatusCode code, int contentField, scoped in T content)
         where T : IAnswer, allows ref struct
     {
         var contentBytes = content.Size;
@@ -328,7 +338,8 @@ internal sealed class KvExchange(
         {
             if (!_isBroken && !TryUseReplyLocked(fieldBytes))
                 return false;
-            _openCalls--;
+            if (share is not null)
+                _places.Return(share);
             _requests.Free(requestBytes);
             if (_isBroken)
                 return true;
@@ -363,12 +374,12 @@ internal sealed class KvExchange(
         return (_replies.Used == 0 || bytes <= ByteBudget.SmallBytes || _replies.Used + bytes <= ReplyBytesMax) && _replies.TryUse(bytes);
     }
 
-    private readonly struct Sink(KvExchange exchange, ulong id, int requestBytes) : IReplySink
+    private readonly struct Sink(KvExchange exchange, ulong id, int requestBytes, FairPlaces.Share? share) : IReplySink
     {
         public Refusal? Answer<T>(scoped in T answer)
-            where T : IAnswer, allows ref struct => exchange.Add(id, requestBytes, StatusCode.OK, Reply.ResponseFieldNumber, answer);
+            where T : IAnswer, allows ref struct => exchange.Add(id, requestBytes, share, StatusCode.OK, Reply.ResponseFieldNumber, answer);
 
         public void Refuse(Refusal refusal) =>
-            exchange.Add(id, requestBytes, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
+            exchange.Add(id, requestBytes, share, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
     }
 }

@@ -17,6 +17,36 @@ namespace KvCluster.Tests.Node;
 /// <summary>An exchange whose calls end with exceptions that nobody expects.</summary>
 public sealed class KvExchangeTests
 {
+    /// <summary>
+    /// A shard that has lost its majority answers no change. Four thousand changes of it once had a node stop reading the stream, so that the reads behind them,
+    /// of any shard, were not served either.
+    /// </summary>
+    [Fact]
+    public async Task Exchange_WithChangesOfAStuckShard_StillServesReads()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("v") });
+        var leader = await cluster.LeaderOfAsync(0);
+        foreach (var other in new[] { 1u, 2u, 3u }.Where(node => node != leader))
+            await cluster.StopNodeAsync(other);
+        using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
+        var put = new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("w") }.ToByteString();
+        for (var first = 1; first <= 6_000; first += 500)
+            await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(first, 500).Select(id => new Call { Id = (ulong)id, Method = V1.Method.Put, Request = put, TimeoutMs = 60_000 }) } });
+        var get = new GetRequest { Key = ByteString.CopyFromUtf8("k"), Read = new ReadOptions { Mode = ReadMode.Stale } }.ToByteString();
+        await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = 10_000, Method = V1.Method.Get, Request = get } } });
+        Reply? read = null;
+        var before = new List<Reply>();
+        while (read is null && await exchange.ResponseStream.MoveNext(CancellationToken.None))
+        {
+            read = exchange.ResponseStream.Current.Replies.FirstOrDefault(static reply => reply.Id == 10_000);
+            before.AddRange(exchange.ResponseStream.Current.Replies.Where(static reply => reply.Id != 10_000));
+        }
+        Assert.Equal(0, read!.Code);
+        // The changes are still stuck: what was answered of them is what found no place.
+        Assert.All(before, reply => Assert.Equal("BUSY", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason));
+    }
+
     /// <summary>Such a call was never answered, its place never came back, and its exception broke the stream for all other calls.</summary>
     [Fact]
     public async Task Call_ThatEndsWithABug_IsAnsweredInternalAndTheStreamGoesOn()

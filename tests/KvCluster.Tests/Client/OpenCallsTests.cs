@@ -1,0 +1,90 @@
+using Google.Protobuf;
+using KvCluster.Client.Transport;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Client;
+
+/// <summary>The places of a connection to a node. Once calls to a shard that was stuck took all of them, cancelled ones until their deadline, and nobody else got one.</summary>
+public sealed class OpenCallsTests
+{
+    private const int Places = 64;
+
+    /// <summary>Of the three quarters of them that are not kept for who has few, one shard's calls of a kind leave half.</summary>
+    private const int Share = 24;
+
+    private readonly OpenCalls _open = new(Places);
+
+    [Fact]
+    public void TryTakePlace_WithAShardStuck_LeavesPlacesForOthersAndForItsReads()
+    {
+        var stuck = Fill(shard: 1, Method.Put);
+        Assert.Equal(Share, stuck);
+        Assert.False(_open.TryTakePlace(Call(1, Method.Write)));
+        Assert.True(_open.TryTakePlace(Call(1, Method.Get)));
+        Assert.True(_open.TryTakePlace(Call(2, Method.Put)));
+    }
+
+    [Fact]
+    public void TryTakePlace_WithManyShardsStuck_StillLeavesPlaces()
+    {
+        for (var shard = 1u; shard <= 7; shard++)
+            Assert.True(Fill(shard, Method.Put) > 0);
+        Assert.True(Fill(8, Method.Get) > 0);
+    }
+
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task Cancel_OfACall_FreesItsPlace(bool isSent)
+    {
+        Assert.Equal(Share, Fill(shard: 1, Method.Put, out var ids));
+        if (isSent)
+            Assert.True(_open.TrySend(ids[0], out _));
+        var waiting = _open.TakePlaceAsync(Waits(out var call), CancellationToken.None);
+        Assert.False(waiting.IsCompleted);
+        _open.Cancel(ids[0]);
+        // Before it is sent its entry in the stream's queue is what keeps the place, and goes when its turn comes.
+        if (!isSent)
+            Assert.False(_open.TrySend(ids[0], out _));
+        Assert.True(await waiting);
+        Assert.NotEqual(0ul, _open.Add(call));
+        // A late reply finds nothing.
+        _open.Complete(new Reply { Id = ids[0] });
+        Assert.False(_open.TryTakePlace(Call(1, Method.Put)));
+    }
+
+    [Fact]
+    public async Task TakePlaceAsync_ThatIsGivenUp_TakesNone()
+    {
+        Fill(shard: 1, Method.Put, out var ids);
+        using var givesUp = new CancellationTokenSource();
+        var waiting = _open.TakePlaceAsync(Waits(out _), givesUp.Token);
+        await givesUp.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => waiting);
+        var late = Call(1, Method.Put, deadlineMs: Environment.TickCount64);
+        Assert.False(_open.TryTakePlace(late));
+        Assert.False(await _open.TakePlaceAsync(late, CancellationToken.None));
+        foreach (var id in ids)
+            _open.Complete(new Reply { Id = id });
+        Assert.Equal(Share, Fill(shard: 1, Method.Put));
+    }
+
+    private static PendingCall Call(uint shard, Method method, long deadlineMs = long.MaxValue) => PendingCall.Rent(method, ByteString.Empty, shard, 1, deadlineMs);
+
+    private PendingCall Waits(out PendingCall call)
+    {
+        call = Call(1, Method.Put);
+        Assert.False(_open.TryTakePlace(call));
+        return call;
+    }
+
+    private int Fill(uint shard, Method method) => Fill(shard, method, out _);
+
+    private int Fill(uint shard, Method method, out List<ulong> ids)
+    {
+        ids = [];
+        for (var call = Call(shard, method); _open.TryTakePlace(call); call = Call(shard, method))
+            ids.Add(_open.Add(call));
+        return ids.Count;
+    }
+}
