@@ -8,4 +8,7 @@ internal static partial class CallFailures
 {
     [LoggerMessage(30, LogLevel.Error, "A call of {Method} ended with an exception that nobody expects")]
     public static partial void Unexpected(ILogger log, Method method, Exception failure);
+
+    [LoggerMessage(31, LogLevel.Error, "The replies of an exchange could not be sent, by an exception that nobody expects; its stream is ended")]
+    public static partial void SendingFailed(ILogger log, Exception failure);
 }

@@ -102,6 +102,13 @@ internal sealed class KvExchange(
             // The caller is gone, or the call has ended; the reading loop meets the same and says so.
             Break(CallerGone());
         }
+        catch (Exception failure)
+        {
+            // A bug. It ends this stream, and not the process, as an exception that nobody waits for does.
+            LoopFailures.Count();
+            CallFailures.SendingFailed(log, failure);
+            Break(Refusals.Internal(failure, isChange: true).ToStatus().ToRpcException());
+        }
     }
 
     private async ValueTask StartAllAsync(MessageBytes message)

@@ -5,8 +5,15 @@ using KvCluster.V1;
 namespace KvCluster.Node.Api;
 
 /// <summary>Opens snapshots that are as new as reads ask for (kv.proto, ReadMode). Used for calls and for scans; any thread.</summary>
-internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock)
+/// <param name="lookup">Finds replicas, and says which node this is.</param>
+/// <param name="clock">Of deadlines.</param>
+/// <param name="waitMax">A read waits no longer for its replica, whatever its deadline is and also without one; null: ten seconds, as long as a call without a deadline may take.</param>
+internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpan? waitMax = null)
 {
+    private static readonly TimeSpan WaitMaxDefault = TimeSpan.FromSeconds(10);
+
+    private readonly TimeSpan _waitMax = waitMax ?? WaitMaxDefault;
+
     // Of the time that a caller waits: what is left is for the refusal to reach it.
     private const double DeadlineShare = 0.9;
 
@@ -43,7 +50,7 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock)
     /// <summary>Opens a snapshot, after waiting for what <see cref="TryOpen"/> could not do without.</summary>
     /// <param name="shard">The shard.</param>
     /// <param name="query">How new it must be.</param>
-    /// <param name="deadlineTimestamp">When the caller gives up, as a timestamp of the clock; 0: never.</param>
+    /// <param name="deadlineTimestamp">When the caller gives up, as a timestamp of the clock; 0: it says nothing.</param>
     /// <param name="cancellationToken">The caller gave up.</param>
     public async ValueTask<OpenedRead> OpenAsync(HostedShard shard, ReadQuery query, long deadlineTimestamp, CancellationToken cancellationToken)
     {
@@ -72,7 +79,8 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock)
 
     private async ValueTask<Refusal?> CatchUpAsync(HostedShard shard, UInt128 etag, long deadlineTimestamp, CancellationToken cancellationToken)
     {
-        var limit = deadlineTimestamp == 0 ? Timeout.InfiniteTimeSpan : LeftUntil(deadlineTimestamp) * DeadlineShare;
+        var limit = deadlineTimestamp == 0 ? _waitMax : LeftUntil(deadlineTimestamp) * DeadlineShare;
+        limit = limit < _waitMax ? limit : _waitMax;
         return await shard.Replica!.WaitForAppliedAsync(etag, limit, cancellationToken).ConfigureAwait(false) ? null : Refusals.ReplicaBehind(shard, etag, lookup.Node);
     }
 

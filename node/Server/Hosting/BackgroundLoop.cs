@@ -1,5 +1,6 @@
 // What a node does again and again beside its replicas: readings, the placement of leaders, the repair of lost replicas. On the thread pool. An exception that
 // leaves a turn is a bug of that turn: it is logged, and the next turn comes all the same, as nobody else would do what it does.
+using KvCluster.Node.Telemetry;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;
@@ -7,6 +8,8 @@ namespace KvCluster.Node.Hosting;
 /// <summary>Takes turns until disposed.</summary>
 internal sealed class BackgroundLoop : IAsyncDisposable
 {
+    private static readonly TimeSpan FailedPause = TimeSpan.FromSeconds(1);
+
     private readonly string _name;
     private readonly Func<CancellationToken, Task> _turn;
     private readonly Func<TimeSpan> _pause;
@@ -48,9 +51,25 @@ internal sealed class BackgroundLoop : IAsyncDisposable
             }
             catch (Exception failure)
             {
+                LoopFailures.Count();
                 HostLog.TurnFailed(_log, _name, failure);
             }
-            await Task.Delay(_pause(), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await Task.Delay(NextPause(), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        }
+    }
+
+    // A bug in it must not end the loop either.
+    private TimeSpan NextPause()
+    {
+        try
+        {
+            return _pause();
+        }
+        catch (Exception failure)
+        {
+            LoopFailures.Count();
+            HostLog.TurnFailed(_log, _name, failure);
+            return FailedPause;
         }
     }
 }

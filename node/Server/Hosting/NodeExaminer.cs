@@ -1,5 +1,6 @@
 // Looks at what a node stands on, when an operator asks: the disk under its data, the coordinator, its certificates, the process's limits. Called on any
-// thread; one examination at a time, as each syncs a file. What cannot be seen is said in the answer and is no exception.
+// thread; one examination at a time, and none within some seconds of the last, whose findings are told instead: each syncs a file, and anybody may ask.
+// What cannot be seen is said in the answer and is no exception.
 using System.Globalization;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Telemetry;
@@ -19,28 +20,44 @@ internal sealed class NodeExaminer(NodeIdentity identity, string dataDirectory, 
 
     private static readonly TimeSpan CoordinatorLimit = TimeSpan.FromSeconds(5);
 
+    /// <summary>Findings are told for so long: an operator sees no difference, and a thousand callers cost as much as one.</summary>
+    private static readonly TimeSpan FoundTimeMax = TimeSpan.FromSeconds(5);
+
     private readonly SemaphoreSlim _turn = new(1);
+    private NodeExamination? _found;
+    private long _foundTimestamp;
 
     /// <summary>Who knows whether the node's threads stood still; null: nobody.</summary>
     public StallWatch? Stalls { get; init; }
 
     public async Task<NodeExamination> ExamineAsync(CancellationToken cancellationToken)
     {
-        var found = new NodeExamination { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, ClockUs = MicrosecondsOf(time.GetUtcNow()) };
         await _turn.WaitAsync(cancellationToken).ConfigureAwait(false);
         try
         {
-            await ExamineCoordinatorAsync(found, cancellationToken).ConfigureAwait(false);
-            await Task.Run(() => ExamineDisk(found), cancellationToken).ConfigureAwait(false);
+            if (_found is null || time.GetElapsedTime(_foundTimestamp) >= FoundTimeMax)
+                _found = await ExamineNowAsync(cancellationToken).ConfigureAwait(false);
+            var told = _found.Clone();
+            // Compared with the caller's, so it is never an old one.
+            told.ClockUs = MicrosecondsOf(time.GetUtcNow());
+            return told;
         }
         finally
         {
             _turn.Release();
         }
+    }
+
+    private async Task<NodeExamination> ExamineNowAsync(CancellationToken cancellationToken)
+    {
+        var found = new NodeExamination { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version };
+        await ExamineCoordinatorAsync(found, cancellationToken).ConfigureAwait(false);
+        await Task.Run(() => ExamineDisk(found), cancellationToken).ConfigureAwait(false);
         ExamineCertificates(found);
         ExamineOpenFiles(found);
         if (Stalls?.Last is { } stall)
             (found.Stalls, found.StallUs, found.StallAtUs, found.StallText) = ((ulong)stall.Count, (ulong)stall.Length.TotalMicroseconds, MicrosecondsOf(stall.At), stall.Text);
+        _foundTimestamp = time.GetTimestamp();
         return found;
     }
 

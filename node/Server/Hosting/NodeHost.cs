@@ -357,7 +357,8 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
         new CallMemory(_options.CallMemoryMebibytes).AddTo(services);
         services.AddSingleton<TimeProvider>(BootClock.Instance);
-        services.AddSingleton(new ShardLookup(identity.Node, shards, metrics.Activity.Hot)).AddSingleton<ReadOpener>().AddSingleton<KvCalls>().AddSingleton<KvScans>();
+        var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
+        services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddSingleton(new ReflectionCatalog(
             Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
         services.AddSingleton<KvService>().AddSingleton<ClusterService>().AddSingleton<AdminService>();

@@ -34,6 +34,9 @@ internal sealed record NodeOptions
     /// <summary>What its calls may hold in memory together, in MiB.</summary>
     public int CallMemoryMebibytes { get; init; } = CallMemory.MebibytesDefault;
 
+    /// <summary>A read waits no longer for its replica to have what it asks for.</summary>
+    public TimeSpan ReadWaitMax { get; init; } = TimeSpan.FromSeconds(10);
+
     /// <summary>Connections from clients at a time.</summary>
     public int ConnectionsMax { get; init; } = ListenerLimits.ConnectionsDefault;
 

@@ -244,16 +244,16 @@ internal sealed class ShardHost : IAsyncDisposable
         while (!_stopping.IsCancellationRequested)
         {
             var snapshot = _map.Snapshot;
-            if (ReferenceEquals(snapshot, seen))
-            {
-                await snapshot.Replaced.WaitAsync(All.Min(static shard => shard.OpenAgainIn) ?? Timeout.InfiniteTimeSpan, _stopping.Token)
-                    .ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-                if (!snapshot.Replaced.IsCompleted && !_stopping.IsCancellationRequested)
-                    await OpenAgainAsync(snapshot).ConfigureAwait(false);
-                continue;
-            }
             try
             {
+                if (ReferenceEquals(snapshot, seen))
+                {
+                    await snapshot.Replaced.WaitAsync(All.Min(static shard => shard.OpenAgainIn) ?? Timeout.InfiniteTimeSpan, _stopping.Token)
+                        .ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+                    if (!snapshot.Replaced.IsCompleted && !_stopping.IsCancellationRequested)
+                        await OpenAgainAsync(snapshot).ConfigureAwait(false);
+                    continue;
+                }
                 await RetireAsync(snapshot).ConfigureAwait(false);
                 Tell(seen, snapshot);
                 await OpenMissingAsync(snapshot).ConfigureAwait(false);
@@ -262,6 +262,7 @@ internal sealed class ShardHost : IAsyncDisposable
             catch (Exception failure)
             {
                 // A bug; the replicas that run must go on hearing of changes.
+                LoopFailures.Count();
                 HostLog.FollowingFailed(_log, failure);
                 await Task.Delay(RetryPause, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             }

@@ -219,6 +219,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, hand-overs to it included.");
         _meter.CreateObservableCounter("kvcluster.node.handovers", () => Both(Result, ("done", _handOversDone), ("refused", _handOversRefused)), "{handover}", "Leaderships that this node was asked to hand over, by what became of it.");
+        _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Turns of loops that ended with an exception that nobody expects; the log says which.");
         _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "What an operator must hear of; the log says what it was.");
         _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees taken in the background, to compare replicas.");
         _meter.CreateObservableCounter("kvcluster.node.quarantines", () => Volatile.Read(ref _quarantines), "{replica}", "Replicas that ended because their tree is not the one of their peers.");

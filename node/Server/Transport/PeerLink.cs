@@ -75,7 +75,7 @@ internal sealed class PeerLink
         Interlocked.Increment(ref _sessions);
         Heard();
         _isUp = true;
-        var sending = SendAllAsync(outgoing, session.Token);
+        var sending = SendUntilEndAsync(outgoing, session);
         try
         {
             while (await incoming.MoveNext(session.Token).ConfigureAwait(false))
@@ -84,6 +84,12 @@ internal sealed class PeerLink
                 foreach (var frame in incoming.Current.Frames)
                     receive(frame);
             }
+        }
+        catch (OperationCanceledException) when (!cancellationToken.IsCancellationRequested)
+        {
+            // A newer stream took over; or the sender failed, and that is the reason to tell.
+            await sending.ConfigureAwait(false);
+            throw;
         }
         finally
         {
@@ -126,7 +132,20 @@ internal sealed class PeerLink
         }
     }
 
-    // A failed write ends the session's stream, which the receiving side sees too.
+    // A failed write ends the session's stream, which the receiving side sees too. So does anything else that ends the sender: a side that only listens
+    // would look alive for ever.
+    private async Task SendUntilEndAsync(IAsyncStreamWriter<PeerMessage> outgoing, CancellationTokenSource session)
+    {
+        try
+        {
+            await SendAllAsync(outgoing, session.Token).ConfigureAwait(false);
+        }
+        finally
+        {
+            await session.CancelAsync().ConfigureAwait(false);
+        }
+    }
+
     private async Task SendAllAsync(IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
     {
         // One that is set again and again: waits that time out by themselves cost an exception each, ten times a second on an idle node.

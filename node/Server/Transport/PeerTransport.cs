@@ -116,10 +116,19 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         while (!_stopping.IsCancellationRequested)
         {
             await Task.Delay(CommonMoments.Until(PeerLink.AliveInterval), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            foreach (var (node, link) in _links)
+            try
             {
-                if (link.IsSilentFor(SilenceMax))
-                    _silent(node);
+                foreach (var (node, link) in _links)
+                {
+                    if (link.IsSilentFor(SilenceMax))
+                        _silent(node);
+                }
+            }
+            catch (Exception failure)
+            {
+                // A bug. Nobody else would tell replicas of nodes that are cut off.
+                LoopFailures.Count();
+                TransportLog.LoopFailed(log, "the watch for silent nodes", failure);
             }
         }
     }
@@ -150,8 +159,16 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         while (!_stopping.IsCancellationRequested)
         {
             var snapshot = _map!.Snapshot;
-            foreach (var node in snapshot.Nodes.Keys.Where(node => node < identity.Node && !dialing.ContainsKey(node)))
-                dialing.Add(node, DialAsync(node));
+            foreach (var node in snapshot.Nodes.Keys.Where(node => node < identity.Node && (!dialing.TryGetValue(node, out var running) || running.IsCompleted)))
+            {
+                // It ends with this node, or by a bug.
+                if (dialing.TryGetValue(node, out var ended) && ended.Exception is { } failure)
+                {
+                    LoopFailures.Count();
+                    TransportLog.LoopFailed(log, $"the stream to node {node}", failure);
+                }
+                dialing[node] = DialAsync(node);
+            }
             await snapshot.Replaced.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }
         await Task.WhenAll(dialing.Values).ConfigureAwait(false);

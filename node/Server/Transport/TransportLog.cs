@@ -10,4 +10,7 @@ internal static partial class TransportLog
 
     [LoggerMessage(2, LogLevel.Warning, "Not connected with node {Node} at {Address}: {Reason}")]
     public static partial void NotConnected(ILogger log, uint node, string address, string reason);
+
+    [LoggerMessage(3, LogLevel.Error, "{What} met an exception that nobody expects, and goes on")]
+    public static partial void LoopFailed(ILogger log, string what, Exception failure);
 }

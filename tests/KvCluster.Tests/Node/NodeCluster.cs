@@ -39,6 +39,9 @@ internal sealed class NodeCluster : IAsyncDisposable
     public TimeSpan RejoinWaitMax { get; set; } = Eventually.Limit;
 
     /// <summary>Likewise.</summary>
+    public TimeSpan ReadWaitMax { get; set; } = Eventually.Limit;
+
+    /// <summary>Likewise.</summary>
     public TimeSpan LearnerPatience { get; set; } = new NodeOptions { Node = 1, DataDirectory = "", Listen = "" }.LearnerPatience;
 
     /// <summary>With <see cref="Steady"/> times where there are several nodes; one by itself loses no leadership, and is soon to lead again when it is restarted.</summary>
@@ -154,7 +157,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>What a node is started with.</summary>
-    public NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience };
+    public NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax };
 
     private async Task StartNodeAsync(NodeOptions options)
     {

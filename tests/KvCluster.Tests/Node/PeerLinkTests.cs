@@ -27,6 +27,26 @@ public sealed class PeerLinkTests
         await session;
     }
 
+    /// <summary>A sender that ended by a bug left a session that only listened, and looked alive.</summary>
+    [Fact]
+    public async Task Session_WhoseSenderFailsUnexpectedly_EndsWithThatFailure()
+    {
+        var session = _link.RunSessionAsync(new FakeStream(), new FailingStream(), static _ => { }, CancellationToken.None);
+        _link.Send(new Frame { Epoch = 1 });
+        var failure = await Assert.ThrowsAsync<InvalidCastException>(() => session.WaitAsync(Eventually.Limit));
+        Assert.Equal("a bug", failure.Message);
+        Assert.False(_link.IsUp);
+    }
+
+    private sealed class FailingStream : IAsyncStreamWriter<PeerMessage>
+    {
+        public WriteOptions? WriteOptions { get; set; }
+
+        public Task WriteAsync(PeerMessage message) => WriteAsync(message, CancellationToken.None);
+
+        public Task WriteAsync(PeerMessage message, CancellationToken cancellationToken) => Task.FromException(new InvalidCastException("a bug"));
+    }
+
     // One shard's records used up what all shards' frames could wait in, and stood in front of their heartbeats.
     [Fact]
     public async Task Send_WhenTheOtherSideDoesNotRead_DropsWhatIsBeyondAShardsCreditAndNoOthersFrames()

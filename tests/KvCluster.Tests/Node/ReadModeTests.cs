@@ -88,6 +88,23 @@ public sealed class ReadModeTests
         Assert.Equal("mine", (await waiting).Value.ToStringUtf8());
     }
 
+    /// <summary>It waited for as long as its stream lived, and kept its place, for an etag that nobody will ever give out.</summary>
+    [Fact]
+    public async Task Get_OfASessionWithoutADeadline_IsRefusedAsBehindInTime()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.StopNodeAsync(1);
+        cluster.ReadWaitMax = TimeSpan.FromMilliseconds(100);
+        await cluster.StartNodeAsync(1);
+        var ahead = new Position { Shard = 0, Etag = new V1.Etag { Epoch = 1_000_000 } };
+        await cluster.LeaderOfAsync(0);
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await cluster.KvOf(1).GetAsync(Session("k", ahead)));
+        Assert.Equal("REPLICA_BEHIND", failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
+        // Also one whose deadline no timer can wait for.
+        failure = await Assert.ThrowsAsync<RpcException>(async () => await cluster.KvOf(1).GetAsync(Session("k", ahead), deadline: DateTime.UtcNow.AddDays(60)));
+        Assert.Equal("REPLICA_BEHIND", failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
+    }
+
     [Fact]
     public async Task Get_OfASessionAtAFollowerThatDoesNotCatchUpInTime_IsRefusedAsBehind()
     {

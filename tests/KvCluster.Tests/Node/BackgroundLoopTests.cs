@@ -1,0 +1,30 @@
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Telemetry;
+using KvCluster.Tests.Grpc;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Loops that meet bugs.</summary>
+public sealed class BackgroundLoopTests
+{
+    /// <summary>An exception of what says the time to the next turn ended the loop without a word.</summary>
+    [Fact]
+    public async Task Loop_WhoseTurnAndPauseFail_CountsItAndGoesOn()
+    {
+        var before = LoopFailures.Total;
+        var turns = new SemaphoreSlim(0);
+        await using var loop = new BackgroundLoop(
+            "a loop",
+            _ =>
+            {
+                turns.Release();
+                throw new InvalidCastException("a bug of the turn");
+            },
+            () => throw new InvalidCastException("a bug of the pause"),
+            NullLogger.Instance);
+        Assert.True(await turns.WaitAsync(Eventually.Limit));
+        Assert.True(await turns.WaitAsync(Eventually.Limit));
+        Assert.InRange(LoopFailures.Total - before, 2, long.MaxValue);
+    }
+}
