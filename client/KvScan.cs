@@ -26,6 +26,12 @@ public sealed record KvScan
     /// <summary>How new the entries must be, and which replicas may give them; null: as <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
 
+    /// <summary>
+    /// All entries of a shard are of one snapshot, or the scan fails: with the reason SNAPSHOT_TOO_OLD where it is read so slowly that its snapshot is held too long. Otherwise it goes
+    /// on by itself after the last entry received, in a newer snapshot.
+    /// </summary>
+    public bool OneSnapshot { get; init; }
+
     internal ScanRequest ToMessage(ReadOptions? read) => new()
     {
         Prefix = Prefix.ToByteString(),
@@ -35,5 +41,6 @@ public sealed record KvScan
         Limit = Limit,
         KeysOnly = KeysOnly,
         Read = read,
+        OneSnapshot = OneSnapshot,
     };
 }

@@ -7,8 +7,8 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// A scan over all shards of its range, one after the other, each from its leader, or from any replica if that will do. A broken stream goes on after the last key received;
-/// the scan fails only when nothing came for the time allowed. Used by the client library and the router.
+/// A scan over all shards of its range, one after the other, each from its leader, or from any replica if that will do. A broken stream, or one whose snapshot was held too long, goes on
+/// after the last key received, unless the caller wants one snapshot; the scan fails only when nothing came for the time allowed. Used by the client library and the router.
 /// </summary>
 internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan patience)
 {
@@ -23,6 +23,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         Page,
         Ended,
         Broken,
+        TooOld,
     }
 
     /// <summary>The pages in order, <c>next_start</c> taken out.</summary>
@@ -38,11 +39,13 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             using var stream = new Kv.KvClient(channels.To(address)).Scan(position.Rest, cancellationToken: cancellationToken);
             // A replica that does not catch up is left for another one, as long as it has not begun.
             var wait = atAnyReplica ? FirstPageWait() : Timeout.InfiniteTimeSpan;
+            var hasBegun = false;
             for (var step = Step.Page; step == Step.Page; wait = Timeout.InfiniteTimeSpan)
             {
-                step = await NextAsync(stream.ResponseStream, address, wait, giveUpMs, cancellationToken).ConfigureAwait(false);
+                step = await NextAsync(stream.ResponseStream, address, wait, giveUpMs, isOneSnapshot: hasBegun && request.OneSnapshot, cancellationToken).ConfigureAwait(false);
                 if (step == Step.Page)
                 {
+                    hasBegun = true;
                     attempt = 0;
                     var page = stream.ResponseStream.Current;
                     position.Advance(page);
@@ -55,7 +58,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
                 {
                     position.EndStream();
                 }
-                else
+                else if (!hasBegun || step == Step.Broken)
                 {
                     attempt++;
                     await Task.Delay(_asked > Pause ? _asked : Pause, cancellationToken).ConfigureAwait(false);
@@ -90,7 +93,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
 
     private TimeSpan FirstPageWait() => patience / 3 > FirstPageWaitLeast ? patience / 3 : FirstPageWaitLeast;
 
-    private async Task<Step> NextAsync(IAsyncStreamReader<ScanPage> pages, string address, TimeSpan wait, long giveUpMs, CancellationToken cancellationToken)
+    private async Task<Step> NextAsync(IAsyncStreamReader<ScanPage> pages, string address, TimeSpan wait, long giveUpMs, bool isOneSnapshot, CancellationToken cancellationToken)
     {
         try
         {
@@ -100,7 +103,12 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         {
             return Environment.TickCount64 < giveUpMs ? Step.Broken : throw CallStatus.DeadlinePassed("no replica had in time what the scan asks for").ToRpcException();
         }
-        catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < giveUpMs)
+        catch (RpcException failure) when (!isOneSnapshot && IsTooOld(failure))
+        {
+            // The reader was slow; no node is at fault.
+            return Step.TooOld;
+        }
+        catch (RpcException failure) when (!isOneSnapshot && failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < giveUpMs)
         {
             if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
                 calls.Table.Fold(hint);
@@ -110,4 +118,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             return Step.Broken;
         }
     }
+
+    private static bool IsTooOld(RpcException failure) =>
+        failure.StatusCode == StatusCode.Aborted && failure.GetRpcStatus() is { } status && CallStatus.ReasonOf(status) == "SNAPSHOT_TOO_OLD";
 }

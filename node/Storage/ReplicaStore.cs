@@ -28,6 +28,8 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>The part of what waits to be applied that one step takes: who is handed records faster than it applies them comes to a balance.</summary>
     private const int ApplyStepsMax = 16;
 
+    /// <summary>The longest rest behind a batch: ten batches of up to 1 MiB a second are less than any disk takes.</summary>
+    private static readonly TimeSpan HoldMax = TimeSpan.FromMilliseconds(100);
     private static readonly TimeSpan SpaceInterval = TimeSpan.FromSeconds(1);
     private static readonly TimeSpan SnapshotGrace = TimeSpan.FromSeconds(10);
     private static readonly TimeSpan ClosePoll = TimeSpan.FromMilliseconds(20);
@@ -46,6 +48,8 @@ internal sealed class ReplicaStore : IDisposable
     private (UInt128 Etag, Action<byte[]?> Done)? _digestAwaited;
     private readonly WorkAction _failureNotice;
     private readonly WorkAction _lookForSpace;
+    private readonly WorkAction _goOn;
+    private readonly SpaceReserve _reserve;
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private IStoreEvents? _events;
     private volatile Exception? _failure;
@@ -60,6 +64,8 @@ internal sealed class ReplicaStore : IDisposable
     private ulong _epoch;
     private readonly ShardClock _shardClock;
     private ITimer? _spaceTimer;
+    private ITimer? _holdTimer;
+    private bool _isHeldBack;
     private long _recordBytesInFlight;
 
     /// <summary>Of the epoch led: records that are neither durable here nor committed, oldest first.</summary>
@@ -79,6 +85,7 @@ internal sealed class ReplicaStore : IDisposable
         Durable = _index.Last;
         _failureNotice = new WorkAction(() => _events?.Failed(_failure!));
         _lookForSpace = new WorkAction(LookForSpace);
+        _goOn = new WorkAction(GoOnAppending);
         // A reader may be the first to see it; it gets its exception, and the replica ends all the same.
         _pages.Space.Damaged = found => _context.Writer.Post(new WorkAction(() => Fail(found)));
         _chain = new AnswerChain(context.Completions);
@@ -86,10 +93,10 @@ internal sealed class ReplicaStore : IDisposable
         _queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Writer, new WorkAction(OnQueueNotice));
         _shardClock = new ShardClock(context.Time);
         _transaction = new MergedTransaction(_queue, _chain, _answers, context.Time, context.Options);
-        var reserve = new SpaceReserve(context.Files, recovered.Layout.Reserve, context.Options.ReserveBytes);
+        _reserve = new SpaceReserve(context.Files, recovered.Layout.Reserve, context.Options.ReserveBytes);
         _journal = new JournalWriter(
-            context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, reserve, new WorkAction(OnJournalCompleted));
-        _checkpoints = new CheckpointSchedule(context, _pages, _index, _reader, _journal, reserve, CheckpointBound, Fail, WatchSpace);
+            context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, _reserve, new WorkAction(OnJournalCompleted));
+        _checkpoints = new CheckpointSchedule(context, _pages, _index, _reader, _journal, _reserve, CheckpointBound, Fail, WatchSpace);
         _scrub = new Scrub(context, _pages, Fail);
         _endedUncleanly = recovered.EndedUncleanly;
     }
@@ -117,10 +124,11 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>
     /// Leading, and fewer records than the journal has lanes are neither durable here nor committed; while there are as many, further requests gather for the
-    /// next batch. What a majority of others has does not wait for this disk, as far as there is room in memory for what this disk lacks.
+    /// next batch. What a majority of others has does not wait for this disk, as far as there is room in memory for what this disk lacks. Not for a
+    /// moment behind each batch when checkpoints fall behind: the more they do, the longer, so that writers meet no wall.
     /// </summary>
     public bool CanAppendBatch =>
-        _isLeading && !HasEnded && _unsettled.Count < _context.JournalLanes.Count && _recordBytesInFlight < _context.Options.WaitingBodyBytesMax;
+        _isLeading && !HasEnded && !_isHeldBack && _unsettled.Count < _context.JournalLanes.Count && _recordBytesInFlight < _context.Options.WaitingBodyBytesMax;
 
     /// <summary>
     /// Whether a follower may hand in more bodies. Not when as much as it may keep waits for the disk, which is slow or full, or to be applied: what is not
@@ -233,6 +241,9 @@ internal sealed class ReplicaStore : IDisposable
     {
         _events = events;
         _checkpoints.CountUncovered();
+        // Given up before, or never whole.
+        if (!_reserve.IsHeld)
+            _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
         _scrub.Start(_endedUncleanly);
         if (_endedUncleanly)
             StoreLog.ScrubsAtOnce(_context.Log, Directory);
@@ -302,6 +313,7 @@ internal sealed class ReplicaStore : IDisposable
             return false;
         }
         _answers.Publish(Published, _events!);
+        HoldBackIfBehind();
         if (!_queue.IsEmpty && CanAppendBatch)
             _queue.Notify();
         return record.BodyBytes > 0;
@@ -490,7 +502,10 @@ internal sealed class ReplicaStore : IDisposable
         return count;
     }
 
-    /// <summary>Writes a checkpoint of at least what is published and durable now; gives what it covers. Any thread.</summary>
+    /// <summary>
+    /// Writes a checkpoint of at least what is published when the writer takes the request, and gives what it covers. What is published and not durable here, as at a follower whose disk is
+    /// behind, it waits for; it fails with the store, or when the disk is full. Any thread.
+    /// </summary>
     public Task<Coverage> CheckpointAsync() => _checkpoints.RequestAsync();
 
     /// <summary>
@@ -518,9 +533,9 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>
     /// The same for somebody who waits: it rests as long as it works, so that a tree of any size takes no more than half of a core; more than one at a time
-    /// is not to be taken. Any thread; the snapshot stays open until it ends.
+    /// is not to be taken. Null: too much was written meanwhile, so that the snapshot must end. Any thread; the snapshot stays open until it ends.
     /// </summary>
-    public static async Task<byte[]> DigestAsync(ReadSnapshot snapshot, TimeProvider time, CancellationToken cancellationToken)
+    public static async Task<byte[]?> DigestAsync(ReadSnapshot snapshot, TimeProvider time, CancellationToken cancellationToken)
     {
         using var digest = new TreeDigest(snapshot);
         while (true)
@@ -528,6 +543,8 @@ internal sealed class ReplicaStore : IDisposable
             var began = time.GetTimestamp();
             if (digest.Step(TreeDigest.StepBytes) is { } whole)
                 return whole;
+            if (snapshot.IsTooOld)
+                return null;
             await Task.Delay(time.GetElapsedTime(began), time, cancellationToken).ConfigureAwait(false);
             // Whose timer that was, its thread is not for this.
             await Task.Yield();
@@ -607,6 +624,7 @@ internal sealed class ReplicaStore : IDisposable
         _isStopped = true;
         _isLeading = false;
         _spaceTimer?.Dispose();
+        _holdTimer?.Dispose();
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.Stopped);
         AnswerQueued(WriteOutcome.Stopped);
         _checkpoints.Dispose();
@@ -869,6 +887,25 @@ internal sealed class ReplicaStore : IDisposable
 
     private byte[] BodyOf(JournalEntry entry) => entry.Body ?? _reader.ReadBody(entry);
 
+    private void HoldBackIfBehind()
+    {
+        var behind = _checkpoints.Behind;
+        if (behind <= 0)
+            return;
+        _isHeldBack = true;
+        _holdTimer ??= _context.Time.CreateTimer(_ => _context.Writer.Post(_goOn), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+        _holdTimer.Change(behind * HoldMax, Timeout.InfiniteTimeSpan);
+    }
+
+    private void GoOnAppending()
+    {
+        if (!_isHeldBack)
+            return;
+        _isHeldBack = false;
+        if (CanAppendBatch && !_queue.IsEmpty)
+            _events!.WorkQueued();
+    }
+
     /// <summary>Null while there is room.</summary>
     private long? BytesLeftOnFullDisk() => IsDiskFull ? _journal.BytesLeft - _recordBytesInFlight : null;
 
@@ -926,6 +963,7 @@ internal sealed class ReplicaStore : IDisposable
         _failure = exception;
         _isLeading = false;
         _spaceTimer?.Dispose();
+        _holdTimer?.Dispose();
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.OutcomeUnknown);
         AnswerQueued(WriteOutcome.Stopped);
         _checkpoints.Fail(exception);

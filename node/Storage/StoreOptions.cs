@@ -83,6 +83,12 @@ internal sealed record StoreOptions
     /// <summary>Kept allocated, in bytes, and given up when the disk is full, so that deletes and a checkpoint go through.</summary>
     public int ReserveBytes { get; init; } = 1 << 20;
 
+    /// <summary>
+    /// How long somebody who reads slowly may hold one snapshot: long enough for a scan of some gigabytes that is read at a connection's speed. What snapshots pin has a bound besides,
+    /// <see cref="PageStoreOptions.PinnedBytesMax"/>.
+    /// </summary>
+    public TimeSpan SnapshotAgeMax { get; init; } = TimeSpan.FromMinutes(1);
+
     /// <summary>The data file's bounds.</summary>
     public PageStoreOptions Pages { get; init; } = new();
 

@@ -14,10 +14,13 @@ namespace KvCluster.Node.Api;
 
 /// <summary>
 /// Scans at a node: the part of the range that lies in one shard, page by page, at one snapshot, which is held until the last page is
-/// taken over by the connection or the caller goes away. Any thread.
+/// taken over by the connection or the caller goes away, and no longer than a snapshot may be. Any thread.
 /// </summary>
-internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory memory)
+internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory memory, TimeProvider clock, StoreOptions options)
 {
+    /// <summary>How often a scan whose caller does not read looks whether its snapshot may stay: much shorter than any bound on its age.</summary>
+    private static readonly TimeSpan LookInterval = TimeSpan.FromMilliseconds(250);
+
     /// <summary>A page is sent when it has so many bytes: enough to spread its costs, little enough to start soon. An entry is never cut.</summary>
     private const int PageBytes = 128 << 10;
 
@@ -32,16 +35,16 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory 
             message.Return();
             if (TryBound(request, out var lower, out var upper) is { } bad)
                 return bad;
-            byte[] options = request.Read?.ToByteArray() ?? [];
-            if (ReadQuery.TryRead(options, out var query) is { } badRead)
+            byte[] readOptions = request.Read?.ToByteArray() ?? [];
+            if (ReadQuery.TryRead(readOptions, out var query) is { } badRead)
                 return badRead;
             if (lookup.FindForScan(request.Reverse, lower.Span, upper.Span, query.Mode.IsForLeader(), out var refusal) is not { } shard)
                 return refusal;
-            var read = await opener.OpenAsync(shard, query.In(shard.Shard, options), deadlineTimestamp, cancellationToken).ConfigureAwait(false);
+            var read = await opener.OpenAsync(shard, query.In(shard.Shard, readOptions), deadlineTimestamp, cancellationToken).ConfigureAwait(false);
             if (read.Refusal is not null)
                 return read.Refusal;
             using (read.Snapshot)
-                return await SendAsync(request, shard.Route, lower, upper, read, pages).ConfigureAwait(false);
+                return await SendAsync(request, shard.Route, lower, upper, read, pages, cancellationToken).ConfigureAwait(false);
         }
         catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
         {
@@ -75,8 +78,9 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory 
         left.IsEmpty || left.Span.SequenceCompareTo(right.Span) > 0 ? right : left;
 
     private async Task<Refusal?> SendAsync(
-        ScanRequest request, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, OpenedRead read, IServerStreamWriter<MessageBytes> pages)
+        ScanRequest request, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, OpenedRead read, IServerStreamWriter<MessageBytes> pages, CancellationToken cancellationToken)
     {
+        var opened = clock.GetTimestamp();
         using var cursor = read.Snapshot.Cursor(TreeId.Kv, lower.Span, upper.Span);
         var left = request.Limit == 0 ? ulong.MaxValue : request.Limit;
         bool isLast;
@@ -96,8 +100,16 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory 
                 // A last entry may be larger than a page.
                 more = Math.Max(0, page.Count - PageBytes);
                 memory.Replies.Take(more);
-                if (!await StalledWrite.EndsAsync(pages.WriteAsync(page), memory.Replies).ConfigureAwait(false))
+                var taking = StalledWrite.EndsAsync(pages.WriteAsync(page), memory.Replies).AsTask();
+                // The page is a copy: the caller gets it, and why there are no more, when he reads again.
+                var isTooOld = !await TakesInTimeAsync(taking, read.Snapshot, opened, cancellationToken).ConfigureAwait(false) || IsTooOld(read.Snapshot, opened);
+                if (isTooOld)
+                    read.Snapshot.Dispose();
+                if (!await taking.ConfigureAwait(false))
                     return Refusals.NotRead;
+                // With the last page the caller has all.
+                if (isTooOld && !isLast)
+                    return Refusals.SnapshotTooOld;
             }
             finally
             {
@@ -107,6 +119,26 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory 
         while (!isLast);
         return null;
     }
+
+    /// <summary>Waits until the connection has taken a page, and no longer than the snapshot may be held: false.</summary>
+    private async ValueTask<bool> TakesInTimeAsync(Task taking, ReadSnapshot snapshot, long opened, CancellationToken cancellationToken)
+    {
+        while (!taking.IsCompleted)
+        {
+            try
+            {
+                await taking.WaitAsync(LookInterval, clock, cancellationToken).ConfigureAwait(false);
+            }
+            catch (TimeoutException) when (!taking.IsCompleted)
+            {
+                if (IsTooOld(snapshot, opened))
+                    return false;
+            }
+        }
+        return true;
+    }
+
+    private bool IsTooOld(ReadSnapshot snapshot, long opened) => snapshot.IsTooOld || clock.GetElapsedTime(opened) >= options.SnapshotAgeMax;
 
     // False: the range's part in this shard, or the limit, ends here.
     private static bool Fill(MessageBytes page, Cursor cursor, ScanRequest request, ref ulong left)

@@ -70,6 +70,9 @@ internal static class Refusals
 
     public static readonly Refusal Cancelled = new(StatusCode.Cancelled, "CANCELLED", "The caller went away.");
 
+    public static readonly Refusal SnapshotTooOld = new(
+        StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly for one snapshot, which kept memory from being reused. The entries received are true; go on after the last of them.");
+
     private static readonly TimeSpan LeaderPause = TimeSpan.FromMilliseconds(50);
 
     public static Refusal BadRequest(string message) => new(StatusCode.InvalidArgument, "BAD_REQUEST", message);

@@ -356,7 +356,7 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(voters).AddSingleton(replicas).AddSingleton(examiner);
         services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
         new CallMemory(_options.CallMemoryMebibytes).AddTo(services);
-        services.AddSingleton<TimeProvider>(BootClock.Instance);
+        services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Storage);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
         services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddSingleton(new ReflectionCatalog(

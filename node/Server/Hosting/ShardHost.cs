@@ -105,6 +105,9 @@ internal sealed class ShardHost : IAsyncDisposable
         _clusterHash = BitConverter.ToUInt64(SHA256.HashData(Encoding.UTF8.GetBytes($"{identity.Cluster}/{identity.ClusterId}")));
     }
 
+    /// <summary>The bounds of every replica's store.</summary>
+    public StoreOptions Storage => _storage;
+
     /// <summary>All shards of which this node should have a replica, by start.</summary>
     public IReadOnlyList<HostedShard> All => _hosted.All;
 

@@ -639,6 +639,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         using var snapshot = OpenSnapshot();
         var digest = await ReplicaStore.DigestAsync(snapshot, _context.Clock, cancellationToken).ConfigureAwait(false);
+        // Too much was written meanwhile: there is none this time.
+        if (digest is null)
+            return;
         status.Digest = Google.Protobuf.ByteString.CopyFrom(digest);
         status.DigestEtag = ToMessage(snapshot.Etag);
     }

@@ -9,7 +9,7 @@ namespace KvCluster.Storage.Journal;
 internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
 {
     private readonly Lock _lock = new();
-    private volatile bool _isHeld = files.FileExists(path);
+    private volatile bool _isHeld = IsWhole(files, path, bytes);
 
     /// <summary>How much it is, in bytes.</summary>
     public int Bytes => bytes;
@@ -38,6 +38,9 @@ internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
         {
             if (_isHeld)
                 return;
+            // What a crash left of an earlier try holds no space, or not all.
+            if (files.FileExists(path))
+                files.Delete(path);
             using var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
             try
             {
@@ -51,5 +54,14 @@ internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
                 throw;
             }
         }
+    }
+
+    /// <summary>A crash between the file's creation and its growth leaves its name, and nothing reserved.</summary>
+    private static bool IsWhole(IFileSystem files, string path, int bytes)
+    {
+        if (!files.FileExists(path))
+            return false;
+        using var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting));
+        return file.Length >= bytes;
     }
 }

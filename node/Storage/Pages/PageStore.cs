@@ -70,6 +70,9 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Memory of pages that are in no checkpoint yet, or not let go by readers. Any thread.</summary>
     public long ScratchBytes => _pool.Bytes;
 
+    /// <summary>The part of <see cref="ScratchBytes"/> that only readers still need. Any thread; may be out of date.</summary>
+    public long HeldScratchBytes => _retiredScratch.HeldBytes;
+
     /// <summary>Memory that scratch pages have from the system, in use or not. Any thread.</summary>
     public long ScratchReservedBytes => _pool.ReservedBytes;
 

@@ -10,7 +10,6 @@ namespace KvCluster.Storage.Writer;
 internal sealed class BackgroundDigest : IDisposable
 {
     private readonly StoreContext _context;
-    private readonly PageStore _pages;
     private readonly Action<byte[]?> _done;
     private readonly Action<Exception> _fail;
     private readonly ReadSnapshot _snapshot;
@@ -29,7 +28,6 @@ internal sealed class BackgroundDigest : IDisposable
     public BackgroundDigest(StoreContext context, PageStore pages, Action<byte[]?> done, Action<Exception> fail)
     {
         _context = context;
-        _pages = pages;
         _done = done;
         _fail = fail;
         _snapshot = pages.OpenSnapshot();
@@ -64,7 +62,7 @@ internal sealed class BackgroundDigest : IDisposable
         try
         {
             // The pages that this state shares with no later one are kept for it alone.
-            if (_snapshot.IsTooOld || _pages.ScratchBytes > 2 * _context.Options.CheckpointScratchBytes)
+            if (_snapshot.IsTooOld)
             {
                 Tell(null);
                 return;

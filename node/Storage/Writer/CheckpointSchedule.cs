@@ -28,7 +28,9 @@ internal sealed class CheckpointSchedule : IDisposable
     private readonly WorkAction _request;
     private readonly WorkAction _lookForRest;
     private readonly ConcurrentQueue<TaskCompletionSource<Coverage>> _requested = new();
-    private readonly List<TaskCompletionSource<Coverage>> _waiting = [];
+
+    /// <summary>Requests with what was published when the writer took them.</summary>
+    private readonly List<(UInt128 Etag, TaskCompletionSource<Coverage> Request)> _waiting = [];
     private readonly List<SnapshotSource> _sources = [];
     private Checkpoint? _running;
     private Exception? _writeFailure;
@@ -77,6 +79,21 @@ internal sealed class CheckpointSchedule : IDisposable
     /// <summary>Whether a restart would have to replay more than is left to a shard that rests. Any thread; may be out of date.</summary>
     public bool HasMuchToCover => Volatile.Read(ref _running) is not null || Volatile.Read(ref _journalBytes) >= _context.Options.CheckpointIdleJournalBytes;
 
+    /// <summary>
+    /// How far checkpoints are behind, from 0 to 1: 0 up to twice what starts one, that is when the next could start as the one under way ends, and 1 from four times on. What only readers
+    /// hold does not count, nor journal that could not be covered. Any thread.
+    /// </summary>
+    public double Behind
+    {
+        get
+        {
+            var options = _context.Options;
+            var scratch = (double)(_pages.ScratchBytes - _pages.HeldScratchBytes) / options.CheckpointScratchBytes;
+            var journal = (double)(Volatile.Read(ref _journalBytes) - Volatile.Read(ref _uncoveredBytes)) / options.CheckpointJournalBytes;
+            return Math.Clamp((Math.Max(scratch, journal) - 2) / 2, 0, 1);
+        }
+    }
+
     /// <summary>Counts journal bytes towards the trigger.</summary>
     public void JournalGrewBy(long bytes)
     {
@@ -93,6 +110,12 @@ internal sealed class CheckpointSchedule : IDisposable
     {
         if (_running is not null || _hasEnded || IsDiskFull)
             return;
+        // What they wait for was not durable before.
+        if (_waiting.Count > 0)
+        {
+            Start();
+            return;
+        }
         var options = _context.Options;
         if (_journalBytes >= options.CheckpointJournalBytes || _pages.ScratchBytes >= options.CheckpointScratchBytes
             || (_journalBytes > 0 && _context.Time.GetElapsedTime(_startedAt) >= options.CheckpointInterval))
@@ -114,7 +137,7 @@ internal sealed class CheckpointSchedule : IDisposable
         Start();
     }
 
-    /// <summary>A checkpoint of what is published and durable when the writer takes the request. Any thread.</summary>
+    /// <summary>A checkpoint of what is published when the writer takes the request, or more; it waits until that is durable here. Any thread.</summary>
     public Task<Coverage> RequestAsync()
     {
         var request = new TaskCompletionSource<Coverage>(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -175,7 +198,7 @@ internal sealed class CheckpointSchedule : IDisposable
     private void TakeRequests()
     {
         while (_requested.TryDequeue(out var request))
-            _waiting.Add(request);
+            _waiting.Add((_pages.PublishedEtag, request));
         if (_hasEnded)
             EndWaiting(new StoreStoppedException(_failure));
         else if (_running is null && _waiting.Count > 0)
@@ -199,7 +222,7 @@ internal sealed class CheckpointSchedule : IDisposable
         {
             _isUrgent = _isForSpace || _waiting.Count > 0;
             // Not none: what is applied may lie far behind the journal's end.
-            _uncoveredBytes = _index.BytesAfter(_running.Etag);
+            Volatile.Write(ref _uncoveredBytes, _index.BytesAfter(_running.Etag));
             Volatile.Write(ref _journalBytes, _uncoveredBytes);
             _context.Checkpoints.Post(_write);
             return;
@@ -207,9 +230,19 @@ internal sealed class CheckpointSchedule : IDisposable
         if (_isForSpace)
             RecycleJournal();
         _isForSpace = false;
-        foreach (var request in _waiting)
-            request.SetResult(_pages.Covered);
-        _waiting.Clear();
+        AnswerCovered();
+    }
+
+    /// <summary>Under load there is always something newer: a request waits for no more than it asked for.</summary>
+    private void AnswerCovered()
+    {
+        var covered = _pages.Covered;
+        foreach (var (etag, request) in _waiting)
+        {
+            if (etag <= covered.Etag)
+                request.SetResult(covered);
+        }
+        _waiting.RemoveAll(waiting => waiting.Etag <= covered.Etag);
     }
 
     private Coverage CoverageOf(UInt128 etag)
@@ -245,7 +278,7 @@ internal sealed class CheckpointSchedule : IDisposable
     {
         var need = (double)(Volatile.Read(ref _journalBytes) - _uncoveredBytes) / _context.Options.CheckpointJournalBytes;
         // Done when half of the bytes have come that start the next one.
-        if (_isUrgent || 2 * need >= _running!.Progress)
+        if (_isUrgent || Behind > 0 || 2 * need >= _running!.Progress)
         {
             _context.Checkpoints.Post(_write);
             return;
@@ -285,7 +318,8 @@ internal sealed class CheckpointSchedule : IDisposable
         IsDiskFull = false;
         RecycleJournal();
         _isForSpace = false;
-        // Requests of now may want more than this one covers; the next start answers them, at once if there is nothing new.
+        // Requests that came meanwhile may want more than this one covers.
+        AnswerCovered();
         if (_waiting.Count > 0)
             Start();
     }
@@ -305,7 +339,7 @@ internal sealed class CheckpointSchedule : IDisposable
 
     private void EndWaiting(Exception exception)
     {
-        foreach (var request in _waiting)
+        foreach (var (_, request) in _waiting)
             request.SetException(exception);
         _waiting.Clear();
     }

@@ -1,6 +1,8 @@
 using System.Reflection;
 using System.Text;
+using Grpc.Core;
 using KvCluster.Client;
+using KvCluster.Serving;
 using KvCluster.Tests.Grpc;
 using Xunit.Abstractions;
 
@@ -215,6 +217,40 @@ public sealed class KvClientTests(ITestOutputHelper output)
         FieldInfo field => [field.FieldType],
         _ => [],
     }).SelectMany(type => type.GetGenericArguments().Append(type));
+
+    // A scan whose reader was slow kept the memory of everything written meanwhile. The node ends it now; the caller hears of that only if he asked for one snapshot.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Scan_WhoseSnapshotIsTooOld_GoesOnAfterTheLastKeyUnlessItWantsOneSnapshot(bool oneSnapshot)
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = cluster.Connect();
+        var keys = Enumerable.Range(0, 20).Select(number => $"key-{number:D2}").ToArray();
+        foreach (var key in keys)
+            await client.PutAsync(key, "value");
+        var pages = 0;
+        cluster.Nodes[0].ScanScript = _ =>
+        {
+            if (++pages % 3 == 0)
+                throw KvCluster.Client.Transport.CallStatus.Create(StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly.", "no").ToRpcException();
+        };
+        var seen = new List<string>();
+        async Task ScanAsync()
+        {
+            await foreach (var entry in client.ScanAsync(new KvScan { OneSnapshot = oneSnapshot }))
+                seen.Add(Encoding.UTF8.GetString(entry.Key.Span));
+        }
+        if (oneSnapshot)
+        {
+            Assert.Equal("SNAPSHOT_TOO_OLD", (await Assert.ThrowsAsync<KvException>(ScanAsync)).Reason);
+            Assert.Equal(keys[..6], seen);
+            return;
+        }
+        await ScanAsync();
+        Assert.Equal(keys, seen);
+        Assert.True(cluster.Nodes[0].Scans.Count > 2);
+    }
 
     private static IEnumerable<string> Linear(IEnumerable<string> keys, KvScan scan)
     {

@@ -44,6 +44,19 @@ internal sealed class NodeCluster : IAsyncDisposable
     /// <summary>Likewise.</summary>
     public TimeSpan LearnerPatience { get; set; } = new NodeOptions { Node = 1, DataDirectory = "", Listen = "" }.LearnerPatience;
 
+    /// <summary>Likewise.</summary>
+    public KvCluster.Storage.StoreOptions Storage { get; init; } = new();
+
+    /// <summary>One node whose replicas have these bounds.</summary>
+    public static async Task<NodeCluster> StartAsync(KvCluster.Storage.StoreOptions storage)
+    {
+        var cluster = new NodeCluster { Storage = storage };
+        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster([1], 1, []), CancellationToken.None);
+        await cluster.StartNodeAsync(1);
+        await cluster.LeaderOfAsync(0);
+        return cluster;
+    }
+
     /// <summary>With <see cref="Steady"/> times where there are several nodes; one by itself loses no leadership, and is soon to lead again when it is restarted.</summary>
     public static Task<NodeCluster> StartAsync(int nodeCount, params byte[][] splitKeys) => StartAsync(nodeCount, nodeCount == 1 ? new ReplicationOptions() : Steady, splitKeys);
 
@@ -157,7 +170,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>What a node is started with.</summary>
-    public NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax };
+    public NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax, Storage = Storage };
 
     private async Task StartNodeAsync(NodeOptions options)
     {

@@ -1,4 +1,5 @@
 using KvCluster.Storage;
+using KvCluster.Storage.Pages;
 using KvCluster.Storage.Writer;
 using KvCluster.Tests.Node;
 
@@ -51,7 +52,7 @@ public sealed class BackgroundDigestTests
     [Fact]
     public void TakeDigest_WhenMuchIsWrittenMeanwhile_GivesUp()
     {
-        using var bench = Filled(400, StoreBench.SmallOptions with { CheckpointScratchBytes = 1 << 20, Pages = new KvCluster.Storage.Pages.PageStoreOptions { PinnedBytesMax = 1 << 20 } });
+        using var bench = Filled(400, StoreBench.SmallOptions with { CheckpointScratchBytes = 1 << 20, Pages = new PageStoreOptions { PinnedBytesMax = 1 << 20 } });
         bench.Store.TakeDigest(bench.Store.Published, _told.Add);
         for (var index = 0; index < 400; index++)
             Put(bench, $"key-{index}", new string('y', 8000));

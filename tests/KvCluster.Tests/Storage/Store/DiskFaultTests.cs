@@ -51,7 +51,7 @@ public sealed class DiskFaultTests
                 found++;
             }
         });
-        Assert.True(happened > 20 && found > 0 && prefixes > 0, $"It happened {happened} times, was found {found} times, left a prefix {prefixes} times.");
+        Assert.True(happened > 10 && found > 0 && prefixes > 0, $"It happened {happened} times, was found {found} times, left a prefix {prefixes} times.");
     }
 
     /// <summary>

@@ -44,6 +44,19 @@ public sealed class FullDiskTests : IDisposable
         Assert.Equal(_leader.Store.Last, _follower.Store.Last);
     }
 
+    // A crash between the reserve's creation and its growth left a file without a byte, which was taken for the reserve for good.
+    [Fact]
+    public void Open_ReserveWithoutItsBytes_IsAllocatedAnew()
+    {
+        const string Reserve = ReplicaBench.DirectoryPath + "/reserve";
+        using (var file = _follower.Disk.Open(Reserve, new KvCluster.Storage.Files.StorageFileOptions(KvCluster.Storage.Files.StorageFileMode.OpenExisting)))
+            file.Resize(0);
+        _follower.Reopen();
+        _follower.Run();
+        using var whole = _follower.Disk.Open(Reserve, new KvCluster.Storage.Files.StorageFileOptions(KvCluster.Storage.Files.StorageFileMode.OpenExisting));
+        Assert.Equal(Options.ReserveBytes, whole.Length);
+    }
+
     [Fact]
     public void WriteControl_RecordsWaitForRoom_PassesThem()
     {

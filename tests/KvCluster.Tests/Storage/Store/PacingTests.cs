@@ -48,6 +48,46 @@ public sealed class PacingTests
         Assert.True(done.IsCompletedSuccessfully);
     }
 
+    // Writers went on at full speed until nothing more fitted in, and then stood still.
+    [Fact]
+    public void TryAppendBatch_CheckpointsFallBehind_RestsBehindEachBatchAndGoesOnByItself()
+    {
+        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { CheckpointScratchBytes = 32 << 10 });
+        bench.Lead(1);
+        var puts = 0;
+        // Nothing is committed, so that no checkpoint can begin.
+        for (; bench.Store.CanAppendBatch; puts++)
+        {
+            Assert.InRange(puts, 0, 100);
+            _ = bench.Put($"key-{puts:D3}", new string('v', 1000));
+        }
+        Assert.InRange(puts, 3, 100);
+        _ = bench.Submit(request => request.Put(StoreBench.Text("waits"), StoreBench.Text("v")));
+        Assert.False(bench.AppendBatch());
+        var told = bench.WorkTold;
+        bench.Time.Advance(TimeSpan.FromMilliseconds(100));
+        bench.Run();
+        Assert.True(bench.WorkTold > told);
+        Assert.True(bench.AppendBatch());
+    }
+
+    // A request was answered when a checkpoint found nothing newer: never, as long as writes went on.
+    [Fact]
+    public void CheckpointAsync_WhileWritesGoOn_IsAnsweredByTheCheckpointThatCoversIt()
+    {
+        using var bench = Filled();
+        var wanted = bench.Store.Published;
+        var done = bench.Store.CheckpointAsync();
+        for (var index = 0; index < 300 && !done.IsCompleted; index++)
+        {
+            // The checkpoint under way rests once more.
+            bench.Time.Advance(Rest);
+            Put(bench, index);
+        }
+        Assert.True(done.IsCompletedSuccessfully, "300 puts later the request is not answered.");
+        Assert.True(StoreBench.Answer(done).Etag >= wanted);
+    }
+
     [Fact]
     public void Checkpoint_TheJournalGrowsFast_GoesOnWithoutARest()
     {

@@ -1,0 +1,66 @@
+using Google.Protobuf;
+using Google.Rpc;
+using Grpc.Core;
+using KvCluster.Serving;
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Scans that are read slowly, at a node: how long their snapshots stay.</summary>
+public sealed class ScanBoundsTests
+{
+    private const int Keys = 200;
+
+    // A scan that was not read held its snapshot until its caller went away, and the node kept the memory of everything that was written meanwhile.
+    [Fact]
+    public async Task Scan_ThatIsNotRead_EndsWithSnapshotTooOldBehindTrueEntries()
+    {
+        await using var cluster = await NodeCluster.StartAsync(new StoreOptions { SnapshotAgeMax = TimeSpan.FromMilliseconds(300) });
+        await AssertEndsTooOldAsync(cluster, meanwhile: () => Task.Delay(TimeSpan.FromSeconds(1)));
+    }
+
+    [Fact]
+    public async Task Scan_ThatPinsTooMuch_EndsWithSnapshotTooOldBehindTrueEntries()
+    {
+        await using var cluster = await NodeCluster.StartAsync(new StoreOptions { Pages = new PageStoreOptions { PinnedBytesMax = 1 << 20 } });
+        // Every value anew: what the scan's snapshot has is kept for it alone.
+        await AssertEndsTooOldAsync(cluster, meanwhile: () => FillAsync(cluster.KvOf(1), 2));
+    }
+
+    private static async Task AssertEndsTooOldAsync(NodeCluster cluster, Func<Task> meanwhile)
+    {
+        var kv = cluster.KvOf(1);
+        await FillAsync(kv, 1);
+        using var call = kv.Scan(new ScanRequest());
+        Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
+        var entries = new List<Entry>(call.ResponseStream.Current.Entries);
+        await meanwhile();
+        var failure = await Assert.ThrowsAsync<RpcException>(async () =>
+        {
+            while (await call.ResponseStream.MoveNext(CancellationToken.None))
+                entries.AddRange(call.ResponseStream.Current.Entries);
+        });
+        Assert.Equal(StatusCode.Aborted, failure.StatusCode);
+        Assert.Equal("SNAPSHOT_TOO_OLD", failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
+        Assert.InRange(entries.Count, 1, Keys - 1);
+        Assert.Equal(Enumerable.Range(0, entries.Count).Select(Key), entries.Select(entry => entry.Key));
+        Assert.All(entries, entry => Assert.Equal(1, entry.Value[0]));
+        // Another one goes on behind them.
+        using var rest = kv.Scan(new ScanRequest { ResumeAfter = entries[^1].Key });
+        Assert.True(await rest.ResponseStream.MoveNext(CancellationToken.None));
+        Assert.Equal(Key(entries.Count), rest.ResponseStream.Current.Entries[0].Key);
+    }
+
+    /// <summary>Much more than a stream takes ahead of its reader.</summary>
+    private static async Task FillAsync(Kv.KvClient kv, byte value)
+    {
+        var bytes = new byte[100_000];
+        Array.Fill(bytes, value);
+        for (var key = 0; key < Keys; key++)
+            await kv.PutAsync(new PutRequest { Key = Key(key), Value = UnsafeByteOperations.UnsafeWrap(bytes) });
+    }
+
+    private static ByteString Key(int number) => ByteString.CopyFromUtf8($"key-{number:D4}");
+}
