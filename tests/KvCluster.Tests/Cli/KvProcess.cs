@@ -41,10 +41,10 @@ internal sealed class KvProcess : IDisposable
 
     public static KvProcess Start(params string[] arguments) => new(Kv, arguments);
 
-    /// <summary>Runs it by a shell, where $KV stands for it, and $NODE for `kv-node`: for redirections and for bytes that no string has.</summary>
+    /// <summary>Runs it by a shell, where $KV stands for it, $NODE for `kv-node` and $ROUTER for `kv-router`: for redirections and for bytes that no string has.</summary>
     public static async Task<(int ExitCode, string Output, string Error)> RunInShellAsync(string script)
     {
-        using var kv = new KvProcess("/bin/bash", ["-c", $"KV='{Kv}'; NODE='{Path.Combine(AppContext.BaseDirectory, "kv-node")}'; {script}"]);
+        using var kv = new KvProcess("/bin/bash", ["-c", $"KV='{Kv}'; NODE='{Path.Combine(AppContext.BaseDirectory, "kv-node")}'; ROUTER='{Path.Combine(AppContext.BaseDirectory, "kv-router")}'; {script}"]);
         kv._process.StandardInput.Close();
         return await kv.WaitForEndAsync();
     }

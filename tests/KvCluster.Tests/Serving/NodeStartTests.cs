@@ -83,13 +83,13 @@ public sealed class NodeStartTests : IDisposable
     }
 
     [ToolTheory("bash")]
-    [InlineData("${KV}-node health --admin http://127.0.0.1:9", 1, "no answer at http://127.0.0.1:9/health/ready", "")]
-    [InlineData("${KV}-router health", 2, "", "kv-router: --admin: is missing")]
-    [InlineData("KVCLUSTER_CLUSTER=c ${KV}-node config show --node 1 --data d --listen http://127.0.0.1:1 --coordinator etcd=http://127.0.0.1:2 | grep '^cluster' | tr -s ' '", 0, "cluster c KVCLUSTER_CLUSTER", "")]
-    [InlineData("${KV}-node run --node 0 --data '' --listne x", 2, "", "kv-node: Unrecognized command or argument '--listne'")]
-    [InlineData("${KV}-node run --node 0 --data '' --listne x", 2, "", "kv-node: --node: '0' is no id")]
-    [InlineData("${KV}-node run --node 0 --data '' --listne x", 2, "", "kv-node: --data: names no folder")]
-    [InlineData("${KV}-node run --node 0 --data '' --listne x", 2, "", "kv-node: --coordinator is missing")]
+    [InlineData("$NODE health --admin http://127.0.0.1:9", 1, "no answer at http://127.0.0.1:9/health/ready", "")]
+    [InlineData("$ROUTER health", 2, "", "kv-router: --admin: is missing")]
+    [InlineData("KVCLUSTER_CLUSTER=c $NODE config show --node 1 --data d --listen http://127.0.0.1:1 --coordinator etcd=http://127.0.0.1:2 | grep '^cluster' | tr -s ' '", 0, "cluster c KVCLUSTER_CLUSTER", "")]
+    [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: Unrecognized command or argument '--listne'")]
+    [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --node: '0' is no id")]
+    [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --data: names no folder")]
+    [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --coordinator is missing")]
     public async Task Program_OfAnOperator_SaysAndExits(string script, int expectedCode, string expectedOutput, string expectedError)
     {
         var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
