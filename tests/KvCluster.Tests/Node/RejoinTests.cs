@@ -97,6 +97,7 @@ public sealed class RejoinTests
         if (copy)
             EtcdMembers.CopyFolder(cluster.DirectoryOf(1), other.DataDirectory);
         await cluster.StartNodeAsync(1);
+        await Grpc.Eventually.TrueAsync(() => cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1", CancellationToken.None).Result.Value is not null, "it is registered");
         // A machine that stalls may cost it its registration for a moment.
         await Grpc.Eventually.TrueAsync(() => Regex.IsMatch(RefusalOf(cluster, other).Result, "Node 1 runs already|node 1 is registered at"), "it is refused as long as the node runs");
         Assert.False(Directory.Exists(Path.Combine(other.DataDirectory, "aside")));
