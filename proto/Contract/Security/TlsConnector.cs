@@ -18,7 +18,8 @@ internal sealed class TlsConnector(CredentialFiles? files, string? serverName = 
         var socket = new Socket(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
         try
         {
-            await socket.ConnectAsync(context.DnsEndPoint, cancellationToken).ConfigureAwait(false);
+            // The system's resolver goes on when it is cancelled, for ten seconds and more where it asks for the name of a host that is gone: nobody waits for it.
+            await socket.ConnectAsync(context.DnsEndPoint, cancellationToken).AsTask().WaitAsync(cancellationToken).ConfigureAwait(false);
             var stream = new NetworkStream(socket, ownsSocket: true);
             return context.InitialRequestMessage.RequestUri?.Scheme == Uri.UriSchemeHttps
                 ? await SecureAsync(stream, context.DnsEndPoint.Host, cancellationToken).ConfigureAwait(false)
