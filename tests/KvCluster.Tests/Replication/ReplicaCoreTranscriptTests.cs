@@ -219,25 +219,22 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Step(new Event.BodiesSent(3, 1, new RecordName(new Etag(1, 1), 1), 4));
         replica.From(3, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } });
         replica.Shown();
-        var disks = new[] { 40_000L, 36_000, 2_000 };
-        for (var change = 2ul; change < 120; change++)
-        {
-            var record = replica.Journal.Append(1, change);
-            replica.Step(new Event.RecordAppended(record));
-            foreach (var to in (ulong[])[2, 3])
-                replica.Step(new Event.BodiesSent(to, 1, record.Name, 4));
-            var durable = new V1.Etag { Epoch = 1, Change = change };
-            replica.Tick(disks[2]).From(3, 1, frame => frame.Ack = new Ack { Durable = durable });
-            replica.Tick(disks[1] - disks[2]).From(2, 1, frame => frame.Ack = new Ack { Durable = durable });
-            replica.Tick(disks[0] - disks[1]).Durable();
-        }
-
+        AppendWithDisks(replica, 2, 120, [40_000, 36_000, 2_000]);
         // A majority of the others is as slow: nothing would be won.
         Assert.False(replica.Core.Pace.IsSlow);
         Assert.DoesNotContain("transferask", replica.Shown(), StringComparison.Ordinal);
         // Its own becomes slower still: the one that is fast is asked, and not the one that is nearly as slow.
-        disks = [200_000, 90_000, 2_000];
-        for (var change = 120ul; change < 150; change++)
+        AppendWithDisks(replica, 120, 150, [200_000, 90_000, 2_000]);
+        Assert.True(replica.Core.Pace.IsSlow);
+        replica.Shown();
+        replica.Step(new Event.DiskHealth(true));
+        Assert.Contains("to 3: epoch 1 transferask", replica.Shown(), StringComparison.Ordinal);
+    }
+
+    // Leader 1 appends changes one by one; the disks of replicas 1, 2 and 3 need so many microseconds for each, the first the longest.
+    private static void AppendWithDisks(Transcript replica, ulong first, ulong end, long[] disks)
+    {
+        for (var change = first; change < end; change++)
         {
             var record = replica.Journal.Append(1, change);
             replica.Step(new Event.RecordAppended(record));
@@ -248,11 +245,6 @@ public sealed class ReplicaCoreTranscriptTests
             replica.Tick(disks[1] - disks[2]).From(2, 1, frame => frame.Ack = new Ack { Durable = durable });
             replica.Tick(disks[0] - disks[1]).Durable();
         }
-
-        Assert.True(replica.Core.Pace.IsSlow);
-        replica.Shown();
-        replica.Step(new Event.DiskHealth(true));
-        Assert.Contains("to 3: epoch 1 transferask", replica.Shown(), StringComparison.Ordinal);
     }
 
     [Fact]
