@@ -224,7 +224,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees taken in the background, to compare replicas.");
         _meter.CreateObservableCounter("kvcluster.node.quarantines", () => Volatile.Read(ref _quarantines), "{replica}", "Replicas that ended because their tree is not the one of their peers.");
         _meter.CreateObservableCounter("kvcluster.node.replica.failures", () => Volatile.Read(ref _failures), "{replica}", "Replicas that stopped by themselves, quarantines included.");
-        _meter.CreateObservableCounter("kvcluster.node.stalls", StallsByReason, "{stall}", "Times that a writer thread or the node's timers stood still for a quarter of a second or more, by the reason.");
+        _meter.CreateObservableCounter("kvcluster.node.stalls", StallsByReason, "{stall}", "Times that a writer thread, the node's timers or its thread pool stood still for a quarter of a second or more, by the reason.");
         _meter.CreateObservableCounter("kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}", "Checkpoints sent to, or received from, a leader because the journal did not reach back.");
     }
 

@@ -4,7 +4,7 @@ using System.Globalization;
 namespace KvCluster.Node.Telemetry;
 
 /// <summary>Something of the node stood still for longer than it should.</summary>
-/// <param name="What">"writer", "timers" or "process": the watch itself.</param>
+/// <param name="What">"writer", "timers", "thread pool", or "process": the watch itself.</param>
 /// <param name="Where">The thread and its item, for people; may be empty.</param>
 /// <param name="Length">For how long.</param>
 /// <param name="Reason">One of <see cref="Reasons"/>: what most of that time went to, as far as is known.</param>

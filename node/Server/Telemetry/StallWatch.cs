@@ -1,7 +1,8 @@
-// Watches the node's own threads and timers: a leader whose writer stands still for a second loses its shards without a fault. A thread of its own looks every
+// Watches the node's own threads, its timers and its thread pool: a leader whose writer stands still for a second loses its shards without a fault. A thread of its own looks every
 // 50 ms and reads what kernel and runtime count twice a second, a thousandth of a core; what it reports is a warning in the log, a metric, and what kv doctor shows.
 // Threads of the journal and of checkpoints are not watched: they wait for the disk, which is their work.
 using System.Diagnostics;
+using System.Globalization;
 using System.Runtime.InteropServices;
 using KvCluster.Storage.Threads;
 using Microsoft.Extensions.Logging;
@@ -29,12 +30,15 @@ internal sealed partial class StallWatch : IAsyncDisposable
     private readonly Watched[] _watched;
     private readonly NodeMetrics _metrics;
     private readonly ILogger _log;
+    private readonly PoolProbe _pool = new();
     private readonly Thread _thread;
     private readonly ManualResetEventSlim _stopping = new();
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly long _began = Stopwatch.GetTimestamp();
     private readonly Lock _gate = new();
     private Vitals _own = Vitals.Read(0);
+    // What was counted before the probe was queued.
+    private Vitals _beforePool;
     private volatile LastStall? _last;
 
     /// <param name="writers">The threads to watch.</param>
@@ -67,6 +71,8 @@ internal sealed partial class StallWatch : IAsyncDisposable
     private void Run()
     {
         var looked = Now;
+        _beforePool = Own;
+        _pool.Queue();
         for (var look = 0; !_stopping.Wait(Interval); look++)
         {
             var now = Now;
@@ -79,6 +85,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
                 foreach (var watched in _watched)
                     watched.Judge.Forget();
             }
+            LookAtPool();
             foreach (var watched in _watched)
                 Look(watched, now);
             if (look % ReadEvery != 0)
@@ -88,6 +95,16 @@ internal sealed partial class StallWatch : IAsyncDisposable
                 watched.Read(now);
         }
         _ended.SetResult();
+    }
+
+    private void LookAtPool()
+    {
+        if (_pool.Waited is not { } waited)
+            return;
+        if (waited >= Threshold)
+            Report(Stall.Of("thread pool", string.Create(CultureInfo.InvariantCulture, $"{ThreadPool.ThreadCount} threads"), waited, _beforePool, Vitals.Read(0)));
+        _beforePool = Own;
+        _pool.Queue();
     }
 
     private void Look(Watched watched, TimeSpan now)

@@ -4,7 +4,7 @@
 //    flushed when it gives the thread back, that is, when it awaits something that is not there yet. A handler that blocks its
 //    thread holds back what it wrote.
 //  - Elsewhere a flush is queued to the pool; what is written until it runs goes with it.
-//  - From FlushBytes on a write flushes at once, and waits where the caller does not keep up.
+//  - From StagedFrames.BytesMax on a write flushes at once, and waits where the caller does not keep up.
 // Pooled with its call. Everything takes _gate but what says otherwise.
 using System.IO.Pipelines;
 using Grpc.Core;
@@ -16,13 +16,10 @@ namespace Grpc.AspNetCore.Server.Calls;
 /// <summary>Writes messages and decides when they are flushed.</summary>
 internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
 {
-    /// <summary>Half of what Kestrel buffers for a response by default, so that it always has something to send.</summary>
-    private const int FlushBytes = 32 * 1024;
-
     private readonly Lock _gate = new();
     private readonly FrameWriter _frames = new();
+    private readonly StagedFrames _staged = new();
     private PipeWriter? _pipe;
-    private int _unflushedBytes;
     private int _lentThread;
     private int _lending;
     private bool _isFlushQueued;
@@ -44,7 +41,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         lock (_gate)
         {
             _pipe = body.Writer;
-            _unflushedBytes = 0;
+            _staged.Begin(_pipe);
             _isOpen = true;
             _isCallerGone = false;
             HasContent = false;
@@ -63,6 +60,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
             _lentThread = 0;
             _lending++;
             _pipe = null;
+            _staged.End();
             HasContent = false;
         }
     }
@@ -100,7 +98,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
             if (_lending != lending)
                 return;
             _lentThread = 0;
-            if (_unflushedBytes > 0 && !_isFlushQueued)
+            if (!_staged.IsEmpty && !_isFlushQueued)
                 FlushLocked();
         }
     }
@@ -119,8 +117,8 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
                 throw ServerCall.Gone(null);
             if (_flushing is not null)
                 return WriteAfterAsync(_flushing, message, marshaller, moreFollows);
-            _unflushedBytes += WriteLocked(message, marshaller);
-            if (_unflushedBytes >= FlushBytes)
+            WriteLocked(message, marshaller);
+            if (_staged.MustFlush)
                 return FlushLocked();
             if (!moreFollows && !_isFlushQueued && _lentThread != Environment.CurrentManagedThreadId)
             {
@@ -148,7 +146,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         {
             _isOpen = false;
             _isFlushQueued = false;
-            _unflushedBytes = 0;
+            _staged.MoveToPipe();
             return _flushing ?? Task.CompletedTask;
         }
     }
@@ -161,16 +159,16 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
             if (!_isFlushQueued)
                 return;
             _isFlushQueued = false;
-            if (_unflushedBytes > 0)
+            if (!_staged.IsEmpty)
                 FlushLocked();
         }
     }
 
-    private int WriteLocked<T>(T message, Marshaller<T> marshaller)
+    private void WriteLocked<T>(T message, Marshaller<T> marshaller)
     {
         try
         {
-            return _frames.Write(_pipe!, message, marshaller, call.Settings.ResponseBytesMax);
+            _frames.Write(_staged, message, marshaller, call.Settings.ResponseBytesMax);
         }
         finally
         {
@@ -190,7 +188,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
     {
         if (_flushing is not null)
             return _flushing;
-        _unflushedBytes = 0;
+        _staged.MoveToPipe();
         var flush = _pipe!.FlushAsync();
         if (flush.IsCompletedSuccessfully)
         {

@@ -98,6 +98,33 @@ public sealed class StallWatchTests
             Assert.Contains(nameof(StandStill), watch.Last.Text, StringComparison.Ordinal);
     }
 
+    // Two of Kestrel's loops kept both threads of a busy node's pool for two seconds: nothing came, nothing went, the shard was lost, and nothing was said.
+    [Fact]
+    public void Probe_BehindItemsThatKeepEveryThread_TellsHowLongItWaited()
+    {
+        var probe = new PoolProbe();
+        using var go = new ManualResetEventSlim();
+        ThreadPool.GetMinThreads(out var threads, out _);
+        // Ten times as many: the pool adds threads meanwhile, some in a second.
+        using var kept = new CountdownEvent(threads * 10);
+        for (var i = 0; i < kept.InitialCount; i++)
+        {
+            ThreadPool.UnsafeQueueUserWorkItem(
+                _ =>
+                {
+                    go.Wait();
+                    kept.Signal();
+                },
+                null);
+        }
+        probe.Queue();
+        Assert.False(SpinWait.SpinUntil(() => probe.Waited is not null, 300));
+        go.Set();
+        Assert.True(SpinWait.SpinUntil(() => probe.Waited is not null, TimeSpan.FromSeconds(30)));
+        Assert.True(probe.Waited >= TimeSpan.FromMilliseconds(250));
+        Assert.True(kept.Wait(TimeSpan.FromSeconds(30)));
+    }
+
     private static void StandStill() => Thread.Sleep(500);
 
     private static Vitals Counted(int atMs, int pausedMs, int compiledMs, int faults, int ranMs, int waitedMs, int pressedMs) => new(

@@ -1,0 +1,126 @@
+using System.IO.Pipelines;
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Tests.Grpc.Proto;
+using Microsoft.AspNetCore.Http.Features;
+using Grpc.AspNetCore.Server;
+using Grpc.AspNetCore.Server.Calls;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Grpc;
+
+/// <summary>What a response leaves in the server's pipe, and when it is flushed.</summary>
+public sealed class ResponseOutputTests
+{
+    private static readonly Marshaller<EchoReply> Marshaller = Marshallers.Create(
+        static (message, context) =>
+        {
+            context.SetPayloadLength(message.CalculateSize());
+            message.WriteTo(context.GetBufferWriter());
+            context.Complete();
+        },
+        static context => EchoReply.Parser.ParseFrom(context.PayloadAsReadOnlySequence()));
+
+    private readonly RecordedPipe _pipe = new();
+    private readonly ResponseOutput _output;
+
+    public ResponseOutputTests()
+    {
+        _output = new ServerCall(new CallSettings(new GrpcServiceOptions(), memory: null, NullLogger.Instance)).Responses;
+        _output.Begin(_pipe);
+    }
+
+    // Kestrel takes bytes in the pipe that are not flushed for data to send, finds none of it, and looks again without a pause. Messages that waited there for a
+    // flush of the thread pool kept a thread of the pool busy for each connection, with two connections all of them, and the flush waited behind that: a leader
+    // said nothing for two seconds and was deposed.
+    [Theory]
+    [InlineData(10, 1)]
+    [InlineData(100, 5_000)]
+    [InlineData(3, 31_000)]
+    [InlineData(3, 200_000)]
+    public async Task Write_FromAnyThread_LeavesNothingUnflushedInThePipe(int messages, int bytes)
+    {
+        var message = new EchoReply { Payload = ByteString.CopyFrom(new byte[bytes]) };
+        for (var i = 0; i < messages; i++)
+        {
+            await _output.WriteAsync(message, Marshaller, moreFollows: i % 2 == 1);
+            Assert.Equal(0, _pipe.Unflushed);
+        }
+        await _output.CompleteAsync();
+        // What is left goes with the trailers.
+        await _pipe.FlushAsync();
+        Assert.Equal(messages * (5 + message.CalculateSize()), _pipe.Bytes.Count);
+        for (var at = 0; at < _pipe.Bytes.Count; at += 5 + message.CalculateSize())
+            Assert.Equal(message, EchoReply.Parser.ParseFrom(_pipe.Bytes.Skip(at + 5).Take(message.CalculateSize()).ToArray()));
+    }
+
+    [Fact]
+    public async Task Write_WhileTheThreadIsLent_IsFlushedWhenItIsGivenBack()
+    {
+        var lending = _output.Lend();
+        for (var i = 0; i < 10; i++)
+            await _output.WriteAsync(new EchoReply { Payload = ByteString.CopyFromUtf8("some") }, Marshaller, moreFollows: false);
+        Assert.Equal((0, 0), (_pipe.Flushes, _pipe.Bytes.Count));
+        _output.TakeBack(lending);
+        Assert.Equal((1, 0), (_pipe.Flushes, _pipe.Unflushed));
+        Assert.Equal(10 * (5 + 6), _pipe.Bytes.Count);
+    }
+
+    /// <summary>Stands for Kestrel's: keeps what comes, and tells what is not flushed.</summary>
+    private sealed class RecordedPipe : PipeWriter, IHttpResponseBodyFeature
+    {
+        private readonly Lock _gate = new();
+        private byte[] _block = [];
+        private int _unflushed;
+        private int _flushes;
+
+        public List<byte> Bytes { get; } = [];
+
+        public int Unflushed => Volatile.Read(ref _unflushed);
+
+        public int Flushes => Volatile.Read(ref _flushes);
+
+        public PipeWriter Writer => this;
+
+        public Stream Stream => throw new NotSupportedException();
+
+        public override void Advance(int bytes)
+        {
+            lock (_gate)
+            {
+                Bytes.AddRange(_block.AsSpan(0, bytes));
+                _unflushed += bytes;
+            }
+        }
+
+        public override Memory<byte> GetMemory(int sizeHint = 0) => _block = new byte[Math.Max(sizeHint, 4096)];
+
+        public override Span<byte> GetSpan(int sizeHint = 0) => GetMemory(sizeHint).Span;
+
+        public override ValueTask<FlushResult> FlushAsync(CancellationToken cancellationToken = default)
+        {
+            lock (_gate)
+            {
+                _unflushed = 0;
+                _flushes++;
+            }
+            return default;
+        }
+
+        public override void CancelPendingFlush()
+        {
+        }
+
+        public override void Complete(Exception? exception = null)
+        {
+        }
+
+        public void DisableBuffering() => throw new NotSupportedException();
+
+        public Task StartAsync(CancellationToken cancellationToken = default) => throw new NotSupportedException();
+
+        public Task SendFileAsync(string path, long offset, long? count, CancellationToken cancellationToken = default) => throw new NotSupportedException();
+
+        public Task CompleteAsync() => throw new NotSupportedException();
+    }
+}
