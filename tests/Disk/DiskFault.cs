@@ -23,4 +23,7 @@ internal enum DiskFault
     /// when the power goes. A sync; another call fails as by <see cref="Error"/>.
     /// </summary>
     SyncLosesData,
+
+    /// <summary>Some first sectors arrive, as by <see cref="ShortWrite"/>, and then there is no room, as where bytes in place need new blocks. A write; another call does nothing and says the same.</summary>
+    NoRoom,
 }

@@ -301,7 +301,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
                 source = default;
             else if (fault == DiskFault.MisdirectedWrite)
                 offset = ElsewhereIn(node, offset, ref source);
-            else if (fault == DiskFault.ShortWrite)
+            else if (fault is DiskFault.ShortWrite or DiskFault.NoRoom)
                 source = source[..(source.Length / 2 / SimulatedNode.SectorBytes * SimulatedNode.SectorBytes)];
             else if (fault != DiskFault.None)
                 throw Failed("Write", path);
@@ -309,8 +309,8 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
                 node.Write(source, offset, durable: dataSync && !isLast);
             if (isLast)
                 throw PowerOff();
-            if (fault == DiskFault.ShortWrite)
-                throw Failed("Write", path);
+            if (fault is DiskFault.ShortWrite or DiskFault.NoRoom)
+                throw Failed("Write", path, fault);
         }
     }
 
@@ -336,7 +336,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             if (fault == DiskFault.SyncLosesData)
                 node.LoseUnsynced();
             if (fault is not (DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite))
-                throw Failed("Sync", path);
+                throw Failed("Sync", path, fault);
             node.Sync();
         }
     }
@@ -349,7 +349,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     private void Reserve(string operation, string path, long bytes)
     {
         if (bytes > 0 && UsedBytes + bytes > CapacityBytes)
-            throw new StorageIoException(operation, path, "no space left", isDiskFull: true);
+            throw NoRoom(operation, path);
         UsedBytes += bytes;
     }
 
@@ -370,7 +370,10 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             throw PowerOff();
     }
 
-    private static StorageIoException Failed(string operation, string path) => new(operation, path, "input/output error");
+    private static StorageIoException Failed(string operation, string path, DiskFault fault = DiskFault.Error) =>
+        fault == DiskFault.NoRoom ? NoRoom(operation, path) : new(operation, path, "input/output error");
+
+    private static StorageIoException NoRoom(string operation, string path) => new(operation, path, "no space left", isDiskFull: true);
 
     /// <summary>Where bytes meant for an offset come to lie, within the file; without such a place nothing is left of them.</summary>
     private static long ElsewhereIn(SimulatedNode node, long offset, ref ReadOnlySpan<byte> source)
@@ -408,8 +411,8 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>For calls that either work or fail.</summary>
     private void ThrowIfFaulty(DiskCall call)
     {
-        if (Choose(call) is not (DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite))
-            throw Failed(call.Operation, call.Path);
+        if (Choose(call) is var fault and not (DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite))
+            throw Failed(call.Operation, call.Path, fault);
     }
 
     private bool CountsDown(string operation, string path)

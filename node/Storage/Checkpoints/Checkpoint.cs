@@ -15,7 +15,7 @@ internal sealed unsafe class Checkpoint
     private readonly PageStore _store;
     private readonly List<nint> _scratch = [];
     private RunWriter? _writer;
-    private bool _metaStarted;
+    private MetaPage? _metaStarted;
     private int _scratchWritten;
 
     internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left)
@@ -56,7 +56,7 @@ internal sealed unsafe class Checkpoint
     internal IReadOnlyList<nint> Scratch => _scratch;
 
     /// <summary>Whether trying again cannot meet an old attempt's meta page.</summary>
-    internal bool MayBeAbandoned => !_metaStarted;
+    internal bool MayBeAbandoned => _metaStarted is null;
 
     /// <summary>Bytes of tree pages written so far. Checkpoint executor; the writer, when it is finished.</summary>
     public long PageBytes { get; private set; }
@@ -79,9 +79,16 @@ internal sealed unsafe class Checkpoint
     /// Writes about one write's bytes of pages; with the last of them it syncs, writes the older meta page, syncs, and gives true. On the
     /// checkpoint executor, until it gives true or throws.
     /// </summary>
-    /// <exception cref="StorageIoException">The disk is full (before anything refers to the new pages), or failed.</exception>
+    /// <exception cref="StorageIoException">
+    /// The disk failed, or is full: then it is abandoned, or, if it may not be, the step is taken again when there is room.
+    /// </exception>
     public bool WriteStep()
     {
+        if (_metaStarted is { } started)
+        {
+            WriteMeta(started);
+            return true;
+        }
         try
         {
             _writer ??= Prepare();
@@ -134,7 +141,12 @@ internal sealed unsafe class Checkpoint
             Trees = [.. Root.Trees.Select(Placed)],
         };
         (UsedRuns, PendingRuns) = (map.UsedRuns(), map.PendingRuns());
-        _metaStarted = true;
+        _metaStarted = meta;
+        WriteMeta(meta);
+    }
+
+    private void WriteMeta(MetaPage meta)
+    {
         PageStore.WriteMeta(_store.File, meta);
         _store.File.Sync();
         Meta = meta;

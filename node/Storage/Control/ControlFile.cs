@@ -6,7 +6,8 @@ namespace KvCluster.Storage.Control;
 /// <summary>
 /// The control file: two checksummed slots written in turn, so that a torn write leaves the other (FORMAT.md, "Control file"). What others rely on is
 /// in both before it is reported, so that a slot that goes bad later takes no promise back.
-/// Opened by recovery, written by the journal's lanes, one at a time. A failed write ends the engine.
+/// Opened by recovery, written by the journal's lanes, one at a time. A failed write ends the engine, but for one that finds no room: the newest state stands in
+/// the other slot, and the same write can be asked for again.
 /// </summary>
 internal sealed class ControlFile : IDisposable
 {
@@ -84,11 +85,14 @@ internal sealed class ControlFile : IDisposable
     /// Writes the state into the slot that does not hold the newest one, and then into the other one too if it binds this replica otherwise than what
     /// that holds. Durable when it returns.
     /// </summary>
+    /// <exception cref="StorageIoException">Also when there is no room; it can be called again then, and the newest state that was whole is not written over before.</exception>
     public void Write(ControlState state)
     {
-        _isInBoth &= !Binds(State, state);
+        var holdsInBoth = _isInBoth && !Binds(State, state);
+        // Until it has succeeded: a write that did not may have damaged its slot.
+        _isInBoth = false;
         WriteSlot(state);
-        if (!_isInBoth)
+        if (!holdsInBoth)
             WriteSlot(state);
         _isInBoth = true;
     }
@@ -136,9 +140,10 @@ internal sealed class ControlFile : IDisposable
 
     private void WriteSlot(ControlState state)
     {
-        Encode(_block.Span, state, ++_sequence);
-        _file.Write(_block.Span, (long)(_sequence % 2) * SlotBytes);
-        State = state;
+        var sequence = _sequence + 1;
+        Encode(_block.Span, state, sequence);
+        _file.Write(_block.Span, (long)(sequence % 2) * SlotBytes);
+        (_sequence, State) = (sequence, state);
     }
 
     /// <summary>Writes a slot.</summary>

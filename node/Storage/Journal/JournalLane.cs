@@ -20,6 +20,9 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// <summary>The write that it is at.</summary>
     public JournalWrite? Write { get; set; }
 
+    /// <summary>That write found no room.</summary>
+    public bool FoundNoRoom { get; set; }
+
     /// <inheritdoc cref="ISerialExecutor.IsIdle"/>
     public bool HasIdleExecutor => executor.IsIdle;
 

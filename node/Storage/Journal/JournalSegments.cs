@@ -77,10 +77,16 @@ internal sealed class JournalSegments : IDisposable
     public bool HasRoomFor(int bytes) => _offset + bytes <= _current!.Length;
 
     /// <summary>A write at the end of the current segment; <see cref="Take"/> gives it room. <paramref name="durable"/> as in <see cref="RecordEnvelope"/>.</summary>
-    public JournalWrite BeginWrite(UInt128 durable) => new(_current!, _header.Number, _header.Incarnation, durable, _offset);
+    public JournalWrite BeginWrite(UInt128 durable, in RecordRef previous) => new(_current!, _header.Number, _header.Incarnation, durable, _offset, previous);
 
     /// <summary>Gives room away.</summary>
     public void Take(int bytes) => _offset += bytes;
+
+    /// <summary>Takes room back that was given away from there on, since what went there found none on the disk.</summary>
+    public void TakeBack(long offset) => _offset = offset;
+
+    /// <summary>Gives up what is kept for a full disk; false when that was done before.</summary>
+    public bool ReleaseReserve() => _reserve.Release();
 
     /// <summary>
     /// Starts a new segment behind a record: after an open, and for a cut. Its header is synced when this returns. At an open it is
@@ -103,7 +109,16 @@ internal sealed class JournalSegments : IDisposable
     {
         if (PrepareOrMakeRoom(SegmentHeader.BlockBytes + bytes, usesReserve) is not { } next)
             return false;
-        Use(next, last, _header.Number, _offset);
+        try
+        {
+            Use(next, last, _header.Number, _offset);
+        }
+        catch (StorageIoException exception) when (exception.IsDiskFull)
+        {
+            // Its header was not written; it stays the next one.
+            _isDiskFull = true;
+            return false;
+        }
         return true;
     }
 
@@ -137,7 +152,7 @@ internal sealed class JournalSegments : IDisposable
         }
     }
 
-    /// <summary>The disk was seen to be full by somebody else.</summary>
+    /// <summary>A write found no room.</summary>
     public void NoteFull() => _isDiskFull = true;
 
     /// <summary>Segments numbered below this are dead.</summary>
@@ -162,7 +177,16 @@ internal sealed class JournalSegments : IDisposable
             _context.Files.Delete(SegmentName.PathOf(_directory, number));
             return;
         }
-        SegmentPreparation.EraseFront(_context.Files, SegmentName.PathOf(_directory, number));
+        try
+        {
+            SegmentPreparation.EraseFront(_context.Files, SegmentName.PathOf(_directory, number));
+        }
+        catch (StorageIoException exception) when (exception.IsDiskFull)
+        {
+            // Not even zeros have room: what it takes is.
+            _context.Files.Delete(SegmentName.PathOf(_directory, number));
+            return;
+        }
         _spares.Push(number);
     }
 

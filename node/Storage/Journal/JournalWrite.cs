@@ -10,7 +10,8 @@ namespace KvCluster.Storage.Journal;
 /// <param name="incarnation">Its incarnation, which each record carries.</param>
 /// <param name="durable">The newest record that is durable, with all before it, when this is handed to the disk.</param>
 /// <param name="offset">Where the first goes.</param>
-internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incarnation, UInt128 durable, long offset)
+/// <param name="previous">The record before the first.</param>
+internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incarnation, UInt128 durable, long offset, RecordRef previous)
 {
     /// <summary>More than this is written only when it is one record.</summary>
     public const int BytesMax = 1 << 20;
@@ -19,6 +20,12 @@ internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incar
 
     /// <summary>The records, in order.</summary>
     public IReadOnlyList<JournalJob> Jobs => _jobs;
+
+    /// <summary>Where the first goes.</summary>
+    public long Offset => offset;
+
+    /// <summary>The record before the first.</summary>
+    public RecordRef Previous => previous;
 
     /// <summary>How long it is so far.</summary>
     public int Bytes { get; private set; }

@@ -11,12 +11,14 @@ namespace KvCluster.Storage.Journal;
 /// so that the device is at work on the next while one ends. Writes are reported in the order of their records: one that is reported means that all
 /// before it are durable too, and the longest durable prefix ends at the last reported one. Everything but records (control states, cuts, changes of
 /// the segment) happens with nothing else in flight. The first failure ends it: nothing behind it is reported, and no write is tried again.
-/// A full disk is no failure: records for which there is no segment wait, with the cuts behind them, until <see cref="JournalJobKind.LookForSpace"/>
-/// or a recycled segment makes room; control states, which need none, pass them.
+/// A full disk is no failure: records for which there is no segment, or whose write found no room, wait, with the cuts behind them, until
+/// <see cref="JournalJobKind.LookForSpace"/> or a recycled segment makes room; control states, which need little, pass them, and wait for themselves.
 /// </summary>
 /// <remarks>
 /// What a crash leaves of writes in flight may be a later record without an earlier one: recovery takes the first that is torn or missing as the end of
 /// the line, and the next start begins a new segment there, so that what lies behind is never reached again.
+/// A write that found no room, although its place was allocated (a file system that copies on write, or gives away more than it has), is not done, and none behind
+/// it is, whatever the disk has of them: all are written again from their first byte, at the same places, when nothing else is in flight.
 /// </remarks>
 internal sealed class JournalWriter : IDisposable
 {
@@ -34,12 +36,18 @@ internal sealed class JournalWriter : IDisposable
 
     /// <summary>Belongs to the lane that is alone; while none is, to the lock.</summary>
     private readonly LinkedList<JournalJob> _stalled = new();
+
+    /// <summary>Control states that found no room, oldest first. As <see cref="_stalled"/>.</summary>
+    private readonly Queue<JournalJob> _stalledControls = new();
     private RecordRef _last;
     private UInt128 _durable;
     private bool _isAlone;
     private bool _isFilling;
     private bool _isReported;
     private bool _toldFull;
+
+    /// <summary>A write found no room: nothing begins before what is in flight has ended.</summary>
+    private bool _foundNoRoom;
     private Action? _whenQuiet;
     private long _bytesLeft;
     private volatile bool _isStalled;
@@ -166,6 +174,11 @@ internal sealed class JournalWriter : IDisposable
             {
                 Do(lane, step);
             }
+            catch (StorageIoException exception) when (exception.IsDiskFull && step == JournalStep.Write)
+            {
+                lock (_lock)
+                    _foundNoRoom = lane.FoundNoRoom = true;
+            }
             catch (Exception exception)
             {
                 // Whatever it was, what is on the disk is not known any more: kept, and told to the owner, who ends the engine.
@@ -196,6 +209,9 @@ internal sealed class JournalWriter : IDisposable
 
     private JournalStep Choose(JournalLane lane)
     {
+        // Whoever is at work goes on.
+        if (_foundNoRoom)
+            return JournalStep.None;
         var mayFill = _segments.WantsFill && !_isFilling && _whenQuiet is null;
         if (mayFill && lane.HasWritten)
             return JournalStep.Fill;
@@ -221,7 +237,7 @@ internal sealed class JournalWriter : IDisposable
             var bytes = BytesOf(job);
             if (!_segments.HasRoomFor(bytes) || write?.Takes(bytes) == false)
                 break;
-            write ??= _segments.BeginWrite(_durable);
+            write ??= _segments.BeginWrite(_durable, _last);
             Add(write, _jobs.Dequeue());
         }
         if (write is not null)
@@ -275,6 +291,8 @@ internal sealed class JournalWriter : IDisposable
             CompleteWrite(lane);
         _isAlone &= step != JournalStep.Alone;
         _isFilling &= step != JournalStep.Fill;
+        if (_foundNoRoom && !_lanes.Any(other => other.Write is not null))
+            TakeBack();
         if (step != JournalStep.None && !_isAlone && !_isFilling)
         {
             _isStalled = _stalled.Count > 0;
@@ -288,8 +306,9 @@ internal sealed class JournalWriter : IDisposable
 
     private void CompleteWrite(JournalLane lane)
     {
-        lane.Write!.IsDone = _failure is null;
+        lane.Write!.IsDone = _failure is null && !lane.FoundNoRoom;
         lane.Write = null;
+        lane.FoundNoRoom = false;
         while (_writes.TryPeek(out var first) && first.IsDone)
         {
             foreach (var job in first.Jobs)
@@ -297,6 +316,25 @@ internal sealed class JournalWriter : IDisposable
             _writes.Dequeue();
             _durable = first.Jobs[^1].Entry!.Record.Etag;
         }
+    }
+
+    /// <summary>
+    /// What found no room, and what was written behind it and not reported, waits for room. A look for it follows at once: what is kept for a full disk may do.
+    /// </summary>
+    private void TakeBack()
+    {
+        _foundNoRoom = false;
+        var first = _writes.Peek();
+        Invariant.Check(_stalled.Count == 0, $"{_stalled.Count} jobs waited for room while records were written.");
+        _segments.NoteFull();
+        _segments.TakeBack(first.Offset);
+        _last = first.Previous;
+        while (_writes.TryDequeue(out var write))
+        {
+            foreach (var job in write.Jobs)
+                _stalled.AddLast(job);
+        }
+        _jobs.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
     }
 
     private void Report()
@@ -334,8 +372,9 @@ internal sealed class JournalWriter : IDisposable
                 _stalled.AddLast(job);
                 return;
             case JournalJobKind.Control:
-                _control.Write(job.Control!);
-                break;
+                _stalledControls.Enqueue(job);
+                WriteControls();
+                return;
             case JournalJobKind.Cut:
                 DropStalledBehind(job.Last.Etag);
                 _stalled.AddLast(job);
@@ -347,7 +386,7 @@ internal sealed class JournalWriter : IDisposable
                 break;
             default:
                 GoOn(staging);
-                if (_stalled.Count == 0)
+                if (_stalled.Count == 0 && _stalledControls.Count == 0)
                     _segments.LookForSpace();
                 break;
         }
@@ -357,6 +396,7 @@ internal sealed class JournalWriter : IDisposable
     /// <summary>Does what waits for room, in order, until there is none.</summary>
     private void GoOn(AlignedBuffer staging)
     {
+        WriteControls();
         while (_stalled.First is { Value: var job } && (job.Kind == JournalJobKind.Cut ? TryCut(job) : TryWrite(job, staging)))
         {
             _stalled.RemoveFirst();
@@ -368,11 +408,42 @@ internal sealed class JournalWriter : IDisposable
     {
         if (!_segments.HasRoomFor(BytesOf(job)) && !_segments.TryRoll(_last, BytesOf(job), job.UsesReserve))
             return false;
-        var write = _segments.BeginWrite(_durable);
+        var write = _segments.BeginWrite(_durable, _last);
         Add(write, job);
-        WriteTimed(write, staging);
+        if (!IsThereRoom(() => WriteTimed(write, staging), job.UsesReserve))
+        {
+            _segments.TakeBack(write.Offset);
+            _last = write.Previous;
+            return false;
+        }
         _durable = _last.Etag;
         return true;
+    }
+
+    /// <summary>Control states that wait, in order, until there is no room. What is kept for a full disk is theirs too: an election may wait for them.</summary>
+    private void WriteControls()
+    {
+        while (_stalledControls.TryPeek(out var job) && IsThereRoom(() => _control.Write(job.Control!), usesReserve: true))
+            Complete(_stalledControls.Dequeue());
+    }
+
+    /// <summary>Writes; false when there is no room, also not with what is kept for that. Then nothing of it counts, and all of it can be written again.</summary>
+    private bool IsThereRoom(Action write, bool usesReserve)
+    {
+        while (true)
+        {
+            try
+            {
+                write();
+                return true;
+            }
+            catch (StorageIoException exception) when (exception.IsDiskFull)
+            {
+                _segments.NoteFull();
+                if (!usesReserve || !_segments.ReleaseReserve())
+                    return false;
+            }
+        }
     }
 
     /// <summary>Records that a cut takes away need no room any more; earlier cuts stay, since their ends are told.</summary>

@@ -33,6 +33,9 @@ internal sealed class CheckpointSchedule : IDisposable
     private readonly List<(UInt128 Etag, TaskCompletionSource<Coverage> Request)> _waiting = [];
     private readonly List<SnapshotSource> _sources = [];
     private Checkpoint? _running;
+
+    /// <summary>The one that runs found no room for its last page.</summary>
+    private bool _waitsForRoom;
     private Exception? _writeFailure;
     private Exception? _failure;
     private volatile bool _hasEnded;
@@ -130,11 +133,15 @@ internal sealed class CheckpointSchedule : IDisposable
         if (_hasEnded)
             return;
         TakeBack(static _ => true, "the disk is full");
-        if (_running is not null)
+        if (_running is not null && !_waitsForRoom)
             return;
         IsDiskFull = false;
         _isForSpace = true;
-        Start();
+        if (_waitsForRoom)
+            _context.Checkpoints.Post(_write);
+        else
+            Start();
+        _waitsForRoom = false;
     }
 
     /// <summary>A checkpoint of what is published when the writer takes the request, or more; it waits until that is durable here. Any thread.</summary>
@@ -297,7 +304,9 @@ internal sealed class CheckpointSchedule : IDisposable
         (_running, _writeFailure) = (null, null);
         try
         {
-            if (failure is StorageIoException { IsDiskFull: true })
+            if (failure is StorageIoException { IsDiskFull: true } && !checkpoint.MayBeAbandoned)
+                WaitForRoom(checkpoint, failure);
+            else if (failure is StorageIoException { IsDiskFull: true })
                 PutOff(checkpoint, failure);
             else if (failure is not null)
                 _fail(failure);
@@ -322,6 +331,21 @@ internal sealed class CheckpointSchedule : IDisposable
         AnswerCovered();
         if (_waiting.Count > 0)
             Start();
+    }
+
+    /// <summary>Its meta page found no room, although it has its place. What arrived of it may count after a restart, so it is written again and not given up.</summary>
+    private void WaitForRoom(Checkpoint checkpoint, Exception failure)
+    {
+        _running = checkpoint;
+        if (_reserve.Release())
+        {
+            _context.Checkpoints.Post(_write);
+            return;
+        }
+        _waitsForRoom = true;
+        IsDiskFull = true;
+        EndWaiting(failure);
+        _foundNoRoom();
     }
 
     private void PutOff(Checkpoint checkpoint, Exception failure)

@@ -1,6 +1,7 @@
 using KvCluster.Disk;
 using KvCluster.Storage;
 using KvCluster.Storage.Control;
+using KvCluster.Storage.Files;
 
 namespace KvCluster.Tests.Storage.Control;
 
@@ -95,6 +96,64 @@ public sealed class ControlFileTests : IDisposable
             opened.Settle();
         using var again = ControlFile.TryOpen(_disk, Path)!;
         Assert.Equal((7ul, 2), (again.State.PromisedEpoch, again.SlotsValid));
+    }
+
+    // A write of the control file that found no room ended the replica, and its sequence had risen: the next would have gone over the slot with the newest state.
+    [Theory]
+    [InlineData(1, false, 1)]
+    [InlineData(2, false, 7)]
+    [InlineData(1, true, 1)]
+    [InlineData(2, true, 7)]
+    public void Write_NoRoomForASlot_KeepsTheNewestAndTakesTheSameWriteAgain(int fullWrite, bool damages, ulong openedMeanwhile)
+    {
+        var wanted = Initial with { PromisedEpoch = 7 };
+        using (var control = ControlFile.Create(_disk, Path, Initial))
+        {
+            _disk.SyncDirectory("/");
+            var writes = 0;
+            _disk.Refuse = (operation, path) => operation == "Write" && ++writes >= fullWrite ? new StorageIoException(operation, path, "no space left", isDiskFull: true) : null;
+            // Again and again, as long as there is no room.
+            for (var attempt = 0; attempt < 3; attempt++)
+            {
+                Assert.True(Assert.Throws<StorageIoException>(() => control.Write(wanted)).IsDiskFull);
+                using var machineThatDied = _disk.Copy();
+                // The first one is the slot that a new file's newest state, of sequence 2, is not in.
+                if (damages)
+                    machineThatDied.FlipBit(Path, (fullWrite == 1 ? ControlFile.SlotBytes : 0) + 32);
+                using var opened = ControlFile.TryOpen(machineThatDied, Path)!;
+                Assert.Equal(openedMeanwhile, opened.State.PromisedEpoch);
+            }
+            _disk.Refuse = null;
+            control.Write(wanted);
+        }
+        foreach (var slot in (int[])[0, 1])
+        {
+            _disk.FlipBit(Path, (slot * ControlFile.SlotBytes) + 32);
+            using (var opened = ControlFile.TryOpen(_disk, Path)!)
+                Assert.Equal((wanted, 1), (opened.State, opened.SlotsValid));
+            _disk.FlipBit(Path, (slot * ControlFile.SlotBytes) + 32);
+        }
+    }
+
+    // Between the two, what the damaged slot held before is nowhere else: a later state that binds nobody must go to both all the same.
+    [Fact]
+    public void Write_ProgressAfterOneThatFoundNoRoom_HasWhatBindsInBoth()
+    {
+        var promised = Initial with { PromisedEpoch = 7 };
+        using (var control = ControlFile.Create(_disk, Path, promised))
+        {
+            _disk.Fault = call => call.Operation == "Write" ? DiskFault.NoRoom : DiskFault.None;
+            Assert.Throws<StorageIoException>(() => control.Write(promised with { Committed = Etag(1, 20) }));
+            _disk.Fault = null;
+            Assert.Equal(2, CallsOf(() => control.Write(promised with { Committed = Etag(1, 21) })));
+        }
+        foreach (var slot in (int[])[0, 1])
+        {
+            _disk.FlipBit(Path, (slot * ControlFile.SlotBytes) + 32);
+            using (var opened = ControlFile.TryOpen(_disk, Path)!)
+                Assert.Equal(7ul, opened.State.PromisedEpoch);
+            _disk.FlipBit(Path, (slot * ControlFile.SlotBytes) + 32);
+        }
     }
 
     private static UInt128 Etag(ulong epoch, ulong change) => new(epoch, change);

@@ -1,0 +1,240 @@
+using KvCluster.Disk;
+using KvCluster.Storage;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>
+/// A journal's or a control file's write into allocated blocks found no room, as on a file system that copies on write or a volume that was promised more than there is.
+/// That ended the replica, although a full disk refuses puts elsewhere and goes on by itself. It is a full disk now: nothing of such a write counts, some of its sectors
+/// may have arrived, and all of it is written again when there is room.
+/// </summary>
+public sealed class NoRoomInPlaceTests : IDisposable
+{
+    private static readonly TimeSpan UntilLookedAgain = TimeSpan.FromSeconds(2);
+    private readonly ReplicaBench _replica = new(1);
+
+    public void Dispose() => _replica.Dispose();
+
+    [Fact]
+    public void Put_JournalWriteFindsNoRoom_IsAnsweredWhenThereIsRoom()
+    {
+        _replica.Lead(1);
+        var before = Commit(_replica.Put("before", "1"));
+        var durable = _replica.Store.Durable;
+        RefuseWrites(".journal");
+        var waits = _replica.Put("waits", "2");
+        LookAgain();
+
+        Assert.Equal((durable, null, true), (_replica.Store.Durable, _replica.FailureTold, _replica.Store.IsDiskFull));
+        Assert.False(waits.IsCompleted);
+        Assert.Equal(WriteOutcome.DiskFull, Refused(request => request.Put("put"u8, "3"u8)));
+        Assert.Equal("1", _replica.Read("before"));
+
+        _replica.Disk.Fault = null;
+        LookAgain();
+        LookAgain();
+        Assert.Equal((_replica.Store.Last, false), (_replica.Store.Durable, _replica.Store.IsDiskFull));
+        Assert.Equal(WriteOutcome.Applied, Commit(waits).Outcome);
+        Assert.Equal(WriteOutcome.Applied, Commit(_replica.Put("after", "4")).Outcome);
+        Assert.Equal(WriteOutcome.Applied, before.Outcome);
+        var (last, digest) = (_replica.Store.Last, _replica.Digest());
+        _replica.Reopen();
+        _replica.Store.Commit(last.Etag);
+        Assert.Equal((last, Convert.ToHexString(digest)), (_replica.Store.Last, Convert.ToHexString(_replica.Digest())));
+    }
+
+    [Fact]
+    public void Put_JournalWriteFindsNoRoom_TakesWhatIsKeptForAFullDisk()
+    {
+        _replica.Run();
+        _replica.Lead(1);
+        var isKept = true;
+        _replica.Disk.Fault = call =>
+        {
+            isKept &= call.Operation != "Delete";
+            return isKept && IsWriteTo(call, ".journal") ? DiskFault.NoRoom : DiskFault.None;
+        };
+        var answer = _replica.Put("key", "1");
+        Assert.Equal((false, _replica.Store.Last, null), (isKept, _replica.Store.Durable, _replica.FailureTold));
+        Assert.Equal(WriteOutcome.Applied, Commit(answer).Outcome);
+    }
+
+    [Fact]
+    public void Append_FollowersJournalFindsNoRoom_IsNotAcknowledgedUntilThereIsRoom()
+    {
+        using var follower = new ReplicaBench(2);
+        _replica.Lead(1);
+        for (var index = 0; index < 20; index++)
+            _ = _replica.Put($"key-{index}", new string('x', 2000));
+        var writes = 0;
+        follower.Disk.Fault = call => IsWriteTo(call, ".journal") && ++writes > 1 ? DiskFault.NoRoom : DiskFault.None;
+        follower.Follow(_replica);
+        Assert.Null(follower.FailureTold);
+        Assert.True(follower.Store.Durable.Etag < follower.Store.Last.Etag);
+        // What it acknowledges it has, whatever it is asked after a loss of power.
+        using (var dead = follower.Disk.Copy())
+        {
+            using var reopened = new ReplicaBench(2, disk: dead);
+            Assert.True(reopened.Store.Last.Etag >= follower.Store.Durable.Etag);
+        }
+        follower.Disk.Fault = null;
+        LookAgain(follower);
+        Assert.Equal(_replica.Store.Last, follower.Store.Durable);
+        follower.Reopen();
+        Assert.Equal(_replica.Store.Last, follower.Store.Last);
+    }
+
+    [Fact]
+    public void Cut_RecordsFoundNoRoom_TakesThemAwayAndGoesOn()
+    {
+        using var follower = new ReplicaBench(2);
+        _replica.Lead(1);
+        follower.Follow(_replica);
+        var kept = follower.Store.Durable;
+        _ = _replica.Put("cut", "1");
+        follower.Disk.Fault = call => IsWriteTo(call, ".journal") ? DiskFault.NoRoom : DiskFault.None;
+        follower.Follow(_replica);
+        follower.Store.Cut(kept.Etag);
+        follower.Run();
+        Assert.Equal((kept, null), (follower.Store.Durable, follower.FailureTold));
+        Assert.Empty(follower.CutsTold);
+
+        _replica.Store.StopLeading();
+        _replica.Store.Cut(kept.Etag);
+        _replica.Run();
+        _replica.Lead(2);
+        follower.Disk.Fault = null;
+        follower.Follow(_replica);
+        LookAgain(follower);
+        Assert.Equal([kept], follower.CutsTold);
+        Assert.Equal(_replica.Store.Last, follower.Store.Durable);
+        follower.Reopen();
+        Assert.Equal(_replica.Store.Last, follower.Store.Last);
+    }
+
+    [Fact]
+    public void WriteControl_NoRoom_IsToldWhenThereIsRoomAndRecordsPassIt()
+    {
+        _replica.Lead(1);
+        RefuseWrites("/control");
+        _replica.Store.WriteControl(_replica.Store.Control with { PromisedEpoch = 7 });
+        _replica.Store.WriteControl(_replica.Store.Control with { PromisedEpoch = 8 });
+        _ = _replica.Put("key", "1");
+        LookAgain();
+        Assert.Equal((0ul, null, true), (_replica.Store.Control.PromisedEpoch, _replica.FailureTold, _replica.Store.IsDiskFull));
+        Assert.Empty(_replica.ControlTold);
+        Assert.Equal(_replica.Store.Last, _replica.Store.Durable);
+
+        _replica.Disk.Fault = null;
+        LookAgain();
+        LookAgain();
+        Assert.Equal([7ul, 8ul], _replica.ControlTold.Select(told => told.PromisedEpoch));
+        Assert.False(_replica.Store.IsDiskFull);
+        _replica.Reopen();
+        Assert.Equal(8ul, _replica.Store.Control.PromisedEpoch);
+    }
+
+    // The header of a new segment, and the zeros over a dead one, are writes in place as well.
+    [Fact]
+    public void Put_OverManySegmentsAndCheckpoints_EndsNothingWhateverWriteFindsNoRoom()
+    {
+        for (var full = 0; full < 60; full++)
+        {
+            using var replica = new ReplicaBench(1, StoreBench.SmallOptions with { CheckpointIdleJournalBytes = long.MaxValue });
+            replica.Lead(1);
+            var writes = 0;
+            replica.Disk.Fault = call => call.Operation == "Write" && writes++ == full ? DiskFault.NoRoom : DiskFault.None;
+            var answers = new List<Task<WriteResult>>();
+            for (var index = 0; index < 12; index++)
+            {
+                answers.Add(replica.Submit(request => request.Put(StoreBench.Text($"key-{index}"), new byte[4000])));
+                _ = replica.AppendBatch();
+                replica.Store.Commit(UInt128.Min(replica.Store.Last.Etag, replica.Store.Durable.Etag));
+                if (index % 4 == 3)
+                    _ = replica.Store.CheckpointAsync();
+                replica.Run();
+                LookAgain(replica);
+            }
+            LookAgain(replica);
+            replica.Store.Commit(replica.Store.Last.Etag);
+            replica.Run();
+            Assert.True(replica.FailureTold is null && !replica.Store.IsDiskFull, $"Write {full}: {replica.FailureTold}");
+            Assert.Equal(replica.Store.Last, replica.Store.Durable);
+            var applied = answers.Count(answer => StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
+            Assert.Equal((ulong)applied, replica.Store.Keys);
+            replica.Disk.Fault = null;
+            var last = replica.Store.Last;
+            replica.Reopen();
+            Assert.Equal(last, replica.Store.Last);
+        }
+    }
+
+    // Two lanes, writes that overtake each other, no room at times, and the power goes: what was answered is there, and nothing is without what was before it.
+    [Fact]
+    public void Put_NoRoomAtTimesAndThePowerLost_KeepsWhatWasAnswered()
+    {
+        for (var seed = 1; seed <= 60; seed++)
+        {
+            using var bench = new StoreBench(seed: seed);
+            bench.Open();
+            var random = new Random(seed);
+            bench.Disk.Fault = call => IsWriteTo(call, ".journal") && random.Next(3) == 0 ? DiskFault.NoRoom : DiskFault.None;
+            var answers = new List<(string Key, Task<WriteResult> Answer)>();
+            for (var index = 0; index < 40; index++)
+            {
+                var key = $"key-{index:d2}";
+                answers.Add((key, bench.Submit(request => request.Put(StoreBench.Text(key), new byte[random.Next(3000)]))));
+                for (var steps = random.Next(6); steps > 0; steps--)
+                    bench.Step();
+                if (random.Next(5) == 0)
+                    bench.Time.Advance(UntilLookedAgain);
+            }
+            var heals = seed % 2 == 0;
+            if (heals)
+                bench.Disk.Fault = null;
+            for (var look = 0; look < 3; look++)
+            {
+                bench.Time.Advance(UntilLookedAgain);
+                bench.RunUntilIdle();
+            }
+            Assert.Null(bench.Store.Failure);
+            if (heals)
+                Assert.All(answers, put => Assert.True(put.Answer.IsCompleted, $"Seed {seed}: {put.Key} has no answer."));
+            var applied = answers.Where(put => put.Answer.IsCompleted && StoreBench.Answer(put.Answer).Outcome == WriteOutcome.Applied).Select(put => put.Key).ToList();
+            var refused = answers.Where(put => put.Answer.IsCompleted && StoreBench.Answer(put.Answer).Outcome == WriteOutcome.DiskFull).Select(put => put.Key).ToList();
+            bench.Close();
+            bench.Disk.Fault = null;
+            bench.Disk.Restart(UnsyncedWrites.Torn, seed);
+            bench.Open();
+            var held = bench.ReadAllKeys().Keys;
+            Assert.True(applied.All(held.Contains), $"Seed {seed}: {string.Join(", ", applied.Except(held))} were answered and are lost.");
+            Assert.True(!refused.Any(held.Contains), $"Seed {seed}: {string.Join(", ", refused.Intersect(held))} were refused and are there.");
+        }
+    }
+
+    private static bool IsWriteTo(DiskCall call, string end) => call.Operation == "Write" && call.Path.EndsWith(end, StringComparison.Ordinal);
+
+    private static void LookAgain(ReplicaBench replica)
+    {
+        replica.Time.Advance(UntilLookedAgain);
+        replica.Run();
+    }
+
+    private void LookAgain() => LookAgain(_replica);
+
+    private void RefuseWrites(string end) => _replica.Disk.Fault = call => IsWriteTo(call, end) ? DiskFault.NoRoom : DiskFault.None;
+
+    private WriteResult Commit(Task<WriteResult> answer)
+    {
+        _replica.Store.Commit(_replica.Store.Last.Etag);
+        _replica.Run();
+        return StoreBench.Answer(answer);
+    }
+
+    private WriteOutcome Refused(Action<WriteRequest> fill)
+    {
+        var answer = _replica.Submit(fill);
+        _replica.AppendBatch();
+        return StoreBench.Answer(answer).Outcome;
+    }
+}
