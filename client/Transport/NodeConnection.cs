@@ -12,7 +12,7 @@ namespace KvCluster.Client.Transport;
 /// <summary>
 /// The Exchange stream to one node: the calls of all callers, gathered into messages. Opened with the first call and again with the first one
 /// after it broke and a pause was over, which grows; calls in the pause fail at once, so that nobody waits for a dead node. Thread-safe.
-/// What is open when the stream breaks is answered at once, as sent or not sent.
+/// What is open when the stream breaks is answered at once, as sent or not sent. The node is told of calls that their callers gave up.
 /// </summary>
 internal sealed class NodeConnection : INodeConnection
 {
@@ -29,7 +29,7 @@ internal sealed class NodeConnection : INodeConnection
     private readonly string _address;
     private readonly TlsConnector _connector;
     private readonly ILogger _log;
-    private readonly Channel<ulong> _queue = Channel.CreateUnbounded<ulong>(new UnboundedChannelOptions { SingleReader = true });
+    private readonly Channel<Entry> _queue = Channel.CreateUnbounded<Entry>(new UnboundedChannelOptions { SingleReader = true });
     private readonly OpenCalls _open;
     private readonly CancellationTokenSource _disposed = new();
     private readonly Task _running;
@@ -41,7 +41,7 @@ internal sealed class NodeConnection : INodeConnection
         _address = address;
         _connector = connector;
         _log = log;
-        _open = new OpenCalls(callsInFlightMax);
+        _open = new OpenCalls(callsInFlightMax, id => _queue.Writer.TryWrite(new Entry(id, IsCancel: true)));
         _running = RunAsync();
     }
 
@@ -56,10 +56,14 @@ internal sealed class NodeConnection : INodeConnection
             return new CallAnswer(null, false, _failure, false);
         if (!_open.TryTakePlace(call) && !await _open.TakePlaceAsync(call, cancellationToken).ConfigureAwait(false))
             return NoPlace;
-        // Every place is one entry at most, so the queue is bounded too.
+        // Every place is two entries at most, a call and the end of an earlier one, so the queue is bounded too.
         (call.OpenIn, call.Id) = (_open, _open.Add(call));
-        if (!_queue.Writer.TryWrite(call.Id))
+        if (!_queue.Writer.TryWrite(new Entry(call.Id, IsCancel: false)))
+        {
+            // Whoever waits for the place hears the same, instead of waiting for its deadline.
+            _open.Withdraw(call.Id);
             return Closed;
+        }
         CallAnswer answer;
         // Its end waits for a cancellation under way: nothing holds the call afterwards.
         using (cancellationToken.UnsafeRegister(static state => Cancel((PendingCall)state!), call))
@@ -168,7 +172,7 @@ internal sealed class NodeConnection : INodeConnection
             while (await _queue.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
             {
                 var message = Gather();
-                if (message.Calls.Count > 0)
+                if (message.Calls.Count > 0 || message.Cancelled.Count > 0)
                 {
                     // A write into a connection that died may never end by itself; the stream's end must not wait for it.
                     await requests.WriteAsync(message, cancellationToken).WaitAsync(cancellationToken).ConfigureAwait(false);
@@ -186,8 +190,14 @@ internal sealed class NodeConnection : INodeConnection
     {
         var message = new ExchangeRequest();
         var now = Environment.TickCount64;
-        for (var bytes = 0; bytes < MessageBytes && message.Calls.Count < CallsPerMessageMax && _queue.Reader.TryRead(out var id);)
+        for (var bytes = 0; bytes < MessageBytes && message.Calls.Count + message.Cancelled.Count < CallsPerMessageMax && _queue.Reader.TryRead(out var entry);)
         {
+            var id = entry.Id;
+            if (entry.IsCancel)
+            {
+                message.Cancelled.Add(id);
+                continue;
+            }
             if (!_open.TrySend(id, out var call))
                 continue;
             message.Calls.Add(new Call
@@ -228,8 +238,11 @@ internal sealed class NodeConnection : INodeConnection
     {
         while (_queue.Reader.TryRead(out _))
         {
-            // Answered with the rest: its place is still taken.
+            // Answered with the rest: its place is still taken. The end of a call of the stream that broke is news to nobody.
         }
         _open.FailAll(failure);
     }
+
+    /// <summary>What the stream is to send: a call, or that a call sent before was given up.</summary>
+    private readonly record struct Entry(ulong Id, bool IsCancel);
 }

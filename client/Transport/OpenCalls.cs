@@ -17,12 +17,16 @@ internal sealed class OpenCalls
     private readonly ulong[] _ids;
     private readonly Stack<int> _free;
     private readonly FairPlaces _places;
-    private readonly Dictionary<FairPlaces.Share, LinkedList<TaskCompletionSource>> _waiting = [];
+    private readonly Dictionary<FairPlaces.Share, LinkedList<Waiter>> _waiting = [];
+    private readonly Action<ulong> _givenUp;
     private ulong _number;
 
-    public OpenCalls(int capacity)
+    /// <param name="capacity">Places.</param>
+    /// <param name="givenUp">Hears the ids of calls that were sent and that nobody waits for any more: at most one for each place until the next call in it is sent.</param>
+    public OpenCalls(int capacity, Action<ulong> givenUp)
     {
         ArgumentOutOfRangeException.ThrowIfGreaterThan(capacity, 1 << PlaceBits);
+        _givenUp = givenUp;
         _calls = new PendingCall?[capacity];
         _ids = new ulong[capacity];
         _free = new Stack<int>(Enumerable.Range(0, capacity).Reverse());
@@ -34,7 +38,7 @@ internal sealed class OpenCalls
     {
         lock (_lock)
         {
-            var isFree = _places.TryTake(call.Shard, IsChange(call.Method), out var share);
+            var isFree = _places.TryTake(call.Shard, IsChange(call.Method), call.Request.Length, out var share);
             call.Share = share;
             return isFree;
         }
@@ -44,10 +48,10 @@ internal sealed class OpenCalls
     public async Task<bool> TakePlaceAsync(PendingCall call, CancellationToken cancellationToken)
     {
         var share = call.Share!;
-        var place = new LinkedListNode<TaskCompletionSource>(new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously));
+        var place = new LinkedListNode<Waiter>(new Waiter(call.Request.Length));
         lock (_lock)
         {
-            if (_places.TryTake(share))
+            if (_places.TryTake(share, place.Value.RequestBytes))
                 return true;
             if (!_waiting.TryGetValue(share, out var waiting))
                 _waiting[share] = waiting = [];
@@ -103,6 +107,9 @@ internal sealed class OpenCalls
     /// <summary>Answers the call that the reply is for; a reply to an older one is passed over.</summary>
     public void Complete(Reply reply) => Take(reply.Id)?.Complete(new CallAnswer(reply, true, null, false));
 
+    /// <summary>Frees the place of a call that will not be sent, and that has no other answer.</summary>
+    public void Withdraw(ulong id) => Take(id);
+
     /// <summary>
     /// Answers a call that its caller gave up, and frees its place; the place of one that waits to be sent when its turn comes, so that there are never more
     /// entries in the queue of the stream than places.
@@ -120,6 +127,8 @@ internal sealed class OpenCalls
             if (call.Sent)
                 Free(place, call);
         }
+        if (call.Sent)
+            _givenUp(id);
         call.Complete(new CallAnswer(null, call.Sent, "cancelled", false));
     }
 
@@ -131,7 +140,11 @@ internal sealed class OpenCalls
             // The id first: if the place changes hands in between, taking by the old id finds nothing.
             var id = Volatile.Read(ref _ids[place]);
             if (Volatile.Read(ref _calls[place]) is { } call && call.DeadlineMs <= nowMs && Take(id) is { } expired)
+            {
+                if (expired.Sent)
+                    _givenUp(id);
                 expired.Complete(new CallAnswer(null, expired.Sent, "no answer in time", true));
+            }
         }
     }
 
@@ -177,10 +190,10 @@ internal sealed class OpenCalls
     {
         _calls[place] = null;
         _free.Push(place);
-        _places.Return(call.Share!);
+        _places.Return(call.Share!, call.Request.Length);
         foreach (var (share, waiting) in _waiting)
         {
-            while (waiting.First is { } first && _places.TryTake(share))
+            while (waiting.First is { } first && _places.TryTake(share, first.Value.RequestBytes))
             {
                 waiting.RemoveFirst();
                 share.Waiters--;
@@ -192,7 +205,7 @@ internal sealed class OpenCalls
     }
 
     // False: it was given a place before.
-    private bool TryWithdraw(FairPlaces.Share share, LinkedListNode<TaskCompletionSource> place)
+    private bool TryWithdraw(FairPlaces.Share share, LinkedListNode<Waiter> place)
     {
         lock (_lock)
         {
@@ -204,6 +217,12 @@ internal sealed class OpenCalls
                 _waiting.Remove(share);
             return true;
         }
+    }
+
+    /// <summary>Waits for a place.</summary>
+    private sealed class Waiter(int requestBytes) : TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)
+    {
+        public int RequestBytes => requestBytes;
     }
 
     private static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write or Method.OpenSession;

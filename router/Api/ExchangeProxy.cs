@@ -1,6 +1,8 @@
 // One Exchange stream through a router: each call is forwarded by its own key, answers gather in messages as they come. The streams to the nodes are shared
 // by all callers and always read, so what one caller does not read has to stay out here: no further call is begun while replies wait to be written, reads
-// go out in a number that grows while their answers are small, and an answer that there is no room for is dropped and its read refused.
+// go out in a number that grows while their answers are small, and an answer that there is no room for is dropped and its read refused. Nothing else has the stream
+// wait: shards share its places (FairPlaces), what finds none is refused as busy, and reads that may not go out yet wait beside the stream, shard by shard.
+using System.Diagnostics.CodeAnalysis;
 using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
@@ -31,16 +33,13 @@ internal sealed class ExchangeProxy : IDisposable
     /// <summary>Beyond this the replies to reads that were begun before are dropped. Two of the largest.</summary>
     private const int ReplyBytesMax = 32 << 20;
 
-    /// <summary>Bytes of requests under way at which no further one is begun.</summary>
-    private const int RequestBytesMax = 20 << 20;
-
     /// <summary>Refusals and answers to changes, which must be given, are smaller than this.</summary>
     private const int OutcomeBytesMax = 4 << 10;
 
     /// <summary>What a reply takes besides its response, as objects.</summary>
     private const int ReplyOverheadBytes = 128;
 
-    /// <summary>Reads of a stream of which nothing is known yet; each small answer lets one more out.</summary>
+    /// <summary>Reads of a shard of which nothing is known yet; each small answer lets one more out.</summary>
     private const int FirstReads = 16;
 
     private readonly Forwarding _forwarding;
@@ -51,18 +50,28 @@ internal sealed class ExchangeProxy : IDisposable
     private readonly CancellationTokenSource _broken;
     private readonly Lock _gate = new();
     private readonly Channel<Reply> _replies = Channel.CreateUnbounded<Reply>(new UnboundedChannelOptions { SingleReader = true });
+    private readonly FairPlaces _places = new(OpenCallsMax);
+    private readonly ExchangePlaces _process;
+    private readonly FairPlaces.Share _heldOfProcess = new();
+    private readonly Dictionary<ulong, OpenCall> _open = [];
+    private readonly Stack<OpenCall> _pool = new();
+
+    // As many as the map has shards.
+    private readonly Dictionary<uint, ReadsOfShard> _reads = [];
     private BudgetShare _requestBytes;
     private BudgetShare _replyBytes;
     private TaskCompletionSource? _room;
-    private int _openCalls;
     private int _openReads;
+    private int _waitingReads;
     private int _readsMax = FirstReads;
     private bool _isBroken;
 
-    public ExchangeProxy(Forwarding forwarding, RouterOptions options, CallMemory memory, IServerStreamWriter<MessageBytes> responses, ServerCallContext context)
+    public ExchangeProxy(
+        Forwarding forwarding, RouterOptions options, ExchangePlaces process, CallMemory memory, IServerStreamWriter<MessageBytes> responses, ServerCallContext context)
     {
         _forwarding = forwarding;
         _options = options;
+        _process = process;
         _memory = memory;
         _responses = responses;
         _context = context;
@@ -79,7 +88,7 @@ internal sealed class ExchangeProxy : IDisposable
         {
             while (await requests.MoveNext(_broken.Token).ConfigureAwait(false))
                 await StartAllAsync(requests.Current).ConfigureAwait(false);
-            await WaitAsync(static exchange => exchange._openCalls == 0).ConfigureAwait(false);
+            await WaitAsync(static exchange => exchange._places.Taken == 0).ConfigureAwait(false);
         }
         finally
         {
@@ -96,6 +105,17 @@ internal sealed class ExchangeProxy : IDisposable
         {
             _isBroken = true;
             _replyBytes.Free(_replyBytes.Used);
+            foreach (var reads in _reads.Values)
+            {
+                while (reads.Waiting.First is { } first)
+                {
+                    reads.Waiting.RemoveFirst();
+                    _waitingReads--;
+                    EndLocked(first.Value, answer: null);
+                }
+            }
+            foreach (var call in _open.Values)
+                call.GiveUp();
         }
     }
 
@@ -115,19 +135,18 @@ internal sealed class ExchangeProxy : IDisposable
         var arrivedMs = Environment.TickCount64;
         foreach (var call in request.Calls)
         {
-            if (IsRead(call))
-                await WaitAsync(static exchange => exchange.HasRoomLocked() && exchange._openReads < exchange._readsMax).ConfigureAwait(false);
-            else
-                await WaitAsync(static exchange => exchange.HasRoomLocked()).ConfigureAwait(false);
-            if (TryOpen(call))
-                _ = ForwardAsync(call, arrivedMs);
+            await WaitAsync(static exchange => exchange.HasRoomLocked()).ConfigureAwait(false);
+            if (TryOpen(call, arrivedMs, out var open))
+                _ = ForwardAsync(open);
         }
+        foreach (var id in request.Cancelled)
+            Cancel(id);
     }
 
     private static bool IsRead(Call call) => call.Method is Method.Get or Method.GetMany;
 
     private bool HasRoomLocked() =>
-        _openCalls < OpenCallsMax && _requestBytes.Used < RequestBytesMax && _replyBytes.Used < (_memory.Replies.IsShort ? 1 : WaitingBytesMax);
+        _replyBytes.Used < (_memory.Replies.IsShort ? 1 : WaitingBytesMax);
 
     // Only the loop that reads waits.
     private async ValueTask WaitAsync(Func<ExchangeProxy, bool> isThere)
@@ -146,63 +165,172 @@ internal sealed class ExchangeProxy : IDisposable
         }
     }
 
-    // False: it is answered.
-    private bool TryOpen(Call call)
+    // False: it is answered, or waits for others.
+    private bool TryOpen(Call call, long arrivedMs, [NotNullWhen(true)] out OpenCall? open)
     {
+        open = null;
+        var shard = _forwarding.ShardOf(call.Method, call.Request);
         lock (_gate)
         {
+            if (!TryTakePlaceLocked(call, shard, out var ofStream, out var ofProcess))
+            {
+                AddLocked(Refused(call.Id, "The shard has as many calls under way as the router takes of one; nothing was applied. Try again."));
+                return false;
+            }
             if (!_requestBytes.TryUse(call.Request.Length))
             {
+                ReturnPlaceLocked(call, ofStream, ofProcess);
                 AddLocked(Refused(call.Id, "The router serves as many bytes of requests as it takes at a time; nothing was applied. Try again."));
                 return false;
             }
-            _openCalls++;
-            if (IsRead(call))
-                _openReads++;
+            open = _pool.TryPop(out var pooled) ? pooled : new OpenCall();
+            // Of two calls with one number, which the caller must not send, the second can only end with the stream.
+            open.Begin(call, arrivedMs, ofStream, ofProcess, _open.TryAdd(call.Id, open) ? null : _broken.Token);
+            if (!IsRead(call))
+                return true;
+            open.Reads = ReadsOfLocked(shard);
+            if (open.Reads.Waiting.Count == 0 && MayGoOutLocked(open.Reads))
+            {
+                GoOutLocked(open.Reads);
+                return true;
+            }
+            open.Reads.Waiting.AddLast(open.Place);
+            _waitingReads++;
+            return false;
+        }
+    }
+
+    private bool TryTakePlaceLocked(Call call, uint shard, out FairPlaces.Share ofStream, out FairPlaces.Share ofProcess)
+    {
+        var (isChange, bytes) = (!IsRead(call), call.Request.Length);
+        ofProcess = null!;
+        if (!_places.TryTake(shard, isChange, bytes, out ofStream))
+            return false;
+        if (_process.TryTake(_heldOfProcess, shard, isChange, bytes, out ofProcess))
             return true;
+        _places.Return(ofStream, bytes);
+        return false;
+    }
+
+    private void ReturnPlaceLocked(Call call, FairPlaces.Share ofStream, FairPlaces.Share ofProcess)
+    {
+        _places.Return(ofStream, call.Request.Length);
+        _process.Return(_heldOfProcess, ofProcess, call.Request.Length);
+    }
+
+    private ReadsOfShard ReadsOfLocked(uint shard)
+    {
+        if (!_reads.TryGetValue(shard, out var reads))
+            _reads[shard] = reads = new ReadsOfShard();
+        return reads;
+    }
+
+    // A shard by itself has as many as the stream may; one that is stuck leaves half as many to the others, and each has one in any case.
+    private bool MayGoOutLocked(ReadsOfShard reads) => reads.Open == 0 || reads.Open < (2 * _readsMax) - _openReads;
+
+    private void GoOutLocked(ReadsOfShard reads)
+    {
+        reads.Open++;
+        _openReads++;
+    }
+
+    // Its caller gave it up. What that runs, runs elsewhere.
+    private void Cancel(ulong id)
+    {
+        lock (_gate)
+        {
+            if (!_open.TryGetValue(id, out var open))
+                return;
+            if (open.Place.List is not { } waiting)
+            {
+                open.GiveUp();
+                return;
+            }
+            waiting.Remove(open.Place);
+            _waitingReads--;
+            EndLocked(open, GivenUp(open.Call));
         }
     }
 
     // Never throws: a failure ends the stream, by way of the sender.
-    private async Task ForwardAsync(Call call, long arrivedMs)
+    private async Task ForwardAsync(OpenCall open)
     {
+        var call = open.Call;
         var waitMs = call.TimeoutMs == 0 ? (long)_options.Timeout.TotalMilliseconds : call.TimeoutMs;
         Reply? answer = null;
         try
         {
-            var reply = await _forwarding.CallAsync(call.Method, call.Request, call.Traceparent, arrivedMs + waitMs, _context, _broken.Token).ConfigureAwait(false);
+            var reply = await _forwarding.CallAsync(call.Method, call.Request, call.Traceparent, open.ArrivedMs + waitMs, _context, open.Token).ConfigureAwait(false);
             answer = reply.Error is null
                 ? new Reply { Id = call.Id, Response = reply.Response }
                 : new Reply { Id = call.Id, Code = reply.Error.Code, Status = reply.Error.ToByteString() };
+        }
+        catch (OperationCanceledException) when (!_broken.IsCancellationRequested)
+        {
+            answer = GivenUp(call);
         }
         catch (Exception failure)
         {
             _replies.Writer.TryComplete(failure);
         }
-        Close(call, answer);
+        Close(open, answer);
     }
 
-    private void Close(Call call, Reply? answer)
+    private void Close(OpenCall open, Reply? answer)
     {
         lock (_gate)
         {
-            _requestBytes.Free(call.Request.Length);
-            _openCalls--;
-            if (IsRead(call))
-                CloseReadLocked(answer?.Response.Length ?? 0);
-            if (answer is not null && !_isBroken)
-                AddLocked(answer);
-            _room?.TrySetResult();
+            if (open.Reads is { } reads)
+            {
+                reads.Open--;
+                _openReads--;
+                AdaptLocked(answer?.Response.Length ?? 0);
+            }
+            EndLocked(open, answer);
+            if (_waitingReads > 0)
+                LetReadsOutLocked();
         }
     }
 
-    // So many reads are let out that their answers, if they are like this one, fit what a stream may hold.
-    private void CloseReadLocked(int responseBytes)
+    private void EndLocked(OpenCall open, Reply? answer)
     {
-        _openReads--;
-        _readsMax = responseBytes <= ByteBudget.SmallBytes
-            ? Math.Min(_readsMax + 1, OpenCallsMax)
-            : Math.Clamp(ReplyBytesMax / 2 / responseBytes, 1, _readsMax);
+        _requestBytes.Free(open.Call.Request.Length);
+        ReturnPlaceLocked(open.Call, open.OfStream, open.OfProcess);
+        if (_open.TryGetValue(open.Call.Id, out var found) && found == open)
+            _open.Remove(open.Call.Id);
+        if (answer is not null && !_isBroken)
+            AddLocked(answer);
+        if (open.TryReset())
+            _pool.Push(open);
+        _room?.TrySetResult();
+    }
+
+    // So many reads are let out that their answers, if they are like this one, fit what a stream may hold.
+    private void AdaptLocked(int responseBytes) => _readsMax = responseBytes <= ByteBudget.SmallBytes
+        ? Math.Min(_readsMax + 1, OpenCallsMax)
+        : Math.Clamp(ReplyBytesMax / 2 / responseBytes, 1, _readsMax);
+
+    // Of each shard what it may have. They go on elsewhere: one that ends at once lets the next one out.
+    private void LetReadsOutLocked()
+    {
+        foreach (var reads in _reads.Values)
+        {
+            while (reads.Waiting.First is { } first && MayGoOutLocked(reads))
+            {
+                reads.Waiting.RemoveFirst();
+                _waitingReads--;
+                GoOutLocked(reads);
+                ThreadPool.UnsafeQueueUserWorkItem(static work => _ = work.Exchange.ForwardAsync(work.Open), (Exchange: this, Open: first.Value), preferLocal: true);
+            }
+        }
+    }
+
+    private static Reply GivenUp(Call call)
+    {
+        var status = IsRead(call)
+            ? CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller gave up.", "no")
+            : CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller gave up; the change may have been applied.", "unknown");
+        return new Reply { Id = call.Id, Code = status.Code, Status = status.ToByteString() };
     }
 
     private void AddLocked(Reply reply)
@@ -270,5 +398,50 @@ internal sealed class ExchangeProxy : IDisposable
         var message = MessageBytes.Rent();
         gathered.WriteTo(message.Append(gathered.CalculateSize()));
         return message;
+    }
+
+    /// <summary>The reads of one shard: those that went out, and those that wait to.</summary>
+    private sealed class ReadsOfShard
+    {
+        public int Open { get; set; }
+
+        public LinkedList<OpenCall> Waiting { get; } = new();
+    }
+
+    /// <summary>One call until its answer. Used under the gate, but for its token.</summary>
+    private sealed class OpenCall
+    {
+        private readonly CancellationTokenSource _givenUp = new();
+
+        public OpenCall() => Place = new LinkedListNode<OpenCall>(this);
+
+        public Call Call { get; private set; } = null!;
+
+        public long ArrivedMs { get; private set; }
+
+        public FairPlaces.Share OfStream { get; private set; } = null!;
+
+        public FairPlaces.Share OfProcess { get; private set; } = null!;
+
+        /// <summary>Fires when nobody waits for the answer any more.</summary>
+        public CancellationToken Token { get; private set; }
+
+        /// <summary>Of a read: its shard's.</summary>
+        public ReadsOfShard? Reads { get; set; }
+
+        /// <summary>In the list of those that wait; in none: it went out.</summary>
+        public LinkedListNode<OpenCall> Place { get; }
+
+        public void Begin(Call call, long arrivedMs, FairPlaces.Share ofStream, FairPlaces.Share ofProcess, CancellationToken? other) =>
+            (Call, ArrivedMs, OfStream, OfProcess, Token) = (call, arrivedMs, ofStream, ofProcess, other ?? _givenUp.Token);
+
+        public void GiveUp() => _ = _givenUp.CancelAsync();
+
+        /// <summary>Lets go of the call. False: its token has fired, it is of no more use.</summary>
+        public bool TryReset()
+        {
+            (Call, Reads) = (null!, null);
+            return _givenUp.TryReset();
+        }
     }
 }

@@ -45,6 +45,19 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
         }
     }
 
+    /// <summary>The shard of a request's first key, by the map as it is; 0: there is no map yet, or the request is none, of which its caller hears when it is forwarded.</summary>
+    public uint ShardOf(Method method, ByteString request)
+    {
+        try
+        {
+            return calls.Table.Find(RequestKeys.First(method, request.Span))?.Shard ?? 0;
+        }
+        catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
+        {
+            return 0;
+        }
+    }
+
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private async ValueTask<RoutedReply> ForwardAsync(Method method, ByteString request, ActivityContext parent, long deadlineMs, CancellationToken cancellationToken)
     {

@@ -24,6 +24,8 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     private static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
         StatusCode.Unavailable, "BUSY", "As many bytes of replies wait to be read as the router keeps at a time. Try again.", "no");
 
+    private readonly ExchangePlaces _places = new(memory.Requests);
+
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(Method.Get, request, context);
 
     public override Task<MessageBytes> GetMany(MessageBytes request, ServerCallContext context) => CallAsync(Method.GetMany, request, context);
@@ -97,7 +99,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
 
     public override async Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        using var exchange = new ExchangeProxy(forwarding, options, memory, responseStream, context);
+        using var exchange = new ExchangeProxy(forwarding, options, _places, memory, responseStream, context);
         await exchange.RunAsync(requestStream).ConfigureAwait(false);
     }
 

@@ -16,6 +16,15 @@ internal readonly record struct CallTarget(uint Shard, ulong Generation, long De
     /// <summary>Who calls; null: nobody over a connection.</summary>
     public ServerCallContext? Caller { get; init; }
 
+    /// <summary>Its number in its exchange.</summary>
+    public ulong Id { get; init; }
+
+    /// <summary>Where its exchange finds it while it waits; null: it is in none, and only the token ends it.</summary>
+    public CallWaits? Waits { get; init; }
+
     /// <summary>The call's span; null: it is in no trace.</summary>
     public Activity? Span { get; init; }
+
+    /// <summary>To be called before a wait that changes nothing, and to be disposed of after it.</summary>
+    public CallWaits.Wait BeginWait() => Waits?.Begin(Id, CancellationToken) ?? new CallWaits.Wait(null, 0, CancellationToken);
 }

@@ -1,7 +1,8 @@
 // One stream of calls. Requests are read and started by one loop, in order, so that changes keep the order in which they came. Answers come
 // on any thread; they gather in messages, and whoever adds the first starts the loop that sends. Both loops end with the stream.
 // The stream may be shared by many callers, as a router's is: what one of them asks for slows the stream down or is refused, and never breaks it. A
-// call is not begun while replies of 8 MiB are not written; one whose answer is found while there is no room for it is refused before it is copied.
+// call is not begun while replies of 8 MiB are not written; one whose answer is found while there is no room for it is refused before it is copied. Nothing but
+// replies that are not read has the stream wait: a call of a shard that has its share, of places or of bytes, is refused as busy.
 using System.Text;
 using Google.Protobuf;
 using Grpc.Core;
@@ -16,11 +17,11 @@ namespace KvCluster.Node.Api;
 
 /// <summary>Runs the calls of one exchange.</summary>
 internal sealed class KvExchange(
-    KvCalls calls, CallMemory memory, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
+    KvCalls calls, ExchangePlaces node, CallMemory memory, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
     : IThreadPoolWorkItem
 {
     /// <summary>
-    /// Calls without an answer: a tenth of a shard's queue, so that one stream cannot fill it. A call whose shard has its share of them is refused as busy; reading
+    /// Calls without an answer: a quarter of a shard's queue, so that one stream cannot fill it. A call whose shard has its share of them is refused as busy; reading
     /// goes on, or the changes of one shard that is stuck would hold up the reads of all.
     /// </summary>
     private const int OpenCallsMax = 4_096;
@@ -31,9 +32,6 @@ internal sealed class KvExchange(
     /// <summary>Of calls that were begun before: replies beyond this are refused. Two of the largest.</summary>
     private const int ReplyBytesMax = 32 << 20;
 
-    /// <summary>Bytes of requests that are being served at which no further one is begun: one of the largest, and small ones beside it.</summary>
-    private const int RequestBytesMax = 20 << 20;
-
     /// <summary>A message with so many bytes takes no further reply: what gRPC takes unless somebody says otherwise. A single reply may be larger.</summary>
     private const int MessageBytesMax = 4 << 20;
 
@@ -41,6 +39,8 @@ internal sealed class KvExchange(
     private const int OutcomeBytesMax = 4 << 10;
 
     private readonly FairPlaces _places = new(OpenCallsMax);
+    private readonly FairPlaces.Share _heldOfNode = new();
+    private readonly CallWaits _waits = new();
     private readonly Lock _gate = new();
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly Queue<MessageBytes> _full = new();
@@ -128,6 +128,11 @@ internal sealed class KvExchange(
         {
             for (int field; (field = reader.ReadField()) != 0;)
             {
+                if (field == ExchangeRequest.CancelledFieldNumber)
+                {
+                    Cancel(ref reader);
+                    continue;
+                }
                 if (field != ExchangeRequest.CallsFieldNumber)
                 {
                     reader.Skip();
@@ -144,6 +149,18 @@ internal sealed class KvExchange(
         {
             throw new RpcException(new Status(StatusCode.InvalidArgument, failure.Message));
         }
+    }
+
+    private void Cancel(ref WireReader reader)
+    {
+        if (!reader.IsBytes)
+        {
+            _waits.Cancel(reader.ReadUInt64());
+            return;
+        }
+        var packed = new WireReader(reader.ReadBytes());
+        while (packed.Left > 0)
+            _waits.Cancel(packed.ReadVarint());
     }
 
     // Whether there is room for another one.
@@ -172,13 +189,15 @@ internal sealed class KvExchange(
         var target = new CallTarget(shard, generation, timeoutMs == 0 ? 0 : arrived + (timeoutMs * clock.TimestampFrequency / 1_000), cancellationToken)
         {
             Caller = Caller,
+            Id = id,
+            Waits = _waits,
             ArrivedTimestamp = watched,
             Span = traceparent.Length != Spans.HeaderLength || watched == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(traceparent)),
         };
-        var refusal = TryOpen(generation == 0 ? 0 : shard, method, request.Length, out var share);
+        var refusal = TryOpen(generation == 0 ? 0 : shard, method, request.Length, out var place);
         if (refusal is not null)
             calls.Refused(method, refusal);
-        var sink = new Sink(this, id, refusal is null ? request.Length : 0, share);
+        var sink = new Sink(this, id, place);
         if (refusal is null && target.DeadlineTimestamp != 0 && clock.GetTimestamp() > target.DeadlineTimestamp)
             refusal = Refusals.DeadlinePassed;
         if (refusal is not null)
@@ -220,18 +239,32 @@ internal sealed class KvExchange(
     }
 
     // Takes a place, if the shard's calls of this kind have one, and bytes of the budget if it has them.
-    private Refusal? TryOpen(uint shard, Method method, int requestBytes, out FairPlaces.Share? share)
+    private Refusal? TryOpen(uint shard, Method method, int requestBytes, out Place place)
     {
+        place = default;
+        var isChange = KvCalls.IsChange(method);
         lock (_gate)
         {
-            if (!_places.TryTake(shard, KvCalls.IsChange(method), out var taken))
+            if (!_places.TryTake(shard, isChange, requestBytes, out var ofStream))
+                return Refusals.Busy;
+            if (!node.TryTake(_heldOfNode, shard, isChange, requestBytes, out var ofNode))
             {
-                share = null;
+                _places.Return(ofStream, requestBytes);
                 return Refusals.Busy;
             }
-            share = taken;
-            return _requests.TryUse(requestBytes) ? null : Refusals.RequestsWait;
+            place = new Place(ofStream, ofNode, requestBytes);
+            if (_requests.TryUse(requestBytes))
+                return null;
+            ReturnLocked(place);
+            place = default;
+            return Refusals.RequestsWait;
         }
+    }
+
+    private void ReturnLocked(in Place place)
+    {
+        _places.Return(place.OfStream!, place.RequestBytes);
+        node.Return(_heldOfNode, place.OfNode!, place.RequestBytes);
     }
 
     private bool HasRoom()
@@ -252,8 +285,7 @@ internal sealed class KvExchange(
     }
 
     // While the process is short of memory a stream has one message of replies at a time.
-    private bool HasRoomLocked() => _isBroken
-        || (_requests.Used < RequestBytesMax && _replies.Used < (memory.Replies.IsShort ? 1 : WaitingBytesMax));
+    private bool HasRoomLocked() => _isBroken || _replies.Used < (memory.Replies.IsShort ? 1 : WaitingBytesMax);
 
     private void CompleteReading()
     {
@@ -324,18 +356,18 @@ internal sealed class KvExchange(
             _room.TrySetResult();
     }
 
-    private Refusal? Add<T>(ulong id, int requestBytes, FairPlaces.Share? share, StatusCode code, int contentField, scoped in T content)
+    private Refusal? Add<T>(ulong id, in Place place, StatusCode code, int contentField, scoped in T content)
         where T : IAnswer, allows ref struct
     {
-        if (TryAdd(id, requestBytes, share, code, contentField, content))
+        if (TryAdd(id, place, code, contentField, content))
             return null;
         var refusal = Refusals.RepliesWait;
-        TryAdd(id, requestBytes, share, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
+        TryAdd(id, place, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
         return refusal;
     }
 
     // False: there is no room for it, and nothing was done.
-    private bool TryAdd<T>(ulong id, int requestBytes, FairPlaces.Share? share, StatusCode code, int contentField, scoped in T content)
+    private bool TryAdd<T>(ulong id, in Place place, StatusCode code, int contentField, scoped in T content)
         where T : IAnswer, allows ref struct
     {
         var contentBytes = content.Size;
@@ -345,9 +377,11 @@ internal sealed class KvExchange(
         {
             if (!_isBroken && !TryUseReplyLocked(fieldBytes))
                 return false;
-            if (share is not null)
-                _places.Return(share);
-            _requests.Free(requestBytes);
+            if (place.OfStream is not null)
+            {
+                ReturnLocked(place);
+                _requests.Free(place.RequestBytes);
+            }
             if (_isBroken)
                 return true;
             if (_gathering.Count > 0 && _gathering.Count + fieldBytes > MessageBytesMax)
@@ -381,12 +415,15 @@ internal sealed class KvExchange(
         return (_replies.Used == 0 || bytes <= ByteBudget.SmallBytes || _replies.Used + bytes <= ReplyBytesMax) && _replies.TryUse(bytes);
     }
 
-    private readonly struct Sink(KvExchange exchange, ulong id, int requestBytes, FairPlaces.Share? share) : IReplySink
+    /// <summary>What a call holds; default: it was refused one.</summary>
+    private readonly record struct Place(FairPlaces.Share? OfStream, FairPlaces.Share? OfNode, int RequestBytes);
+
+    private readonly struct Sink(KvExchange exchange, ulong id, Place place) : IReplySink
     {
         public Refusal? Answer<T>(scoped in T answer)
-            where T : IAnswer, allows ref struct => exchange.Add(id, requestBytes, share, StatusCode.OK, Reply.ResponseFieldNumber, answer);
+            where T : IAnswer, allows ref struct => exchange.Add(id, place, StatusCode.OK, Reply.ResponseFieldNumber, answer);
 
         public void Refuse(Refusal refusal) =>
-            exchange.Add(id, requestBytes, share, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
+            exchange.Add(id, place, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
     }
 }

@@ -30,7 +30,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
         if (Find(key, options, target, out var query, out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
         if (!ReadOpener.TryOpen(shard, query, out var read))
-            return GetLaterAsync(key.ToArray(), shard, query, target.DeadlineTimestamp, sink, target.CancellationToken);
+            return GetLaterAsync(key.ToArray(), shard, query, target, sink);
         AnswerGet(shard, read, key, sink);
         return ValueTask.CompletedTask;
     }
@@ -41,7 +41,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
         if (TryFind(request, target, out var shard, out var query) is { } refusal)
             return KvCalls.Refuse(sink, refusal);
         if (!ReadOpener.TryOpen(shard!, query, out var read))
-            return GetManyLaterAsync(request.ToArray(), shard!, query, target.DeadlineTimestamp, sink, target.CancellationToken);
+            return GetManyLaterAsync(request.ToArray(), shard!, query, target, sink);
         AnswerGetMany(shard!, read, request, sink);
         return ValueTask.CompletedTask;
     }
@@ -107,13 +107,13 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
         return true;
     }
 
-    private async ValueTask GetLaterAsync<TSink>(
-        byte[] key, HostedShard shard, ReadQuery query, long deadlineTimestamp, TSink sink, CancellationToken cancellationToken)
+    private async ValueTask GetLaterAsync<TSink>(byte[] key, HostedShard shard, ReadQuery query, CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
+        using var wait = target.BeginWait();
         try
         {
-            var read = await opener.OpenAsync(shard, query, deadlineTimestamp, cancellationToken).ConfigureAwait(false);
+            var read = await opener.OpenAsync(shard, query, target.DeadlineTimestamp, wait.Token).ConfigureAwait(false);
             if (read.Refusal is null)
                 AnswerGet(shard, read, key, sink);
             else
@@ -125,13 +125,13 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
         }
     }
 
-    private async ValueTask GetManyLaterAsync<TSink>(
-        byte[] request, HostedShard shard, ReadQuery query, long deadlineTimestamp, TSink sink, CancellationToken cancellationToken)
+    private async ValueTask GetManyLaterAsync<TSink>(byte[] request, HostedShard shard, ReadQuery query, CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
+        using var wait = target.BeginWait();
         try
         {
-            var read = await opener.OpenAsync(shard, query, deadlineTimestamp, cancellationToken).ConfigureAwait(false);
+            var read = await opener.OpenAsync(shard, query, target.DeadlineTimestamp, wait.Token).ConfigureAwait(false);
             if (read.Refusal is null)
                 AnswerGetMany(shard, read, request, sink);
             else

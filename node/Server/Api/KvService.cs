@@ -11,6 +11,8 @@ namespace KvCluster.Node.Api;
 /// <summary>The service Kv of a node. A singleton; each call on a thread of the pool.</summary>
 internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metrics, CallMemory memory, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
 {
+    private readonly ExchangePlaces _places = new(memory.Requests);
+
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Get, request, context);
 
     public override Task<MessageBytes> GetMany(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.GetMany, request, context);
@@ -41,7 +43,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
     }
 
     public override Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
-        new KvExchange(calls, memory, clock, responseStream, log, context.CancellationToken) { Caller = context }.RunAsync(requestStream);
+        new KvExchange(calls, _places, memory, clock, responseStream, log, context.CancellationToken) { Caller = context }.RunAsync(requestStream);
 
     private async Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context)
     {

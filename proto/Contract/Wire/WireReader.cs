@@ -15,6 +15,9 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
     /// <summary>Bytes that are not read yet.</summary>
     public readonly int Left => _rest.Length;
 
+    /// <summary>The field's value is bytes or a message; of a repeated number: many of them in one.</summary>
+    public readonly bool IsBytes => _wireType == (uint)WireType.Bytes;
+
     /// <summary>The next field's number; 0: there is none.</summary>
     public int ReadField()
     {

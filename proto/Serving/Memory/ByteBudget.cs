@@ -12,13 +12,16 @@ internal sealed class ByteBudget(long bytesMax)
     /// <summary>Bytes that are taken.</summary>
     public long Taken => Volatile.Read(ref _taken);
 
+    /// <summary>What is not kept for small ones.</summary>
+    public long LargeBytesMax => bytesMax - (bytesMax / 4);
+
     /// <summary>Half of it is taken: whoever holds bytes without need is to let go.</summary>
     public bool IsShort => Taken > bytesMax / 2;
 
     /// <summary>Takes bytes if there is room for them.</summary>
     public bool TryTake(long bytes, bool isSmall)
     {
-        if (Interlocked.Add(ref _taken, bytes) <= (isSmall ? bytesMax : bytesMax - (bytesMax / 4)))
+        if (Interlocked.Add(ref _taken, bytes) <= (isSmall ? bytesMax : LargeBytesMax))
             return true;
         Interlocked.Add(ref _taken, -bytes);
         return false;

@@ -51,6 +51,9 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     /// <summary>Calls that came over Exchange streams, but for those that open sessions.</summary>
     public ConcurrentQueue<Call> Calls { get; } = new();
 
+    /// <summary>Numbers of calls that their callers gave up.</summary>
+    public ConcurrentQueue<ulong> Cancelled { get; } = new();
+
     /// <summary>Replies that have been handed to the connection.</summary>
     public int Replies => Volatile.Read(ref _replies);
 
@@ -125,6 +128,8 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
             Messages++;
             foreach (var call in requestStream.Current.Calls)
                 _ = AnswerAsync(call);
+            foreach (var id in requestStream.Current.Cancelled)
+                Cancelled.Enqueue(id);
         }
 
         async Task AnswerAsync(Call call)

@@ -12,7 +12,10 @@ public sealed class OpenCallsTests
     /// <summary>Of the three quarters of them that are not kept for who has few, one shard's calls of a kind leave half.</summary>
     private const int Share = 24;
 
-    private readonly OpenCalls _open = new(Places);
+    private readonly List<ulong> _givenUp = [];
+    private readonly OpenCalls _open;
+
+    public OpenCallsTests() => _open = new OpenCalls(Places, _givenUp.Add);
 
     [Fact]
     public void TryTakePlace_WithAShardStuck_LeavesPlacesForOthersAndForItsReads()
@@ -51,6 +54,42 @@ public sealed class OpenCallsTests
         // A late reply finds nothing.
         _open.Complete(new Reply { Id = ids[0] });
         Assert.False(_open.TryTakePlace(Call(1, Method.Put)));
+    }
+
+    /// <summary>The node kept the places of calls that nobody waited for any more, and had no word of it.</summary>
+    [Fact]
+    public void CallsThatWereSent_AndAreGivenUp_AreToldOf()
+    {
+        var ids = new[] { 1L, 1, long.MaxValue, long.MaxValue }.Select(deadlineMs =>
+        {
+            var call = Call(1, Method.Get, deadlineMs);
+            Assert.True(_open.TryTakePlace(call));
+            return _open.Add(call);
+        }).ToArray();
+        Assert.True(_open.TrySend(ids[0], out _));
+        Assert.True(_open.TrySend(ids[2], out _));
+        _open.Expire(nowMs: 2);
+        _open.Cancel(ids[2]);
+        _open.Cancel(ids[3]);
+        Assert.Equal([ids[0], ids[2]], _givenUp);
+    }
+
+    /// <summary>Bytes of requests were counted by the node alone, which stopped reading: the large writes of one shard stopped all that came behind them.</summary>
+    [Fact]
+    public async Task TryTakePlace_WithLargeRequests_LeavesBytesForOtherShards()
+    {
+        var large = UnsafeByteOperations.UnsafeWrap(new byte[8 << 20]);
+        var first = PendingCall.Rent(Method.Put, large, 1, 1, long.MaxValue);
+        Assert.True(_open.TryTakePlace(first));
+        Assert.True(_open.TryTakePlace(PendingCall.Rent(Method.Put, large, 1, 1, long.MaxValue)));
+        var third = PendingCall.Rent(Method.Put, large, 1, 1, long.MaxValue);
+        Assert.False(_open.TryTakePlace(third));
+        Assert.True(_open.TryTakePlace(PendingCall.Rent(Method.Put, large, 2, 1, long.MaxValue)));
+        Assert.True(_open.TryTakePlace(Call(1, Method.Get)));
+        var waiting = _open.TakePlaceAsync(third, CancellationToken.None);
+        Assert.False(waiting.IsCompleted);
+        _open.Complete(new Reply { Id = _open.Add(first) });
+        Assert.True(await waiting);
     }
 
     [Fact]

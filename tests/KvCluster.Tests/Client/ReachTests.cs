@@ -115,6 +115,39 @@ public sealed class ReachTests
         Assert.Contains(log.Lines, line => line.Contains("the shard map's stream", StringComparison.Ordinal));
     }
 
+    /// <summary>A node heard nothing of a call that was given up, and kept its place until the answer.</summary>
+    [Fact]
+    public async Task Call_ThatItsCallerGaveUp_IsCancelledAtTheNode()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        var node = cluster.Nodes[0];
+        node.Script = static call => Task.FromResult<Reply?>(call.Method == V1.Method.Get ? FakeNode.Silence : null);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = Eventually.Limit });
+        using var givesUp = new CancellationTokenSource();
+        var get = client.GetAsync("a", cancellationToken: givesUp.Token).AsTask();
+        await Eventually.TrueAsync(() => !node.Calls.IsEmpty, "the call is at the node");
+        await givesUp.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => get);
+        await Eventually.TrueAsync(() => !node.Cancelled.IsEmpty, "the node hears that nobody waits");
+        Assert.Equal(node.Calls.Single().Id, node.Cancelled.Single());
+        // The stream is in order.
+        await client.PutAsync("a", "1");
+    }
+
+    /// <summary>A call that came when the connection was closed kept its place; those behind it waited for places until their deadlines.</summary>
+    [Fact]
+    public async Task Calls_OfAClosedConnection_AllEndAtOnce()
+    {
+        var connection = new NodeConnection("http://127.0.0.1:1", new KvCluster.Security.TlsConnector(files: null), callsInFlightMax: 4, NullLogger.Instance);
+        await connection.DisposeAsync();
+        for (var number = 0; number < 10; number++)
+        {
+            var call = PendingCall.Rent(V1.Method.Get, Google.Protobuf.ByteString.Empty, 0, 0, long.MaxValue);
+            var answer = await connection.CallAsync(call, CancellationToken.None).AsTask().WaitAsync(Eventually.Limit);
+            Assert.Equal("the client is closed", answer.Failure);
+        }
+    }
+
     [Fact]
     public async Task Refusal_WithRetryInfo_IsNotRepeatedSooner()
     {

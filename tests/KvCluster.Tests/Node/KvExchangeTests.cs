@@ -47,6 +47,58 @@ public sealed class KvExchangeTests
         Assert.All(before, reply => Assert.Equal("BUSY", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason));
     }
 
+    /// <summary>Twenty MiB of changes of such a shard had the node read no further, too. Nor does giving them up say what becomes of them.</summary>
+    [Fact]
+    public async Task Exchange_WithLargeChangesOfAStuckShard_StillServesReadsAndLeavesTheChangesToTheirAnswers()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("v") });
+        var leader = await cluster.LeaderOfAsync(0);
+        foreach (var other in new[] { 1u, 2u, 3u }.Where(node => node != leader))
+            await cluster.StopNodeAsync(other);
+        using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
+        var put = new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = UnsafeByteOperations.UnsafeWrap(new byte[6 << 20]) }.ToByteString();
+        for (var id = 1ul; id <= 6; id++)
+            await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = id, Method = V1.Method.Put, Request = put, TimeoutMs = 600_000 } } });
+        var get = new GetRequest { Key = ByteString.CopyFromUtf8("k"), Read = new ReadOptions { Mode = ReadMode.Stale } }.ToByteString();
+        await exchange.RequestStream.WriteAsync(new ExchangeRequest { Cancelled = { 1, 2, 3, 4, 5, 6 }, Calls = { new Call { Id = 10_000, Method = V1.Method.Get, Request = get } } });
+        var replies = new List<Reply>();
+        while (replies.All(static reply => reply.Id != 10_000) && await exchange.ResponseStream.MoveNext(CancellationToken.None))
+            replies.AddRange(exchange.ResponseStream.Current.Replies);
+        Assert.Equal(0, replies.Single(static reply => reply.Id == 10_000).Code);
+        Assert.All(replies.Where(static reply => reply.Id != 10_000), reply => Assert.Equal("BUSY", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason));
+        Assert.InRange(replies.Count, 1, 5);
+    }
+
+    /// <summary>A call that its caller had given up kept its place until its answer: there was no way to say so.</summary>
+    [Fact]
+    public async Task Cancel_OfReadsThatWait_EndsThemAndFreesTheirPlaces()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var route = (await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("v") })).Position;
+        using var exchange = cluster.KvOf(1).Exchange(deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
+        // They wait for changes that nobody makes.
+        var seen = new Position { Shard = route.Shard, Etag = new V1.Etag { Epoch = route.Etag.Epoch, Change = route.Etag.Change + 1_000 } };
+        var waits = new GetRequest { Key = ByteString.CopyFromUtf8("k"), Read = new ReadOptions { Mode = ReadMode.Session, Seen = { seen } } }.ToByteString();
+        const int Sent = 2_000;
+        var replies = new Dictionary<ulong, Reply>();
+        for (var round = 0; round < 2; round++)
+        {
+            replies.Clear();
+            await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(1, Sent).Select(id => new Call { Id = (ulong)id, Method = V1.Method.Get, Request = waits, TimeoutMs = 600_000 }) } });
+            await exchange.RequestStream.WriteAsync(new ExchangeRequest { Cancelled = { Enumerable.Range(1, Sent).Select(id => (ulong)id) } });
+            while (replies.Count < Sent && await exchange.ResponseStream.MoveNext(CancellationToken.None))
+            {
+                foreach (var reply in exchange.ResponseStream.Current.Replies)
+                    replies.Add(reply.Id, reply);
+            }
+            var reasons = replies.Values.Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason).CountBy(reason => reason).ToDictionary();
+            // As many as a shard's reads may have of the stream, the second time as well.
+            Assert.Equal(1_536, reasons["CANCELLED"]);
+            Assert.Equal(Sent - 1_536, reasons["BUSY"]);
+        }
+    }
+
     /// <summary>Such a call was never answered, its place never came back, and its exception broke the stream for all other calls.</summary>
     [Fact]
     public async Task Call_ThatEndsWithABug_IsAnsweredInternalAndTheStreamGoesOn()
@@ -56,7 +108,8 @@ public sealed class KvExchangeTests
         var lookup = new ShardLookup(1, null!, metrics.Activity.Hot);
         var calls = new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), metrics, TimeProvider.System);
         var responses = new Responses();
-        var exchange = new KvExchange(calls, new CallMemory(CallMemory.MebibytesDefault), TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);
+        var memory = new CallMemory(CallMemory.MebibytesDefault);
+        var exchange = new KvExchange(calls, new ExchangePlaces(memory.Requests), memory, TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);
         var key = ByteString.CopyFromUtf8("k");
         await exchange.RunAsync(new Requests(new ExchangeRequest
         {

@@ -162,6 +162,54 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal(300, _cluster.Applied.Count);
     }
 
+    /// <summary>The router read no further once sixteen reads of one shard were stuck, or 20 MiB of writes: calls of all other shards waited behind them.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Exchange_WithCallsOfAStuckShard_ServesOthersAndHeedsCancels(bool areLargeWrites)
+    {
+        var stuck = _cluster.Nodes[0];
+        stuck.Script = static _ => Task.FromResult<Reply?>(FakeNode.Silence);
+        using var stream = _kv.Exchange();
+        var (method, message) = areLargeWrites
+            ? (Method.Put, new PutRequest { Key = Utf8("a"), Value = UnsafeByteOperations.UnsafeWrap(new byte[8 << 20]) }.ToByteString())
+            : (Method.Get, new GetRequest { Key = Utf8("a") }.ToByteString());
+        var count = areLargeWrites ? 4ul : 100;
+        for (var id = 1ul; id <= count; id++)
+            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = id, Method = method, Request = message, TimeoutMs = 600_000 } } });
+        var other = new Call { Id = 1_000, Method = Method.Get, Request = new GetRequest { Key = Utf8("q") }.ToByteString() };
+        await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { other } });
+        var replies = new Dictionary<ulong, Reply>();
+        await ReadUntilAsync(stream, replies, () => replies.ContainsKey(other.Id));
+        Assert.Equal(0, replies[other.Id].Code);
+        // What is stuck is either under way or was refused.
+        Assert.All(replies.Values.Where(reply => reply.Id != other.Id), reply => Assert.Equal((int)StatusCode.Unavailable, reply.Code));
+        await Eventually.TrueAsync(() => !stuck.Calls.IsEmpty, "some of them are at the node");
+        await stream.RequestStream.WriteAsync(new ExchangeRequest { Cancelled = { Enumerable.Range(1, (int)count).Select(id => (ulong)id), 77_777 } });
+        await ReadUntilAsync(stream, replies, () => replies.Count == (int)count + 1);
+        var cancelled = replies.Values.Where(reply => reply.Code == (int)StatusCode.Cancelled).ToList();
+        Assert.All(cancelled, reply => Assert.Equal(areLargeWrites ? "unknown" : "no", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<Google.Rpc.ErrorInfo>()!.Metadata["applied"]));
+        Assert.True(cancelled.Count >= (areLargeWrites ? 2 : 100));
+        // Not of those that another connection brought, if a machine that stalls had the first one end.
+        await Eventually.TrueAsync(() => !stuck.Cancelled.IsEmpty, "the node hears of what it has");
+        Assert.Subset(stuck.Calls.Select(call => call.Id).ToHashSet(), stuck.Cancelled.ToHashSet());
+        // Their places are free: the shard is served as soon as it can be.
+        stuck.Script = null;
+        await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = 2_000, Method = method, Request = message } } });
+        await ReadUntilAsync(stream, replies, () => replies.ContainsKey(2_000));
+        Assert.Equal(0, replies[2_000].Code);
+    }
+
+    private static async Task ReadUntilAsync(AsyncDuplexStreamingCall<ExchangeRequest, ExchangeResponse> stream, Dictionary<ulong, Reply> replies, Func<bool> isThere)
+    {
+        while (!isThere())
+        {
+            Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit));
+            foreach (var reply in stream.ResponseStream.Current.Replies)
+                replies.Add(reply.Id, reply);
+        }
+    }
+
     [Fact]
     public async Task Exchange_WithBytesThatAreNoMessage_EndsWithAStatus()
     {
