@@ -82,4 +82,69 @@ internal enum PlantedBug
 
     /// <summary>Open the replicas of a data directory that is an old copy.</summary>
     OldCopyTrusted,
+
+    // From here on they are planted in what surrounds the core: first, the disk as an engine uses it.
+
+    /// <summary>Write a meta page before what it reaches is synced.</summary>
+    NoSyncBeforeMeta,
+
+    /// <summary>Switch a received snapshot in without a sync of its data file.</summary>
+    NoDataSyncAtInstall,
+
+    /// <summary>Use a dead segment again with what its front held.</summary>
+    NoEraseFront,
+
+    /// <summary>Report a record durable when its write has returned, without a sync.</summary>
+    JournalNotSynced,
+
+    /// <summary>The same of the control file.</summary>
+    ControlNotSynced,
+
+    /// <summary>Create and rename files without a sync of their directory.</summary>
+    DirectoryNotSynced,
+
+    // The engine.
+
+    /// <summary>Report a later write of the journal when it is done, also before an earlier one.</summary>
+    ReportOutOfOrder,
+
+    /// <summary>Recycle the journal that the newer meta page does not need.</summary>
+    RecycleByNewerMeta,
+
+    /// <summary>Begin a new segment after a loss without saying in the control file that there was one.</summary>
+    LossForgotten,
+
+    /// <summary>Count an epoch's changes on from the last one committed, though the journal has given out numbers behind it.</summary>
+    ReuseChangeNumber,
+
+    // A node's API.
+
+    /// <summary>Apply a request as if it had no condition, now and then.</summary>
+    ConditionSkipped,
+
+    /// <summary>Drop a result while its request is open, now and then, so that a repetition is executed.</summary>
+    OpenResultDropped,
+
+    /// <summary>Compare the lease before the snapshot is taken, and be held up in between. A test shows that this breaks nothing.</summary>
+    LeaseBeforeSnapshot,
+
+    /// <summary>Compare the lease after the snapshot was taken, but not that both are of one epoch, and be held up in between.</summary>
+    LeaseOfAnotherEpoch,
+
+    /// <summary>Answer a linearizable read at a follower without asking the leader.</summary>
+    FollowerReadUnasked,
+
+    /// <summary>Answer a read in a session from whatever is applied.</summary>
+    SessionReadUnwaited,
+
+    // A client.
+
+    /// <summary>Take a call that was sent over a stream that broke for one that was not, so that it is repeated without an id.</summary>
+    SentIsUnsent,
+
+    /// <summary>The same of a call that had no answer in time.</summary>
+    LateIsUnsent,
+
+    /// <summary>Keep no time for a call.</summary>
+    CallWithoutTimer,
 }

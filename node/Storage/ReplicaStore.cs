@@ -279,7 +279,8 @@ internal sealed class ReplicaStore : IDisposable
         {
             Invariant.Check(_isLeading && Last.Epoch < _epoch, $"Epoch {_epoch} is open already, or not led.");
             _shardClock.Open(wallTime);
-            record = SealAndAppend(_pages.Begin(), RecordFlags.EpochOpen, 0, []);
+            var published = _index.Find(Published)?.Record ?? _index.Base;
+            record = SealAndAppend(_pages.Begin(), _context.Rules.PrecedesEpoch(Last, published), RecordFlags.EpochOpen, 0, []);
         });
         return record;
     }
@@ -301,9 +302,9 @@ internal sealed class ReplicaStore : IDisposable
             _shardClock.Step(wallTime);
             _transaction.Collect(batch, Last.Etag, new UInt128(_epoch, Last.Change + 1), _shardClock.Microseconds, bytesMax, BytesLeftOnFullDisk());
             if (_transaction.OperationCount > 0)
-                record = SealAndAppend(batch, RecordFlags.None, _transaction.OperationCount, _transaction.Payload, _transaction);
+                record = SealAndAppend(batch, Last, RecordFlags.None, _transaction.OperationCount, _transaction.Payload, _transaction);
             else if (_transaction.Payload.Length > 0)
-                record = SealAndAppend(batch, RecordFlags.ResultOnly, 0, _transaction.Payload, _transaction);
+                record = SealAndAppend(batch, Last, RecordFlags.ResultOnly, 0, _transaction.Payload, _transaction);
             else
                 batch.Abort();
         }
@@ -861,9 +862,9 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>Shard time never falls.</summary>
-    private RecordRef SealAndAppend(WriteBatch batch, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload, MergedTransaction? merged = null)
+    private RecordRef SealAndAppend(WriteBatch batch, in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload, MergedTransaction? merged = null)
     {
-        var body = RecordBody.Encode(Last, flags, _epoch, operationCount, _shardClock.Microseconds, payload);
+        var body = RecordBody.Encode(previous, flags, _epoch, operationCount, _shardClock.Microseconds, payload);
         RecordApplier.SetShardTime(batch, _shardClock.Microseconds);
         _ = RecordBody.TryReadHeader(body, out var record);
         batch.Seal(record.Etag);

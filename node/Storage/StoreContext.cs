@@ -33,6 +33,9 @@ internal sealed record StoreContext(
     /// </summary>
     public Func<RecordRef, string?> Unreadable { get; init; } = static _ => null;
 
+    /// <summary>What the engine decides by; tests give it wrong ones.</summary>
+    public StoreRules Rules { get; init; } = StoreRules.Own;
+
     /// <summary>Who measures and traces this shard's store.</summary>
     public StoreObserver Observer { get; init; } = StoreObserver.None;
 }

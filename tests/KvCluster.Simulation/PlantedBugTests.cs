@@ -8,19 +8,43 @@ namespace KvCluster.Simulation;
 public sealed class PlantedBugTests(ITestOutputHelper output)
 {
     private const int SeedsForABug = 1_000;
+    private const int SeedsForAHarmlessOne = 60;
+    private const PlantedBug Harmless = PlantedBug.LeaseBeforeSnapshot;
 
-    // These need a course of events that the mix of all comes to in every some thousandth seed: their seeds run the scenario that takes it.
-    private static readonly Dictionary<PlantedBug, string> _ownScenario = new()
+    // Where each is caught fast: the scenario, null where the mix of all does it at once, and the first of the seeds that are run. The bug is looked for in as many seeds as any other,
+    // also where a change to the scenario has given its seeds another course.
+    private static readonly Dictionary<PlantedBug, (string? Scenario, int First)> _caught = new()
     {
-        [PlantedBug.NoEpochCheck] = "round-trip",
-        [PlantedBug.DriftIgnored] = "grant-outlived",
-        [PlantedBug.NoWaitAfterRestart] = "grant-outlived",
-        [PlantedBug.CommitOlderEpoch] = "old-tail-returns",
-        [PlantedBug.LearnerCounts] = "leader-among-learners",
-        [PlantedBug.MatchAfterForeignCut] = "cut-overtaken",
-        [PlantedBug.OldCopyTrusted] = "nodes-replaced",
-        [PlantedBug.ChangeWithoutBarrier] = "voters-half-changed",
-        [PlantedBug.ConditionWithoutLease] = "nodes-callers-cut-off",
+        [PlantedBug.NoEpochCheck] = ("round-trip", 33),
+        [PlantedBug.AckBeforeSync] = ("follower-trouble", 23),
+        [PlantedBug.CutToCommitted] = ("everything", 32),
+        [PlantedBug.MatchAfterForeignCut] = ("cut-overtaken", 8),
+        [PlantedBug.ChangeWithoutBarrier] = ("voters-half-changed", 6),
+        [PlantedBug.CommitOlderEpoch] = ("old-tail-returns", 5),
+        [PlantedBug.PromiseNotSynced] = ("old-leader-returns", 68),
+        [PlantedBug.PrepareReadsEarly] = ("old-leader-returns", 2),
+        [PlantedBug.PrepareDuringGrant] = ("clocks-drift", 414),
+        [PlantedBug.NoWaitAfterRestart] = ("grant-outlived", 25),
+        [PlantedBug.DriftIgnored] = ("grant-outlived", 11),
+        [PlantedBug.ReadOnAfterRelease] = ("hand-over", 91),
+        [PlantedBug.LeaseFromBefore] = ("nodes-leader-cut-off", 222),
+        [PlantedBug.RoundFromBefore] = ("voters-half-changed", 69),
+        [PlantedBug.ConditionWithoutLease] = ("nodes-callers-cut-off", 8),
+        [PlantedBug.LearnerCounts] = ("leader-among-learners", 1),
+        [PlantedBug.RefillingCounts] = ("tail-lost-in-minority", 20),
+        [PlantedBug.UnreadableUntold] = ("nodes-unreadable", 33),
+        [PlantedBug.OldCopyTrusted] = ("nodes-replaced", 211),
+        [PlantedBug.NoSyncBeforeMeta] = ("store-power-lost", 3),
+        [PlantedBug.NoEraseFront] = ("store-power-lost", 2),
+        [PlantedBug.NoDataSyncAtInstall] = ("nodes-snapshots", 148),
+        [PlantedBug.ReportOutOfOrder] = ("store-power-lost", 29),
+        [PlantedBug.RecycleByNewerMeta] = ("store-power-lost", 6),
+        [PlantedBug.LossForgotten] = ("store-power-lost", 2),
+        [PlantedBug.LeaseOfAnotherEpoch] = ("nodes-leader-cut-off", 7),
+        [PlantedBug.SessionReadUnwaited] = ("nodes-follower-reads", 1),
+        [PlantedBug.SentIsUnsent] = ("nodes-routed", 10),
+        [PlantedBug.LateIsUnsent] = ("nodes-routed", 1),
+        [PlantedBug.CallWithoutTimer] = ("nodes-routed", 1),
     };
 
     [Fact]
@@ -28,18 +52,28 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
     {
         var table = new StringBuilder();
         var missed = new List<PlantedBug>();
-        foreach (var bug in Enum.GetValues<PlantedBug>().Where(bug => bug != PlantedBug.None))
+        foreach (var bug in Enum.GetValues<PlantedBug>().Where(static bug => bug != PlantedBug.None && bug != Harmless))
         {
-            var results = Suite.Run(1, SeedsForABug, _ownScenario.TryGetValue(bug, out var name) ? Scenarios.Named(name) : null, bug, stopAtFailure: true);
+            var (scenario, first) = _caught.GetValueOrDefault(bug, (null, 1));
+            var results = Suite.Run(first, SeedsForABug, scenario is null ? null : Scenarios.Named(scenario), bug, stopAtFailure: true);
             var caught = results.FirstOrDefault(result => result.Broken is not null);
             if (caught is null)
                 missed.Add(bug);
             table.AppendLine(caught is null
                 ? $"{bug,-22} not caught"
-                : $"{bug,-22} {caught.Broken,-18} {caught.Seed,5} seeds  {caught.Scenario.Name,-22} {caught.What.Split('\n')[0]}");
+                : $"{bug,-22} {caught.Broken,-18} seed {caught.Seed,5}, {results.Count,4} run  {caught.Scenario.Name,-22} {caught.What.Split('\n')[0]}");
         }
 
         output.WriteLine(table.ToString());
         Assert.True(missed.Count == 0, $"not caught: {string.Join(", ", missed)}\n{table}");
+    }
+
+    // It was taken for a bug: a lease that is compared before the snapshot is taken. But who held it when the read had arrived had published all that was answered before, and a later
+    // snapshot of the same replica holds no less. The order matters for nothing but the epoch (LeaseOfAnotherEpoch).
+    [Fact]
+    public void LeaseComparedBeforeTheSnapshot_BreaksNoRule()
+    {
+        var broken = Suite.Run(1, SeedsForAHarmlessOne, Scenarios.Named("nodes-leader-cut-off"), Harmless, stopAtFailure: true).FirstOrDefault(static result => result.Broken is not null);
+        Assert.True(broken is null, broken?.Report());
     }
 }

@@ -1,5 +1,6 @@
 using KvCluster.Replication;
 using KvCluster.Simulation.Cluster;
+using KvCluster.Simulation.Engine;
 using KvCluster.Simulation.Protocol;
 
 namespace KvCluster.Simulation;
@@ -13,6 +14,7 @@ internal static class Scenarios
             kind.Name, kind.Faults, kind.Weight, (seed, bug, detailed) => new SimulationRun(seed, kind, bug, detailed))),
         .. ClusterScenario.All.Select(kind => new Scenario(
             kind.Name, kind.Faults, kind.Weight, (seed, bug, detailed) => new ClusterRun(seed, kind, bug, detailed))),
+        .. StoreRun.All,
     ];
 
     /// <summary>Those that the suite draws for no seed: each was made for one bug.</summary>

@@ -309,7 +309,7 @@ internal sealed class JournalWriter : IDisposable
         lane.Write!.IsDone = _failure is null && !lane.FoundNoRoom;
         lane.Write = null;
         lane.FoundNoRoom = false;
-        while (_writes.TryPeek(out var first) && first.IsDone)
+        while (_writes.TryPeek(out var first) && _context.Rules.MayReport(_writes))
         {
             foreach (var job in first.Jobs)
                 _completed.Enqueue(job);

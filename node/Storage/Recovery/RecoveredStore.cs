@@ -105,7 +105,7 @@ internal sealed class RecoveredStore : IDisposable
     /// </summary>
     public void StartSegment(JournalWriter journal)
     {
-        if (Row.Decision == RecoveryDecision.Refill)
+        if (Row.Decision == RecoveryDecision.Refill && _context.Rules.RemembersLoss)
             RememberLoss();
         Control.Settle();
         var segments = _line.Segments;

@@ -384,7 +384,7 @@ internal sealed class CheckpointSchedule : IDisposable
             source => _index.BytesAfter(source.Covers.Etag) > Math.Max(_context.Options.SnapshotPinnedBytesMax, source.BytesTotal),
             "the shard has written more since than the snapshot may hold back");
         var needed = _sources.Aggregate(
-            _pages.CoveredByOlderMeta.Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
+            _context.Rules.RecoversFrom(_pages).Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
         var covered = 0;
         var coveredBytes = 0L;
         while (covered < _index.Count && _index[covered].IsDurable && _index[covered].Segment < needed)

@@ -45,6 +45,9 @@ internal sealed class ClusterNode : IDisposable
     // A batch takes about two, a checkpoint some dozens.
     private const int CrashWithinCalls = 60;
 
+    // Of calls, with a bug that would else show at once.
+    private const int FaultyPermille = 100;
+
     // A scan is under way for some milliseconds, in which states come and go.
     private const int ScanStepKeys = 8;
     private const long ScanRestUs = 20_000;
@@ -131,7 +134,7 @@ internal sealed class ClusterNode : IDisposable
     {
         if (Lost || ReplicaId == 0 || _isUp)
             return;
-        if (IsOldCopy && _run.Options.PlantedBug != PlantedBug.OldCopyTrusted)
+        if (IsOldCopy && Bug != PlantedBug.OldCopyTrusted)
         {
             LoseOldCopy();
             return;
@@ -171,8 +174,8 @@ internal sealed class ClusterNode : IDisposable
                 lanes.Any(lane => lane.RunOneBeside());
         };
         var options = new StoreOptions { CheckpointJournalBytes = _run.Conditions.IsLarge ? 2 << 20 : 128 << 20, SegmentBytesMin = Math.Min(64 << 10, _run.Conditions.SegmentBytesMax), SegmentBytesMax = _run.Conditions.SegmentBytesMax, RetainedJournalBytes = _run.Conditions.RetainedJournalBytes, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
-        var shared = new StoreContext(Disk, writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
-        var storage = shared with { Unreadable = Unreadable };
+        var shared = new StoreContext(FaultyFiles.Of(Disk, Bug), writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
+        var storage = shared with { Unreadable = Unreadable, Rules = new FaultyRules(Bug) };
         UnreadableRecordException? stopped = null;
         try
         {
@@ -451,7 +454,7 @@ internal sealed class ClusterNode : IDisposable
         if (Replica is null)
             return;
         var request = WriteRequest.Rent();
-        if (write.Condition is { } condition)
+        if (write.Condition is { } condition && !IsFaulty(PlantedBug.ConditionSkipped))
             request.AddCondition(Key(condition.Key), condition.Kind, condition.Etag.Value, condition.Value);
         foreach (var key in write.Keys)
         {
@@ -462,7 +465,7 @@ internal sealed class ClusterNode : IDisposable
         }
 
         request.Put(Marker(write.Id), Value(write.Id));
-        if (write.IsIdentified)
+        if (write.IsIdentified && !IsFaulty(PlantedBug.OpenResultDropped))
             request.Identify(write.Session, write.Sequence, write.Sequence);
         Poll(Replica.WriteAsync(request).AsTask(), done);
     });
@@ -604,6 +607,13 @@ internal sealed class ClusterNode : IDisposable
     {
         switch (kind)
         {
+            case ReadKind.Leader or ReadKind.Replica when Bug is PlantedBug.LeaseBeforeSnapshot or PlantedBug.LeaseOfAnotherEpoch:
+                FaultyReads.OpenByLease(this, replica, Bug, _run.Random.NextInt64(FaultyReads.HeldUpMostUs), read, refused);
+                break;
+            case ReadKind.Session when Bug == PlantedBug.SessionReadUnwaited:
+            case ReadKind.Replica when Bug == PlantedBug.FollowerReadUnasked:
+                OpenNow(replica, null, read, refused);
+                break;
             case ReadKind.Leader or ReadKind.Replica when replica.TryOpenLinearizable(out var snapshot):
                 read(snapshot, null);
                 break;
@@ -637,6 +647,10 @@ internal sealed class ClusterNode : IDisposable
                 break;
         }
     }
+
+    private PlantedBug Bug => _run.Options.PlantedBug;
+
+    private bool IsFaulty(PlantedBug bug) => Bug == bug && _run.Chance(FaultyPermille);
 
     private void OpenWhenApplied(ShardReplica replica, UInt128 etag, Action<ReadSnapshot, ulong?> read, Action refused)
     {
@@ -875,7 +889,8 @@ internal sealed class ClusterNode : IDisposable
         Crash();
     }
 
-    private void InThisProcess(long afterUs, Action action)
+    /// <summary>Acts after a while, or never if the process ends before.</summary>
+    public void InThisProcess(long afterUs, Action action)
     {
         var process = _starts;
         _run.Time.After(afterUs, () =>

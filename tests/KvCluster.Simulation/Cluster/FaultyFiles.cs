@@ -1,0 +1,109 @@
+using KvCluster.Replication;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// A disk as an engine with one of the bugs of the storage uses it: a sync, or a write, that the engine must make does not happen. The engine itself is not changed. On the run's thread.
+/// </summary>
+internal sealed class FaultyFiles : IFileSystem
+{
+    private readonly IFileSystem _files;
+    private readonly PlantedBug _bug;
+
+    private FaultyFiles(IFileSystem files, PlantedBug bug) => (_files, _bug) = (files, bug);
+
+    /// <summary>The disk as an engine with this bug uses it; the disk itself if the bug is not one of those planted here.</summary>
+    public static IFileSystem Of(IFileSystem files, PlantedBug bug) =>
+        bug is >= PlantedBug.NoSyncBeforeMeta and <= PlantedBug.DirectoryNotSynced ? new FaultyFiles(files, bug) : files;
+
+    public IStorageFile Open(string path, StorageFileOptions options)
+    {
+        var isJournal = path.Contains("/journal/", StringComparison.Ordinal);
+        var isData = path.EndsWith("/data", StringComparison.Ordinal);
+        return _bug switch
+        {
+            PlantedBug.JournalNotSynced when isJournal => Unsynced(),
+            PlantedBug.ControlNotSynced when path.EndsWith("/control", StringComparison.Ordinal) => Unsynced(),
+            PlantedBug.NoDataSyncAtInstall when isData && path.Contains("/incoming/", StringComparison.Ordinal) => Unsynced(),
+            PlantedBug.NoSyncBeforeMeta when isData => new FaultyFile(_files.Open(path, options), _bug),
+            PlantedBug.NoEraseFront when isJournal => new FaultyFile(_files.Open(path, options), _bug),
+            _ => _files.Open(path, options),
+        };
+
+        FaultyFile Unsynced() => new(_files.Open(path, options with { DataSync = false }), _bug);
+    }
+
+    public bool FileExists(string path) => _files.FileExists(path);
+
+    public bool DirectoryExists(string path) => _files.DirectoryExists(path);
+
+    public IReadOnlyList<string> List(string directory) => _files.List(directory);
+
+    public void CreateDirectory(string path) => _files.CreateDirectory(path);
+
+    public void Delete(string path) => _files.Delete(path);
+
+    public void DeleteDirectory(string path) => _files.DeleteDirectory(path);
+
+    public void Rename(string from, string to) => _files.Rename(from, to);
+
+    public long AvailableBytes(string directory) => _files.AvailableBytes(directory);
+
+    public void SyncDirectory(string path)
+    {
+        if (_bug != PlantedBug.DirectoryNotSynced)
+            _files.SyncDirectory(path);
+    }
+
+    /// <summary>A file of which a sync, or a write of zeros over a dead segment's front, does not happen.</summary>
+    private sealed unsafe class FaultyFile(IStorageFile file, PlantedBug bug) : IStorageFile
+    {
+        private const long MetaBytes = 2 * Page.Bytes;
+        private const int FrontBytes = 2 * SegmentHeader.BlockBytes;
+
+        private bool _hasWrittenMeta;
+
+        public string Path => file.Path;
+
+        public long Length => file.Length;
+
+        public bool IsDirect => file.IsDirect;
+
+        private bool Syncs => bug switch
+        {
+            PlantedBug.NoSyncBeforeMeta => _hasWrittenMeta,
+            PlantedBug.NoEraseFront => true,
+            _ => false,
+        };
+
+        public void Resize(long length) => file.Resize(length);
+
+        public int Read(Span<byte> destination, long offset) => file.Read(destination, offset);
+
+        public void Write(ReadOnlySpan<byte> source, long offset)
+        {
+            _hasWrittenMeta |= offset < MetaBytes;
+            // The front of a new file, which is zeros already, loses nothing by that.
+            if (bug != PlantedBug.NoEraseFront || offset != 0 || source.Length > FrontBytes || source.ContainsAnyExcept((byte)0))
+                file.Write(source, offset);
+        }
+
+        public void Sync()
+        {
+            if (Syncs)
+                file.Sync();
+            _hasWrittenMeta = false;
+        }
+
+        public void BeginWriteOut(long offset, long length) => file.BeginWriteOut(offset, length);
+
+        public byte* Map(long reserveBytes) => file.Map(reserveBytes);
+
+        public void ReadIntoMap(long offset, long bytes) => file.ReadIntoMap(offset, bytes);
+
+        public void Dispose() => file.Dispose();
+    }
+}

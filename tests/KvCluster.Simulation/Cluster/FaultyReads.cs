@@ -1,0 +1,46 @@
+using KvCluster.Node.Shards;
+using KvCluster.Replication;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// Reads by the lease with one of the mistakes that <see cref="ShardReplica.TryOpenLinearizable"/> does not make, by a thread that is held up between its two looks, as the machine
+/// may do to it.
+/// </summary>
+internal static class FaultyReads
+{
+    /// <summary>Some leases: others are elected meanwhile, and this leader perhaps again.</summary>
+    public const long HeldUpMostUs = 1_000_000;
+
+    public static void OpenByLease(ClusterNode node, ShardReplica replica, PlantedBug bug, long heldUpUs, Action<ReadSnapshot, ulong?> read, Action refused)
+    {
+        if (bug == PlantedBug.LeaseOfAnotherEpoch)
+        {
+            var early = replica.OpenSnapshot();
+            node.InThisProcess(heldUpUs, () =>
+            {
+                if (Holds(replica))
+                    read(early, null);
+                else
+                    refused();
+            });
+        }
+        else if (Holds(replica))
+        {
+            node.InThisProcess(heldUpUs, () => read(replica.OpenSnapshot(), null));
+        }
+        else
+        {
+            refused();
+        }
+    }
+
+    private static bool Holds(ShardReplica replica)
+    {
+        if (!replica.TryOpenLinearizable(out var snapshot))
+            return false;
+        snapshot.Dispose();
+        return true;
+    }
+}

@@ -1,0 +1,321 @@
+using System.Text;
+using KvCluster.Disk;
+using KvCluster.Replication;
+using KvCluster.Simulation.Cluster;
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+using Microsoft.Extensions.Logging.Abstractions;
+using WriteRequest = KvCluster.Storage.WriteRequest;
+
+namespace KvCluster.Simulation.Engine;
+
+/// <summary>
+/// The real engine alone on a simulated disk, from one seed on one thread. The power goes again and again, most often in the middle of a call to the disk, and one of what the disk
+/// has twice may be damaged meanwhile; after each start the store must hold all that was answered, and be the state after some first writes. Nobody gives back here what one disk
+/// has lost, so that what replicas would cover up shows. At the end a bit of the journal flips: a store that has found the loss must find it again at its next start.
+/// </summary>
+internal sealed class StoreRun : ISimulation
+{
+    private const string Directory = "/data/shard";
+    private const int Lives = 10;
+    private const int Keys = 40;
+    private const int ValueBytesMax = 3_000;
+    private const long LifeUs = 300_000;
+    private const int CrashWithinCalls = 400;
+    private const int CheckpointInOneOf = 15;
+    private const int DamageInOneOf = 3;
+    private const int FlipsMax = 40;
+    private const int BesideInOneOf = 4;
+    private const int StepsBeside = 6;
+    private const int CrashBesideInOneOf = 20;
+
+    // A checkpoint makes some writes, the last one of its meta page: the power goes in it, or in the sync behind it.
+    private const int CrashInCheckpointInOneOf = 10;
+    private const string LastKey = "last";
+
+    private readonly Random _random;
+    private readonly PlantedBug _bug;
+    private readonly List<(string Key, string? Value)> _writes = [];
+    private readonly List<(Task<WriteResult> Answer, Action<WriteResult> Done)> _open = [];
+    private VirtualExecutor[] _executors = [];
+    private SimulatedDisk _disk = new();
+    private StandaloneStore? _store;
+    private int _answered;
+    private long _lives;
+    private long _acknowledged;
+
+    public StoreRun(int seed, PlantedBug bug, bool detailed)
+    {
+        (_random, _bug) = (new Random(seed), bug);
+        Transcript = new Transcript(detailed);
+        Time = new VirtualTime(Transcript.Step);
+    }
+
+    public static IReadOnlyList<Scenario> All { get; } =
+        [new Scenario("store-power-lost", "F15 F16", 0, static (seed, bug, detailed) => new StoreRun(seed, bug, detailed))];
+
+    public Transcript Transcript { get; }
+
+    public VirtualTime Time { get; }
+
+    public long NowUs => Time.NowUs;
+
+    public Activity Activity => default(Activity) with { Writes = _acknowledged };
+
+    public Tally Tally { get; } = new();
+
+    public string Describe() => $"life {_lives}, {_writes.Count} writes, of which {_answered} were answered";
+
+    public void Run()
+    {
+        try
+        {
+            for (_lives = 1; _lives <= Lives; _lives++)
+            {
+                Live();
+                LosePower((UnsyncedWrites)_random.Next(4));
+                if (_random.Next(DamageInOneOf) == 0)
+                    DamageMeta();
+            }
+
+            // What the journal holds is durable now, all of it.
+            Live();
+            LosePower(UnsyncedWrites.Kept);
+            LoseRecords();
+        }
+        finally
+        {
+            End();
+            _disk.Dispose();
+        }
+    }
+
+    private void Live()
+    {
+        _disk.CrashAtCall = _disk.Calls + _random.Next(1, CrashWithinCalls);
+        StandaloneStore store;
+        try
+        {
+            _store = store = StandaloneStore.Open(Prepare(_disk), Directory);
+        }
+        catch (SimulatedCrashException)
+        {
+            return;
+        }
+        catch (Exception refused) when (refused is RecoveryRefusedException or CorruptStoreException)
+        {
+            throw new Violation(Rule.GoesOn, $"life {_lives}: {refused.Message}");
+        }
+
+        var endUs = Time.NowUs + LifeUs;
+        // Answered when the store leads and has applied its whole journal.
+        Write("life", $"{_lives}", _ =>
+        {
+            Check();
+            Time.After(1, Next);
+        });
+        Time.RunUntil(endUs, () => _disk.IsOff || store.Failure.IsCompleted);
+        Violation.Unless(
+            _disk.IsOff || !store.Failure.IsCompleted, Rule.GoesOn, $"life {_lives}: the store ends by itself: {(store.Failure.IsCompleted ? store.Failure.Result.Message : "")}");
+
+        void Next()
+        {
+            if (_store != store)
+                return;
+            if (_random.Next(CheckpointInOneOf) == 0)
+                _ = store.Store.CheckpointAsync();
+            var index = _writes.Count;
+            var (key, value) = ($"key{_random.Next(Keys):D3}", _random.Next(8) == 0 ? null : $"{index} {new string('x', _random.Next(ValueBytesMax))}");
+            _writes.Add((key, value));
+            Write(key, value, _ =>
+            {
+                _answered = Math.Max(_answered, index + 1);
+                _acknowledged++;
+            }, index);
+            Time.After(1 + _random.NextInt64(1_500), Next);
+        }
+    }
+
+    private StoreContext Prepare(SimulatedDisk disk)
+    {
+        var writer = new VirtualExecutor(Time, _random, static () => 20, Guarded);
+        VirtualExecutor[] lanes = [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(Time, _random, static () => 1_000, Guarded))];
+        var checkpoints = new VirtualExecutor(Time, _random, static () => 500, Guarded);
+        var completions = new VirtualExecutor(Time, _random, static () => 20, Guarded);
+        _executors = [writer, .. lanes, checkpoints, completions];
+        disk.DuringWrite = path =>
+        {
+            if (path.EndsWith("/data", StringComparison.Ordinal) && _random.Next(CrashInCheckpointInOneOf) == 0)
+                disk.CrashAtCall = disk.Calls + _random.Next(1, 3);
+            else
+                GoOnBeside(disk, writer, lanes, completions);
+        };
+        if (!disk.DirectoryExists("/data"))
+        {
+            disk.CreateDirectory("/data");
+            disk.SyncDirectory("/");
+        }
+
+        var options = new StoreOptions { SegmentBytesMin = 16 << 10, SegmentBytesMax = 16 << 10, RetainedJournalBytes = 0, ReserveBytes = 64 << 10, Pages = new PageStoreOptions { MapBytes = 16 << 20 } };
+        return new StoreContext(FaultyFiles.Of(disk, _bug), writer, lanes, checkpoints, Time, NullLogger.Instance, options, completions) { Rules = new FaultyRules(_bug) };
+    }
+
+    // While one lane writes, all others go on, so that a later write may be durable before it, and answered if that is reported; then the power may go in the middle of the first.
+    private void GoOnBeside(SimulatedDisk disk, VirtualExecutor writer, VirtualExecutor[] lanes, VirtualExecutor completions)
+    {
+        if (!lanes.Any(static lane => lane.IsRunning) || _random.Next(BesideInOneOf) != 0)
+            return;
+        for (var step = 0; step < StepsBeside; step++)
+        {
+            writer.RunOneBeside();
+            completions.RunOneBeside();
+            foreach (var lane in lanes)
+                lane.RunOneBeside();
+        }
+
+        Look();
+        if (_random.Next(CrashBesideInOneOf) == 0)
+            disk.CrashAtCall = disk.Calls + 1;
+    }
+
+    private void Write(string key, string? value, Action<WriteResult> done, int? index = null)
+    {
+        var request = WriteRequest.Rent();
+        if (value is null)
+            request.Delete(Bytes(key));
+        else
+            request.Put(Bytes(key), Bytes(value));
+        if (index is not null)
+            request.Put(Bytes(LastKey), Bytes($"{index}"));
+        if (_store!.TryWrite(request) is { } answer)
+            _open.Add((answer.AsTask(), done));
+    }
+
+    // The state after some first writes, and at least those that were answered. The others have never been.
+    private void Check()
+    {
+        using var snapshot = _store!.OpenSnapshot();
+        var found = new SortedDictionary<string, string>(StringComparer.Ordinal);
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        while (cursor.MoveNext())
+            found.Add(Encoding.UTF8.GetString(cursor.Key), Encoding.UTF8.GetString(KvValue.Read(cursor.Value, out var _)));
+        found.Remove("life");
+        var count = found.TryGetValue(LastKey, out var last) ? int.Parse(last) + 1 : 0;
+        Violation.Unless(count >= _answered, Rule.CommittedStays, $"life {_lives}: {_answered} writes were answered, {count} are there");
+        _writes.RemoveRange(count, _writes.Count - count);
+        var expected = new SortedDictionary<string, string>(StringComparer.Ordinal);
+        if (count > 0)
+            expected[LastKey] = $"{count - 1}";
+        foreach (var (key, value) in _writes)
+        {
+            if (value is null)
+                expected.Remove(key);
+            else
+                expected[key] = value;
+        }
+
+        Violation.Unless(found.SequenceEqual(expected), Rule.CommittedStays, $"life {_lives}: the tree is not the state after {count} writes");
+    }
+
+    private void Guarded(Action item)
+    {
+        try
+        {
+            item();
+        }
+        catch (SimulatedCrashException)
+        {
+            // Seen by whoever lets time go on.
+        }
+
+        Look();
+    }
+
+    private void Look()
+    {
+        foreach (var write in _open.ToArray())
+        {
+            if (!write.Answer.IsCompleted)
+                continue;
+            _open.Remove(write);
+            if (write.Answer is { IsCompletedSuccessfully: true, Result: { Outcome: WriteOutcome.Applied } result })
+                write.Done(result);
+        }
+    }
+
+    private void LosePower(UnsyncedWrites unsynced)
+    {
+        Transcript.Line(Time.NowUs, $"the power is lost{(_disk.IsOff ? " in the middle of a call" : "")}: {unsynced}");
+        End();
+        _disk.Restart(unsynced, _random.Next());
+    }
+
+    private void End()
+    {
+        foreach (var executor in _executors)
+            executor.Kill();
+        _executors = [];
+        _open.Clear();
+        _store?.Dispose();
+        _store = null;
+    }
+
+    // Of two sound meta pages one is enough.
+    private void DamageMeta()
+    {
+        var layout = new StoreLayout(Directory);
+        if (!_disk.DirectoryExists(Directory) || layout.States(_disk) is not [.., var state])
+            return;
+        var path = StoreLayout.Data(layout.State(state));
+        var pages = _disk.ReadAll(path);
+        if (MetaPage.TryDecode(pages.AsSpan(0, Page.Bytes), path) is null || MetaPage.TryDecode(pages.AsSpan(Page.Bytes, Page.Bytes), path) is null)
+            return;
+        var offset = _random.Next(2 * Page.Bytes);
+        Transcript.Line(Time.NowUs, $"a bit of a meta page flips, at {offset}");
+        _disk.FlipBit(path, offset);
+    }
+
+    // Of a journal in which a bit flips recovery may see that something durable is missing, and says so: then also the next time, although the new segment lies behind it.
+    private void LoseRecords()
+    {
+        var whole = _disk;
+        for (var flip = 0; flip < FlipsMax; flip++)
+        {
+            using var disk = whole.Copy();
+            var layout = new StoreLayout(Directory);
+            var journal = StoreLayout.Journal(layout.State(layout.States(disk)[^1]));
+            var segments = disk.List(journal);
+            var path = $"{journal}/{segments[_random.Next(segments.Count)]}";
+            var bytes = disk.ReadAll(path).Length;
+            if (bytes == 0)
+                continue;
+            disk.FlipBit(path, _random.Next(bytes));
+            if (Opens(disk, mayRefill: false) || !Opens(disk, mayRefill: true))
+                continue;
+            Transcript.Line(Time.NowUs, $"a bit of {path} flips, and a record is lost");
+            disk.Restart(UnsyncedWrites.Kept);
+            Violation.Unless(!Opens(disk, mayRefill: false), Rule.CommittedStays, $"a bit of {path} has flipped, a record is lost, and the next start does not know of it");
+            return;
+        }
+    }
+
+    private bool Opens(SimulatedDisk disk, bool mayRefill)
+    {
+        try
+        {
+            // As a process that ends at once.
+            ReplicaStore.Open(Prepare(disk), Directory, mayRefill).Dispose();
+            return true;
+        }
+        catch (RecoveryRefusedException)
+        {
+            return false;
+        }
+        finally
+        {
+            End();
+        }
+    }
+
+    private static byte[] Bytes(string text) => Encoding.UTF8.GetBytes(text);
+}
