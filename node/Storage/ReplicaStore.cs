@@ -44,6 +44,7 @@ internal sealed class ReplicaStore : IDisposable
     private readonly MergedTransaction _transaction;
     private readonly CheckpointSchedule _checkpoints;
     private readonly Scrub _scrub;
+    private readonly SnapshotAges _snapshotAges;
     private BackgroundDigest? _digest;
     private (UInt128 Etag, Action<byte[]?> Done)? _digestAwaited;
     private readonly WorkAction _failureNotice;
@@ -98,6 +99,7 @@ internal sealed class ReplicaStore : IDisposable
             context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, _reserve, new WorkAction(OnJournalCompleted));
         _checkpoints = new CheckpointSchedule(context, _pages, _index, _reader, _journal, _reserve, CheckpointBound, Fail, WatchSpace);
         _scrub = new Scrub(context, _pages, Fail);
+        _snapshotAges = new SnapshotAges(_pages, context.Time);
         _endedUncleanly = recovered.EndedUncleanly;
     }
 
@@ -161,6 +163,12 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>Open snapshots. Any thread.</summary>
     public int Readers => _pages.ReaderCount;
+
+    /// <inheritdoc cref="PageStore.PinnedBytes"/>
+    public long PinnedBytes => _pages.PinnedBytes;
+
+    /// <inheritdoc cref="SnapshotAges.Oldest"/>
+    public TimeSpan OldestSnapshotAge() => _snapshotAges.Oldest();
 
     /// <summary>Journal bytes of the records behind an etag, as far as the live segments reach back.</summary>
     public long JournalBytesBehind(UInt128 etag) => _index.BytesAfter(etag);

@@ -628,6 +628,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             JournalBytes = store.JournalBytes,
             ChangedBytes = store.ScratchBytes,
             Readers = store.Readers,
+            SnapshotAge = store.OldestSnapshotAge(),
+            PinnedBytes = store.PinnedBytes,
             Followers = [.. _core.Followers.Select(follower => new FollowerReading(
                 _performer.NodeOf(follower.Replica),
                 store.JournalBytesBehind(follower.Acked.Value),

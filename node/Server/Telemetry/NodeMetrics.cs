@@ -254,12 +254,15 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableGauge("kvcluster.node.shard.epoch", () => ByShard(replica => (long)replica.Epoch), "{epoch}", "Epoch that the replica obeys or leads; a jump is a change of leader.");
         _meter.CreateObservableGauge("kvcluster.node.shard.leading", () => ByShard(replica => replica.Role == "leader" ? 1 : 0), "{leader}", "1: the replica leads the shard.");
         _meter.CreateObservableCounter("kvcluster.node.shard.changes", () => ByShard(replica => (long)replica.Change), "{change}", "Number of the shard's last change that this replica has applied; its rate is that of the shard's writes.");
+        _meter.CreateObservableGauge("kvcluster.node.shard.snapshot.age", () => ByShard(replica => replica.SnapshotAge.TotalSeconds), "s", "Age of the replica's oldest open snapshot.");
+        _meter.CreateObservableGauge("kvcluster.node.shard.pinned.size", () => ByShard(replica => replica.PinnedBytes), "By", "Memory and file that the replica's open snapshots, and checkpoints that are sent, keep from being reused.");
         _meter.CreateObservableGauge("kvcluster.node.follower.lag.size", () => ByFollower(follower => follower.LagBytes), "By", "At a leader: journal that the follower has not acknowledged.");
         _meter.CreateObservableGauge("kvcluster.node.follower.lag.changes", () => ByFollower(follower => follower.LagChanges), "{change}", "At a leader: changes that the follower has not acknowledged.");
     }
 
-    private IEnumerable<Measurement<long>> ByShard(Func<ReplicaReading, long> value) =>
-        _reading.Replicas.Take(_shardSeriesMax).Select(replica => new Measurement<long>(value(replica), new Tag(RpcTags.Shard, replica.Shard)));
+    private IEnumerable<Measurement<T>> ByShard<T>(Func<ReplicaReading, T> value)
+        where T : struct =>
+        _reading.Replicas.Take(_shardSeriesMax).Select(replica => new Measurement<T>(value(replica), new Tag(RpcTags.Shard, replica.Shard)));
 
     private IEnumerable<Measurement<long>> ByFollower(Func<FollowerReading, long> value) => _reading.Replicas.Take(_shardSeriesMax).SelectMany(replica =>
         replica.Followers.Select(follower => new Measurement<long>(value(follower), new Tag(RpcTags.Shard, replica.Shard), new Tag(RpcTags.Peer, follower.Node))));
@@ -286,6 +289,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.size", () => Sum(replica => replica.JournalBytes), "By", "Journals of this node's replicas.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.changed.size", () => Sum(replica => replica.ChangedBytes), "By", "Changed pages in memory: what checkpoints will write, and what readers still need.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.readers", () => Sum(replica => replica.Readers), "{reader}", "Open snapshots.");
+        _meter.CreateObservableGauge("kvcluster.node.store.snapshot.age", () => _reading.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s", "Age of the oldest open snapshot.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file that open snapshots, and checkpoints that are sent, keep from being reused.");
         _meter.CreateObservableGauge("kvcluster.node.disk.free.size", FreeBytes, "By", "Free space where the data directory lies.");
     }
 

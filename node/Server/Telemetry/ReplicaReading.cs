@@ -36,6 +36,12 @@ internal sealed record ReplicaReading
     /// <summary>Open snapshots.</summary>
     public int Readers { get; init; }
 
+    /// <summary>Age of the oldest of them.</summary>
+    public TimeSpan SnapshotAge { get; init; }
+
+    /// <summary>Memory and file that snapshots, or checkpoints that are sent, alone keep from being reused.</summary>
+    public long PinnedBytes { get; init; }
+
     /// <summary>The others, if it leads.</summary>
     public IReadOnlyList<FollowerReading> Followers { get; init; } = [];
 }

@@ -380,6 +380,9 @@ internal sealed unsafe class PageStore : IDisposable
         Recycle(batch);
     }
 
+    /// <summary>All open snapshots. The writer.</summary>
+    internal void CollectReaders(List<ReaderSlots.Reader> readers) => _readers.Collect(readers);
+
     internal bool MustEnd(int slot, ulong ticket) => _readers.MustEnd(slot, ticket);
 
     internal void CloseSnapshot(int slot, ulong ticket) => _readers.Leave(slot, ticket);

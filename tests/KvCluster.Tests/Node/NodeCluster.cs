@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Diagnostics.Metrics;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
@@ -106,6 +107,24 @@ internal sealed class NodeCluster : IAsyncDisposable
     public string PeerAddressOf(uint node) => _nodes[node].PeerAddress;
 
     public GrpcChannel ChannelOf(uint node) => _channels[node];
+
+    /// <summary>Watches a node's metrics; when it is asked to record, the newest value of each is there, the first one of those with several.</summary>
+    public MeterListener WatchMetrics(uint node, Dictionary<string, double> values)
+    {
+        var meter = _nodes[node].Meter;
+        var listener = new MeterListener
+        {
+            InstrumentPublished = (instrument, listens) =>
+            {
+                if (ReferenceEquals(instrument.Meter, meter) && instrument.IsObservable)
+                    listens.EnableMeasurementEvents(instrument);
+            },
+        };
+        listener.SetMeasurementEventCallback<long>((instrument, value, _, _) => values.TryAdd(instrument.Name, value));
+        listener.SetMeasurementEventCallback<double>((instrument, value, _, _) => values.TryAdd(instrument.Name, value));
+        listener.Start();
+        return listener;
+    }
 
     public Kv.KvClient KvOf(uint node) => new(_channels[node]);
 

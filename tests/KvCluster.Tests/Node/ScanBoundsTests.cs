@@ -1,9 +1,12 @@
+using System.Diagnostics;
+using System.Diagnostics.Metrics;
 using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Serving;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -27,6 +30,59 @@ public sealed class ScanBoundsTests
         await using var cluster = await NodeCluster.StartAsync(new StoreOptions { Pages = new PageStoreOptions { PinnedBytesMax = 1 << 20 } });
         // Every value anew: what the scan's snapshot has is kept for it alone.
         await AssertEndsTooOldAsync(cluster, meanwhile: () => FillAsync(cluster.KvOf(1), 2));
+    }
+
+    // The page that a caller does not take is flushed for as long as the stream is open; the deadline is the server's to keep, whatever the caller does about its own.
+    [Fact]
+    public async Task Scan_CallerNeitherReadsNorKeepsItsDeadline_EndsByTheDeadline()
+    {
+        await using var cluster = await NodeCluster.StartAsync(new StoreOptions { SnapshotAgeMax = TimeSpan.FromHours(1) });
+        await FillAsync(cluster.KvOf(1), 1);
+        var metrics = new Dictionary<string, double>();
+        using var listener = cluster.WatchMetrics(1, metrics);
+        await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(300), async deadline =>
+        {
+            // Only the header: the client knows of no deadline.
+            using var call = cluster.KvOf(1).Scan(new ScanRequest(), new Metadata { { "grpc-timeout", $"{deadline.TotalMilliseconds}m" } });
+            var waited = Stopwatch.StartNew();
+            var wasActive = false;
+            for (; waited.Elapsed < deadline && !wasActive; wasActive = Value("kvcluster.node.request.active") == 1)
+                await Task.Delay(5);
+            if (wasActive)
+                await Eventually.TrueAsync(() => Value("kvcluster.node.request.active") == 0, "the scan ends");
+            return wasActive;
+        });
+
+        double Value(string name) => Record(listener, metrics, name);
+    }
+
+    [Fact]
+    public async Task Metrics_OfASnapshotThatIsHeld_TellItsAgeAndWhatItPins()
+    {
+        await using var cluster = await NodeCluster.StartAsync(new StoreOptions());
+        await FillAsync(cluster.KvOf(1), 1);
+        var metrics = new Dictionary<string, double>();
+        using var listener = cluster.WatchMetrics(1, metrics);
+        using (var call = cluster.KvOf(1).Scan(new ScanRequest()))
+        {
+            Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
+            await FillAsync(cluster.KvOf(1), 2);
+            foreach (var owner in (string[])["store", "shard"])
+            {
+                await Eventually.TrueAsync(() => Value($"kvcluster.node.{owner}.snapshot.age") > 0, "the snapshot has an age");
+                await Eventually.TrueAsync(() => Value($"kvcluster.node.{owner}.pinned.size") > 1_000_000, "the snapshot pins what it reaches");
+            }
+        }
+        await Eventually.TrueAsync(() => Value("kvcluster.node.store.snapshot.age") == 0, "no snapshot is left");
+
+        double Value(string name) => Record(listener, metrics, name);
+    }
+
+    private static double Record(MeterListener listener, Dictionary<string, double> metrics, string name)
+    {
+        metrics.Clear();
+        listener.RecordObservableInstruments();
+        return metrics.GetValueOrDefault(name);
     }
 
     private static async Task AssertEndsTooOldAsync(NodeCluster cluster, Func<Task> meanwhile)

@@ -3,6 +3,7 @@ using KvCluster.Disk;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Tests.Storage.Pages;
+using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Readers;
 
@@ -62,6 +63,28 @@ public sealed class LongReaderTests
         while (store.Readers > 0)
             store.CloseReader(0);
     });
+
+    [Fact]
+    public void OldestSnapshotAge_SnapshotsComeAndGo_CountsFromTheFirstLook()
+    {
+        using var replica = new ReplicaBench(1);
+        Assert.Equal(TimeSpan.Zero, replica.Store.OldestSnapshotAge());
+        var old = replica.Store.OpenSnapshot();
+        Assert.Equal(TimeSpan.Zero, Later(5));
+        Assert.Equal(TimeSpan.FromSeconds(5), Later(5));
+        using var young = replica.Store.OpenSnapshot();
+        Assert.Equal(TimeSpan.FromSeconds(6), Later(1));
+        old.Dispose();
+        // Another one takes the slot, and has an age of its own.
+        using var other = replica.Store.OpenSnapshot();
+        Assert.Equal(TimeSpan.FromSeconds(2), Later(2));
+
+        TimeSpan Later(int seconds)
+        {
+            replica.Time.Advance(TimeSpan.FromSeconds(seconds));
+            return replica.Store.OldestSnapshotAge();
+        }
+    }
 
     [Fact]
     public void PinnedBytes_BeyondTheirBound_AskTheOldestReaderToEnd()
