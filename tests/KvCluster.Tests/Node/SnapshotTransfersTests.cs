@@ -1,0 +1,231 @@
+using KvCluster.Disk;
+using KvCluster.Node.Shards;
+using KvCluster.Replication;
+using KvCluster.Storage;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Snapshots;
+using KvCluster.Storage.Threads;
+using KvCluster.Tests.Storage.Store;
+using KvCluster.V1;
+using Event = KvCluster.Replication.Event;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>What a replica's driver does for snapshots: off the writer thread, and whatever comes, the replica goes on.</summary>
+public sealed class SnapshotTransfersTests : IDisposable
+{
+    private const ulong Receiver = 2;
+    private readonly ReplicaBench _leader = new(1);
+    private readonly ReplicaBench _follower = new(Receiver);
+    private readonly StepExecutor _disk = new();
+    private readonly StepExecutor _writer = new();
+    private readonly List<Event> _told = [];
+    private readonly List<Frame> _sent = [];
+    private readonly SnapshotTransfers _sender;
+    private readonly SnapshotTransfers _receiver;
+    private ReplicaStore? _used;
+    private bool _isInstalled;
+
+    public SnapshotTransfersTests()
+    {
+        _leader.Lead(1);
+        _leader.Put("key", new string('v', 100));
+        _leader.Store.Commit(_leader.Store.Last.Etag);
+        var done = _leader.Store.CheckpointAsync();
+        _leader.Run();
+        Assert.True(done.IsCompletedSuccessfully);
+        _sender = Transfers(_leader, static _ => Assert.Fail("A sender takes nothing into use."));
+        _receiver = Transfers(_follower, store => _used = store);
+    }
+
+    public void Dispose()
+    {
+        _used?.Dispose();
+        _leader.Dispose();
+        _follower.Dispose();
+    }
+
+    // Chunks were read and written on the writer thread, which other shards share: their heartbeats waited for every megabyte of a snapshot.
+    [Fact]
+    public void Transfer_FromTheFirstChunkToTheSwitch_TouchesTheDiskWithTheWriterFree()
+    {
+        var (calls, heartbeats) = (0, 0);
+        foreach (var bench in (ReplicaBench[])[_leader, _follower])
+        {
+            bench.Disk.Fault = call =>
+            {
+                Assert.False(_writer.IsRunning, $"{call} on the writer thread.");
+                // Of another shard, which comes while the disk takes its time.
+                _writer.Post(new WorkAction(() => heartbeats++));
+                while (_writer.RunOne())
+                {
+                }
+                calls++;
+                return DiskFault.None;
+            };
+        }
+        Frame frame = null!;
+        OnWriter(() => frame = Begin().Frame);
+        OnWriter(() => _sender.SendChunk(frame, int.MaxValue, _sent.Add));
+        OnWriter(() => _receiver.Store(Assert.Single(_sent).SnapshotChunk, ReplicaBench.DirectoryPath));
+        OnWriter(() => _receiver.Verify(NameOf(frame), _follower.Store.Control));
+        Assert.True(Assert.IsType<Event.SnapshotVerified>(_told[^1]).IsWhole);
+        OnWriter(() => _receiver.Install(_follower.Store.Control with { Committed = NameOf(frame).Etag.Value }, () => _isInstalled = true));
+        RunAll();
+        Assert.True(_isInstalled);
+        Assert.True(calls > 20, $"Only {calls} calls.");
+        Assert.Equal(calls, heartbeats);
+        Assert.Equal(NameOf(frame).Etag.Value, _used!.Published);
+
+        void OnWriter(Action action)
+        {
+            _writer.Post(new WorkAction(action));
+            RunDisk();
+        }
+    }
+
+    [Fact]
+    public void SendChunk_CheckpointLetGoOf_SendsNothing()
+    {
+        var (source, frame) = Begin();
+        _sender.SendChunk(frame, (int)source.BytesTotal, _sent.Add);
+        _sender.Close(Receiver);
+        RunDisk();
+        _sender.SendChunk(frame, (int)source.BytesTotal, _sent.Add);
+        RunDisk();
+        Assert.Empty(_sent);
+    }
+
+    [Fact]
+    public void Install_DiskFullWhenTheStateIsOpened_WaitsForRoomAndGoesOn()
+    {
+        var frame = Received();
+        _receiver.Verify(NameOf(frame), _follower.Store.Control);
+        RunDisk();
+        _follower.Disk.Refuse = (operation, path) => operation == "Resize" ? new StorageIoException(operation, path, "no space left", isDiskFull: true) : null;
+        _receiver.Install(_follower.Store.Control with { Committed = NameOf(frame).Etag.Value }, () => _isInstalled = true);
+        for (var look = 0; look < 3; look++)
+        {
+            RunAll();
+            _follower.Time.Advance(TimeSpan.FromSeconds(1));
+        }
+        Assert.False(_isInstalled);
+        _follower.Disk.Refuse = null;
+        RunAll();
+        _follower.Time.Advance(TimeSpan.FromSeconds(1));
+        RunAll();
+        Assert.True(_isInstalled);
+        Assert.Equal(NameOf(frame).Etag.Value, _used!.Published);
+    }
+
+    [Fact]
+    public void Verify_PageOfALyingPeer_FailsTheSnapshotAndNothingElse()
+    {
+        // All checksums are right; what the page says of itself is not.
+        var frame = Received();
+        var sound = frame.SnapshotChunk.Data.ToByteArray();
+        var refused = 0;
+        for (var seed = 1; seed <= 200; seed++)
+        {
+            _told.Clear();
+            frame.SnapshotChunk.Data = Google.Protobuf.ByteString.CopyFrom(WithAnotherRoot(sound, new Random(seed)));
+            _receiver.Store(frame.SnapshotChunk, ReplicaBench.DirectoryPath);
+            _receiver.Verify(NameOf(frame), _follower.Store.Control);
+            RunDisk();
+            if (_told[^1] is Event.SnapshotFailed { Fault: var fault })
+            {
+                refused++;
+                Assert.Equal(SnapshotFault.Damaged, fault);
+                Assert.DoesNotContain("incoming", _follower.Disk.List(ReplicaBench.DirectoryPath));
+            }
+            else
+            {
+                Assert.True(Assert.IsType<Event.SnapshotVerified>(_told[^1]).IsWhole, $"KV_SEED={seed}");
+            }
+        }
+        Assert.True(refused > 50, $"Only {refused} of 200 were refused.");
+    }
+
+    private static RecordName NameOf(Frame frame) => frame.SnapshotChunk.Covers.FromWire();
+
+    // A few bytes of the tree's only page are others, and it, and both meta pages, have checksums for that.
+    private static byte[] WithAnotherRoot(byte[] stream, Random random)
+    {
+        var bytes = stream.ToArray();
+        var table = SnapshotStream.Decode(bytes.AsSpan(0, (int)SnapshotStream.PrefixBytesOf(SnapshotStream.ReadRunCount(bytes, ""))), "");
+        var metas = (int)table.PrefixBytes;
+        Assert.True(MetaPage.TryDecode(bytes.AsSpan(metas, Page.Bytes), "") is not null);
+        var number = (long)(MetaPage.TryDecode(bytes.AsSpan(metas, Page.Bytes), "")!.Trees[0].Reference / Page.Bytes);
+        var at = metas;
+        foreach (var run in table.Runs)
+        {
+            if (number >= run.First && number < run.First + run.Count)
+            {
+                at += (int)(number - run.First) * Page.Bytes;
+                break;
+            }
+            at += (int)run.Count * Page.Bytes;
+        }
+        var page = bytes.AsSpan(at, Page.Bytes);
+        for (var change = random.Next(1, 8); change > 0; change--)
+        {
+            // The header and the entries behind it more often than not.
+            page[random.Next(4, random.Next(4) == 0 ? Page.Bytes : 100)] = (byte)random.Next(256);
+        }
+        var checksum = Crc32C.Of(page[sizeof(uint)..]);
+        BitConverter.TryWriteBytes(page, checksum);
+        for (var number2 = 0; number2 < 2; number2++)
+        {
+            var meta = MetaPage.TryDecode(bytes.AsSpan(metas + (number2 * Page.Bytes), Page.Bytes), "")!;
+            meta.Trees[0].Checksum = checksum;
+            meta.Encode(bytes.AsSpan(metas + (number2 * Page.Bytes), Page.Bytes));
+        }
+        return bytes;
+    }
+
+    private SnapshotTransfers Transfers(ReplicaBench bench, Action<ReplicaStore?> use) => new(
+        bench.Context with { Checkpoints = _disk, Writer = _writer },
+        _told.Add,
+        action => _writer.Post(new WorkAction(action)),
+        quiet =>
+        {
+            bench.Store.Stop(quiet);
+            return true;
+        },
+        use,
+        static failure => Assert.Fail($"The replica fails: {failure}"));
+
+    private (SnapshotSource Source, Frame Frame) Begin()
+    {
+        var source = _leader.Store.OpenSnapshotSource();
+        var covers = _sender.Send(Receiver, source);
+        return (source, new Frame { Receiver = Receiver, SnapshotChunk = new SnapshotChunk { Covers = covers.ToWire(), BytesTotal = (ulong)source.BytesTotal } });
+    }
+
+    private Frame Received()
+    {
+        var (source, frame) = Begin();
+        _sender.SendChunk(frame, (int)source.BytesTotal, _sent.Add);
+        RunDisk();
+        _receiver.Store(frame.SnapshotChunk, ReplicaBench.DirectoryPath);
+        RunDisk();
+        return frame;
+    }
+
+    private void RunDisk()
+    {
+        while (_writer.RunOne() || _disk.RunOne())
+        {
+        }
+    }
+
+    private void RunAll()
+    {
+        for (var round = 0; round < 10; round++)
+        {
+            RunDisk();
+            _follower.Run();
+        }
+    }
+}
