@@ -4,8 +4,16 @@ namespace KvCluster.Replication;
 
 /// <summary>
 /// A replica under its promised leader: matches its journal with the leader's, appends, cuts, acknowledges what is durable and matched, follows
-/// the committed etag, and takes a snapshot. Everything here is about one epoch and starts over when the promise rises.
+/// the committed etag, and takes a snapshot. Everything here is about one epoch and starts over when the promise rises, but for a snapshot of which all
+/// bytes are here.
 /// </summary>
+/// <remarks>
+/// What a snapshot covers is committed: checkpoints are written of nothing else. So the leaders of all later epochs have it, and whatever replica has a committed record behind
+/// it has the record that it covers as well. Installing it where that is not in the journal therefore takes away nothing that is committed, whoever leads by then. Only
+/// what is needed behind it is not known: the present leader's journal may not reach back to it, and then another snapshot follows.
+/// Bytes that are still to come are another matter: the next leader's checkpoint has its pages elsewhere, so one that is received in part is dropped with its epoch.
+/// What an election can cost is one transfer, and no verification.
+/// </remarks>
 internal sealed class Following(ReplicaContext context, TailCut cut)
 {
     /// <summary>What is done with a snapshot beside the live state, before it is switched in.</summary>
@@ -40,6 +48,12 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     private long _snapshotVerified;
     private ControlRecord? _installing;
 
+    /// <summary>The snapshot comes from an earlier epoch than the promised one.</summary>
+    private bool _snapshotIsKept;
+
+    /// <summary>The snapshot that the present leader would send meanwhile: it is told that nothing of it is stored, and how far the kept one is, so that it waits.</summary>
+    private RecordName _offered;
+
     /// <summary>The replica that leads the promised epoch and has spoken; 0: none yet.</summary>
     public ulong Leader => _leader;
 
@@ -70,7 +84,10 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         _matchedAny = false;
         _matched = _leaderCommitted = _acknowledgedSent = Etag.None;
         _parked.Clear();
-        DropSnapshot();
+        if (_snapshot is SnapshotPhase.Verifying or SnapshotPhase.Verified)
+            (_snapshotIsKept, _offered) = (true, default);
+        else
+            DropSnapshot();
         context.OwnDigest.Forget();
         context.Pace.Forget();
         _leaderPaceUs = 0;
@@ -209,7 +226,11 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         if (_snapshot == SnapshotPhase.None || covers != _snapshotCovers)
             return;
         context.Log($"the snapshot at {covers} was not installed: {reason}");
-        SendSnapshotAck(fault);
+        // The present leader has nothing to do with what an earlier one sent: its own begins.
+        if (_snapshotIsKept)
+            TellOfKept(installed: false);
+        else
+            SendSnapshotAck(fault);
         ForgetSnapshot();
     }
 
@@ -225,14 +246,16 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         if (IsOvertaken(_snapshotCovers))
         {
             context.Log($"the snapshot at {_snapshotCovers} is not needed any more");
-            if (TailMatch.Has(context.Journal, _snapshotCovers))
-                Matched(_snapshotCovers.Etag);
-            SendSnapshotAck(_snapshotCovers, installed: true);
+            if (_snapshotIsKept)
+                TellOfKept(installed: false);
+            else
+                EndUnneeded(_snapshotCovers);
             DropSnapshot();
             return;
         }
 
-        if (_snapshot != SnapshotPhase.Verified || !context.Control.Idle || cut.Busy)
+        // One that is kept waits for a leader: until then this replica may itself be about to lead, with the journal that it has.
+        if (_snapshot != SnapshotPhase.Verified || !context.Control.Idle || cut.Busy || (_snapshotIsKept && _leader == 0))
             return;
         if (!context.Refilling && context.Control.Wanted.Acknowledged > _snapshotCovers.Etag)
             context.Control.Note(context.Control.Wanted with { Acknowledged = _snapshotCovers.Etag });
@@ -250,8 +273,17 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         context.CommittedBySnapshot(covers.Etag);
         if (_leader == 0 || covers != _snapshotCovers)
             return;
-        Matched(covers.Etag);
-        SendSnapshotAck(covers, installed: true);
+        if (_snapshotIsKept)
+        {
+            // The leader asks from where this replica goes on, and its answer is what matches.
+            TellOfKept(installed: true);
+        }
+        else
+        {
+            Matched(covers.Etag);
+            SendSnapshotAck(covers, installed: true);
+        }
+
         ForgetSnapshot();
     }
 
@@ -375,9 +407,14 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         if (IsOvertaken(covers))
         {
             // Installed before, or overtaken by the journal.
-            if (TailMatch.Has(context.Journal, covers))
-                Matched(covers.Etag);
-            SendSnapshotAck(covers, installed: true);
+            EndUnneeded(covers);
+            return;
+        }
+
+        if (_snapshotIsKept)
+        {
+            _offered = covers;
+            SendSnapshotAck();
             return;
         }
 
@@ -422,14 +459,36 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     private void ForgetSnapshot()
     {
         _snapshot = SnapshotPhase.None;
-        _snapshotCovers = default;
+        _snapshotIsKept = false;
+        _snapshotCovers = _offered = default;
         _snapshotSubmitted = _snapshotStored = _snapshotTotal = _snapshotVerified = 0;
     }
 
-    private void SendSnapshotAck(SnapshotFault fault = SnapshotFault.Unspecified) => SendSnapshotAck(new SnapshotAck
+    private void SendSnapshotAck(SnapshotFault fault = SnapshotFault.Unspecified)
     {
-        Covers = _snapshotCovers.ToWire(), BytesStored = (ulong)_snapshotStored, BytesVerified = (ulong)_snapshotVerified, Fault = fault,
-    });
+        var stored = _snapshotIsKept ? 0 : _snapshotStored;
+        if (!_snapshotIsKept || _offered != default)
+        {
+            SendSnapshotAck(new SnapshotAck
+            {
+                Covers = (_snapshotIsKept ? _offered : _snapshotCovers).ToWire(), BytesStored = (ulong)stored, BytesVerified = (ulong)_snapshotVerified, Fault = fault,
+            });
+        }
+    }
+
+    // Installed: it asks what this replica has by now. Otherwise it begins to send.
+    private void TellOfKept(bool installed)
+    {
+        if (_offered != default)
+            SendSnapshotAck(_offered, installed);
+    }
+
+    private void EndUnneeded(RecordName covers)
+    {
+        if (TailMatch.Has(context.Journal, covers))
+            Matched(covers.Etag);
+        SendSnapshotAck(covers, installed: true);
+    }
 
     private void SendSnapshotAck(RecordName covers, bool installed) => SendSnapshotAck(new SnapshotAck { Covers = covers.ToWire(), Installed = installed });
 

@@ -49,9 +49,75 @@ public sealed class SnapshotTranscriptTests
         Assert.EndsWith("heartbeat ack 1 granted", follower.Shown(), StringComparison.Ordinal);
         follower.Step(new Event.SnapshotVerified(Covers, 3, IsWhole: false)).Shows("to 2: epoch 2 snapshot 2.4: 4 stored, 3 verified");
         follower.Tick(553_000).Shown();
-        follower.From(3, 3, frame => frame.Prepare = new Prepare()).Shows("drop the snapshot\ncontrol: promised 3 to 3, acknowledged 1.2, lease 553000");
+        follower.From(3, 3, frame => frame.Prepare = new Prepare()).Shows("control: promised 3 to 3, acknowledged 1.2, lease 553000");
         follower.Synced().Shows("to 3: epoch 3 prepared 1.2");
+        // Whoever was elected may need the journal as it is, until it says that it leads.
         follower.Step(new Event.SnapshotVerified(Covers, 4, IsWhole: true)).Shows("");
+        follower.From(3, 3, frame => frame.Probe = new Probe { Record = Transcript.Id(3, 9) });
+        Assert.Contains("install the snapshot at 2.4", follower.Shown(), StringComparison.Ordinal);
+    }
+
+    // Every new epoch had a received snapshot dropped, however far it was verified, and sent again as a whole: under elections a large shard was never rebuilt.
+    [Theory]
+    [InlineData(3)]
+    [InlineData(4)]
+    [InlineData(5)]
+    public void Follower_NewEpochWhileItVerifies_InstallsAndGoesOnFromThere(ulong offeredChange)
+    {
+        var follower = Verifying(out var leaderFrame);
+        // An older one, the same one and a newer one than it has: it does not store it beside, and says how far it is.
+        var offered = Chunk(0, 8);
+        offered.Covers = new RecordName(new Etag(2, offeredChange), offeredChange == 4 ? Covers.Checksum : 7).ToWire();
+        var told = $"to 3: epoch 3 snapshot 2.{offeredChange}";
+        leaderFrame(frame => frame.SnapshotChunk = offered).Shows($"{told}: 0 stored, 0 verified");
+        follower.Step(new Event.SnapshotVerified(Covers, 3, IsWhole: false)).Shows($"{told}: 0 stored, 3 verified");
+        follower.Step(new Event.SnapshotVerified(Covers, 4, IsWhole: true)).Shows($"{told}: 0 stored, 4 verified\ninstall the snapshot at 2.4");
+        follower.Step(new Event.SnapshotInstalled(Covers));
+        Assert.StartsWith($"{told}: installed", follower.Shown(), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Follower_NewEpochsAgainAndAgain_KeepsWhatIsVerified()
+    {
+        var follower = Verifying(out _);
+        for (var epoch = 4ul; epoch < 10; epoch++)
+        {
+            follower.From(epoch % 2 == 0 ? 2u : 3u, epoch, frame => frame.Heartbeat = new Heartbeat { Round = 1 }).Synced();
+            follower.Step(new Event.SnapshotVerified(Covers, (long)epoch - 4, IsWhole: false));
+        }
+        Assert.DoesNotContain("drop the snapshot", follower.Shown(), StringComparison.Ordinal);
+        follower.Step(new Event.SnapshotVerified(Covers, 4, IsWhole: true)).Shows("install the snapshot at 2.4");
+    }
+
+    [Fact]
+    public void Follower_KeptSnapshotIsOvertakenByTheJournal_DropsIt()
+    {
+        var follower = Verifying(out var leaderFrame);
+        leaderFrame(frame => frame.Append = Transcript.Append((1, 2), (2, 3), (2, 4))).Shows("append up to 2.4\nto 3: epoch 3 ack 1.2");
+        follower.Durable().Shows("drop the snapshot\nto 3: epoch 3 ack 2.4");
+        follower.Step(new Event.SnapshotVerified(Covers, 4, IsWhole: true)).Shows("");
+    }
+
+    [Fact]
+    public void Follower_KeptSnapshotIsDamaged_TakesThePresentLeaders()
+    {
+        var follower = Verifying(out var leaderFrame);
+        var offered = Chunk(0, 8);
+        offered.Covers = Transcript.Id(2, 5);
+        leaderFrame(frame => frame.SnapshotChunk = offered).Shows("to 3: epoch 3 snapshot 2.5: 0 stored, 0 verified");
+        // It says nothing of a fault: that one's pages may all be sound.
+        follower.Step(new Event.SnapshotFailed(Covers, SnapshotFault.Damaged, "it happens")).Shows("to 3: epoch 3 snapshot 2.5: 0 stored, 0 verified");
+        leaderFrame(frame => frame.SnapshotChunk = offered).Shows("store from 0 on");
+    }
+
+    // The next leader's pages lie elsewhere: what is to come would not fit what is here.
+    [Fact]
+    public void Follower_NewEpochWhileItReceives_DropsWhatItHas()
+    {
+        var follower = Receiving(bytesTotal: 8);
+        follower.Step(new Event.SnapshotStored(Covers, 4)).Shown();
+        follower.From(3, 3, frame => frame.Heartbeat = new Heartbeat { Round = 1 });
+        Assert.Contains("drop the snapshot", follower.Shown(), StringComparison.Ordinal);
     }
 
     [Fact]
@@ -188,6 +254,17 @@ public sealed class SnapshotTranscriptTests
         var replica = new Transcript(journal => journal.Append(1, 2), control, epoch: 1, leader: 3);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Synced().Shown();
         replica.From(2, 2, frame => frame.SnapshotChunk = Chunk(0, bytesTotal, bytes)).Shows("store from 0 on");
+        return replica;
+    }
+
+    // It has all of the snapshot of epoch 2 and verifies it when replica 3 leads epoch 3, from which come the frames.
+    private static Transcript Verifying(out Func<Action<Frame>, Transcript> leaderFrame)
+    {
+        var replica = Receiving(bytesTotal: 4);
+        replica.Step(new Event.SnapshotStored(Covers, 4)).Shown();
+        replica.From(3, 3, frame => frame.Heartbeat = new Heartbeat { Round = 1 }).Synced();
+        Assert.DoesNotContain("drop the snapshot", replica.Shown(), StringComparison.Ordinal);
+        leaderFrame = fill => replica.From(3, 3, fill);
         return replica;
     }
 
