@@ -308,7 +308,7 @@ public sealed class ReplicaCoreTranscriptTests
     /// the newest, stepped down for its voters, and had routes published that went back.
     /// </summary>
     [Fact]
-    public void Leader_ToldOfARecordWithAnOlderGeneration_LeadsOnAndRaisesAnAlarm()
+    public void Replica_ToldOfARecordWithAnOlderGeneration_AdoptsNothingAndRaisesAnAlarm()
     {
         var replica = Leading();
         var newer = replica.Record.Clone();
