@@ -77,6 +77,36 @@ public sealed class NodeSettingsTests
     [InlineData("admin", "https://127.0.0.1:7480", "--admin: 'https://127.0.0.1:7480' is not of the form http://host:port.")]
     public void Run_WithAMistake_SaysIt(string name, string value, string expected) => Assert.Contains(expected, Run(new() { [name] = value }).Mistakes);
 
+    [Theory]
+    [InlineData("listen-peers=http://127.0.0.1:7501")]
+    [InlineData("listen-peers=http://127.0.0.1:0")]
+    [InlineData("listen-peers=http://127.0.0.1:7501 advertise-peers=http://node2:7501")]
+    [InlineData("listen-peers=http://0.0.0.0:7501 allow-plaintext=true advertise-peers=http://node2:7501")]
+    [InlineData("listen=http://127.0.0.1:65500 listen-peers=http://127.0.0.1:7501")]
+    [InlineData("listen=http://127.0.0.1:65435")]
+    public void Peers_WithSettingsThatFit_HaveNoMistakes(string said) => Assert.Empty(Run(Said(said)).Mistakes);
+
+    [Theory]
+    [InlineData("listen-peers=https://127.0.0.1:7501", "--listen-peers: 'https://127.0.0.1:7501' and 'http://127.0.0.1:7401', of listen, are both http:// or both https://.")]
+    [InlineData("advertise-peers=https://node2:7501", "--advertise-peers: 'https://node2:7501' and 'http://127.0.0.1:7401', of listen, are both http:// or both https://.")]
+    [InlineData("advertise-peers=http://0.0.0.0:7501", "--advertise-peers: 'http://0.0.0.0:7501' is every address of this machine: say the one where other nodes reach this node.")]
+    [InlineData("advertise-peers=http://[::]:7501", "--advertise-peers: 'http://[::]:7501' is every address of this machine: say the one where other nodes reach this node.")]
+    [InlineData("listen=http://127.0.0.1:65436", "--listen-peers: there is no port 100 above that of 'http://127.0.0.1:65436', of listen: say where to listen for other nodes.")]
+    [InlineData("listen-peers=http://127.0.0.1:7401", "--listen-peers: 'http://127.0.0.1:7401' is the port of listen, too: clients and nodes have ports of their own.")]
+    [InlineData("listen-peers=http://127.0.0.2:7401", "--listen-peers: 'http://127.0.0.2:7401' is the port of listen, too: clients and nodes have ports of their own.")]
+    [InlineData("listen-peers=http://10.0.0.1:7501",
+        "--listen-peers: 'http://10.0.0.1:7501' is plain text that other machines reach: use https://, or say allow-plaintext where the network itself is trusted.")]
+    [InlineData("listen-peers=node2:7501", "--listen-peers: 'node2:7501' is not of the form http://host:port or https://host:port.")]
+    [InlineData("advertise-peers=http://node2:7501/path", "--advertise-peers: 'http://node2:7501/path' is not of the form http://host:port or https://host:port.")]
+    public void Peers_WithAMistake_SayIt(string said, string expected) => Assert.Equal([expected], Run(Said(said)).Mistakes);
+
+    [Fact]
+    public void Peers_WithSeveralMistakes_SayAllOfThem()
+    {
+        var mistakes = Run(Said("listen-peers=https://127.0.0.1:7401 advertise-peers=https://0.0.0.0:7501")).Mistakes;
+        Assert.Equal(["--listen-peers", "--advertise-peers", "--advertise-peers", "--listen-peers"], mistakes.Select(mistake => mistake[..mistake.IndexOf(':', StringComparison.Ordinal)]));
+    }
+
     [Fact]
     public void Replicas_MoreThanNodes_AreAMistake() =>
         Assert.Contains("--replicas: 3 replicas of a shard need as many nodes, and bootstrap-nodes names 2.", Run(new() { ["bootstrap-nodes"] = "1,2", ["replicas"] = "3" }).Mistakes);
@@ -114,6 +144,8 @@ public sealed class NodeSettingsTests
 
     [Fact]
     public void Defaults_AreRight() => Assert.All(NodeSettings.Known.Concat(RouterSettings.RunTable).Where(setting => setting.Default is not null), setting => Assert.NotNull(setting.Read(setting.Default!)));
+
+    private static Dictionary<string, string?> Said(string flags) => flags.Split(' ').Select(one => one.Split('=', 2)).ToDictionary(one => one[0], string? (one) => one[1]);
 
     private static Settings Run(Dictionary<string, string?> flags)
     {
