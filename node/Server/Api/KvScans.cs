@@ -24,6 +24,9 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory 
     /// <summary>A page is sent when it has so many bytes: enough to spread its costs, little enough to start soon. An entry is never cut.</summary>
     private const int PageBytes = 128 << 10;
 
+    /// <summary>A page with several entries has no more: what gRPC takes unless somebody says otherwise, without what else may stand on a page, two keys.</summary>
+    private const int EntriesBytesMax = (4 << 20) - (4 << 10);
+
     /// <summary>Runs a scan. The request is given back.</summary>
     /// <returns>Why there is none, or no more; null: complete.</returns>
     /// <exception cref="RpcException">The caller went away.</exception>
@@ -83,6 +86,8 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory 
         var opened = clock.GetTimestamp();
         using var cursor = read.Snapshot.Cursor(TreeId.Kv, lower.Span, upper.Span);
         var left = request.Limit == 0 ? ulong.MaxValue : request.Limit;
+        // The cursor stands on an entry that the last page had no room for.
+        var isAhead = false;
         bool isLast;
         do
         {
@@ -94,10 +99,10 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory 
                 var page = MessageBytes.Rent();
                 var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(route.Shard, read.AgeUs))));
                 writer.PositionField(ScanPage.PositionFieldNumber, route.Shard, read.Snapshot.Etag, read.AgeUs);
-                isLast = !Fill(page, cursor, request, ref left);
+                isLast = !Fill(page, cursor, request, ref left, ref isAhead);
                 if (isLast && left > 0 && TryGoOn(request.Reverse, route, lower, upper, out var nextStart))
                     new WireWriter(page.Append(WireWriter.BytesFieldSize(nextStart.Length))).BytesField(ScanPage.NextStartFieldNumber, nextStart.Span);
-                // A last entry may be larger than a page.
+                // An entry may be larger than a page.
                 more = Math.Max(0, page.Count - PageBytes);
                 memory.Replies.Take(more);
                 var taking = StalledWrite.EndsAsync(pages.WriteAsync(page), memory.Replies).AsTask();
@@ -141,16 +146,21 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory 
     private bool IsTooOld(ReadSnapshot snapshot, long opened) => snapshot.IsTooOld || clock.GetElapsedTime(opened) >= options.SnapshotAgeMax;
 
     // False: the range's part in this shard, or the limit, ends here.
-    private static bool Fill(MessageBytes page, Cursor cursor, ScanRequest request, ref ulong left)
+    private static bool Fill(MessageBytes page, Cursor cursor, ScanRequest request, ref ulong left, ref bool isAhead)
     {
+        var isEmpty = true;
         while (left > 0 && page.Count < PageBytes)
         {
-            if (!(request.Reverse ? cursor.MovePrevious() : cursor.MoveNext()))
+            if (!isAhead && !(request.Reverse ? cursor.MovePrevious() : cursor.MoveNext()))
                 return false;
             var value = KvValue.Read(cursor.Value, out var etag);
             if (request.KeysOnly)
                 value = default;
+            isAhead = !isEmpty && page.Count + WireWriter.BytesFieldSize(EntryBytes(cursor.Key, value)) > EntriesBytesMax;
+            if (isAhead)
+                return true;
             Append(page, cursor.Key, value, etag);
+            isEmpty = false;
             left--;
         }
         return left > 0;
@@ -158,13 +168,16 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory 
 
     private static void Append(MessageBytes page, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, UInt128 etag)
     {
-        var entryBytes = WireWriter.BytesFieldSize(key.Length) + WireWriter.BytesFieldSize(value.Length) + WireWriter.BytesFieldSize(WireWriter.EtagBytes);
+        var entryBytes = EntryBytes(key, value);
         var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(entryBytes)));
         writer.BytesHeader(ScanPage.EntriesFieldNumber, entryBytes);
         writer.BytesField(Entry.KeyFieldNumber, key);
         writer.BytesField(Entry.ValueFieldNumber, value);
         writer.EtagField(Entry.EtagFieldNumber, etag);
     }
+
+    private static int EntryBytes(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) =>
+        WireWriter.BytesFieldSize(key.Length) + WireWriter.BytesFieldSize(value.Length) + WireWriter.BytesFieldSize(WireWriter.EtagBytes);
 
     private static bool TryGoOn(
         bool reverse, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, [NotNullWhen(true)] out ByteString? nextStart)
