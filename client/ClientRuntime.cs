@@ -21,6 +21,9 @@ internal sealed class ClientRuntime(TimeProvider time, Func<double> chance, Task
     /// <summary>Something to wait for.</summary>
     public TaskCompletionSource NewSignal() => new(waits);
 
+    /// <inheritdoc cref="NewSignal()"/>
+    public TaskCompletionSource<T> NewSignal<T>() => new(waits);
+
     /// <summary>The time left until a deadline; none once it has passed.</summary>
     public TimeSpan Left(long deadlineMs) => TimeSpan.FromMilliseconds(Math.Clamp(deadlineMs - NowMs, 0, int.MaxValue));
 }

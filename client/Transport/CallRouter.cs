@@ -195,10 +195,12 @@ internal sealed class CallRouter : IAsyncDisposable
         if (!_options.Gateway && !Table.IsKnown && !await WaitForMapAsync(work.DeadlineMs, cancellationToken).ConfigureAwait(false))
             return Attempt.Failed(CallStatus.Unavailable(MapFailure), mayRetry: false);
         var route = _options.Gateway ? null : Table.Find(work.Key.Span);
-        if (ChooseAddress(route, work) is not { } address)
+        var chosen = ChooseAddress(route, work);
+        if ((chosen ?? SlowAddress(route)) is not { } address)
             return work.Again(_options.Gateway ? $"none of the endpoints can be used: {Gateways.Failure}" : route is null ? "the shard map has no shard for the key" : $"none of the nodes of shard {route.Shard} can be reached");
         var call = PendingCall.Rent(work.Method, work.Request, route?.Shard ?? 0, route?.Generation ?? 0, AttemptDeadline(work));
         call.Traceparent = work.Traceparent;
+        call.IsPatient = chosen is null;
         var answer = await _connections.To(address).CallAsync(call, cancellationToken).ConfigureAwait(false);
         return answer.Reply is { } reply ? Judge(work, reply) : JudgeSilence(work, answer);
     }
@@ -232,6 +234,21 @@ internal sealed class CallRouter : IAsyncDisposable
         {
             if (TryReach(route.Nodes[(turn + place) % route.Nodes.Count], out var other))
                 return other;
+        }
+        return null;
+    }
+
+    /// <summary>Where none of the nodes, or endpoints, can be reached now: one whose connection is still being made; the leader first.</summary>
+    private string? SlowAddress(ShardRoute? route)
+    {
+        if (_options.Gateway)
+            return Gateways.Slow(address => _connections.To(address).IsSlow);
+        if (route is null)
+            return null;
+        foreach (var node in route.Nodes.Prepend(route.Leader))
+        {
+            if (Table.Nodes.TryGetValue(node, out var address) && _connections.To(address).IsSlow)
+                return address;
         }
         return null;
     }

@@ -73,6 +73,17 @@ internal sealed class Gateways : IAsyncDisposable
         return false;
     }
 
+    /// <summary>One of ours whose connection is still being made; null: there is none.</summary>
+    public string? Slow(Func<string, bool> isSlow)
+    {
+        for (var index = 0; index < _endpoints.Count; index++)
+        {
+            if (Volatile.Read(ref _isOurs[index]) && isSlow(_endpoints[index]))
+                return _endpoints[index];
+        }
+        return null;
+    }
+
     /// <summary>Waits until one can be used, for as long as a pause at most; the caller looks again.</summary>
     public async Task WaitAsync(long deadlineMs, CancellationToken cancellationToken)
     {

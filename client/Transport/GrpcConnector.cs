@@ -9,16 +9,19 @@ namespace KvCluster.Client.Transport;
 /// <param name="connector">Makes the connections.</param>
 /// <param name="callsInFlightMax">At one node.</param>
 /// <param name="log">Hears what no caller does.</param>
-internal sealed class GrpcConnector(TlsConnector connector, int callsInFlightMax, ILogger log) : INodeConnector
+/// <param name="connectTimeMax">What a connection may take; null: two seconds.</param>
+internal sealed class GrpcConnector(TlsConnector connector, int callsInFlightMax, ILogger log, TimeSpan? connectTimeMax = null) : INodeConnector
 {
-    public INodeConnection Connect(string address) => new NodeConnection(address, connector, callsInFlightMax, log);
+    private static readonly TimeSpan ConnectTimeMaxDefault = TimeSpan.FromSeconds(2);
+
+    public INodeConnection Connect(string address) => new NodeConnection(address, connector, callsInFlightMax, log, connectTimeMax ?? ConnectTimeMaxDefault);
 
     public async IAsyncEnumerable<V1.ShardMap> WatchMap(string address, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
         using var handler = new SocketsHttpHandler
         {
             UseProxy = false,
-            ConnectTimeout = TimeSpan.FromSeconds(2),
+            ConnectTimeout = connectTimeMax ?? ConnectTimeMaxDefault,
             ConnectCallback = connector.ConnectAsync,
             KeepAlivePingDelay = TimeSpan.FromSeconds(2),
             KeepAlivePingTimeout = TimeSpan.FromSeconds(2),

@@ -11,7 +11,8 @@ namespace KvCluster.Client.Transport;
 
 /// <summary>
 /// The Exchange stream to one node: the calls of all callers, gathered into messages. Opened with the first call and again with the first one
-/// after it broke and a pause was over, which grows; calls in the pause fail at once, so that nobody waits for a dead node. Thread-safe.
+/// after it broke and a pause was over, which grows; calls in the pause fail at once, so that nobody waits for a dead node. Nothing is sent before the connection is
+/// there; while that takes long, calls that may try another node do, and the connection is made beside that. Thread-safe.
 /// What is open when the stream breaks is answered at once, as sent or not sent. The node is told of calls that their callers gave up.
 /// </summary>
 internal sealed class NodeConnection : INodeConnection
@@ -19,6 +20,10 @@ internal sealed class NodeConnection : INodeConnection
     private const int CallsPerMessageMax = 512;
     private const int MessageBytes = 256 << 10;
     private const int ReplyBytesMax = 64 << 20;
+
+    /// <summary>A host that is gone does not even refuse: after this the next node is tried beside it, as RFC 8305 has it. More than a connection takes around the world.</summary>
+    private const int SlowMs = 250;
+
     private static readonly TimeSpan SweepInterval = TimeSpan.FromMilliseconds(100);
     private static readonly TimeSpan PauseLeast = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan PauseGreatest = TimeSpan.FromMilliseconds(500);
@@ -34,10 +39,20 @@ internal sealed class NodeConnection : INodeConnection
     private readonly CancellationTokenSource _disposed = new();
     private readonly Task _running;
     private volatile string _failure = "";
+    private readonly TimeSpan _connectTimeMax;
     private long _pausedUntilMs;
 
-    public NodeConnection(string address, TlsConnector connector, int callsInFlightMax, ILogger log)
+    // While a connection is being made; 0 otherwise.
+    private long _connectingSinceMs;
+
+    /// <param name="address">The node's.</param>
+    /// <param name="connector">Makes connections to it.</param>
+    /// <param name="callsInFlightMax">Places.</param>
+    /// <param name="log">Hears what no caller does.</param>
+    /// <param name="connectTimeMax">What a connection may take.</param>
+    public NodeConnection(string address, TlsConnector connector, int callsInFlightMax, ILogger log, TimeSpan connectTimeMax)
     {
+        _connectTimeMax = connectTimeMax;
         _address = address;
         _connector = connector;
         _log = log;
@@ -46,14 +61,23 @@ internal sealed class NodeConnection : INodeConnection
     }
 
     /// <inheritdoc/>
-    public bool IsPaused => Environment.TickCount64 < Volatile.Read(ref _pausedUntilMs);
+    public bool IsPaused => IsBroken || IsSlow;
+
+    /// <inheritdoc/>
+    public bool IsSlow => Volatile.Read(ref _connectingSinceMs) is var since && since != 0 && Environment.TickCount64 - since >= SlowMs;
+
+    private bool IsBroken => Environment.TickCount64 < Volatile.Read(ref _pausedUntilMs);
+
+    private string NoConnectionYet => $"{_address}: no connection within {SlowMs} ms";
 
     /// <summary>Sends one call; waits for a place first if too many are open. Its answer comes by its deadline at the latest.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<CallAnswer> CallAsync(PendingCall call, CancellationToken cancellationToken)
     {
-        if (IsPaused)
+        if (IsBroken)
             return new CallAnswer(null, false, _failure, false);
+        if (IsSlow && !call.IsPatient)
+            return new CallAnswer(null, false, NoConnectionYet, false);
         if (!_open.TryTakePlace(call) && !await _open.TakePlaceAsync(call, cancellationToken).ConfigureAwait(false))
             return NoPlace;
         // Every place is two entries at most, a call and the end of an earlier one, so the queue is bounded too.
@@ -86,22 +110,31 @@ internal sealed class NodeConnection : INodeConnection
 
     private async Task RunAsync()
     {
-        using var sweeper = new Timer(_ => _open.Expire(Environment.TickCount64), null, SweepInterval, SweepInterval);
+        using var sweeper = new Timer(_ => Sweep(), null, SweepInterval, SweepInterval);
         var pause = PauseLeast;
         while (await WaitForCallAsync().ConfigureAwait(false))
         {
             var opened = Environment.TickCount64;
+            Volatile.Write(ref _connectingSinceMs, opened);
             ClientMetrics.ConnectionBegins();
             _failure = await ExchangeOrFailAsync().ConfigureAwait(false);
             ClientMetrics.ConnectionEnded(isLost: !_disposed.IsCancellationRequested);
             if (_disposed.IsCancellationRequested)
                 break;
             var closed = Environment.TickCount64;
+            Volatile.Write(ref _connectingSinceMs, 0);
             pause = closed - opened > PauseGreatest.TotalMilliseconds ? PauseLeast : Min(pause * 2, PauseGreatest);
             Volatile.Write(ref _pausedUntilMs, closed + (long)pause.TotalMilliseconds);
             FailAll(_failure);
         }
         FailAll("the client is closed");
+    }
+
+    private void Sweep()
+    {
+        _open.Expire(Environment.TickCount64);
+        if (IsSlow)
+            _open.FailImpatient(NoConnectionYet);
     }
 
     private static TimeSpan Min(TimeSpan left, TimeSpan right) => left < right ? left : right;
@@ -136,17 +169,18 @@ internal sealed class NodeConnection : INodeConnection
     /// <summary>One stream, from its first call until it breaks; gives the reason.</summary>
     private async Task<string> ExchangeAsync()
     {
-        var connected = false;
+        var connected = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         using var handler = new SocketsHttpHandler
         {
             UseProxy = false,
             KeepAlivePingDelay = TimeSpan.FromSeconds(2),
             KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
-            ConnectTimeout = TimeSpan.FromSeconds(2),
+            ConnectTimeout = _connectTimeMax,
             ConnectCallback = async (context, cancellationToken) =>
             {
                 var stream = await _connector.ConnectAsync(context, cancellationToken).ConfigureAwait(false);
-                Volatile.Write(ref connected, true);
+                Volatile.Write(ref _connectingSinceMs, 0);
+                connected.TrySetResult();
                 return stream;
             },
         };
@@ -154,21 +188,20 @@ internal sealed class NodeConnection : INodeConnection
         using var broken = CancellationTokenSource.CreateLinkedTokenSource(_disposed.Token);
         using var stream = new Kv.KvClient(channel).Exchange(cancellationToken: broken.Token);
         var receiving = ReceiveAsync(stream.ResponseStream, broken.Token);
-        var sending = SendAsync(stream.RequestStream, broken.Token);
+        var sending = SendAsync(stream.RequestStream, connected.Task, broken.Token);
         var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
         await broken.CancelAsync().ConfigureAwait(false);
         // Both, whatever ended the first: the next stream has the queue to itself.
         Task both = Task.WhenAll(receiving, sending);
         await both.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-        if (!Volatile.Read(ref connected))
-            _open.MarkUnsent();
         return await first.ConfigureAwait(false);
     }
 
-    private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, CancellationToken cancellationToken)
+    private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, Task connected, CancellationToken cancellationToken)
     {
         try
         {
+            await connected.WaitAsync(cancellationToken).ConfigureAwait(false);
             while (await _queue.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
             {
                 var message = Gather();

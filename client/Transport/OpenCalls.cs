@@ -148,16 +148,14 @@ internal sealed class OpenCalls
         }
     }
 
-    /// <summary>The stream never reached the node: none of its calls did.</summary>
-    public void MarkUnsent()
+    /// <summary>There is no connection yet, so nothing was sent: answers the calls that may try another node.</summary>
+    public void FailImpatient(string failure)
     {
-        lock (_lock)
+        for (var place = 0; place < _calls.Length; place++)
         {
-            foreach (var call in _calls)
-            {
-                if (call is not null)
-                    call.Sent = false;
-            }
+            var id = Volatile.Read(ref _ids[place]);
+            if (Volatile.Read(ref _calls[place]) is { IsPatient: false } && TakeUnsent(id) is { } call)
+                call.Complete(new CallAnswer(null, false, failure, false));
         }
     }
 
@@ -173,12 +171,17 @@ internal sealed class OpenCalls
 
     private static int PlaceOf(ulong id) => (int)(id & ((1 << PlaceBits) - 1));
 
-    private PendingCall? Take(ulong id)
+    private PendingCall? Take(ulong id) => Take(id, static _ => true);
+
+    // Seen under the lock: it was not sent, and the place has not changed hands.
+    private PendingCall? TakeUnsent(ulong id) => Take(id, static call => call is { Sent: false, IsPatient: false });
+
+    private PendingCall? Take(ulong id, Func<PendingCall, bool> isWanted)
     {
         var place = PlaceOf(id);
         lock (_lock)
         {
-            if (place >= _calls.Length || _ids[place] != id || _calls[place] is not { } call)
+            if (place >= _calls.Length || _ids[place] != id || _calls[place] is not { } call || !isWanted(call))
                 return null;
             Free(place, call);
             return call;

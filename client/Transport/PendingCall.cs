@@ -44,6 +44,9 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     /// <summary>What it holds a place of, or waits for one of.</summary>
     public FairPlaces.Share? Share { get; set; }
 
+    /// <summary>There is no other node to try: it waits for a connection however long that takes, up to its deadline.</summary>
+    public bool IsPatient { get; set; }
+
     /// <summary>Its caller gave up before it was sent.</summary>
     public bool IsCancelled { get; set; }
 
@@ -73,7 +76,7 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     {
         Request = ByteString.Empty;
         Traceparent = "";
-        (Sent, IsCancelled, Share, OpenIn) = (false, false, null, null);
+        (Sent, IsPatient, IsCancelled, Share, OpenIn) = (false, false, false, null, null);
         _completed = 0;
         _core.Reset();
         if (Pool.Count < PooledMax)

@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Text;
 using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
@@ -134,11 +135,62 @@ public sealed class ReachTests
         await client.PutAsync("a", "1");
     }
 
+    /// <summary>
+    /// A host that was killed does not refuse connections, it does not answer. Who had not been connected to it waited for the end of each attempt, two seconds, before it asked
+    /// another node. Here an attempt never ends: the call is only answered if another node is asked beside it.
+    /// </summary>
+    [Fact]
+    public async Task Call_WhoseLeaderDropsPackets_AsksTheOthersMeanwhile()
+    {
+        using var gone = await DroppingHost.StartAsync();
+        await using var cluster = await FakeCluster.StartAsync(2, "m");
+        cluster.AddressesTold[1] = gone.Address;
+        await using var client = Patient([cluster.Nodes[1].Address]);
+        await client.PutAsync("q", "1");
+        cluster.Lead(1, node: 2);
+        await client.PutAsync("a", "1");
+        Assert.Equal("1", Encoding.UTF8.GetString((await client.GetAsync("a")).Value.Span));
+        Assert.Equal(1, cluster.Applied["a"]);
+    }
+
+    /// <summary>The same with an endpoint: the map came from the next one after the attempt's end only.</summary>
+    [Fact]
+    public async Task Map_WhoseFirstEndpointDropsPackets_ComesFromTheNextOne()
+    {
+        using var gone = await DroppingHost.StartAsync();
+        await using var cluster = await FakeCluster.StartAsync(1);
+        await using var client = Patient([gone.Address, cluster.Endpoint]);
+        await client.PutAsync("a", "1");
+        Assert.Equal(1, cluster.Applied["a"]);
+    }
+
+    /// <summary>Where there is no other node to ask, a call waits for a connection that takes long, and is sent once.</summary>
+    [Fact]
+    public async Task Call_WhoseOnlyNodeIsSlowToConnect_WaitsForIt()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        using var gone = await DroppingHost.StartAsync();
+        cluster.AddressesTold[1] = gone.Address;
+        await using var client = Patient([cluster.Endpoint]);
+        var put = client.PutAsync("a", "1").AsTask();
+        // Longer than the others are given; what comes is waited for.
+        await Task.Delay(TimeSpan.FromMilliseconds(600));
+        Assert.False(put.IsCompleted);
+        gone.ForwardTo(new Uri(cluster.Endpoint).Port);
+        await put;
+        Assert.Equal(1, cluster.Applied["a"]);
+    }
+
+    private static KvClient Patient(string[] endpoints) => new(
+        new KvClientOptions { Endpoints = endpoints, Timeout = Eventually.Limit },
+        new GrpcConnector(new KvCluster.Security.TlsConnector(files: null), 16, NullLogger.Instance, Timeout.InfiniteTimeSpan),
+        ClientRuntime.Machine);
+
     /// <summary>A call that came when the connection was closed kept its place; those behind it waited for places until their deadlines.</summary>
     [Fact]
     public async Task Calls_OfAClosedConnection_AllEndAtOnce()
     {
-        var connection = new NodeConnection("http://127.0.0.1:1", new KvCluster.Security.TlsConnector(files: null), callsInFlightMax: 4, NullLogger.Instance);
+        var connection = new NodeConnection("http://127.0.0.1:1", new KvCluster.Security.TlsConnector(files: null), callsInFlightMax: 4, NullLogger.Instance, TimeSpan.FromSeconds(2));
         await connection.DisposeAsync();
         for (var number = 0; number < 10; number++)
         {
