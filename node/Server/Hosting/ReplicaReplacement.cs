@@ -149,10 +149,17 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     // A majority is asked for first, as a change that is begun holds up the shard's writes until the voters that stay have everything.
     private async Task<OrderResult> ChangeAsync(HostedShard shard, uint node, ReplicaChange change, bool force = false)
     {
-        if (change.Leaves != 0 && !force && await _voters.WhyNoMajorityAsync(shard, change.Leaves, joins: change.Joins == 0 ? 0 : 1).ConfigureAwait(false) is { } reason)
+        if (await _voters.TryBeginAsync(shard, change, force).ConfigureAwait(false) is { } reason)
             return NotDone(reason);
-        HostLog.Replaces(_log, shard.Shard, node, change.ToString());
-        return await shard.Replica!.ChangeReplicasAsync(change).ConfigureAwait(false);
+        try
+        {
+            HostLog.Replaces(_log, shard.Shard, node, change.ToString());
+            return await shard.Replica!.ChangeReplicasAsync(change).ConfigureAwait(false);
+        }
+        finally
+        {
+            _voters.End(shard.Shard, change);
+        }
     }
 
     private bool IsAway(uint node) => node != _identity.Node && _peers.SessionOf(node) == 0;

@@ -2,6 +2,7 @@
 // shard's leader judges, as it alone knows who follows closely. Called on the thread pool; expected failures are values.
 using Grpc.Core;
 using KvCluster.Node.Transport;
+using KvCluster.Replication;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Hosting;
@@ -27,16 +28,8 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
     /// <summary>A leader answers from memory; one that does not within this is not there.</summary>
     private static readonly TimeSpan AnswerTimeMax = TimeSpan.FromSeconds(5);
 
-    /// <summary>A follower that was heard by then follows closely.</summary>
-    private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(3);
-
-    /// <summary>Likewise while the leader rests: three of its beats.</summary>
-    private static readonly TimeSpan SilenceMaxAtRest = TimeSpan.FromSeconds(15);
-
-    private readonly Lock _gate = new();
-
-    // Voters that were let go a moment ago and may still answer. An entry counts in its epoch only: its replica stops in no later one.
-    private readonly Dictionary<(uint Shard, ulong Replica), (ulong Epoch, long Until)> _letGo = [];
+    private readonly StayingMajority _majority = new(
+        identity.Node, node => peers.SessionOf(node) != 0, node => map.Snapshot.Nodes.TryGetValue(node, out var record) && record.Draining, clock);
 
     /// <summary>What a leader says of a voter that is to go.</summary>
     /// <param name="Shard">The shard.</param>
@@ -70,40 +63,21 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
         var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
         if (status.Detail?.Record is not { } record || !shard.Replica.IsServing)
             return new Verdict(id, 0, $"node {identity.Node} does not lead it any more; try again");
-        if (record.Replicas.FirstOrDefault(replica => replica.Node == node) is not { Learner: false } leaving)
-            return new Verdict(id, status.Epoch, null);
-        var voters = VotersOf(record);
-        lock (_gate)
-        {
-            // It stays in the record and counts there, so the others must be a majority with it in the count.
-            var follow = CountClose(status, voter => voter != leaving.Replica && voters.Contains(voter), countsDraining: false);
-            var refusal = follow * 2 > voters.Count ? null : $"of its {voters.Count} voters only {follow} others follow closely and are to stay, which is no majority";
-            if (refusal is null && keptTime > TimeSpan.Zero)
-                _letGo[(id, leaving.Replica)] = (status.Epoch, clock.GetTimestamp() + (long)(keptTime.TotalSeconds * clock.TimestampFrequency));
-            return new Verdict(id, status.Epoch, refusal);
-        }
+        return new Verdict(id, status.Epoch, _majority.TryLetGo(status, record, node, keptTime));
     }
 
-    /// <summary>For a change of a shard's record that this node leads: why those who stay are too few; null: a majority of them follows closely.</summary>
+    /// <summary>Lets a change of a shard's record begin, which this node leads: why those who vote after it are too few; null: it begins, and <see cref="End"/> must follow.</summary>
     /// <param name="shard">The shard.</param>
-    /// <param name="leaves">The replica that leaves the record.</param>
-    /// <param name="joins">Voters that join in the same change; they have caught up.</param>
-    public async Task<string?> WhyNoMajorityAsync(HostedShard shard, ulong leaves, int joins)
+    /// <param name="change">A learner that joins by it has caught up.</param>
+    /// <param name="force">It begins whatever stays.</param>
+    public async Task<string?> TryBeginAsync(HostedShard shard, ReplicaChange change, bool force)
     {
         var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
-        if (status.Detail?.Record is not { } record)
-            return "this replica stopped";
-        var voters = VotersOf(record);
-        if (!voters.Remove(leaves))
-            return null;
-        var stay = voters.Count + joins;
-        int follow;
-        lock (_gate)
-            follow = joins + CountClose(status, voters.Contains, countsDraining: true);
-        return follow * 2 > stay ? null : $"of the {stay} voters that would stay, only {follow} follow closely";
+        return status.Detail?.Record is not { } record ? "this replica stopped" : _majority.TryBegin(status, record, change, force);
     }
 
-    private static HashSet<ulong> VotersOf(ShardRecord record) => [.. record.Replicas.Where(static replica => !replica.Learner).Select(static replica => replica.Replica)];
+    /// <summary>The outcome of a change that was begun is known, or this node does not lead the shard any more.</summary>
+    public void End(uint shard, ReplicaChange change) => _majority.End(shard, change);
 
     private async Task<IEnumerable<Verdict>> AskAsync(uint leader, uint[] asked, TimeSpan keptTime, CancellationToken cancellationToken)
     {
@@ -126,28 +100,5 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
             var reason = failure is RpcException { Status.Detail: var detail } ? detail : failure.Message;
             return asked.Select(shard => new Verdict(shard, 0, $"its leader on node {leader} does not say what would stay: {reason}"));
         }
-    }
-
-    // The leader, if it stays, and its followers that are there. A node that drains is about to stop.
-    private int CountClose(ReplicaStatus status, Func<ulong, bool> stays, bool countsDraining)
-    {
-        var silenceMax = status.Detail.Rests ? SilenceMaxAtRest : SilenceMax;
-        var followers = status.Detail.Followers.Where(follower =>
-            follower.State == "replicate" && follower.SilentUs < silenceMax.TotalMicroseconds && peers.SessionOf(follower.Node) != 0);
-        return followers.Select(follower => (follower.Replica, follower.Node)).Append((status.Replica, identity.Node))
-            .Count(voter => stays(voter.Item1) && (countsDraining || !Drains(voter.Item2)) && !WasLetGo(status, voter.Item1));
-    }
-
-    private bool Drains(uint node) => map.Snapshot.Nodes.TryGetValue(node, out var record) && record.Draining;
-
-    private bool WasLetGo(ReplicaStatus status, ulong replica)
-    {
-        var key = (status.Route.Shard, replica);
-        if (!_letGo.TryGetValue(key, out var gone))
-            return false;
-        if (gone.Epoch == status.Epoch && clock.GetTimestamp() < gone.Until)
-            return true;
-        _letGo.Remove(key);
-        return false;
     }
 }
