@@ -141,12 +141,18 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     public bool TryOpenLinearizable(out ReadSnapshot snapshot)
     {
         snapshot = OpenSnapshot();
-        if (IsServing && _core.Lease.Covers(Etag.FromValue(snapshot.Etag), LeaseNowUs()))
+        if (IsCovered(snapshot))
             return true;
         snapshot.Dispose();
         snapshot = default;
         return false;
     }
+
+    /// <summary>
+    /// The second half of <see cref="TryOpenLinearizable"/>: whether the lease covers a snapshot that was opened after the read arrived. However much happens between the two,
+    /// one that was opened before this replica's present leadership is not covered. Any thread, no lock.
+    /// </summary>
+    public bool IsCovered(in ReadSnapshot snapshot) => IsServing && _core.Lease.Covers(Etag.FromValue(snapshot.Etag), LeaseNowUs());
 
     /// <summary>
     /// Confirms by a heartbeat round, sent after this call and shared by all reads that wait, that this replica leads: a snapshot opened then

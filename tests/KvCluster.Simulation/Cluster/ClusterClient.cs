@@ -21,6 +21,11 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     private const int WideValueBytesMax = 20_000;
     private const int ScanKeysMax = 40;
 
+    private const int SessionsLeftInOneOf = 8;
+
+    // Idle ones are looked for once a second of shard time, which goes at half the pace while it is ahead; those that a look finds too young, the next one ends.
+    private const long NoRoomMaxUs = 5_000_000;
+
     // No write has this id.
     private static readonly byte[] _impossible = ClusterNode.Value(-1);
 
@@ -31,6 +36,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     private UInt128 _session;
     private ulong _sequence;
     private ClusterWrite? _open;
+    private long? _noRoomSinceUs;
 
     /// <summary>No identified write is without an answer.</summary>
     public bool IsSettled => _open is null;
@@ -51,7 +57,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
             Read(DrawKind(), keys);
         else if (run.Random.Next(4) == 0)
             Attempt(DrawWrite(keys, 0, 0));
-        else if (_session == 0)
+        else if (_session == 0 || (run.Conditions.LeavesSessions && run.Random.Next(SessionsLeftInOneOf) == 0))
             OpenSession();
         else
             Attempt(_open = DrawWrite(keys, _session, ++_sequence));
@@ -162,13 +168,14 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         var operation = Begin(Elsewhere);
         var floor = history.Floor;
         var session = run.DrawSession();
-        run.Call(_node, node => node.OpenSession(session, new SessionOwner(_node, 1), result => run.Reply(() =>
+        run.Call(_node, node => node.OpenSession(session, new SessionOwner(run.Conditions.LeavesSessions ? 1 : _node, 1), result => run.Reply(() =>
         {
             run.Transcript.Answer(run.NowUs, $"session {result.Outcome}", Etag.FromValue(result.Etag));
             if (result.Outcome == WriteOutcome.Applied)
                 history.OnSession(Etag.FromValue(result.Etag), floor, run.NowUs);
             if (operation != _operation)
                 return;
+            CheckRoom(result.Outcome);
             if (result.Outcome != WriteOutcome.Applied)
             {
                 Elsewhere();
@@ -179,6 +186,18 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
             See(Etag.FromValue(result.Etag));
             Rest();
         })));
+    }
+
+    // Without room for another session idle ones end soon, whatever the time of day is somewhere.
+    private void CheckRoom(WriteOutcome outcome)
+    {
+        _noRoomSinceUs = outcome == WriteOutcome.Busy ? _noRoomSinceUs ?? run.NowUs : null;
+        if (_noRoomSinceUs is not { } sinceUs)
+            return;
+        run.Tally.Count(ClusterFault.NoRoomForSession);
+        // One that another caller has opened took the room that came.
+        var forUs = run.NowUs - Math.Max(sinceUs, history.SessionOpenedUs);
+        Violation.Unless(forUs <= NoRoomMaxUs, Rule.Available, $"no session can be opened for {forUs / 1_000} ms");
     }
 
     // One at a time, so the lowest open sequence is the write's own.
@@ -208,7 +227,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
                 Rest();
                 break;
             case WriteOutcome.SessionExpired:
-                Violation.Unless(run.WallClockJumped, Rule.AppliedOnce, $"session {write.Session} ended while write {write.Id} is open");
+                Violation.Unless(run.Conditions.LeavesSessions, Rule.AppliedOnce, $"session {write.Session} ended while write {write.Id} is open");
                 (_session, _open) = (0, null);
                 Rest();
                 break;

@@ -58,6 +58,18 @@ internal sealed record ClusterConditions
     /// </summary>
     public bool IsLarge { get; init; }
 
+    /// <summary>For how long faults go on.</summary>
+    public long DurationUs { get; init; } = 4_000_000;
+
+    /// <summary>Sessions that the shard takes.</summary>
+    public int SessionsMax { get; init; } = 4_096;
+
+    /// <summary>How long idle ones stay where there is no room for another.</summary>
+    public TimeSpan SessionIdleMin { get; init; } = TimeSpan.FromMinutes(1);
+
+    /// <summary>Callers leave their sessions open and open others, more than there is room for: those that are idle have to end. Nobody's may where this is not so.</summary>
+    public bool LeavesSessions { get; init; }
+
     /// <summary>Calls that such a caller makes at once now and then.</summary>
     public int CallsAtOnce { get; init; }
 

@@ -27,6 +27,24 @@ internal enum ClusterFault
     /// <summary>A write or a sync fails: the process must end.</summary>
     FailDisk,
 
+    /// <summary>A call to a disk that changes it fails, whichever it is: the process must end.</summary>
+    DiskError,
+
+    /// <summary>A write arrives in part, and fails.</summary>
+    DiskShortWrite,
+
+    /// <summary>A sync fails, later ones succeed, and what it was about is lost with the power.</summary>
+    DiskSyncLosesData,
+
+    /// <summary>A read fails.</summary>
+    DiskReadError,
+
+    /// <summary>A write succeeds and never reaches the disk.</summary>
+    DiskLostWrite,
+
+    /// <summary>Such a write arrives elsewhere in its file.</summary>
+    DiskMisdirectedWrite,
+
     /// <summary>One disk, or all, have no room for a while.</summary>
     FillDisk,
 
@@ -51,8 +69,23 @@ internal enum ClusterFault
     /// <summary>An operator has a replica replaced that works.</summary>
     Replace,
 
+    /// <summary>Operators have two replicas quarantined at once, without force.</summary>
+    Quarantine,
+
+    /// <summary>A replica that was to be quarantined has to stay. Not drawn: leaders decide it.</summary>
+    QuarantineRefused,
+
     /// <summary>An hour forwards or backwards.</summary>
     JumpClock,
+
+    /// <summary>A node's wall clock is a year ahead for a while, and is put right.</summary>
+    ClockAhead,
+
+    /// <summary>A thread stands still in the middle of a read that its replica's lease is to cover. Not drawn: reads do so by themselves.</summary>
+    StandInRead,
+
+    /// <summary>A session cannot be opened before another one ends. Not drawn: callers bring it about.</summary>
+    NoRoomForSession,
 
     /// <summary>One node does not reach the coordinator for a while.</summary>
     CutOffCoordinator,

@@ -35,6 +35,9 @@ internal sealed class ClusterHistory
     /// <summary>When a leader has last answered a caller, in the run's time.</summary>
     public long ServedUs { get; private set; }
 
+    /// <summary>When a caller was last told that its session is open, in the run's time.</summary>
+    public long SessionOpenedUs { get; private set; }
+
     /// <summary>Answers that were given again to another attempt.</summary>
     public long Repeats { get; private set; }
 
@@ -76,6 +79,7 @@ internal sealed class ClusterHistory
     public void OnSession(Etag session, Etag floor, long nowUs)
     {
         Violation.Unless(session > floor, Rule.EtagsRise, $"a session has etag {session}, but {floor} was answered before it was asked for");
+        SessionOpenedUs = nowUs;
         Answered(session, nowUs);
     }
 

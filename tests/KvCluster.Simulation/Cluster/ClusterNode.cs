@@ -34,6 +34,13 @@ internal sealed class ClusterNode : IDisposable
 
     private const string WhyUnreadable = "The record is of a version that this node does not know.";
 
+    private const string WhyQuarantined = "an operator does not believe it";
+
+    // Some items of work of the writer, and much more than the pool ever takes.
+    private const long StatusWithinUs = 5_000;
+    private const long ChangeWithinUs = 5_000_000;
+    private static readonly TimeSpan StatusWithin = TimeSpan.FromSeconds(20);
+
     // What the node's operators take.
     private const long OutdatedLeastUs = 600_000;
     private const long OutdatedMostUs = 2_000_000;
@@ -47,6 +54,18 @@ internal sealed class ClusterNode : IDisposable
 
     // Of calls, with a bug that would else show at once.
     private const int FaultyPermille = 100;
+
+    private static readonly TimeSpan _year = TimeSpan.FromDays(365);
+
+    // A thread that the machine gives no time to: some commits, or a change of leaders.
+    private const int ReadsStandInOneOf = 40;
+    private const long ReadStandsShortUs = 20_000;
+    private const long ReadStandsLongUs = 3_000_000;
+
+    private const int ErrWithinCalls = 40;
+
+    // Syncs belong to checkpoints and new files, reads to starts and first touches.
+    private const int ErrWithinRareCalls = 4;
 
     // A scan is under way for some milliseconds, in which states come and go.
     private const int ScanStepKeys = 8;
@@ -71,6 +90,8 @@ internal sealed class ClusterNode : IDisposable
     private bool _isOutdated;
     private bool _isStopped;
     private RecordRef? _unreadable;
+    private StayingMajority? _majority;
+    private bool _mayBeQuarantined;
     private (ShardRecord Record, long Revision) _told;
 
     public ClusterNode(ClusterRun run, uint id, ulong replica)
@@ -104,6 +125,9 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Its disk was damaged: its replica may refuse to start, or stop, and is then lost.</summary>
     public bool Damaged { get; private set; }
 
+    /// <summary>A call to its disk is about to go wrong.</summary>
+    public bool MayErr => Disk.Fault is not null;
+
     /// <summary>Its replica does not come back.</summary>
     public bool Lost { get; private set; }
 
@@ -123,7 +147,7 @@ internal sealed class ClusterNode : IDisposable
     public ulong Epoch => Replica?.Route.Epoch ?? 0;
 
     /// <summary>Its process runs at its ordinary pace, with a disk that does, and a replica with nothing wrong.</summary>
-    public bool Works => Replica is { Failure: null } && _paused == 0 && !_isSlow && !Damaged && !_isOutdated && Disk.Refuse is null && Disk.CapacityBytes == long.MaxValue;
+    public bool Works => Replica is { Failure: null } && _paused == 0 && !_isSlow && !Damaged && !_isOutdated && Disk.Refuse is null && Disk.Fault is null && Disk.CapacityBytes == long.MaxValue;
 
     /// <summary>Its replica leads and takes writes.</summary>
     public bool Serves => Replica is { IsServing: true };
@@ -173,7 +197,7 @@ internal sealed class ClusterNode : IDisposable
             if (lanes.Any(lane => lane.IsRunning) && _run.Random.Next(4) == 0 && writer.RunOneBeside())
                 lanes.Any(lane => lane.RunOneBeside());
         };
-        var options = new StoreOptions { CheckpointJournalBytes = _run.Conditions.IsLarge ? 2 << 20 : 128 << 20, SegmentBytesMin = Math.Min(64 << 10, _run.Conditions.SegmentBytesMax), SegmentBytesMax = _run.Conditions.SegmentBytesMax, RetainedJournalBytes = _run.Conditions.RetainedJournalBytes, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
+        var options = new StoreOptions { CheckpointJournalBytes = _run.Conditions.IsLarge ? 2 << 20 : 128 << 20, SegmentBytesMin = Math.Min(64 << 10, _run.Conditions.SegmentBytesMax), SegmentBytesMax = _run.Conditions.SegmentBytesMax, RetainedJournalBytes = _run.Conditions.RetainedJournalBytes, SessionsMax = _run.Conditions.SessionsMax, SessionIdleMin = _run.Conditions.SessionIdleMin, Pages = new PageStoreOptions { MapBytes = 64 << 20 } };
         var shared = new StoreContext(FaultyFiles.Of(Disk, Bug), writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
         var storage = shared with { Unreadable = Unreadable, Rules = new FaultyRules(Bug) };
         UnreadableRecordException? stopped = null;
@@ -185,12 +209,19 @@ internal sealed class ClusterNode : IDisposable
         {
             stopped = unreadable;
         }
+        catch (RecoveryRefusedException refused) when (_mayBeQuarantined)
+        {
+            // The power went when its mark was there, and nobody had been told.
+            _run.Trace($"node {Id}: {refused.Message}");
+            OnQuarantined();
+            return;
+        }
         catch (Exception refused) when (Damaged && refused is RecoveryRefusedException or CorruptStoreException)
         {
             Lose(refused.Message);
             return;
         }
-        catch (StorageIoException) when (_refuses)
+        catch (StorageIoException) when (_refuses || Damaged)
         {
             // The process ends, as it does later on.
             ComeBack();
@@ -206,6 +237,7 @@ internal sealed class ClusterNode : IDisposable
             Telemetry = new ShardTelemetry(_run.Coordinator.Record.Shard, Unmeasured),
         };
         _isUp = true;
+        _majority = new StayingMajority(Id, node => _run.Nodes[(int)node - 1].IsUp && !_run.IsCut(Id, node) && !_run.IsCut(node, Id), static _ => false, _clock);
         _told = (_run.Coordinator.Record, _run.Coordinator.Revision);
         Neighbour?.Open(context with { Storage = shared });
         if (stopped is not null)
@@ -315,6 +347,40 @@ internal sealed class ClusterNode : IDisposable
         };
     }
 
+    /// <summary>One of the next calls to its disk goes wrong, in this process or the next. Whoever is told must end; what nobody is told may be found later on, and may cost this replica.</summary>
+    public void Err(ClusterFault fault)
+    {
+        var kind = fault switch
+        {
+            ClusterFault.DiskShortWrite => DiskFault.ShortWrite,
+            ClusterFault.DiskSyncLosesData => DiskFault.SyncLosesData,
+            ClusterFault.DiskLostWrite => DiskFault.LostWrite,
+            ClusterFault.DiskMisdirectedWrite => DiskFault.MisdirectedWrite,
+            _ => DiskFault.Error,
+        };
+        var operation = fault switch
+        {
+            ClusterFault.DiskError => null,
+            ClusterFault.DiskReadError => "Read",
+            ClusterFault.DiskSyncLosesData => "Sync",
+            _ => "Write",
+        };
+        var costs = fault is ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite;
+        var left = _run.Random.Next(1, operation is "Sync" or "Read" ? ErrWithinRareCalls : ErrWithinCalls);
+        Disk.Fault = call =>
+        {
+            if ((operation is null ? !call.Changes : call.Operation != operation) || !call.Path.StartsWith(Directory, StringComparison.Ordinal) || --left > 0)
+                return DiskFault.None;
+            _run.Trace($"on node {Id} the disk errs: {fault} at {call.Operation} {call.Path} {call.Offset}");
+            _run.Tally.Count(fault);
+            Disk.Fault = null;
+            Damaged |= costs;
+            HasLost |= costs;
+            _refuses |= !costs;
+            return kind;
+        };
+    }
+
     /// <summary>Its version is too old for the next record that its replica applies. That one must stop and say why, and nothing else with it.</summary>
     public void Outdate()
     {
@@ -386,11 +452,20 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Its wall clock jumps; its boot clock does not.</summary>
     public void JumpWallClock(TimeSpan by) => _clock.WallOffset += by;
 
+    /// <summary>Its wall clock is a year ahead for a while, and then put right.</summary>
+    public void RunAhead(long forUs)
+    {
+        _run.Trace($"the wall clock of node {Id} is a year ahead");
+        JumpWallClock(_year);
+        _run.Time.After(forUs, () => JumpWallClock(-_year));
+    }
+
     /// <summary>Faults are over: its disk works, has room and is as fast as ever.</summary>
     public void Heal()
     {
         Disk.CapacityBytes = long.MaxValue;
         Disk.Refuse = null;
+        Disk.Fault = null;
         Disk.CrashAtCall = 0;
         _isSlow = _verifiesSlowly = false;
         if (_isOutdated && !Lost)
@@ -516,11 +591,80 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>It is asked, as the leader, to change the shard's replicas. What comes of it, the record shows.</summary>
     public void ChangeReplicas(ReplicaChange change) => Deliver(() =>
     {
-        if (Replica is null)
+        if (Replica is not { } replica)
             return;
         _run.Trace($"node {Id} is asked for: {change}");
-        Poll(Replica.ChangeReplicasAsync(change), _ => { });
+        // As ReplicaReplacement of the host.
+        WithStatus(replica, (status, record) =>
+        {
+            var majority = _majority!;
+            if (majority.TryBegin(status, record, change, force: false) is { } refusal)
+            {
+                _run.Trace($"node {Id} refuses: {refusal}");
+                return;
+            }
+
+            // When the order ends is no part of the course; this is longer than any transaction of the coordinator is under way.
+            InThisProcess(ChangeWithinUs, () => majority.End(record.Shard, change));
+            Poll(replica.ChangeReplicasAsync(change), static _ => { });
+        });
     });
+
+    /// <summary>It is asked, as the leader, whether a node's replica may stop; as StayingVoters of the host answers.</summary>
+    /// <param name="node">Whose.</param>
+    /// <param name="done">Told the epoch of the leadership that judges, and why not, or null.</param>
+    public void Judge(uint node, Action<ulong, string?> done) => Deliver(() =>
+    {
+        if (Replica is not { IsServing: true } replica)
+            done(0, "this node does not lead");
+        else
+            WithStatus(replica, (status, record) => done(status.Epoch, _majority!.TryLetGo(status, record, node, StayingVoters.GoneTime)));
+    });
+
+    /// <summary>An operator has its replica taken out of service, with the leave of the shard's leader, as AdminService of the host asks for it.</summary>
+    public void AskForQuarantine() => Deliver(() =>
+    {
+        if (!_isUp || Replica is null)
+            return;
+        _run.Trace($"replica {ReplicaId:x} on node {Id} is to be quarantined");
+        var process = _starts;
+        var usableUntil = _clock.GetTimestamp() + (long)(StayingVoters.UseTimeMax.TotalSeconds * _clock.TimestampFrequency);
+        _run.Call(_run.LeaderHint, leader => leader.Judge(Id, (epoch, refusal) => _run.Reply(() => Deliver(() =>
+        {
+            if (!_isUp || _starts != process || Replica is null)
+                return;
+            if (refusal is not null)
+            {
+                _run.Trace($"it must stay: {refusal}");
+                _run.Tally.Count(ClusterFault.QuarantineRefused);
+                return;
+            }
+
+            _mayBeQuarantined = true;
+            Poll(Replica.QuarantineAsync(WhyQuarantined, new QuarantineLeave(epoch, usableUntil)), static _ => { });
+        }))));
+    });
+
+    // On the pool the status becomes whole after the writer has described it: who asks waits for that, so that it is told in the same step whenever a seed is run.
+    private void WithStatus(ShardReplica replica, Action<ReplicaStatus, ShardRecord> then)
+    {
+        var asked = replica.StatusAsync(digest: false, detail: true, CancellationToken.None);
+        InThisProcess(StatusWithinUs, () => Deliver(() =>
+        {
+            if (_isUp && Replica == replica && asked.Wait(StatusWithin) && asked.Result is { Detail.Record: { } record } status)
+                then(status, record);
+        }));
+    }
+
+    // It counts for nothing from now on, and neither does one that stopped before: what is left must be a majority.
+    private void OnQuarantined()
+    {
+        _run.Tally.Count(ClusterFault.Quarantine);
+        var voters = _run.Coordinator.Record.Replicas.Where(static replica => !replica.Learner).ToArray();
+        var staying = voters.Count(voter => voter.Node != Id && _run.Nodes[(int)voter.Node - 1] is { Lost: false } other && other.ReplicaId == voter.Replica);
+        Violation.Unless(staying * 2 > voters.Length, Rule.Available, $"the replica on node {Id} was quarantined, and of {voters.Length} voters {staying} are left");
+        Lose(WhyQuarantined);
+    }
 
     public Etag Published()
     {
@@ -614,8 +758,9 @@ internal sealed class ClusterNode : IDisposable
             case ReadKind.Replica when Bug == PlantedBug.FollowerReadUnasked:
                 OpenNow(replica, null, read, refused);
                 break;
-            case ReadKind.Leader or ReadKind.Replica when replica.TryOpenLinearizable(out var snapshot):
-                read(snapshot, null);
+            case ReadKind.Leader or ReadKind.Replica when TryOpenLinearizable(replica, out var snapshot):
+                if (snapshot is { } opened)
+                    read(opened, null);
                 break;
             case ReadKind.Stale:
                 // Before the snapshot, which may be newer but not older.
@@ -651,6 +796,22 @@ internal sealed class ClusterNode : IDisposable
     private PlantedBug Bug => _run.Options.PlantedBug;
 
     private bool IsFaulty(PlantedBug bug) => Bug == bug && _run.Chance(FaultyPermille);
+    // As the replica does it, but that now and then the reader's thread stands still between its snapshot and its look at the lease, while everything else goes on: writes, other
+    // leaderships, the end of its own process. Opened without a snapshot: nobody answers.
+    private bool TryOpenLinearizable(ShardReplica replica, out ReadSnapshot? snapshot)
+    {
+        var process = _starts;
+        var opened = replica.OpenSnapshot();
+        if (!_run.Healed && _run.Random.Next(ReadsStandInOneOf) == 0)
+            _run.Stand(_run.Random.NextInt64(_run.Random.Next(2) == 0 ? ReadStandsShortUs : ReadStandsLongUs));
+        // What the process held is gone with it, and so is the caller's answer.
+        var isGone = !_isUp || _starts != process;
+        var isCovered = !isGone && replica.IsCovered(opened);
+        snapshot = isCovered ? opened : null;
+        if (!isCovered && !isGone)
+            opened.Dispose();
+        return isCovered || isGone;
+    }
 
     private void OpenWhenApplied(ShardReplica replica, UInt128 etag, Action<ReadSnapshot, ulong?> read, Action refused)
     {
@@ -804,7 +965,7 @@ internal sealed class ClusterNode : IDisposable
         Disk.DeleteDirectory(Directory);
         Disk.SyncDirectory("/data");
         (ReplicaId, Damaged, Lost, _startsOfDisk) = (0, false, false, _starts);
-        (_isOutdated, _unreadable) = (false, null);
+        (_isOutdated, _unreadable, _mayBeQuarantined) = (false, null, false);
     }
 
     private void End()
@@ -993,6 +1154,12 @@ internal sealed class ClusterNode : IDisposable
         if (failure is UnreadableRecordException unreadable && _unreadable is not null)
         {
             OnUnreadable(unreadable);
+            return;
+        }
+
+        if (failure is QuarantinedException && _mayBeQuarantined)
+        {
+            OnQuarantined();
             return;
         }
 

@@ -14,8 +14,9 @@ internal sealed class ClusterRun : ISimulation
 
     private const int ClientCount = 3;
     private const int RoutedCount = 2;
-    private const long DurationUs = 4_000_000;
     private const long HealWithinUs = 20_000_000;
+
+    private const long QuarantineWithinUs = 50_000;
 
     // Leaders that rest take part in so many seeds: more would leave less time to the rest of the protocol.
     private const int RestsInOneOf = 4;
@@ -35,6 +36,7 @@ internal sealed class ClusterRun : ISimulation
     private readonly CommittedLog _log = new();
     private readonly Replacements _replacements;
     private string _end = "";
+    private bool _stands;
     private ExceptionDispatchInfo? _thrown;
 
     public ClusterRun(int seed, ClusterScenario scenario, PlantedBug bug, bool detailed)
@@ -92,9 +94,6 @@ internal sealed class ClusterRun : ISimulation
     /// <summary>Faults are over; what is under way may still be late.</summary>
     public bool Healed { get; private set; }
 
-    /// <summary>Shard time may have gone on by hours, so that sessions end.</summary>
-    public bool WallClockJumped { get; private set; }
-
     public long HandOvers { get; set; }
 
     public long DigestsCompared { get; set; }
@@ -126,7 +125,7 @@ internal sealed class ClusterRun : ISimulation
             Time.After(Random.NextInt64(800_000), NextFault);
             if (Options.RestIntervalUs > 0)
                 WatchNodes();
-            Time.RunUntil(DurationUs, Failed);
+            Time.RunUntil(Conditions.DurationUs, Failed);
             Heal();
             var endUs = Time.NowUs + HealWithinUs;
             Time.RunUntil(Time.NowUs + 3_000_000, Failed);
@@ -159,6 +158,18 @@ internal sealed class ClusterRun : ISimulation
     {
         foreach (var client in _routed)
             client.Network.Ended(node.Id);
+    }
+
+    /// <summary>A thread of a node stands still in the middle of what it does, and everything else goes on for so long.</summary>
+    public void Stand(long forUs)
+    {
+        // One at a time: what stands inside another one would end before it.
+        if (_stands)
+            return;
+        Tally.Count(ClusterFault.StandInRead);
+        _stands = true;
+        Time.RunUntil(NowUs + forUs, Failed);
+        _stands = false;
     }
 
     private bool Failed()
@@ -293,6 +304,9 @@ internal sealed class ClusterRun : ISimulation
             case ClusterFault.Replace:
                 _replacements.Replace(node);
                 break;
+            case ClusterFault.Quarantine:
+                QuarantineTwo();
+                break;
             case ClusterFault.CrashInCall:
                 node.CrashInCall();
                 break;
@@ -301,6 +315,10 @@ internal sealed class ClusterRun : ISimulation
                 break;
             case ClusterFault.FailDisk:
                 node.FailDisk();
+                break;
+            case ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData:
+            case ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite when AllAreWhole && node.ReplicaId != 0:
+                node.Err(fault);
                 break;
             case ClusterFault.FillDisk:
                 foreach (var full in Random.Next(3) == 0 ? _nodes : [node])
@@ -318,8 +336,10 @@ internal sealed class ClusterRun : ISimulation
                 break;
             case ClusterFault.JumpClock:
                 Trace($"the wall clock of node {node.Id} jumps");
-                WallClockJumped = true;
                 node.JumpWallClock(TimeSpan.FromHours(Random.Next(2) == 0 ? 1 : -1));
+                break;
+            case ClusterFault.ClockAhead:
+                node.RunAhead(Random.NextInt64(500_000, 3_000_000));
                 break;
             case ClusterFault.CutOffCoordinator:
                 CutOffCoordinator(node);
@@ -350,12 +370,20 @@ internal sealed class ClusterRun : ISimulation
         ClusterFault.Crash or ClusterFault.Pause => node.IsUp,
         ClusterFault.Checkpoint => node.Replica is not null,
         ClusterFault.HandOver => _nodes[LeaderHint - 1].Replica is not null,
-        ClusterFault.CutOffAndCrash or ClusterFault.Damage or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace
+        ClusterFault.CutOffAndCrash or ClusterFault.Damage or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace or ClusterFault.Quarantine
+            or ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData or ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite
             or ClusterFault.LoseDisk or ClusterFault.RestoreCoordinator or ClusterFault.RestoreCoordinatorRaised or ClusterFault.CrashInCall or ClusterFault.DamageSpare or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,
         _ => true,
     };
 
-    private bool AllAreWhole => _nodes.All(node => !node.Damaged && !node.Lost && !node.IsOutdated && !node.IsOldCopy) && _replacements.AreWhole;
+    private bool AllAreWhole => _nodes.All(node => !node.Damaged && !node.MayErr && !node.Lost && !node.IsOutdated && !node.IsOldCopy) && _replacements.AreWhole;
+
+    // Neither knows of the other.
+    private void QuarantineTwo()
+    {
+        foreach (var node in _nodes.Where(static node => node.ReplicaId != 0).OrderBy(_ => Random.Next()).Take(2).ToArray())
+            Time.After(1 + Random.NextInt64(QuarantineWithinUs), node.AskForQuarantine);
+    }
 
     // Often while the leader dies too, which would remember what the node had acknowledged.
     private void RestoreDisk(ClusterNode node)

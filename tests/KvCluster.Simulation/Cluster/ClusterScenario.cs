@@ -56,5 +56,8 @@ internal sealed record ClusterScenario(
         new("nodes-replaced", "F13 F25 F29", 4, 4, ClusterConditions.Any,
             [(ClusterFault.Replace, 5), (ClusterFault.LoseDisk, 3), (ClusterFault.RestoreDisk, 5), (ClusterFault.Crash, 3), (ClusterFault.HandOver, 2), (ClusterFault.CutOff, 1), (ClusterFault.Checkpoint, 2)]),
         .. SnapshotScenarios.All,
+        .. MembershipScenarios.All,
+        .. ClockScenarios.All,
+        .. DiskScenarios.All,
     ];
 }

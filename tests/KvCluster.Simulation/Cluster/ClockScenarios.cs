@@ -1,0 +1,23 @@
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// Runs in which one node's wall clock is far ahead of the others' for a while: no session may end by it, and where there is no room for another session, idle ones must
+/// go on ending. (A clock a year ahead once ended all sessions, and then none aged until real time had caught up.)
+/// </summary>
+internal static class ClockScenarios
+{
+    public static IReadOnlyList<ClusterScenario> All { get; } =
+    [
+        new("nodes-clock-ahead", "F21 F42", 2, 3, ClusterConditions.Any, [(ClusterFault.ClockAhead, 6), (ClusterFault.HandOver, 4), (ClusterFault.Crash, 2), (ClusterFault.JumpClock, 1)]),
+        new("nodes-sessions-full", "F42", 1, 3, Full, [(ClusterFault.ClockAhead, 5), (ClusterFault.HandOver, 3), (ClusterFault.Crash, 1)]),
+    ];
+
+    // Long enough for sessions to fill the table, for a clock that was ahead to be put right, and for the bound behind that.
+    private static ClusterConditions Full(Random random) => ClusterConditions.Any(random) with
+    {
+        DurationUs = 12_000_000,
+        LeavesSessions = true,
+        SessionsMax = 6,
+        SessionIdleMin = TimeSpan.FromMilliseconds(200),
+    };
+}

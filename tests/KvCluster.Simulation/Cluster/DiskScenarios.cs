@@ -1,0 +1,18 @@
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// Runs in which single calls to a disk go wrong in every way that the simulated disk knows. A replica may fail by it and be replaced; nothing acknowledged may be lost, and
+/// no two replicas may differ, as long as the disks of the others are sound.
+/// </summary>
+internal static class DiskScenarios
+{
+    public static IReadOnlyList<ClusterScenario> All { get; } =
+    [
+        new("nodes-disk-errs", "F16 F17 F46", 4, 4, ClusterConditions.Any,
+        [
+            (ClusterFault.DiskError, 3), (ClusterFault.DiskShortWrite, 3), (ClusterFault.DiskSyncLosesData, 3),
+            (ClusterFault.DiskReadError, 3), (ClusterFault.DiskLostWrite, 3), (ClusterFault.DiskMisdirectedWrite, 3),
+            (ClusterFault.Checkpoint, 8), (ClusterFault.Crash, 4), (ClusterFault.HandOver, 2),
+        ]),
+    ];
+}
