@@ -221,9 +221,9 @@ internal sealed class ClusterNode : IDisposable
             Lose(refused.Message);
             return;
         }
-        catch (StorageIoException) when (_refuses || Damaged)
+        catch (StorageIoException failure) when (_refuses || Damaged || failure.IsDiskFull)
         {
-            // The process ends, as it does later on.
+            // The process ends, as it does later on; without room the host tries again after a while.
             ComeBack();
             return;
         }

@@ -8,10 +8,10 @@ internal static class DiskScenarios
 {
     public static IReadOnlyList<ClusterScenario> All { get; } =
     [
-        new("nodes-disk-errs", "F16 F17 F46", 4, 4, ClusterConditions.Any,
+        new("nodes-disk-errs", "F16 F17 F46", 9, 4, ClusterConditions.Any,
         [
             (ClusterFault.DiskError, 3), (ClusterFault.DiskShortWrite, 3), (ClusterFault.DiskSyncLosesData, 3),
-            (ClusterFault.DiskReadError, 3), (ClusterFault.DiskLostWrite, 3), (ClusterFault.DiskMisdirectedWrite, 3),
+            (ClusterFault.DiskReadError, 9), (ClusterFault.DiskLostWrite, 6), (ClusterFault.DiskMisdirectedWrite, 3),
             (ClusterFault.Checkpoint, 8), (ClusterFault.Crash, 4), (ClusterFault.HandOver, 2),
         ]),
     ];
