@@ -1,6 +1,7 @@
 using System.Globalization;
 using System.Text;
 using System.Text.Json;
+using KvCluster.Serving;
 using Spectre.Console;
 
 namespace KvCluster.Cli;
@@ -44,8 +45,13 @@ internal sealed class Output(bool isJson)
         _buffered += bytes.Length;
     }
 
+    /// <summary>For people: of what nodes say, nothing reaches the terminal but what it shows.</summary>
     /// <inheritdoc cref="Bytes"/>
-    public void Line(string text) => Bytes(Encoding.UTF8.GetBytes(text + "\n"));
+    public void Line(string text) => Bytes(Encoding.UTF8.GetBytes(OneLine.Of(text) + "\n"));
+
+    /// <summary>Several lines of this program's own.</summary>
+    /// <inheritdoc cref="Bytes"/>
+    public void Lines(string text) => Bytes(Encoding.UTF8.GetBytes(OneLine.Of(text, keepsLineFeeds: true) + "\n"));
 
     /// <summary>A table in plain characters, as wide as the terminal.</summary>
     /// <inheritdoc cref="Bytes"/>
@@ -55,7 +61,7 @@ internal sealed class Output(bool isJson)
         var console = AnsiConsole.Create(new AnsiConsoleSettings { Out = new AnsiConsoleOutput(text), Ansi = AnsiSupport.No, ColorSystem = ColorSystemSupport.NoColors });
         console.Profile.Width = Console.IsOutputRedirected ? WidthWithoutTerminal : Math.Max(WidthLeast, Console.WindowWidth);
         console.Write(table);
-        Bytes(Encoding.UTF8.GetBytes(text.ToString()));
+        Bytes(Encoding.UTF8.GetBytes(OneLine.Of(text.ToString(), keepsLineFeeds: true)));
     }
 
     /// <summary>One JSON document on a line of its own.</summary>

@@ -32,7 +32,7 @@ static int PrintHelp(string text, int exitCode)
     try
     {
         var output = new Output(isJson: false);
-        output.Line(text.TrimEnd());
+        output.Lines(text.TrimEnd());
         output.Flush();
         return exitCode;
     }

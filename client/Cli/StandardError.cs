@@ -1,3 +1,5 @@
+using KvCluster.Serving;
+
 namespace KvCluster.Cli;
 
 /// <summary>Lines for the person who called `kv`. Any thread.</summary>
@@ -10,7 +12,7 @@ internal static class StandardError
             return;
         try
         {
-            Console.Error.WriteLine($"kv: {line.ReplaceLineEndings(" ")}");
+            Console.Error.WriteLine($"kv: {OneLine.Of(line.ReplaceLineEndings(" "))}");
         }
         catch (IOException)
         {

@@ -75,6 +75,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             throw Refusals.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
         if (request.Reason.Length > ReasonCharsMax)
             throw Refusals.BadRequest($"A reason has at most {ReasonCharsMax} characters; nothing was changed.").ToStatus().ToRpcException();
+        if (!OneLine.Is(request.Reason))
+            throw Refusals.BadRequest("A reason has a control character (a line break or an escape, for example); nothing was changed. Give it as one line of text.").ToStatus().ToRpcException();
         if (shards.Find(request.Shard) is null)
             throw Refusals.NoReplica(request.Shard, identity.Node).ToStatus().ToRpcException();
         var shard = Here(request.Shard);

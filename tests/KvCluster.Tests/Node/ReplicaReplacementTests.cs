@@ -117,6 +117,23 @@ public sealed class ReplicaReplacementTests
         Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), (refused.StatusCode, ReasonOf(refused)));
     }
 
+    /// <summary>A reason with a line break and an escape sequence was kept, and cleared the screen of whoever asked for the status.</summary>
+    [Theory]
+    [InlineData("a slip\nnode 2: all is well")]
+    [InlineData("\u001b[2J")]
+    [InlineData("\u009b2J")]
+    [InlineData("\u202elanretni")]
+    public async Task Quarantine_WithAReasonThatIsNotOneLine_IsRefused(string reason)
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.LeaderOfAsync(0);
+        var refused = await Assert.ThrowsAsync<RpcException>(async () =>
+            await new Admin.AdminClient(cluster.ChannelOf(1)).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = reason, Force = true }));
+        Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), (refused.StatusCode, ReasonOf(refused)));
+        Assert.Contains("control character", refused.Status.Detail, StringComparison.Ordinal);
+        Assert.Equal("leader", (await cluster.StatusOfAsync(1)).Replicas.Single().Role);
+    }
+
     [Fact]
     public async Task Quarantine_OfAShardThatTheNodeDoesNotHave_SaysSo()
     {
