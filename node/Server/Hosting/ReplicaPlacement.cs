@@ -79,7 +79,8 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     public async Task<(PlaceResponse? Answer, string Refusal)> PlaceAsync(PlaceRequest request, CancellationToken cancellationToken)
     {
         var known = await KnownNodesAsync(cancellationToken).ConfigureAwait(false);
-        if (request.Leave.Concat(request.Stay).FirstOrDefault(node => !known.Contains(node)) is > 0 and var unknown)
+        // Node 0 is one of the unknown.
+        if (request.Leave.Concat(request.Stay).Where(node => !known.Contains(node)).Select(static node => (uint?)node).FirstOrDefault() is { } unknown)
             return (null, $"there is no node {unknown}");
         while (true)
         {

@@ -48,6 +48,23 @@ public sealed class ReplicaPlacementTests
         Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
     }
 
+    /// <summary>Node 0 was taken for no mistake, and stayed in the record as one that leaves.</summary>
+    [Fact]
+    public async Task Place_OfANodeThatThereIsNot_ChangesNothing()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        foreach (var request in (PlaceRequest[])[new() { Leave = { 0 } }, new() { Stay = { 0 } }, new() { Leave = { 1, 0 } }])
+            await RefusedAsync(request, 0);
+        await RefusedAsync(new PlaceRequest { Leave = { 99 } }, 99);
+        Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
+
+        async Task RefusedAsync(PlaceRequest request, uint unknown)
+        {
+            var failure = await Assert.ThrowsAsync<RpcException>(() => PlaceAsync(cluster, request));
+            Assert.Equal((StatusCode.FailedPrecondition, $"Nothing was changed: there is no node {unknown}."), (failure.StatusCode, failure.Status.Detail));
+        }
+    }
+
     [Fact]
     public async Task Place_Paused_IsKeptAndAnsweredByEveryNode()
     {
