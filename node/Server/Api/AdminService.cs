@@ -60,8 +60,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         if (request.FromNode == identity.Node)
         {
             // The next leader does it: a leader does not remove itself, nor hand over for what the next one would refuse.
-            if (replacement.WhyNotTo(request.ToNode) is { } reason)
-                throw Refusals.NotReplaced(request.Shard, reason).ToStatus().ToRpcException();
+            if (await replacement.ForeseeOwnAsync(shard, request).ConfigureAwait(false) is { } known)
+                return known.Done ? new ReplaceResponse() : throw Refusals.NotReplaced(request.Shard, known.Reason).ToStatus().ToRpcException();
             var (next, handedOver) = await placement.TransferAsync(shard, 0).ConfigureAwait(false);
             throw (handedOver.Done ? Refusals.NotLeader(new ShardRoute(shard.Route) { Leader = next }, identity.Node) : Refusals.NotReplaced(request.Shard, handedOver.Reason)).ToStatus().ToRpcException();
         }

@@ -40,6 +40,10 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
     private readonly ConcurrentDictionary<uint, string> _said = [];
+
+    // One of each for a shard: who changes its replicas now, and what a call brought to its end last, which a call for the same finds done.
+    private readonly ConcurrentDictionary<uint, SemaphoreSlim> _turns = [];
+    private readonly ConcurrentDictionary<uint, (uint From, uint To, ulong Replica)> _replaced = [];
     private readonly BackgroundLoop _loop;
 
     /// <param name="identity">This node.</param>
@@ -72,57 +76,128 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting; the shard's record keeps what was done.</param>
     public async Task<OrderResult> ReplaceAsync(HostedShard shard, ReplaceRequest request, CancellationToken cancellationToken)
     {
-        var (from, to) = (request.FromNode, request.ToNode);
-        if (WhyNotTo(to) is { } reason)
-            return NotDone(reason);
-        if ((await DetailOfAsync(shard).ConfigureAwait(false))?.Record is not { } record)
+        if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
             return NotDone("this replica stopped");
+        if (Foresee(record, request) is { } known)
+            return known;
+        var (from, to) = (request.FromNode, request.ToNode);
         var replicas = record.Replicas.ToList();
         var there = replicas.Find(replica => replica.Node == from);
         if (to == 0)
-            return there is { Learner: true } ? await ChangeAsync(shard, from, new ReplicaChange.Remove(there.Replica), request.Force).ConfigureAwait(false) : NotDone($"node {from} has no learner of it");
-        if (request.Lost != 0 && there is { Learner: false } && there.Replica != request.Lost)
-            return new OrderResult(true, "another votes in its place");
-        // A lost replica counts for nothing, so its leaving first costs no safety; and a node has one replica of a shard at a time.
-        var lost = from == to && there is not null && (request.Lost == 0 ? !there.Learner : request.Lost == there.Replica) ? there.Replica : 0;
+        {
+            var left = await RemoveLearnerAsync(shard, from, there!.Replica, request.Force, cancellationToken).ConfigureAwait(false);
+            return left.Done || await IsGoneAsync(shard, there.Replica).ConfigureAwait(false) ? new OrderResult(true, "") : left;
+        }
+        var lost = LostOf(there, request);
         if (lost != 0)
         {
             replicas.Remove(there!);
             there = null;
             if (replicas.Count(replica => !replica.Learner) >= _replicationFactor)
-                return await ChangeAsync(shard, from, new ReplicaChange.Remove(lost), request.Force).ConfigureAwait(false);
+            {
+                var removed = await ChangeAsync(shard, from, new ReplicaChange.Remove(lost), cancellationToken, request.Force).ConfigureAwait(false);
+                return removed.Done || await IsGoneAsync(shard, lost).ConfigureAwait(false) ? new OrderResult(true, "") : removed;
+            }
         }
 
         // Of nobody, a new one may come where one is missing.
         var old = there is { Learner: false } ? there : null;
-        if (old is null && (replicas.Count(replica => !replica.Learner) >= _replicationFactor || (from != 0 && from != to)))
-            return NotDone($"node {from} has no voter of it");
-        var learner = replicas.Find(replica => replica.Node == to && replica.Learner)?.Replica ?? 0;
+        var leaves = old?.Replica ?? lost;
+        var learner = LearnerOn(record, to);
         if (learner == 0)
         {
             // Left by a change that was broken off; its node may never come back.
             foreach (var orphan in replicas.Where(replica => replica.Learner && IsAway(replica.Node)).ToList())
             {
-                if ((await ChangeAsync(shard, orphan.Node, new ReplicaChange.Remove(orphan.Replica)).ConfigureAwait(false)).Done)
+                if ((await RemoveLearnerAsync(shard, orphan.Node, orphan.Replica, force: false, cancellationToken).ConfigureAwait(false)).Done)
                     replicas.Remove(orphan);
             }
             if (old is null && replicas.Find(replica => replica.Learner) is { } other)
                 return NotDone($"the learner on node {other.Node} is to vote there");
             learner = NewId();
-            var added = await ChangeAsync(shard, to, new ReplicaChange.AddLearner(learner, to, lost), request.Force).ConfigureAwait(false);
+            var added = await ChangeAsync(shard, to, new ReplicaChange.AddLearner(learner, to, lost), cancellationToken, request.Force).ConfigureAwait(false);
             if (!added.Done)
-                return added;
+            {
+                // Another call for the same may have come first: then its learner is the one.
+                var now = await RecordOfAsync(shard).ConfigureAwait(false);
+                if (now is not null && IsReplaced(now, leaves, to))
+                    return new OrderResult(true, "");
+                learner = now is null || (lost != 0 && Has(now, lost)) ? 0 : LearnerOn(now, to);
+                if (learner == 0)
+                    return added;
+            }
         }
 
-        if (!await CatchesUpAsync(shard, learner, to, cancellationToken).ConfigureAwait(false))
-        {
-            // It stands in the way of every other move of the shard, and its node may never be fit for it.
-            var removed = await ChangeAsync(shard, to, new ReplicaChange.Remove(learner)).ConfigureAwait(false);
-            return NotDone($"the new replica on node {to} went away, or got no further for {_patience.TotalSeconds:0} s{(removed.Done ? " and was removed" : "")}");
-        }
+        var caughtUp = await CatchesUpAsync(shard, learner, to, cancellationToken).ConfigureAwait(false);
         ReplicaChange last = old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(old.Replica, learner);
-        return await ChangeAsync(shard, to, last, request.Force).ConfigureAwait(false);
+        // Where it did not: it stands in the way of every other move of the shard, and its node may never be fit for it.
+        var ended = caughtUp
+            ? await ChangeAsync(shard, to, last, cancellationToken, request.Force).ConfigureAwait(false)
+            : await RemoveLearnerAsync(shard, to, learner, force: false, cancellationToken).ConfigureAwait(false);
+        if ((caughtUp && ended.Done) || (!ended.Done && await RecordOfAsync(shard).ConfigureAwait(false) is { } newest && IsReplaced(newest, leaves, to)))
+        {
+            _replaced[shard.Shard] = (from, to, learner);
+            return new OrderResult(true, "");
+        }
+        return caughtUp ? ended : NotDone($"the new replica on node {to} went away, or got no further for {_patience.TotalSeconds:0} s{(ended.Done ? " and was removed" : "")}");
     }
+
+    /// <summary>
+    /// Before a leader hands over so that the next one replaces its replica: how the replacement would end by all that can be known here, as a hand-over for nothing
+    /// costs the shard's writers a pause. Null: nothing is in its way.
+    /// </summary>
+    /// <param name="shard">A shard that this node leads.</param>
+    /// <param name="request">Of the replica on this node.</param>
+    public async Task<OrderResult?> ForeseeOwnAsync(HostedShard shard, ReplaceRequest request)
+    {
+        if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
+            return NotDone("this replica stopped");
+        if (Foresee(record, request) is { } known)
+            return known;
+        var own = record.Replicas.First(replica => replica.Node == request.FromNode).Replica;
+        // A learner that is still to be made has caught up when it joins.
+        ReplicaChange last = request.ToNode == request.FromNode
+            ? new ReplicaChange.Remove(own)
+            : new ReplicaChange.Swap(own, LearnerOn(record, request.ToNode) is var learner and not 0 ? learner : NewId());
+        if (await _voters.TryBeginAsync(shard, last, request.Force).ConfigureAwait(false) is { } reason)
+            return NotDone(reason);
+        _voters.End(shard.Shard, last);
+        return null;
+    }
+
+    // How a replacement ends as the record and the nodes are; null: it has to be tried.
+    private OrderResult? Foresee(ShardRecord record, ReplaceRequest request)
+    {
+        var (from, to) = (request.FromNode, request.ToNode);
+        if (WhyNotTo(to) is { } reason)
+            return NotDone(reason);
+        var there = record.Replicas.FirstOrDefault(replica => replica.Node == from);
+        if (to == 0)
+            return there is { Learner: true } ? null : NotDone($"node {from} has no learner of it");
+        if (request.Lost != 0 && there is { Learner: false } && there.Replica != request.Lost)
+            return new OrderResult(true, "another votes in its place");
+        if (there is null && _replaced.TryGetValue(record.Shard, out var done) && (done.From, done.To) == (from, to) && record.Replicas.Any(replica => replica.Replica == done.Replica && !replica.Learner))
+            return new OrderResult(true, "another call did it");
+        var lost = LostOf(there, request);
+        var voters = record.Replicas.Count(replica => !replica.Learner && replica.Replica != lost);
+        if (lost == 0 && there is not { Learner: false } && (voters >= _replicationFactor || (from != 0 && from != to)))
+            return NotDone($"node {from} has no voter of it");
+        return record.Replicas.Any(replica => replica.Node == to && !replica.Learner && replica.Replica != lost) ? NotDone($"node {to} has a replica of the shard") : null;
+    }
+
+    // A lost replica counts for nothing, so its leaving first costs no safety; and a node has one replica of a shard at a time.
+    private static ulong LostOf(ReplicaRecord? there, ReplaceRequest request) =>
+        request.FromNode == request.ToNode && there is not null && (request.Lost == 0 ? !there.Learner : request.Lost == there.Replica) ? there.Replica : 0;
+
+    private static ulong LearnerOn(ShardRecord record, uint node) => record.Replicas.FirstOrDefault(replica => replica.Node == node && replica.Learner)?.Replica ?? 0;
+
+    private static bool Has(ShardRecord record, ulong id) => record.Replicas.Any(replica => replica.Replica == id);
+
+    // Whether another votes on a node, and who was to leave has left (0: nobody was to).
+    private static bool IsReplaced(ShardRecord record, ulong leaves, uint to) =>
+        (leaves == 0 || !Has(record, leaves)) && record.Replicas.Any(replica => replica.Node == to && !replica.Learner && replica.Replica != leaves);
+
+    private async Task<bool> IsGoneAsync(HostedShard shard, ulong id) => await RecordOfAsync(shard).ConfigureAwait(false) is { } record && !Has(record, id);
 
     /// <summary>Why no new replica can come up on a node now; null: one can. Any thread.</summary>
     /// <param name="node">0: none is to come up.</param>
@@ -146,19 +221,36 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private static OrderResult NotDone(string reason) => new(false, reason);
 
-    // A majority is asked for first, as a change that is begun holds up the shard's writes until the voters that stay have everything.
-    private async Task<OrderResult> ChangeAsync(HostedShard shard, uint node, ReplicaChange change, bool force = false)
+    // One that votes by now, as another call has brought it to its end, stays.
+    private Task<OrderResult> RemoveLearnerAsync(HostedShard shard, uint node, ulong learner, bool force, CancellationToken cancellationToken) =>
+        ChangeAsync(shard, node, new ReplicaChange.Remove(learner), cancellationToken, force, isLearner: true);
+
+    // One after another for each shard, whoever asks: a leader makes one change at a time, and refuses what comes meanwhile. A majority is asked for first, as a
+    // change that is begun holds up the shard's writes until the voters that stay have everything.
+    private async Task<OrderResult> ChangeAsync(
+        HostedShard shard, uint node, ReplicaChange change, CancellationToken cancellationToken, bool force = false, bool isLearner = false)
     {
-        if (await _voters.TryBeginAsync(shard, change, force).ConfigureAwait(false) is { } reason)
-            return NotDone(reason);
+        var turn = _turns.GetOrAdd(shard.Shard, static _ => new SemaphoreSlim(1));
+        await turn.WaitAsync(cancellationToken).ConfigureAwait(false);
         try
         {
-            HostLog.Replaces(_log, shard.Shard, node, change.ToString());
-            return await shard.Replica!.ChangeReplicasAsync(change).ConfigureAwait(false);
+            if (isLearner && (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(replica => replica.Replica == change.Leaves) is { Learner: false })
+                return NotDone($"replica {change.Leaves:x} votes by now");
+            if (await _voters.TryBeginAsync(shard, change, force).ConfigureAwait(false) is { } reason)
+                return NotDone(reason);
+            try
+            {
+                HostLog.Replaces(_log, shard.Shard, node, change.ToString());
+                return await shard.Replica!.ChangeReplicasAsync(change).ConfigureAwait(false);
+            }
+            finally
+            {
+                _voters.End(shard.Shard, change);
+            }
         }
         finally
         {
-            _voters.End(shard.Shard, change);
+            turn.Release();
         }
     }
 
@@ -183,8 +275,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         return false;
     }
 
-    private static async Task<ReplicaDetail?> DetailOfAsync(HostedShard shard) =>
-        (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail;
+    private static async Task<ShardRecord?> RecordOfAsync(HostedShard shard) =>
+        (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail?.Record;
 
     private static ulong NewId() => BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
 

@@ -220,6 +220,55 @@ public sealed class ReplicaReplacementTests
             async () => await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = target }))).Status.Detail;
     }
 
+    /// <summary>The leadership was handed over for a replacement that the next leader then refused: writers waited for nothing.</summary>
+    [Fact]
+    public async Task Replace_OfTheLeadersReplicaByWhatCannotBe_HandsNothingOver()
+    {
+        await using var cluster = await NodeCluster.StartAsync(3);
+        await FillAsync(cluster);
+        await AllFollowAsync(cluster);
+        var leader = await cluster.LeaderOfAsync(0);
+        var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
+        var before = await RecordAsync(cluster);
+        Assert.Contains($"node {others[0]} has a replica of the shard", await RefusalAsync(others[0]), StringComparison.Ordinal);
+        Assert.Contains($"node {leader} has no learner of it", await RefusalAsync(0), StringComparison.Ordinal);
+        Assert.Contains("there is no node 99", await RefusalAsync(99), StringComparison.Ordinal);
+        await cluster.StopNodeAsync(others[0]);
+        await Grpc.Eventually.TrueAsync(() => RefusalAsync(others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
+        Assert.Contains("of the 2 voters that would stay, only 1 follow closely", await RefusalAsync(leader), StringComparison.Ordinal);
+        Assert.Equal((before.Epoch, before.Generation), (await RecordAsync(cluster) is var after ? (after.Epoch, after.Generation) : default));
+
+        async Task<string> RefusalAsync(uint to) => (await Assert.ThrowsAsync<RpcException>(
+            async () => await new Admin.AdminClient(cluster.ChannelOf(leader)).ReplaceAsync(new ReplaceRequest { FromNode = leader, ToNode = to }))).Status.Detail;
+    }
+
+    /// <summary>
+    /// Of calls for the same at the same time one did it, and the others said that it was not done: the learner that they waited for had its vote, or had been made by another call.
+    /// </summary>
+    [Fact]
+    public async Task Replace_AskedForSeveralTimesAtOnce_IsDoneOnceAndAnsweredToAll()
+    {
+        await using var cluster = await NodeCluster.StartAsync(4);
+        await FillAsync(cluster);
+        await AllFollowAsync(cluster);
+        await new Admin.AdminClient(cluster.ChannelOf(1)).PlaceAsync(new PlaceRequest { Paused = true });
+        var before = await RecordAsync(cluster);
+        var leader = await cluster.LeaderOfAsync(0);
+        var from = before.Replicas.First(replica => replica.Node != leader);
+        var to = FourthOf(before);
+        await Grpc.Eventually.TrueAsync(() => !WhyNot(99, to).Contains("no node", StringComparison.Ordinal) && !WhyNot(99, to).Contains("not connected", StringComparison.Ordinal), "the leader knows the node");
+        var admin = new Admin.AdminClient(cluster.ChannelOf(leader));
+        await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => admin.ReplaceAsync(new ReplaceRequest { FromNode = from.Node, ToNode = to }).ResponseAsync));
+        await admin.ReplaceAsync(new ReplaceRequest { FromNode = from.Node, ToNode = to });
+        var after = await RecordAsync(cluster);
+        Assert.Equal([from.Replica], after.Removed.Except(before.Removed));
+        Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from.Node).Order(), after.Replicas.Select(replica => replica.Node).Order());
+        Assert.DoesNotContain(after.Replicas, replica => replica.Learner);
+
+        string WhyNot(uint node, uint target) => Assert.Throws<RpcException>(
+            () => new Admin.AdminClient(cluster.ChannelOf(leader)).Replace(new ReplaceRequest { FromNode = node, ToNode = target })).Status.Detail;
+    }
+
     /// <summary>What is left of a replacement that was broken off is no reason for one more voter.</summary>
     [Fact]
     public async Task Replace_OfNobodysReplica_MakesNoVoterOfALearner()
