@@ -1,6 +1,7 @@
 // Counts the connections of one listener, on Kestrel's threads. At the limit the oldest connection on which no call ever came makes room for the new one,
 // so that thousands of connections that ask for nothing keep nobody out; where all are in use, the new one is closed.
 #if GRPC_IN_TREE
+using Grpc.AspNetCore.Server.Calls;
 using Grpc.AspNetCore.Server.Hosting;
 #endif
 using Microsoft.AspNetCore.Connections;
@@ -97,6 +98,10 @@ internal sealed class ConnectionLimit(int connectionsMax)
         public LinkedListNode<Use>? Place { get; set; }
 
         public bool IsCounted { get; set; }
+
+#if GRPC_IN_TREE
+        public ConnectionCalls Calls { get; } = new();
+#endif
 
         public void MarkUsed()
         {

@@ -23,9 +23,13 @@ internal sealed class CallDispatcher : ServiceBinderBase
 
     public CallDispatcher(IOptions<GrpcServiceOptions> options, IServiceProvider provider, ILogger<CallDispatcher> log)
     {
+        OpenCalls = provider.GetService<OpenCalls>();
         _settings = new CallSettings(options.Value, provider.GetService<MessageMemory>(), log);
         _interceptors = [.. options.Value.Interceptors.Select(type => (Interceptor)(provider.GetService(type) ?? ActivatorUtilities.CreateInstance(provider, type)))];
     }
+
+    /// <summary>Null: nothing bounds how many calls are open.</summary>
+    public OpenCalls? OpenCalls { get; }
 
     public ServerCall CreateCall() => new(_settings);
 

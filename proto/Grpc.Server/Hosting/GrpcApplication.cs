@@ -1,5 +1,6 @@
 // Where Kestrel hands over requests, on a thread of the pool. What throws here is turned into a reset by Kestrel, so calls turn
 // their exceptions into a status before.
+using Grpc.AspNetCore.Server.Calls;
 using Microsoft.AspNetCore.Hosting.Server;
 using Microsoft.AspNetCore.Hosting.Server.Abstractions;
 using Microsoft.AspNetCore.Http.Features;
@@ -25,21 +26,39 @@ internal sealed class GrpcApplication<TInner>(IHttpApplication<TInner> inner, Ca
         context.Method = dispatcher.Find(request);
         if (context.Method is null)
             context.Inner = inner.CreateContext(contextFeatures);
+        else if (dispatcher.OpenCalls is { } open && !TryTakePlace(open, context, contextFeatures))
+            context.IsRefused = true;
         else
             (context.Call ??= dispatcher.CreateCall()).Begin(contextFeatures, request);
         return context;
     }
 
     public Task ProcessRequestAsync(RequestContext<TInner> context) =>
-        context.Method is { } method ? method.RunAsync(context.Call!) : inner.ProcessRequestAsync(context.Inner!);
+        context.IsRefused ? Task.CompletedTask
+        : context.Method is { } method ? method.RunAsync(context.Call!)
+        : inner.ProcessRequestAsync(context.Inner!);
 
     public void DisposeContext(RequestContext<TInner> context, Exception? exception)
     {
         if (context.Method is null)
             inner.DisposeContext(context.Inner!, exception);
-        else
+        else if (!context.IsRefused)
             context.Call!.End();
+        if (context.HasPlace)
+            dispatcher.OpenCalls!.Return(context.OfConnection!);
+        context.HasPlace = false;
+        context.IsRefused = false;
         context.Inner = default;
         context.Method = null;
+    }
+
+    // Before anything is made for the call, so that refusing costs little. A connection that nobody counts by itself has no share: only all places bound it.
+    private static bool TryTakePlace(OpenCalls open, RequestContext<TInner> context, IFeatureCollection features)
+    {
+        context.OfConnection ??= features.Get<IConnectionUseFeature>()?.Calls ?? new ConnectionCalls();
+        context.HasPlace = open.TryTake(context.OfConnection);
+        if (!context.HasPlace)
+            open.Refuse(features.GetRequiredFeature<IHttpResponseFeature>());
+        return context.HasPlace;
     }
 }

@@ -1,8 +1,13 @@
+using Grpc.AspNetCore.Server.Calls;
+
 namespace Grpc.AspNetCore.Server.Hosting;
 
-/// <summary>A feature of a connection that wants to know whether it is used: what a server gives up first when it has too many.</summary>
+/// <summary>A feature of a connection: how it is used. A server that has too many connections gives up unused ones first, and one with too many calls refuses those of the busiest.</summary>
 internal interface IConnectionUseFeature
 {
+    /// <summary>Its open calls.</summary>
+    ConnectionCalls Calls { get; }
+
     /// <summary>A call came on it.</summary>
     void MarkUsed();
 }

@@ -11,5 +11,14 @@ internal sealed class RequestContext<TInner>
     /// <summary>The call that this context lends to one gRPC request after the other.</summary>
     public ServerCall? Call { get; set; }
 
+    /// <summary>The calls of the connection, to which this context belongs as long as it lives; null until they are counted.</summary>
+    public ConnectionCalls? OfConnection { get; set; }
+
+    /// <summary>Whether the request holds one of the places for open calls.</summary>
+    public bool HasPlace { get; set; }
+
+    /// <summary>Whether the call is refused, as there was no place for it.</summary>
+    public bool IsRefused { get; set; }
+
     public TInner? Inner { get; set; }
 }

@@ -1,4 +1,10 @@
-// What the calls of a process may hold in memory together. Made once by node or router from its setting; the parts are used by any thread.
+// What the calls of a process may hold in memory together, and how many may be open. Made once by node or router from its setting; the parts are used by any thread.
+#if GRPC_IN_TREE
+using Google.Protobuf.WellKnownTypes;
+using Google.Rpc;
+using Grpc.AspNetCore.Server.Calls;
+using Grpc.Core;
+#endif
 using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.Serving.Memory;
@@ -15,8 +21,17 @@ internal sealed class CallMemory(int mebibytes)
     /// <summary>Enough to keep a fast network busy with the largest values, little beside what the system caches of the data.</summary>
     public const int MebibytesDefault = 256;
 
+    /// <summary>
+    /// Open calls for each MiB of the budget, 16,384 by default. One costs 7 to 16 KiB beside its messages, so all of them cost up to as much again as the budget.
+    /// 10,000 streams that wait fit in the three quarters that callers with several calls may have.
+    /// </summary>
+    public const int OpenCallsPerMebibyte = 64;
+
 #if GRPC_IN_TREE
-    private readonly Grpc.AspNetCore.Server.Calls.MessageMemory _messages = new(((long)mebibytes << 20) / 4, ((long)mebibytes << 20) / 4);
+    private static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
+
+    private readonly MessageMemory _messages = new(((long)mebibytes << 20) / 4, ((long)mebibytes << 20) / 4);
+    private readonly OpenCalls _open = new(mebibytes * OpenCallsPerMebibyte, NoPlace(mebibytes * OpenCallsPerMebibyte));
 #endif
 
     /// <summary>Of requests from when they have come whole until they are answered.</summary>
@@ -35,12 +50,25 @@ internal sealed class CallMemory(int mebibytes)
 #endif
     }
 
-    /// <summary>Has a server's calls keep to the other two parts.</summary>
+    /// <summary>Has a server's calls keep to the other two parts, and to the places.</summary>
     public void AddTo(IServiceCollection services)
     {
         services.AddSingleton(this);
 #if GRPC_IN_TREE
-        services.AddSingleton(_messages);
+        services.AddSingleton(_messages).AddSingleton(_open);
 #endif
     }
+
+#if GRPC_IN_TREE
+    private static RpcException NoPlace(int callsMax) => new Google.Rpc.Status
+    {
+        Code = (int)StatusCode.ResourceExhausted,
+        Message = $"The server has {callsMax} places for open calls, and this connection has its share of them; nothing was applied. Try again, or have fewer calls open.",
+        Details =
+        {
+            Any.Pack(new ErrorInfo { Domain = "kvcluster", Reason = "BUSY", Metadata = { ["applied"] = "no" } }),
+            Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(RetryDelay) }),
+        },
+    }.ToRpcException();
+#endif
 }
