@@ -189,6 +189,13 @@ internal sealed class Leadership
             _digests.OnReplaced(follower);
         }
 
+        // Nobody holds what this leader has not written. Were it taken, every later record would count as held there.
+        if (ToldDurable(frame) is var told && told > _context.Journal.Last.Etag)
+        {
+            _context.Emit(new Effect.Alarm($"replica {frame.Sender:x} acknowledges {told}, and the journal of this leader ends at {_context.Journal.Last.Name}; dropped"));
+            return;
+        }
+
         switch (frame.PayloadCase)
         {
             case Frame.PayloadOneofCase.Ack:
@@ -217,6 +224,14 @@ internal sealed class Leadership
                 break;
         }
     }
+
+    private static Etag ToldDurable(Frame frame) => frame.PayloadCase switch
+    {
+        Frame.PayloadOneofCase.Ack => frame.Ack.Durable.FromWire(),
+        Frame.PayloadOneofCase.HeartbeatAck => frame.HeartbeatAck.Durable.FromWire(),
+        Frame.PayloadOneofCase.Match => frame.Match.Durable.FromWire(),
+        _ => Etag.None,
+    };
 
     /// <summary>The driver has sent bodies up to here.</summary>
     public void OnBodiesSent(ulong replica, RecordName last, long bytes)

@@ -41,6 +41,18 @@ public sealed class ReplicaCoreTranscriptTests
         follower.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Shows("append up to 2.3");
     }
 
+    // One such frame, and the leader counted a follower for every record of its epoch: with both followers gone it acknowledged what its own disk alone held.
+    [Fact]
+    public void Leader_ToldOfRecordsThatItHasNotWritten_DropsTheFrameAndRaisesAnAlarm()
+    {
+        var beyond = new V1.Etag { Epoch = 1, Change = ulong.MaxValue };
+        var leader = Leading();
+        leader.From(2, 1, frame => frame.Ack = new Ack { Durable = beyond }).Shows("alarm");
+        leader.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true, Durable = beyond }).Shows("alarm");
+        leader.From(2, 1, frame => frame.Match = new Match { Durable = beyond }).Shows("alarm");
+        Assert.Equal(0, leader.Core.LeaseEndUs);
+    }
+
     [Fact]
     public void Read_IsConfirmedOnlyByARoundSentAfterItArrived()
     {
