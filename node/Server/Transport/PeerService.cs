@@ -1,3 +1,4 @@
+using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.V1;
 
@@ -15,6 +16,11 @@ internal sealed class PeerService(PeerTransport transport) : V1.Replication.Repl
         catch (OperationCanceledException) when (!context.CancellationToken.IsCancellationRequested)
         {
             throw new RpcException(new Status(StatusCode.Unavailable, "The node stops, or a newer stream took over."));
+        }
+        catch (RpcException failure) when (failure.Status.DebugException is InvalidProtocolBufferException)
+        {
+            // gRPC calls it INTERNAL, which is what this node gets wrong.
+            throw new RpcException(new Status(StatusCode.InvalidArgument, "What came is not an encoded PeerMessage, and the stream ends; the frames before it were taken. Open a new stream."));
         }
     }
 

@@ -1,3 +1,4 @@
+using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
@@ -42,6 +43,34 @@ public sealed class PeerServiceTests
         using var peers = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Kv.KvClient(peers).GetAsync(new GetRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("k") }));
         Assert.Equal(StatusCode.Unimplemented, failure.StatusCode);
+    }
+
+    /// <summary>It ended with INTERNAL, as if this node had failed.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Connect_WithBytesThatAreNoMessage_EndsAsAnInvalidArgument(bool afterTheHello)
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var record = RecordText.Parse<ClusterRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value!);
+        using var limit = new CancellationTokenSource(Eventually.Limit);
+        using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
+        var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
+        using var call = channel.CreateCallInvoker().AsyncDuplexStreamingCall(
+            new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.v1.Replication", "Connect", bytes, bytes), null, new CallOptions(cancellationToken: limit.Token));
+        if (afterTheHello)
+        {
+            var hello = new PeerHello { ClusterId = record.ClusterId, Node = 2, FormatLevel = record.FormatLevel, Incarnation = 1 };
+            await call.RequestStream.WriteAsync(new PeerMessage { Hello = hello }.ToByteArray());
+            Assert.True(await call.ResponseStream.MoveNext(limit.Token));
+        }
+        await call.RequestStream.WriteAsync([0xFF, 0xFF, 0xFF]);
+        var failure = await Assert.ThrowsAsync<RpcException>(async () =>
+        {
+            while (await call.ResponseStream.MoveNext(limit.Token))
+                continue;
+        });
+        Assert.Equal(StatusCode.InvalidArgument, failure.StatusCode);
     }
 
     private static async Task<PeerHello> ConnectAsync(NodeCluster cluster, PeerMessage first)
