@@ -27,6 +27,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Most operations in a request.</summary>
     public const int OperationCountMax = 10_000;
 
+    /// <summary>Greatest sequence of a session: a client that counts from 1 never comes to it.</summary>
+    public const ulong SequenceMax = long.MaxValue;
+
     private const int PooledMax = 8_192;
     private const int PooledBytesMax = 64 << 10;
     private static readonly ConcurrentQueue<WriteRequest> Pool = new();
@@ -147,7 +150,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>Whether a client may use these numbers: counted from 1, and no more open at once than a session's results have room for.</summary>
     public static bool IsIdentityValid(ulong sequence, ulong lowestOpen) =>
-        lowestOpen > 0 && sequence >= lowestOpen && sequence - lowestOpen < SessionTable.OpenRequestsMax && sequence <= long.MaxValue;
+        lowestOpen > 0 && sequence >= lowestOpen && sequence - lowestOpen < SessionTable.OpenRequestsMax && sequence <= SequenceMax;
 
     /// <summary>
     /// Identifies the request: it is applied once, however often it comes, and answered with its first result. Of an unknown session it is

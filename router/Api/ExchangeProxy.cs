@@ -127,9 +127,9 @@ internal sealed class ExchangeProxy : IDisposable
             // The calls' requests are copied out of the message, so it can be given back.
             request = ExchangeRequest.Parser.ParseFrom(message.Written);
         }
-        catch (InvalidProtocolBufferException failure)
+        catch (InvalidProtocolBufferException)
         {
-            throw new RpcException(new Status(StatusCode.InvalidArgument, failure.Message));
+            throw new RpcException(new Status(StatusCode.InvalidArgument, MalformedMessageException.StreamText));
         }
         message.Return();
         var arrivedMs = Environment.TickCount64;

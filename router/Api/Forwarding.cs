@@ -81,7 +81,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {
-            return Refused("BAD_REQUEST", $"{failure.Message} Nothing was applied.");
+            return Refused("BAD_REQUEST", MalformedMessageException.Text);
         }
     }
 

@@ -109,9 +109,9 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         {
             return ScanRequest.Parser.ParseFrom(request.Written);
         }
-        catch (InvalidProtocolBufferException failure)
+        catch (InvalidProtocolBufferException)
         {
-            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", failure.Message, "no").ToRpcException();
+            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", MalformedMessageException.Text, "no").ToRpcException();
         }
     }
 

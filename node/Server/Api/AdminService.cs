@@ -138,7 +138,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
     private HostedShard Here(uint id)
     {
         if (shards.Find(id) is not { } shard)
-            throw Refusals.WrongShard(null).ToStatus().ToRpcException();
+            throw (shards.IsUnknown(id) ? Refusals.NoShard(id) : Refusals.WrongShard(id, identity.Node, shards.RouteOf(id))).ToStatus().ToRpcException();
         return shard.Replica is null ? throw Refusals.ReplicaFailed(shard.Route, shard.Failure).ToStatus().ToRpcException() : shard;
     }
 

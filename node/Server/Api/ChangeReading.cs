@@ -27,7 +27,9 @@ internal static class ChangeReading
                 default: reader.Skip(); break;
             }
         }
-        if (session == 0 || !WriteRequest.IsIdentityValid(sequence, lowestOpen))
+        if (session == 0)
+            return Refusals.SessionInvalid;
+        if (!WriteRequest.IsIdentityValid(sequence, lowestOpen))
             return Refusals.SequenceInvalid;
         if (sessionShard != shard.Route.Shard)
             return Refusals.SessionExpired;

@@ -145,9 +145,9 @@ internal sealed class KvExchange(
             }
             return false;
         }
-        catch (MalformedMessageException failure)
+        catch (MalformedMessageException)
         {
-            throw new RpcException(new Status(StatusCode.InvalidArgument, failure.Message));
+            throw new RpcException(new Status(StatusCode.InvalidArgument, MalformedMessageException.StreamText));
         }
     }
 

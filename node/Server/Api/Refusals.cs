@@ -65,8 +65,11 @@ internal static class Refusals
     public static readonly Refusal SequenceReused = new(
         StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "Another change has the sequence of this one in its session. Nothing was applied; count sequences up, one for each change.");
 
+    public static readonly Refusal SessionInvalid = BadRequest(
+        $"A request id has the session that an OpenSession answered: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session.");
+
     public static readonly Refusal SequenceInvalid = BadRequest(
-        $"A request id has a session of {Text(WireWriter.SessionBytes)} bytes, and a sequence of at least 1 that lies less than {Text(SessionTable.OpenRequestsMax)} above lowest_open, which is at least 1.");
+        $"A request id has a sequence from 1 to {WriteRequest.SequenceMax}, and a lowest_open of at least 1 that is the sequence or less than {Text(SessionTable.OpenRequestsMax)} below it. Nothing was applied; count from 1.");
 
     public static readonly Refusal Cancelled = new(StatusCode.Cancelled, "CANCELLED", "The caller went away.");
 
@@ -79,6 +82,13 @@ internal static class Refusals
 
     public static Refusal WrongShard(ShardRoute? right) =>
         new(StatusCode.Unavailable, "WRONG_SHARD", "This node does not hold the key.") { Routes = right is null ? null : [right] };
+
+    /// <summary>An operator asked for something of a shard of which this node has no replica, or has not opened it yet.</summary>
+    /// <param name="right">Where it is; null: this node does not know.</param>
+    public static Refusal WrongShard(uint shard, uint node, ShardRoute? right) => new(
+        StatusCode.Unavailable, "WRONG_SHARD", $"Node {node} has no replica of shard {shard} that is open; nothing was changed. Ask the node that leads it.") { Routes = right is null ? null : [right] };
+
+    public static Refusal NoShard(uint shard) => new(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}; nothing was changed.");
 
     /// <summary>This node has a replica of the shard, which does not lead.</summary>
     public static Refusal NotLeader(ShardRoute route, uint node) => route.Leader == 0 || route.Leader == node
@@ -139,7 +149,7 @@ internal static class Refusals
     /// <summary>What a failure of the engine or the request's bytes means to the caller. Null: it is not expected here.</summary>
     public static Refusal? Of(Exception failure) => failure switch
     {
-        MalformedMessageException or InvalidProtocolBufferException => BadRequest(failure.Message),
+        MalformedMessageException or InvalidProtocolBufferException => BadRequest(MalformedMessageException.Text),
         CorruptStoreException => new Refusal(StatusCode.DataLoss, "CORRUPT", "Damaged data was found and is not served."),
         SnapshotLimitException => Busy,
         StoreStoppedException => new Refusal(StatusCode.Unavailable, "STOPPING", "The replica here has stopped."),

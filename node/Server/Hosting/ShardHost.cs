@@ -177,6 +177,12 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>What this node knows of the shard that owns a key.</summary>
     public ShardRoute? RouteOf(ReadOnlySpan<byte> key) => _map.Snapshot.Find(key);
 
+    /// <summary>Where a shard is; null: this node does not know.</summary>
+    public ShardRoute? RouteOf(uint shard) => _map.Snapshot.Routes.FirstOrDefault(route => route.Shard == shard);
+
+    /// <summary>Whether there is no such shard. False also before this node has read the shards' records.</summary>
+    public bool IsUnknown(uint shard) => _map.Snapshot.Records is { Count: > 0 } records && !records.ContainsKey(shard);
+
     /// <summary>The same for the greatest possible key before one.</summary>
     public ShardRoute? RouteBefore(ReadOnlySpan<byte> key) => _map.Snapshot.FindBefore(key);
 

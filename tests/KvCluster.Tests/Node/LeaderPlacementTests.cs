@@ -48,6 +48,21 @@ public sealed class LeaderPlacementTests
         await PutAsync(cluster, "b", "2");
     }
 
+    /// <summary>An operator who mistyped a shard was told that the node does not hold "the key".</summary>
+    [Fact]
+    public async Task TransferAndReplace_OfAShardThatThereIsNot_SaySo()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.LeaderOfAsync(0);
+        foreach (var ask in (Func<Task>[])[
+            () => AdminOf(cluster, 1).TransferAsync(new TransferRequest { Shard = 99 }).ResponseAsync,
+            () => AdminOf(cluster, 1).ReplaceAsync(new ReplaceRequest { Shard = 99, FromNode = 1, ToNode = 1 }).ResponseAsync])
+        {
+            var refused = await Assert.ThrowsAsync<RpcException>(ask);
+            Assert.Equal((StatusCode.NotFound, "There is no shard 99; nothing was changed."), (refused.StatusCode, refused.Status.Detail));
+        }
+    }
+
     [Fact]
     public async Task Drain_GivesEveryLeadershipAway_AndTheNodeTakesNoneUntilToldOtherwise()
     {

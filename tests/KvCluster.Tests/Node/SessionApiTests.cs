@@ -82,6 +82,24 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
             await RefusedAsync(() => PutAsync("k", bad), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
     }
 
+    /// <summary>One text named rules for all that may be wrong with an id, and a session of zeros and a sequence beyond the largest kept them all.</summary>
+    [Fact]
+    public async Task Put_WithAnIdThatCannotBe_IsToldTheRuleThatItBreaks()
+    {
+        var id = await OpenAsync();
+        Assert.Contains("not all of them zero", await DetailAsync(new RequestId(id) { Session = ByteString.CopyFrom(new byte[16]) }), StringComparison.Ordinal);
+        Assert.Contains("from 1 to 9223372036854775807", await DetailAsync(new RequestId(id) { Sequence = ulong.MaxValue, LowestOpen = ulong.MaxValue }), StringComparison.Ordinal);
+        Assert.Contains("from 1 to 9223372036854775807", await DetailAsync(new RequestId(id) { Sequence = 1UL << 63, LowestOpen = 1UL << 63 }), StringComparison.Ordinal);
+        await PutAsync("k", new RequestId(id) { Sequence = long.MaxValue, LowestOpen = long.MaxValue });
+
+        async Task<string> DetailAsync(RequestId bad)
+        {
+            var refused = await Assert.ThrowsAsync<RpcException>(async () => await PutAsync("k", bad));
+            Assert.Contains("Nothing was applied", refused.Status.Detail, StringComparison.Ordinal);
+            return refused.Status.Detail;
+        }
+    }
+
     /// <summary>
     /// Ids of sessions were the etags of their openings: whoever opened one knew the others'. A stranger who made a change by a victim's next sequence had the
     /// victim's own change acknowledged, with the etag of his, and never applied (F43). Nothing that the service answers tells an id but to its opener, and what

@@ -10,6 +10,7 @@ using KvCluster.Serving.Admin;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using KvCluster.Tests.Serving.Security;
+using KvCluster.Wire;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
 using Method = KvCluster.V1.Method;
@@ -217,7 +218,31 @@ public sealed class RouterHostTests : IAsyncLifetime
         using var stream = _channel.CreateCallInvoker().AsyncDuplexStreamingCall(method, null, new CallOptions());
         await stream.RequestStream.WriteAsync([0xFF, 0xFF, 0xFF]);
         var failure = await Assert.ThrowsAsync<RpcException>(() => stream.ResponseStream.MoveNext(CancellationToken.None));
-        Assert.Equal(StatusCode.InvalidArgument, failure.StatusCode);
+        Assert.Equal((StatusCode.InvalidArgument, MalformedMessageException.StreamText), (failure.StatusCode, failure.Status.Detail));
+    }
+
+    /// <summary>The texts were those of the library that could not read the bytes, and did not say what was applied.</summary>
+    [Theory]
+    [InlineData("Put")]
+    [InlineData("GetMany")]
+    [InlineData("Write")]
+    [InlineData("Scan")]
+    public async Task Call_WithBytesThatAreNoMessage_SaysWhatIsWrongInOurWords(string name)
+    {
+        var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
+        var isScan = name == "Scan";
+        var method = new Method<byte[], byte[]>(isScan ? MethodType.ServerStreaming : MethodType.Unary, "kvcluster.v1.Kv", name, bytes, bytes);
+        foreach (var garbage in (byte[][])[[0xFF, 0xFF, 0xFF], [0x0A, 0x7F, 0x01]])
+        {
+            var failure = await Assert.ThrowsAsync<RpcException>(async () =>
+            {
+                if (isScan)
+                    await _channel.CreateCallInvoker().AsyncServerStreamingCall(method, null, new CallOptions(), garbage).ResponseStream.MoveNext(CancellationToken.None);
+                else
+                    await _channel.CreateCallInvoker().AsyncUnaryCall(method, null, new CallOptions(), garbage);
+            });
+            Assert.Equal((StatusCode.InvalidArgument, MalformedMessageException.Text), (failure.StatusCode, failure.Status.Detail));
+        }
     }
 
     [Fact]
