@@ -49,6 +49,9 @@ internal sealed class RouterHost : IAsyncDisposable
     /// <summary>Where it serves: "http://host:port".</summary>
     public string Address => _server?.App.Urls.Single() ?? "";
 
+    /// <summary>The reads with large responses.</summary>
+    public LargeReplies LargeReads { get; } = new();
+
     /// <summary>What this router's metrics are of.</summary>
     public Meter Meter => _metrics.Meter;
 
@@ -118,7 +121,7 @@ internal sealed class RouterHost : IAsyncDisposable
         var builder = ServerBuilder.Create(logs, listen, _tls, limits: ListenerLimits.OfClients(options.ConnectionsMax));
         new CallMemory(options.CallMemoryMebibytes).AddTo(builder.Services);
         builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth).AddSingleton(_metrics);
-        builder.Services.AddSingleton<Forwarding>().AddSingleton<NodeFanOut>();
+        builder.Services.AddSingleton<Forwarding>().AddSingleton(LargeReads).AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();
         builder.Services.AddSingleton(new ReflectionCatalog(
             Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));

@@ -21,6 +21,9 @@ namespace KvCluster.Client.Transport;
 /// </summary>
 internal sealed class CallRouter : IAsyncDisposable
 {
+    /// <summary>What a response on <see cref="ReplyLane.Small"/> has at most: a thousand of them leave in the time of eight of the largest values.</summary>
+    public const int SmallReplyBytes = 64 << 10;
+
     // The limit of a Write with what stands around its keys and values. A node would break off the whole stream over a greater one.
     private const int RequestBytesMax = 17 << 20;
     // A wait for as long as it takes looks around now and then; a timer cannot be set for longer than some weeks.
@@ -36,6 +39,7 @@ internal sealed class CallRouter : IAsyncDisposable
     private readonly KvClientOptions _options;
     private readonly ClientRuntime _runtime;
     private readonly NodeConnections _connections;
+    private readonly NodeConnections _large;
     private readonly MapWatch _watch;
     private readonly RetryBudget _budget;
     private readonly ResiliencePipeline<Attempt> _retries;
@@ -52,6 +56,7 @@ internal sealed class CallRouter : IAsyncDisposable
         Table = new RouteTable(runtime);
         _budget = new RetryBudget(runtime);
         _connections = new NodeConnections(connector);
+        _large = new NodeConnections(connector);
         _watch = new MapWatch(Table, options.Endpoints, connector, runtime, options.Log);
         Gateways = new Gateways(options, Table, connector, runtime, address => _connections.To(address).IsPaused);
         _retries = new ResiliencePipelineBuilder<Attempt> { TimeProvider = runtime.Time }
@@ -94,10 +99,11 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <param name="isIdentified">The request is a change with a RequestId: repeating it does no harm.</param>
     /// <param name="atAnyReplica">The request is a read that any replica may serve.</param>
     /// <param name="parent">The span of the call that this is part of; default: the current one of the caller's flow, if there is one.</param>
+    /// <param name="lane">Of a read.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
         Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
-        ActivityContext parent = default)
+        ActivityContext parent = default, ReplyLane lane = ReplyLane.Any)
     {
         ObjectDisposedException.ThrowIf(_closed, typeof(KvClient));
         if (request.Length > RequestBytesMax)
@@ -106,7 +112,7 @@ internal sealed class CallRouter : IAsyncDisposable
             parent = current.Context;
         var began = ClientMetrics.WatchesRequests ? Stopwatch.GetTimestamp() : 0;
         var span = ClientMetrics.TakesSpans ? ClientMetrics.StartCall(method, parent) : null;
-        var work = new Work(this, method, key, request, deadlineMs, isIdentified, atAnyReplica) { Traceparent = TraceparentOf(span, parent) };
+        var work = new Work(this, method, key, request, deadlineMs, isIdentified, atAnyReplica) { Traceparent = TraceparentOf(span, parent), Lane = lane };
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
         {
@@ -137,6 +143,7 @@ internal sealed class CallRouter : IAsyncDisposable
         await _watch.DisposeAsync().ConfigureAwait(false);
         await Gateways.DisposeAsync().ConfigureAwait(false);
         await _connections.DisposeAsync().ConfigureAwait(false);
+        await _large.DisposeAsync().ConfigureAwait(false);
         Table.Dispose();
     }
 
@@ -201,7 +208,8 @@ internal sealed class CallRouter : IAsyncDisposable
         var call = PendingCall.Rent(work.Method, work.Request, route?.Shard ?? 0, route?.Generation ?? 0, AttemptDeadline(work));
         call.Traceparent = work.Traceparent;
         call.IsPatient = chosen is null;
-        var answer = await _connections.To(address).CallAsync(call, cancellationToken).ConfigureAwait(false);
+        call.ReplyBytesMax = work.Lane == ReplyLane.Small ? SmallReplyBytes : 0u;
+        var answer = await (work.Lane == ReplyLane.Large ? _large : _connections).To(address).CallAsync(call, cancellationToken).ConfigureAwait(false);
         return answer.Reply is { } reply ? Judge(work, reply) : JudgeSilence(work, answer);
     }
 
@@ -335,6 +343,8 @@ internal sealed class CallRouter : IAsyncDisposable
         public Method Method { get; } = method;
 
         public required string Traceparent { get; init; }
+
+        public required ReplyLane Lane { get; init; }
 
         public ReadOnlyMemory<byte> Key { get; } = key;
 

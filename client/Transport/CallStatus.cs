@@ -1,3 +1,4 @@
+using System.Globalization;
 using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
@@ -49,6 +50,21 @@ internal static class CallStatus
 
     /// <summary>The stable reason; the status code's name where the status has none.</summary>
     public static string ReasonOf(Status status) => status.GetDetail<ErrorInfo>()?.Reason ?? ((StatusCode)status.Code).ToString();
+
+    /// <summary>A read's response is larger than the call allows.</summary>
+    public static Status ReplyLarge(long bytes)
+    {
+        var status = Create(StatusCode.ResourceExhausted, StatusDetails.ReplyLarge, $"The response has {bytes:N0} bytes, more than the call allows.", "no");
+        var info = status.GetDetail<ErrorInfo>()!;
+        info.Metadata[StatusDetails.ReplyBytesKey] = Math.Min(bytes, int.MaxValue).ToString(CultureInfo.InvariantCulture);
+        status.Details[0] = Any.Pack(info);
+        return status;
+    }
+
+    /// <summary>How large, where that is the reason; 0: it is another one.</summary>
+    public static int LargeReplyBytes(Status status) =>
+        status.Code == (int)StatusCode.ResourceExhausted && status.GetDetail<ErrorInfo>() is { Reason: StatusDetails.ReplyLarge } info
+        && info.Metadata.TryGetValue(StatusDetails.ReplyBytesKey, out var text) && int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var bytes) ? bytes : 0;
 
     /// <summary>
     /// The shard does not know the session of an identified change and has not executed it. Where the status is what a whole call ended with, no

@@ -242,6 +242,7 @@ internal sealed class NodeConnection : INodeConnection
                 Shard = call.Shard,
                 Generation = call.Generation,
                 Traceparent = call.Traceparent,
+                ReplyBytesMax = call.ReplyBytesMax,
             });
             bytes += call.Request.Length;
         }

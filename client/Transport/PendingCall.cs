@@ -32,6 +32,9 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     /// <summary>Of the span that it is made in, as in W3C's header; empty: it is in no trace that is sampled.</summary>
     public string Traceparent { get; set; } = "";
 
+    /// <summary>A node refuses a read with a larger response; 0: it does not.</summary>
+    public uint ReplyBytesMax { get; set; }
+
     /// <summary>Handed to the stream: from here on a change's outcome is unknown without an answer.</summary>
     public bool Sent { get; set; }
 
@@ -75,7 +78,7 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     public void Return()
     {
         Request = ByteString.Empty;
-        Traceparent = "";
+        (Traceparent, ReplyBytesMax) = ("", 0);
         (Sent, IsPatient, IsCancelled, Share, OpenIn) = (false, false, false, null, null);
         _completed = 0;
         _core.Reset();

@@ -60,6 +60,8 @@ internal sealed class ExchangeProxy : IDisposable
     private readonly Dictionary<uint, ReadsOfShard> _reads = [];
     private BudgetShare _requestBytes;
     private BudgetShare _replyBytes;
+    private readonly LinkedList<OpenCall.Hold> _holds = new();
+    private long _heldBytes;
     private TaskCompletionSource? _room;
     private int _openReads;
     private int _waitingReads;
@@ -183,7 +185,7 @@ internal sealed class ExchangeProxy : IDisposable
                 AddLocked(Refused(call.Id, "The router serves as many bytes of requests as it takes at a time; nothing was applied. Try again."));
                 return false;
             }
-            open = _pool.TryPop(out var pooled) ? pooled : new OpenCall();
+            open = _pool.TryPop(out var pooled) ? pooled : new OpenCall(this);
             // Of two calls with one number, which the caller must not send, the second can only end with the stream.
             open.Begin(call, arrivedMs, ofStream, ofProcess, _open.TryAdd(call.Id, open) ? null : _broken.Token);
             if (!IsRead(call))
@@ -260,7 +262,7 @@ internal sealed class ExchangeProxy : IDisposable
         Reply? answer = null;
         try
         {
-            var reply = await _forwarding.CallAsync(call.Method, call.Request, call.Traceparent, open.ArrivedMs + waitMs, _context, open.Token).ConfigureAwait(false);
+            var reply = await _forwarding.CallAsync(call.Method, call.Request, call.Traceparent, open.ArrivedMs + waitMs, _context, open, open.Token).ConfigureAwait(false);
             answer = reply.Error is null
                 ? new Reply { Id = call.Id, Response = reply.Response }
                 : new Reply { Id = call.Id, Code = reply.Error.Code, Status = reply.Error.ToByteString() };
@@ -286,7 +288,11 @@ internal sealed class ExchangeProxy : IDisposable
                 _openReads--;
                 AdaptLocked(answer?.Response.Length ?? 0);
             }
+            // From here on the answer counts itself.
+            _heldBytes -= open.HeldBytes;
+            open.HeldBytes = 0;
             EndLocked(open, answer);
+            LetHoldsInLocked();
             if (_waitingReads > 0)
                 LetReadsOutLocked();
         }
@@ -322,6 +328,54 @@ internal sealed class ExchangeProxy : IDisposable
                 GoOutLocked(reads);
                 ThreadPool.UnsafeQueueUserWorkItem(static work => _ = work.Exchange.ForwardAsync(work.Open), (Exchange: this, Open: first.Value), preferLocal: true);
             }
+        }
+    }
+
+    // In the order of their calls, so that small ones do not keep the largest waiting.
+    private async ValueTask<bool> HoldAsync(OpenCall open, int bytes, long deadlineMs, CancellationToken cancellationToken)
+    {
+        LinkedListNode<OpenCall.Hold> hold;
+        lock (_gate)
+        {
+            hold = _holds.AddLast(new OpenCall.Hold(open, bytes + ReplyOverheadBytes));
+            LetHoldsInLocked();
+        }
+        try
+        {
+            var left = Math.Clamp(deadlineMs - Environment.TickCount64, 0, int.MaxValue);
+            await hold.Value.Task.WaitAsync(TimeSpan.FromMilliseconds(left), cancellationToken).ConfigureAwait(false);
+            return true;
+        }
+        catch (TimeoutException)
+        {
+            return false;
+        }
+        finally
+        {
+            lock (_gate)
+            {
+                // What it was given all the same goes back with the call.
+                if (hold.List is not null)
+                {
+                    _holds.Remove(hold);
+                    LetHoldsInLocked();
+                }
+            }
+        }
+    }
+
+    // What is left beside them is for small answers that come meanwhile.
+    private void LetHoldsInLocked()
+    {
+        while (_holds.First is { } first)
+        {
+            var held = _heldBytes + _replyBytes.Used;
+            if (held > 0 && held + first.Value.Bytes > ReplyBytesMax - WaitingBytesMax)
+                return;
+            _holds.RemoveFirst();
+            first.Value.Open.HeldBytes += first.Value.Bytes;
+            _heldBytes += first.Value.Bytes;
+            first.Value.SetResult();
         }
     }
 
@@ -373,6 +427,7 @@ internal sealed class ExchangeProxy : IDisposable
                 {
                     if (!_isBroken)
                         _replyBytes.Free(bytes);
+                    LetHoldsInLocked();
                     _room?.TrySetResult();
                 }
             }
@@ -409,11 +464,10 @@ internal sealed class ExchangeProxy : IDisposable
     }
 
     /// <summary>One call until its answer. Used under the gate, but for its token.</summary>
-    private sealed class OpenCall
+    private sealed class OpenCall(ExchangeProxy exchange) : IReplyRoom
     {
         private readonly CancellationTokenSource _givenUp = new();
-
-        public OpenCall() => Place = new LinkedListNode<OpenCall>(this);
+        private LinkedListNode<OpenCall>? _place;
 
         public Call Call { get; private set; } = null!;
 
@@ -430,7 +484,15 @@ internal sealed class ExchangeProxy : IDisposable
         public ReadsOfShard? Reads { get; set; }
 
         /// <summary>In the list of those that wait; in none: it went out.</summary>
-        public LinkedListNode<OpenCall> Place { get; }
+        public LinkedListNode<OpenCall> Place => _place ??= new LinkedListNode<OpenCall>(this);
+
+        /// <summary>What the stream keeps for its answer.</summary>
+        public int HeldBytes { get; set; }
+
+        public ValueTask<bool> HoldAsync(int bytes, long deadlineMs, CancellationToken cancellationToken) => exchange.HoldAsync(this, bytes, deadlineMs, cancellationToken);
+
+        // What the process has no room for is dropped when it comes.
+        public bool MayRespond(int bytes) => true;
 
         public void Begin(Call call, long arrivedMs, FairPlaces.Share ofStream, FairPlaces.Share ofProcess, CancellationToken? other) =>
             (Call, ArrivedMs, OfStream, OfProcess, Token) = (call, arrivedMs, ofStream, ofProcess, other ?? _givenUp.Token);
@@ -442,6 +504,14 @@ internal sealed class ExchangeProxy : IDisposable
         {
             (Call, Reads) = (null!, null);
             return _givenUp.TryReset();
+        }
+
+        /// <summary>Waits for room for a large answer.</summary>
+        internal sealed class Hold(OpenCall open, int bytes) : TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)
+        {
+            public OpenCall Open => open;
+
+            public int Bytes => bytes;
         }
     }
 }

@@ -12,10 +12,15 @@ using Method = KvCluster.V1.Method;
 namespace KvCluster.Router.Api;
 
 /// <summary>Brings one encoded call to where it belongs and gives back the encoded response. Thread-safe.</summary>
-internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
+internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeReplies large)
 {
     private const int KeysPerCallMax = 10_000;
     private const int AnswerBytesMax = 16 << 20;
+
+    private static readonly RoutedReply AnswerTooLarge = new(ByteString.Empty, CallStatus.Create(
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The values asked for have more than {AnswerBytesMax:N0} bytes together; ask for fewer keys.", "no"));
+
+    private static readonly RoutedReply RepliesWait = new(ByteString.Empty, KvProxy.RepliesWait);
 
     /// <summary>Forwards a call; <paramref name="request"/> must not change until the answer.</summary>
     /// <param name="method">Which call.</param>
@@ -23,10 +28,11 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
     /// <param name="traceparent">Of the caller's span, as in W3C's header; null or empty: it has none.</param>
     /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
     /// <param name="caller">Who calls.</param>
+    /// <param name="room">For a large response.</param>
     /// <param name="cancellationToken">The caller is gone.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
-        Method method, ByteString request, string? traceparent, long deadlineMs, ServerCallContext caller, CancellationToken cancellationToken)
+        Method method, ByteString request, string? traceparent, long deadlineMs, ServerCallContext caller, IReplyRoom room, CancellationToken cancellationToken)
     {
         if (method == Method.OpenSession)
             request = Named(request, caller);
@@ -35,7 +41,9 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
         {
-            var reply = await ForwardAsync(method, request, span?.Context ?? default, deadlineMs, cancellationToken).ConfigureAwait(false);
+            var reply = await ForwardAsync(method, request, span?.Context ?? default, deadlineMs, LaneOf(method), cancellationToken).ConfigureAwait(false);
+            if (reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) is var bytes and > 0)
+                reply = await BringAsync(method, request, span?.Context ?? default, deadlineMs, bytes, caller, room, cancellationToken).ConfigureAwait(false);
             (reason, status) = reply.Error is { } error ? (CallStatus.ReasonOf(error), (StatusCode)error.Code) : (null, StatusCode.OK);
             return reply;
         }
@@ -58,15 +66,34 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
         }
     }
 
+    // Reads ask for a small response first: what is larger has to wait for its turn, and not in the stream that all callers share.
+    private static ReplyLane LaneOf(Method method) => method is Method.Get or Method.GetMany ? ReplyLane.Small : ReplyLane.Any;
+
+    private async ValueTask<RoutedReply> BringAsync(
+        Method method, ByteString request, ActivityContext parent, long deadlineMs, int bytes, ServerCallContext caller, IReplyRoom room, CancellationToken cancellationToken)
+    {
+        // Known before anything is brought: what nobody has room for stays at the node.
+        var reply = !await room.HoldAsync(bytes, deadlineMs, cancellationToken).ConfigureAwait(false) ? null : await large.ReadAsync(
+            CallerNumbers.OfConnection(caller),
+            bytes,
+            deadlineMs,
+            untilMs => room.MayRespond(bytes)
+                ? ForwardAsync(method, request, parent, untilMs, ReplyLane.Large, CancellationToken.None)
+                : ValueTask.FromResult(RepliesWait),
+            cancellationToken).ConfigureAwait(false);
+        return reply ?? new RoutedReply(ByteString.Empty, CallStatus.Create(
+            StatusCode.DeadlineExceeded, "BUSY", "The deadline passed while the read waited behind other large ones. Ask for less at a time, or try again.", "no"));
+    }
+
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<RoutedReply> ForwardAsync(Method method, ByteString request, ActivityContext parent, long deadlineMs, CancellationToken cancellationToken)
+    private async ValueTask<RoutedReply> ForwardAsync(Method method, ByteString request, ActivityContext parent, long deadlineMs, ReplyLane lane, CancellationToken cancellationToken)
     {
         try
         {
             if (method is Method.Unspecified or > Method.OpenSession)
                 return Refused("BAD_REQUEST", $"There is no method {(int)method}; nothing was applied.");
             if (method == Method.GetMany)
-                return await GetManyAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false);
+                return await GetManyAsync(request, deadlineMs, lane, cancellationToken).ConfigureAwait(false);
             if (method == Method.Write && !await IsOfOneShardAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false))
                 return Refused("SHARDS_DIFFER", "The keys of one Write must be of one shard; nothing was applied.");
             return await calls.CallAsync(
@@ -77,7 +104,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
                 cancellationToken,
                 RequestKeys.HasId(method, request.Span),
                 !RequestKeys.ModeOf(method, request.Span).IsForLeader(),
-                parent).ConfigureAwait(false);
+                parent,
+                lane).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {
@@ -116,20 +144,19 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics)
         return true;
     }
 
-    private async ValueTask<RoutedReply> GetManyAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    private async ValueTask<RoutedReply> GetManyAsync(ByteString request, long deadlineMs, ReplyLane lane, CancellationToken cancellationToken)
     {
         var message = GetManyRequest.Parser.ParseFrom(request);
         var keys = message.Keys;
         if (keys.Count > KeysPerCallMax)
             return Refused("TOO_MANY_OPERATIONS", $"At most {KeysPerCallMax:N0} keys can be read in one call.");
-        var (entries, error) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken).ConfigureAwait(false);
+        var (entries, error) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, lane).ConfigureAwait(false);
         if (error is not null)
-            return new RoutedReply(ByteString.Empty, error);
+            return CallStatus.LargeReplyBytes(error) > AnswerBytesMax ? AnswerTooLarge : new RoutedReply(ByteString.Empty, error);
         var response = new GetManyResponse { Entries = { entries } };
         // Each shard's part has kept to it; so does the whole.
         return response.CalculateSize() <= AnswerBytesMax
             ? new RoutedReply(response.ToByteString(), null)
-            : new RoutedReply(ByteString.Empty, CallStatus.Create(
-                StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The values asked for have more than {AnswerBytesMax:N0} bytes together; ask for fewer keys.", "no"));
+            : AnswerTooLarge;
     }
 }

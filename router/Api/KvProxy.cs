@@ -11,7 +11,7 @@ using Method = KvCluster.V1.Method;
 namespace KvCluster.Router.Api;
 
 /// <summary>The service Kv of a router: every call goes to the leader of its key's shard, or to any replica if it is a read that allows it, as the bytes that it came as. A singleton.</summary>
-internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterMetrics metrics, CallMemory memory, RouterOptions options) : EncodedKvService
+internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterMetrics metrics, CallMemory memory, RouterOptions options) : EncodedKvService, IReplyRoom
 {
     /// <summary>A scan's first page, of which nothing is known: some pages' size, as a single large value makes a page larger.</summary>
     private const int FirstPageBytes = 2 << 20;
@@ -21,7 +21,8 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     private static readonly Google.Rpc.Status RequestsWait = CallStatus.Create(
         StatusCode.Unavailable, "BUSY", "The router serves as many bytes of requests as it takes at a time; nothing was applied. Try again.", "no");
 
-    private static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
+    /// <summary>Of a read for whose response there is no room.</summary>
+    public static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
         StatusCode.Unavailable, "BUSY", "As many bytes of replies wait to be read as the router keeps at a time. Try again.", "no");
 
     private readonly ExchangePlaces _places = new(memory.Requests);
@@ -103,6 +104,11 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         await exchange.RunAsync(requestStream).ConfigureAwait(false);
     }
 
+    // A unary call has a response of its own to write.
+    ValueTask<bool> IReplyRoom.HoldAsync(int bytes, long deadlineMs, CancellationToken cancellationToken) => ValueTask.FromResult(true);
+
+    bool IReplyRoom.MayRespond(int bytes) => memory.MayRespond(bytes);
+
     private static ScanRequest Parse(MessageBytes request)
     {
         try
@@ -123,7 +129,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         try
         {
             var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
-            var reply = await forwarding.CallAsync(method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context, context.CancellationToken).ConfigureAwait(false);
+            var reply = await forwarding.CallAsync(method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context, this, context.CancellationToken).ConfigureAwait(false);
             return reply.Error is { } error ? Refuse(error, context) : Answer(request, reply, context);
         }
         finally

@@ -167,7 +167,7 @@ internal sealed class KvExchange(
     private bool Start(ReadOnlySpan<byte> call, long arrived)
     {
         ulong id = 0, generation = 0;
-        uint shard = 0, timeoutMs = 0;
+        uint shard = 0, timeoutMs = 0, replyBytesMax = 0;
         var method = Method.Unspecified;
         ReadOnlySpan<byte> request = default, traceparent = default;
         var reader = new WireReader(call);
@@ -182,6 +182,7 @@ internal sealed class KvExchange(
                 case Call.ShardFieldNumber: shard = reader.ReadUInt32(); break;
                 case Call.GenerationFieldNumber: generation = reader.ReadUInt64(); break;
                 case Call.TraceparentFieldNumber: traceparent = reader.ReadBytes(); break;
+                case Call.ReplyBytesMaxFieldNumber: replyBytesMax = reader.ReadUInt32(); break;
                 default: reader.Skip(); break;
             }
         }
@@ -197,7 +198,7 @@ internal sealed class KvExchange(
         var refusal = TryOpen(generation == 0 ? 0 : shard, method, request.Length, out var place);
         if (refusal is not null)
             calls.Refused(method, refusal);
-        var sink = new Sink(this, id, place);
+        var sink = new Sink(this, id, place, replyBytesMax is 0 or > int.MaxValue ? int.MaxValue : (int)replyBytesMax);
         if (refusal is null && target.DeadlineTimestamp != 0 && clock.GetTimestamp() > target.DeadlineTimestamp)
             refusal = Refusals.DeadlinePassed;
         if (refusal is not null)
@@ -418,10 +419,19 @@ internal sealed class KvExchange(
     /// <summary>What a call holds; default: it was refused one.</summary>
     private readonly record struct Place(FairPlaces.Share? OfStream, FairPlaces.Share? OfNode, int RequestBytes);
 
-    private readonly struct Sink(KvExchange exchange, ulong id, Place place) : IReplySink
+    private readonly struct Sink(KvExchange exchange, ulong id, Place place, int replyBytesMax) : IReplySink
     {
+        public int ReplyBytesMax => replyBytesMax;
+
         public Refusal? Answer<T>(scoped in T answer)
-            where T : IAnswer, allows ref struct => exchange.Add(id, place, StatusCode.OK, Reply.ResponseFieldNumber, answer);
+            where T : IAnswer, allows ref struct
+        {
+            if (answer.Size <= replyBytesMax)
+                return exchange.Add(id, place, StatusCode.OK, Reply.ResponseFieldNumber, answer);
+            var refusal = Refusals.ReplyLarge(answer.Size);
+            Refuse(refusal);
+            return refusal;
+        }
 
         public void Refuse(Refusal refusal) =>
             exchange.Add(id, place, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));

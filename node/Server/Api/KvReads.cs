@@ -164,6 +164,8 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
         where TSink : struct, IReplySink
     {
         var message = MessageBytes.Rent();
+        // What the sink would refuse is counted and not copied.
+        var bytes = 0;
         using (read.Snapshot)
         {
             var reader = new WireReader(request);
@@ -176,18 +178,24 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
                 }
                 var entry = Read(shard.Shard, read, reader.ReadBytes());
                 var entryBytes = entry.Size;
-                if (message.Count + entryBytes > Refusals.AnswerBytesMax)
+                bytes += WireWriter.BytesFieldSize(entryBytes);
+                if (bytes > Refusals.AnswerBytesMax)
                 {
                     message.Return();
                     sink.Refuse(Refusals.AnswerTooLarge);
                     return;
                 }
+                if (bytes > sink.ReplyBytesMax)
+                    continue;
                 var writer = new WireWriter(message.Append(WireWriter.BytesFieldSize(entryBytes)));
                 writer.BytesHeader(GetManyResponse.EntriesFieldNumber, entryBytes);
                 entry.WriteTo(writer.Take(entryBytes));
             }
         }
-        sink.Answer(new EncodedAnswer(message.Written));
+        if (bytes > sink.ReplyBytesMax)
+            sink.Refuse(Refusals.ReplyLarge(bytes));
+        else
+            sink.Answer(new EncodedAnswer(message.Written));
         message.Return();
     }
 }

@@ -27,6 +27,9 @@ internal sealed record Refusal(StatusCode Code, string Reason, string Message)
     /// <summary>Index of the condition that did not hold.</summary>
     public int? FailedCondition { get; init; }
 
+    /// <summary>Bytes of the response that the call would have had.</summary>
+    public int? ReplyBytes { get; init; }
+
     /// <summary>The right routes, as far as this node knows them.</summary>
     public IReadOnlyList<ShardRoute>? Routes { get; init; }
 
@@ -41,6 +44,8 @@ internal sealed record Refusal(StatusCode Code, string Reason, string Message)
         }
         if (FailedCondition is { } condition)
             info.Metadata["condition"] = condition.ToString(System.Globalization.CultureInfo.InvariantCulture);
+        if (ReplyBytes is { } bytes)
+            info.Metadata[StatusDetails.ReplyBytesKey] = bytes.ToString(System.Globalization.CultureInfo.InvariantCulture);
         var status = new Google.Rpc.Status { Code = (int)Code, Message = Message, Details = { Any.Pack(info) } };
         if (RetryAfter is { } delay)
             status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(delay) }));

@@ -2,6 +2,7 @@ using System.Globalization;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Hosting;
+using KvCluster.Serving;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
@@ -173,6 +174,10 @@ internal static class Refusals
         WriteOutcome.SequenceReused => SequenceReused,
         _ => OutcomeUnknown,
     };
+
+    /// <summary>Of a read whose caller takes no more than it said; the answer was found and not copied.</summary>
+    public static Refusal ReplyLarge(int bytes) =>
+        new(StatusCode.ResourceExhausted, StatusDetails.ReplyLarge, $"The response has {Text(bytes)} bytes, more than the call allows.") { ReplyBytes = bytes };
 
     private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);
 }

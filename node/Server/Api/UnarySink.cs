@@ -6,6 +6,8 @@ namespace KvCluster.Node.Api;
 /// <summary>The outcome of a unary call, encoded into its response; a large one only if the budget has room for it.</summary>
 internal readonly struct UnarySink(MessageBytes response, CallMemory memory) : IReplySink
 {
+    public int ReplyBytesMax => int.MaxValue;
+
     public Refusal? Answer<T>(scoped in T answer)
         where T : IAnswer, allows ref struct
     {

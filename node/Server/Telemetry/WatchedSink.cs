@@ -6,6 +6,8 @@ namespace KvCluster.Node.Telemetry;
 internal readonly struct WatchedSink<TSink>(TSink inner, RequestWatch watch) : IReplySink
     where TSink : struct, IReplySink
 {
+    public int ReplyBytesMax => inner.ReplyBytesMax;
+
     public Refusal? Answer<T>(scoped in T answer)
         where T : IAnswer, allows ref struct
     {

@@ -9,6 +9,12 @@ internal static class StatusDetails
     /// <summary>The trailer that carries it.</summary>
     public const string Trailer = "grpc-status-details-bin";
 
+    /// <summary>The reason of a read that is refused because its response is larger than the call allows.</summary>
+    public const string ReplyLarge = "REPLY_LARGE";
+
+    /// <summary>In the metadata of such a refusal: the bytes of the response.</summary>
+    public const string ReplyBytesKey = "reply_bytes";
+
     /// <summary>The exception that ends a call with a status and its details.</summary>
     public static RpcException ToRpcException(this Google.Rpc.Status status) => new(
         new Status((StatusCode)status.Code, status.Message),

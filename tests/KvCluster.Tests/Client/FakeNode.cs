@@ -138,6 +138,11 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
             if (!opensSession)
                 Calls.Enqueue(call);
             var reply = (!opensSession && Script is { } script ? await script(call) : null) ?? Serve(call);
+            if (call.ReplyBytesMax != 0 && reply.Response.Length > call.ReplyBytesMax)
+            {
+                var large = CallStatus.ReplyLarge(reply.Response.Length);
+                reply = new Reply { Id = call.Id, Code = large.Code, Status = large.ToByteString() };
+            }
             if (reply.Id == 0)
                 return;
             await writing.WaitAsync(context.CancellationToken);

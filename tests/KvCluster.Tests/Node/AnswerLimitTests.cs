@@ -129,6 +129,37 @@ public sealed class AnswerLimitTests : IAsyncLifetime
         Assert.Equal("ANSWER_TOO_LARGE", Google.Rpc.Status.Parser.ParseFrom(replies[101].Status).GetDetail<ErrorInfo>()!.Reason);
     }
 
+    [Fact]
+    public async Task Read_WithALargerResponseThanItsCallAllows_IsRefusedWithItsSize()
+    {
+        using var exchange = Kv(byRouter: false).Exchange();
+        var get = new GetRequest { Key = ByteString.CopyFromUtf8("d") }.ToByteString();
+        var many = Many("a", "b").ToByteString();
+        var whole = (uint)(await Kv(byRouter: false).GetManyAsync(Many("a", "b"))).CalculateSize();
+        await exchange.RequestStream.WriteAsync(new ExchangeRequest
+        {
+            Calls =
+            {
+                new Call { Id = 1, Method = Method.Get, Request = get, ReplyBytesMax = 65_536 },
+                new Call { Id = 2, Method = Method.GetMany, Request = many, ReplyBytesMax = 150_000 },
+                new Call { Id = 3, Method = Method.GetMany, Request = many, ReplyBytesMax = whole },
+                new Call { Id = 4, Method = Method.Get, Request = new GetRequest { Key = ByteString.CopyFromUtf8("e") }.ToByteString(), ReplyBytesMax = 65_536 },
+            },
+        });
+        await exchange.RequestStream.CompleteAsync();
+        var replies = new Dictionary<ulong, Reply>();
+        while (await exchange.ResponseStream.MoveNext(CancellationToken.None))
+        {
+            foreach (var reply in exchange.ResponseStream.Current.Replies)
+                replies.Add(reply.Id, reply);
+        }
+        var refusals = replies.Values.Where(reply => reply.Id <= 2).OrderBy(reply => reply.Id).Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!).ToList();
+        Assert.All(refusals, info => Assert.Equal("REPLY_LARGE", info.Reason));
+        Assert.InRange(int.Parse(refusals[0].Metadata["reply_bytes"], System.Globalization.CultureInfo.InvariantCulture), 8 << 20, (8 << 20) + 200);
+        Assert.Equal(whole.ToString(System.Globalization.CultureInfo.InvariantCulture), refusals[1].Metadata["reply_bytes"]);
+        Assert.Equal([0, 0], [replies[3].Code, replies[4].Code]);
+    }
+
     private static GetManyRequest Many(params string[] keys) => new() { Keys = { keys.Select(ByteString.CopyFromUtf8) } };
 
     private static async Task AssertTooLargeAsync(Kv.KvClient kv, GetManyRequest request)

@@ -201,6 +201,73 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal(0, replies[2_000].Code);
     }
 
+    /// <summary>
+    /// The router brought what five connections asked for, a hundred values of 8 MiB each, over the streams that all callers share: no other call was answered for ten seconds,
+    /// nor for ten more after those callers were gone, and with fifty connections for 84.
+    /// </summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Gets_OfManyLargeValues_AreBroughtAFewAtATimeAndNotAtAllForThoseWhoAreGone(bool byExchange)
+    {
+        const int Connections = 3;
+        const int Asked = 40;
+        await _kv.PutAsync(new PutRequest { Key = Utf8("a"), Value = UnsafeByteOperations.UnsafeWrap(new byte[8 << 20]) });
+        await _kv.PutAsync(new PutRequest { Key = Utf8("b"), Value = Utf8("small") });
+        var brought = 0;
+        var small = 0;
+        var release = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        // The connection to a node is as slow as it likes: nothing large arrives before the end.
+        foreach (var node in _cluster.Nodes)
+        {
+            node.Script = async call =>
+            {
+                if (call.Method != Method.Get || !GetRequest.Parser.ParseFrom(call.Request).Key.Equals(Utf8("a")))
+                    return null;
+                if (call.ReplyBytesMax != 0)
+                {
+                    Interlocked.Increment(ref small);
+                    return null;
+                }
+                Interlocked.Increment(ref brought);
+                await release.Task;
+                return null;
+            };
+        }
+        var large = new GetRequest { Key = Utf8("a"), Read = new ReadOptions { Mode = ReadMode.Stale } };
+        var greedy = Enumerable.Range(0, Connections).Select(_ => GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null })).ToList();
+        var calls = new List<IDisposable>();
+        foreach (var channel in greedy)
+        {
+            var kv = new Kv.KvClient(channel);
+            if (!byExchange)
+            {
+                calls.AddRange(Enumerable.Range(0, Asked).Select(_ => kv.GetAsync(large)));
+                continue;
+            }
+            var exchange = kv.Exchange();
+            calls.Add(exchange);
+            await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = large.ToByteString() }) } });
+        }
+        // An exchange lets no more out before it knows how large its answers are.
+        var expected = Connections * (byExchange ? 16 : Asked);
+        await Eventually.TrueAsync(() => Volatile.Read(ref small) + Volatile.Read(ref brought) >= expected, "the router asks for all of them");
+        await Eventually.TrueAsync(() => Volatile.Read(ref brought) >= 3, "and brings the first");
+        for (var read = 0; read < 20; read++)
+            Assert.Equal("small", (await _kv.GetAsync(new GetRequest { Key = Utf8("b") }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
+        // 32 MiB with what stands around a value.
+        Assert.Equal(3, Volatile.Read(ref brought));
+        foreach (var call in calls)
+            call.Dispose();
+        foreach (var channel in greedy)
+            channel.Dispose();
+        await Eventually.TrueAsync(() => _router.LargeReads.Waiting == 0, "the router hears that they are gone");
+        release.SetResult();
+        Assert.Equal(8 << 20, (await _kv.GetAsync(large, deadline: DateTime.UtcNow + Eventually.Limit)).Value.Length);
+        // The three that were on their way, and this one.
+        Assert.Equal(4, Volatile.Read(ref brought));
+    }
+
     private static async Task ReadUntilAsync(AsyncDuplexStreamingCall<ExchangeRequest, ExchangeResponse> stream, Dictionary<ulong, Reply> replies, Func<bool> isThere)
     {
         while (!isThere())

@@ -1,0 +1,154 @@
+// The reads with large responses that the router has at nodes: a bounded number of bytes, callers in turn. What a node has begun to answer takes its connection and
+// the router's memory until it has come whole, also when nobody waits for it any more; so a read keeps its bytes until then. Called by Forwarding, on any thread.
+using KvCluster.Client.Transport;
+
+namespace KvCluster.Router.Api;
+
+/// <summary>Lets reads out whose responses are large, as many as the router takes at a time.</summary>
+/// <param name="bytesMax">Bytes of their responses; a single one may always have more.</param>
+internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax)
+{
+    /// <summary>Two of the largest answers, four of the largest values: enough to keep a fast network busy.</summary>
+    public const long BytesMax = 32L << 20;
+
+    /// <summary>A read goes on for so long without its caller, so that its response is not still on its way when its bytes are free. A replica that is well begins at once.</summary>
+    private const long LeastMs = 2_000;
+
+    private readonly Lock _gate = new();
+    private readonly Dictionary<uint, LinkedList<Waiter>> _waiting = [];
+
+    // Those with a list, in the order of their turns.
+    private readonly LinkedList<uint> _turns = new();
+    private long _taken;
+    private int _waiters;
+
+    /// <summary>Reads that wait for their turn.</summary>
+    public int Waiting => Volatile.Read(ref _waiters);
+
+    /// <summary>Makes a read when it is its caller's turn; null: the deadline passed before that, or before its answer.</summary>
+    /// <param name="caller">By connection.</param>
+    /// <param name="bytes">Of the response, as far as is known.</param>
+    /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
+    /// <param name="read">Makes it, with a deadline; is not cancelled.</param>
+    /// <param name="cancellationToken">The caller is gone.</param>
+    public async Task<RoutedReply?> ReadAsync(uint caller, int bytes, long deadlineMs, Func<long, ValueTask<RoutedReply>> read, CancellationToken cancellationToken)
+    {
+        if (!await TryEnterAsync(caller, bytes, deadlineMs, cancellationToken).ConfigureAwait(false))
+            return null;
+        var reading = ReadToEndAsync(bytes, Math.Max(deadlineMs, Environment.TickCount64 + LeastMs), read);
+        try
+        {
+            return await reading.WaitAsync(Left(deadlineMs), cancellationToken).ConfigureAwait(false);
+        }
+        catch (Exception failure) when (failure is TimeoutException or OperationCanceledException && !reading.IsCompleted)
+        {
+            // Of how it ends nobody hears.
+            _ = reading.ContinueWith(static ended => _ = ended.Exception, CancellationToken.None, TaskContinuationOptions.OnlyOnFaulted, TaskScheduler.Default);
+            if (failure is TimeoutException)
+                return null;
+            throw;
+        }
+    }
+
+    private static TimeSpan Left(long deadlineMs) => TimeSpan.FromMilliseconds(Math.Clamp(deadlineMs - Environment.TickCount64, 0, int.MaxValue));
+
+    private async Task<RoutedReply> ReadToEndAsync(int bytes, long deadlineMs, Func<long, ValueTask<RoutedReply>> read)
+    {
+        try
+        {
+            return await read(deadlineMs).ConfigureAwait(false);
+        }
+        finally
+        {
+            Leave(bytes);
+        }
+    }
+
+    private async Task<bool> TryEnterAsync(uint caller, int bytes, long deadlineMs, CancellationToken cancellationToken)
+    {
+        LinkedListNode<Waiter> waiter;
+        lock (_gate)
+        {
+            if (_turns.Count == 0 && TryTakeLocked(bytes))
+                return true;
+            if (!_waiting.TryGetValue(caller, out var waiting))
+            {
+                _waiting[caller] = waiting = new LinkedList<Waiter>();
+                _turns.AddLast(caller);
+            }
+            waiter = waiting.AddLast(new Waiter(bytes));
+            _waiters++;
+        }
+        try
+        {
+            await waiter.Value.Task.WaitAsync(Left(deadlineMs), cancellationToken).ConfigureAwait(false);
+            return true;
+        }
+        catch (Exception failure) when (failure is TimeoutException or OperationCanceledException)
+        {
+            if (!TryWithdraw(caller, waiter))
+                Leave(bytes);
+            if (failure is TimeoutException)
+                return false;
+            throw;
+        }
+    }
+
+    private bool TryTakeLocked(int bytes)
+    {
+        if (_taken > 0 && _taken + bytes > bytesMax)
+            return false;
+        _taken += bytes;
+        return true;
+    }
+
+    private void Leave(int bytes)
+    {
+        lock (_gate)
+        {
+            _taken -= bytes;
+            LetInLocked();
+        }
+    }
+
+    private void LetInLocked()
+    {
+        while (_turns.First is { } turn && _waiting[turn.Value].First is { } first && TryTakeLocked(first.Value.Bytes))
+        {
+            _turns.RemoveFirst();
+            _waiting[turn.Value].RemoveFirst();
+            _waiters--;
+            if (_waiting[turn.Value].Count > 0)
+                _turns.AddLast(turn);
+            else
+                _waiting.Remove(turn.Value);
+            first.Value.SetResult();
+        }
+    }
+
+    // False: it was let in before.
+    private bool TryWithdraw(uint caller, LinkedListNode<Waiter> waiter)
+    {
+        lock (_gate)
+        {
+            if (waiter.List is not { } waiting)
+                return false;
+            waiting.Remove(waiter);
+            _waiters--;
+            if (waiting.Count == 0)
+            {
+                _waiting.Remove(caller);
+                _turns.Remove(caller);
+            }
+            // It may have been the large one that smaller ones waited behind.
+            LetInLocked();
+            return true;
+        }
+    }
+
+    /// <summary>Waits for its turn.</summary>
+    private sealed class Waiter(int bytes) : TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)
+    {
+        public int Bytes => bytes;
+    }
+}
