@@ -1,29 +1,46 @@
 // Counts the connections of one listener, on Kestrel's threads. At the limit the oldest connection on which no call ever came makes room for the new one,
-// so that thousands of connections that ask for nothing keep nobody out; where all are in use, the new one is closed.
+// so that thousands of connections that ask for nothing keep nobody out; where all are in use, the new one is closed. A host has no more than three quarters of the
+// places, and within them the same holds, so that no host keeps the others out, whatever it asks for.
 #if GRPC_IN_TREE
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.AspNetCore.Server.Hosting;
 #endif
+using System.Net;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
+using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Serving;
 
 /// <summary>Lets so many connections in at a time.</summary>
-internal sealed class ConnectionLimit(int connectionsMax)
+/// <param name="connectionsMax">Of all hosts together.</param>
+/// <param name="log">Where it is said that connections are refused.</param>
+/// <param name="time">For how long ago that was said.</param>
+internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, TimeProvider time)
 {
+    // Connections without an address, those of Unix sockets, count as those of one host.
+    private static readonly IPAddress NoAddress = IPAddress.None;
+
+    private static readonly TimeSpan SilentTime = TimeSpan.FromMinutes(1);
+
+    private readonly int _ofHostMax = connectionsMax - (connectionsMax / 4);
     private readonly Lock _gate = new();
     private readonly LinkedList<Use> _unused = [];
+    private readonly Dictionary<IPAddress, Host> _hosts = [];
     private int _count;
+    private int _refused;
+    private long? _saidAt;
 
     /// <summary>Stands before everything else of a listener.</summary>
     public void Guard(ListenOptions listen) => listen.Use(next => connection => RunAsync(next, connection));
 
     private async Task RunAsync(ConnectionDelegate next, ConnectionContext connection)
     {
-        var use = new Use(this, connection);
-        if (!TryEnter(use))
+        var address = (connection.RemoteEndPoint as IPEndPoint)?.Address ?? NoAddress;
+        var use = new Use(this, connection, address.IsIPv4MappedToIPv6 ? address.MapToIPv4() : address);
+        if (!TryEnter(use, out var isHostFull))
         {
+            TellRefused(use.Address, isHostFull);
             connection.Abort(new ConnectionAbortedException("The server has as many connections as it takes."));
             return;
         }
@@ -40,23 +57,35 @@ internal sealed class ConnectionLimit(int connectionsMax)
         }
     }
 
-    private bool TryEnter(Use use)
+    private bool TryEnter(Use use, out bool isHostFull)
     {
         Use? given;
         lock (_gate)
         {
-            given = _count < connectionsMax ? null : _unused.First?.Value;
-            if (_count >= connectionsMax && given is null)
+            var host = _hosts.GetValueOrDefault(use.Address);
+            isHostFull = host is not null && host.Count >= _ofHostMax;
+            var isFull = isHostFull || _count >= connectionsMax;
+            given = isHostFull ? host!.Unused.First?.Value : isFull ? _unused.First?.Value : null;
+            if (isFull && given is null)
                 return false;
             // One that is given up counts no more, though it may take some moments to go.
             if (given is not null)
                 LeaveLocked(given);
-            _count++;
-            use.Place = _unused.AddLast(use);
-            use.IsCounted = true;
+            EnterLocked(use);
         }
         given?.Connection.Abort(new ConnectionAbortedException("The connection was not used, and the server has as many as it takes."));
         return true;
+    }
+
+    private void EnterLocked(Use use)
+    {
+        if (!_hosts.TryGetValue(use.Address, out var host))
+            _hosts[use.Address] = host = new Host();
+        host.Count++;
+        _count++;
+        use.Host = host;
+        use.Place = _unused.AddLast(use);
+        use.PlaceOfHost = host.Unused.AddLast(use);
     }
 
     private void Leave(Use use)
@@ -67,18 +96,50 @@ internal sealed class ConnectionLimit(int connectionsMax)
 
     private void LeaveLocked(Use use)
     {
-        if (use.IsCounted)
-            _count--;
-        use.IsCounted = false;
         UnlistLocked(use);
+        if (use.Host is not { } host)
+            return;
+        use.Host = null;
+        _count--;
+        if (--host.Count == 0)
+            _hosts.Remove(use.Address);
     }
 
     private void UnlistLocked(Use use)
     {
         if (use.Place is { } place)
+        {
             _unused.Remove(place);
-        use.Place = null;
+            use.Host!.Unused.Remove(use.PlaceOfHost!);
+        }
+        use.Place = use.PlaceOfHost = null;
     }
+
+    // Once a minute, whoever it is: thousands of hosts must not fill the log either.
+    private void TellRefused(IPAddress address, bool isHostFull)
+    {
+        int refused;
+        lock (_gate)
+        {
+            _refused++;
+            if (_saidAt is { } at && time.GetElapsedTime(at) < SilentTime)
+                return;
+            _saidAt = time.GetTimestamp();
+            refused = _refused;
+            _refused = 0;
+        }
+        if (isHostFull)
+            TellHostFull(log, refused, address, _ofHostMax, connectionsMax);
+        else
+            TellFull(log, refused, address, connectionsMax);
+    }
+
+    [LoggerMessage(1, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: {OfHostMax} from there are in use, of {ConnectionsMax} places no host gets more. "
+        + "Have it use fewer, or raise connections-max")]
+    private static partial void TellHostFull(ILogger log, int count, IPAddress host, int ofHostMax, int connectionsMax);
+
+    [LoggerMessage(2, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: all {ConnectionsMax} places are in use. Have clients use fewer, or raise connections-max")]
+    private static partial void TellFull(ILogger log, int count, IPAddress host, int connectionsMax);
 
     private void MarkUsed(Use use)
     {
@@ -86,18 +147,31 @@ internal sealed class ConnectionLimit(int connectionsMax)
             UnlistLocked(use);
     }
 
+    private sealed class Host
+    {
+        public int Count { get; set; }
+
+        public LinkedList<Use> Unused { get; } = [];
+    }
+
 #if GRPC_IN_TREE
-    private sealed class Use(ConnectionLimit limit, ConnectionContext connection) : IConnectionUseFeature
+    private sealed class Use(ConnectionLimit limit, ConnectionContext connection, IPAddress address) : IConnectionUseFeature
 #else
-    private sealed class Use(ConnectionLimit limit, ConnectionContext connection)
+    private sealed class Use(ConnectionLimit limit, ConnectionContext connection, IPAddress address)
 #endif
     {
         public ConnectionContext Connection { get; } = connection;
 
+        public IPAddress Address { get; } = address;
+
+        /// <summary>Where it is counted; null: it is not, or not any more.</summary>
+        public Host? Host { get; set; }
+
         /// <summary>Its place among those that are unused; null: it is used, or not counted.</summary>
         public LinkedListNode<Use>? Place { get; set; }
 
-        public bool IsCounted { get; set; }
+        /// <summary>The same among those of its host.</summary>
+        public LinkedListNode<Use>? PlaceOfHost { get; set; }
 
 #if GRPC_IN_TREE
         public ConnectionCalls Calls { get; } = new();

@@ -1,6 +1,7 @@
 using System.Net;
 using KvCluster.Serving.Security;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
+using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Serving;
 
@@ -11,7 +12,8 @@ internal static class KestrelListener
     /// <param name="protocols">What is spoken there.</param>
     /// <param name="limits">Of its connections and requests.</param>
     /// <param name="tls">For https; an address with http is served in clear text all the same.</param>
-    public static void Listen(KestrelServerOptions kestrel, Uri address, HttpProtocols protocols, ServerTls? tls, ListenerLimits limits)
+    /// <param name="logs">Where refused connections are told.</param>
+    public static void Listen(KestrelServerOptions kestrel, Uri address, HttpProtocols protocols, ServerTls? tls, ListenerLimits limits, ILoggerFactory logs)
     {
         kestrel.AddServerHeader = false;
         limits.ApplyTo(kestrel.Limits);
@@ -27,7 +29,7 @@ internal static class KestrelListener
             listen.Protocols = protocols;
             // Before TLS, so that a connection that never gets that far counts.
             if (limits.ConnectionsMax is { } connectionsMax)
-                new ConnectionLimit(connectionsMax).Guard(listen);
+                new ConnectionLimit(connectionsMax, logs.CreateLogger<ConnectionLimit>(), TimeProvider.System).Guard(listen);
             if (address.Scheme == Uri.UriSchemeHttps)
                 (tls ?? throw new ArgumentException($"'{address}' needs certificates.", nameof(tls))).Secure(listen, limits.IsForPeers);
         }

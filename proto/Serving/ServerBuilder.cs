@@ -22,7 +22,7 @@ internal static class ServerBuilder
     public static WebApplicationBuilder Create(ILoggerFactory logs, Uri listen, ServerTls? tls = null, HttpProtocols protocols = HttpProtocols.Http2, ListenerLimits? limits = null)
     {
         var builder = WebApplication.CreateEmptyBuilder(new WebApplicationOptions());
-        builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen, protocols, tls, limits ?? ListenerLimits.OfClients(ListenerLimits.ConnectionsDefault)));
+        builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen, protocols, tls, limits ?? ListenerLimits.OfClients(ListenerLimits.ConnectionsDefault), logs));
         builder.Services.AddRoutingCore();
         builder.Services.AddSingleton(logs).AddSingleton<IHostLifetime, NoLifetime>();
         return builder;

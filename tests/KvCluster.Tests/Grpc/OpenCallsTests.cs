@@ -7,6 +7,7 @@ using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Grpc;
 
@@ -100,7 +101,7 @@ public sealed class OpenCallsTests
 
     private static Task<EchoServer> StartAsync(OpenCalls open) => EchoServer.StartAsync(listen: Count, configureServices: services => services.AddSingleton(open));
 
-    private static void Count(ListenOptions listen) => new ConnectionLimit(100).Guard(listen);
+    private static void Count(ListenOptions listen) => new ConnectionLimit(100, NullLogger.Instance, TimeProvider.System).Guard(listen);
 
     // A refusal ends the stream from here, and a reset without an error tells a caller that is still sending to stop.
     private static async Task ReadRefusalsAsync(Http2Connection connection, int count)

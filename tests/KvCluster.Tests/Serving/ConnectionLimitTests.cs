@@ -4,6 +4,8 @@ using Grpc.Net.Client;
 using KvCluster.Serving;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
+using KvCluster.Tests.Node;
+using KvCluster.Tests.Serving.Security;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -43,6 +45,66 @@ public sealed class ConnectionLimitTests
         await new Echo.EchoClient(another).UnaryAsync(new EchoRequest());
         foreach (var socket in idle)
             socket.Dispose();
+    }
+
+    /// <summary>One host with a call on each of its connections took all places: every newcomer from anywhere was reset, and no line of the log said so.</summary>
+    [Fact]
+    public async Task Connect_FromOneAddress_TakesThreeQuarters_AndTheLogSaysOnceAMinuteWhyTheRestIsRefused()
+    {
+        var (log, time) = (new LinesLog(), new ManualTime());
+        await using var server = await EchoServer.StartAsync(listen: listen => new ConnectionLimit(Limit, log, time).Guard(listen));
+        var address = $"http://127.0.0.1:{server.Port}";
+        var channels = new List<GrpcChannel>();
+        for (var number = 0; number < Limit * 3 / 4; number++)
+        {
+            channels.Add(GrpcChannel.ForAddress(address));
+            await new Echo.EchoClient(channels[^1]).UnaryAsync(new EchoRequest());
+        }
+        for (var number = 0; number < 3; number++)
+            Assert.True(await IsRefusedAsync(server.Port));
+        Assert.Contains("127.0.0.1: 6 from there are in use", Assert.Single(log.Lines), StringComparison.Ordinal);
+
+        // Another host finds the places that are left, and all its calls are served.
+        using var handler = new SocketsHttpHandler
+        {
+            ConnectCallback = async (_, _) => new NetworkStream(await ConnectAsync(IPAddress.Parse("127.0.0.2"), server.Port), ownsSocket: true),
+        };
+        using var other = GrpcChannel.ForAddress(address, new GrpcChannelOptions { HttpHandler = handler });
+        await new Echo.EchoClient(other).UnaryAsync(new EchoRequest());
+        time.Advance(TimeSpan.FromMinutes(1));
+        Assert.True(await IsRefusedAsync(server.Port));
+        Assert.Contains("Refused 3 connections", log.Lines[^1], StringComparison.Ordinal);
+        Assert.Equal(2, log.Lines.Length);
+
+        // A place that comes back is given again.
+        channels[0].Dispose();
+        await Eventually.TrueAsync(() => server.Connections == Limit - 2, "the connection has ended");
+        using var again = GrpcChannel.ForAddress(address);
+        await new Echo.EchoClient(again).UnaryAsync(new EchoRequest());
+        foreach (var channel in channels)
+            channel.Dispose();
+    }
+
+    // A reset may come before the connection is known to be made.
+    private static async Task<bool> IsRefusedAsync(int port)
+    {
+        try
+        {
+            using var socket = await ConnectAsync(IPAddress.Loopback, port);
+            return await EndsAsync(socket);
+        }
+        catch (SocketException failure) when (failure.SocketErrorCode == SocketError.ConnectionReset)
+        {
+            return true;
+        }
+    }
+
+    private static async Task<Socket> ConnectAsync(IPAddress from, int port)
+    {
+        var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        socket.Bind(new IPEndPoint(from, 0));
+        await socket.ConnectAsync(IPAddress.Loopback, port);
+        return socket;
     }
 
     private static async Task<bool> EndsAsync(Socket socket)
