@@ -2,6 +2,7 @@ using System.Text;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Security;
+using KvCluster.Serving.Logs;
 using KvCluster.Serving.Security;
 using Microsoft.Extensions.Logging;
 
@@ -25,7 +26,11 @@ internal static class Launcher
             Ports.CheckFree(options, folder.Nodes);
             folder.Keep();
             MakeCertificates(options, folder);
-            using var logs = LoggerFactory.Create(log => log.AddProvider(new LogFile(Path.Combine(folder.Run, "cluster.log"))));
+            using var logs = LoggerFactory.Create(log =>
+            {
+                ProcessLogs.MuteCallers(log);
+                log.AddProvider(new LogFile(Path.Combine(folder.Run, "cluster.log")));
+            });
             await using var coordinator = EmbeddedCoordinator.Open(folder.Coordinator, TimeProvider.System);
             await CreateShardsAsync(folder, coordinator, stop);
             await using var cluster = await StartAsync(options, folder, coordinator, logs, stop);

@@ -8,6 +8,12 @@ namespace KvCluster.Serving.Logs;
 /// <summary>What programs of ours log to: standard output, a line an entry, as people or as collectors read it.</summary>
 internal static class ProcessLogs
 {
+    /// <summary>
+    /// What Kestrel says of HTTP/2 connections, each time and as high as critical, is what their callers do wrong: whoever resets many calls would fill the log, and nothing of it is
+    /// for an operator to act on. What this server does wrong itself is in other categories.
+    /// </summary>
+    private const string ConnectionsOfCallers = "Microsoft.AspNetCore.Server.Kestrel.Http2";
+
     /// <param name="settings">With <see cref="CommonSettings.LogFormat"/>.</param>
     /// <param name="exported">As what the program's logs leave by OTLP besides, if the environment asks for it; null: they do not.</param>
     public static ILoggerFactory Create(Settings settings, ExportedService? exported = null) => LoggerFactory.Create(logging =>
@@ -15,6 +21,7 @@ internal static class ProcessLogs
         logging.SetMinimumLevel(LogLevel.Information).AddFilter("Microsoft", LogLevel.Warning);
         // A server that does not start is an exception, and told as one line.
         logging.AddFilter("Microsoft.Extensions.Hosting.Internal.Host", LogLevel.None);
+        MuteCallers(logging);
         if (exported is not null)
             TelemetryExport.AddLogs(logging, exported);
         if (settings.Get(CommonSettings.LogFormat) == "json")
@@ -32,4 +39,7 @@ internal static class ProcessLogs
             });
         }
     });
+
+    /// <summary>Leaves out what callers could fill a log with.</summary>
+    public static void MuteCallers(ILoggingBuilder logging) => logging.AddFilter(ConnectionsOfCallers, LogLevel.None);
 }
