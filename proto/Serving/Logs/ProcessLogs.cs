@@ -10,7 +10,7 @@ internal static class ProcessLogs
 {
     /// <summary>
     /// What Kestrel says of HTTP/2 connections, each time and as high as critical, is what their callers do wrong: whoever resets many calls would fill the log, and nothing of it is
-    /// for an operator to act on. What this server does wrong itself is in other categories.
+    /// for an operator to act on. An error in Kestrel's own queue of a connection is hidden with it; that ends this connection alone.
     /// </summary>
     private const string ConnectionsOfCallers = "Microsoft.AspNetCore.Server.Kestrel.Http2";
 
