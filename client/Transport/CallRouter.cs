@@ -307,6 +307,9 @@ internal sealed class CallRouter : IAsyncDisposable
         var failure = answer.Failure ?? "no answer";
         if (answer.Sent && work.IsChange)
             return work.Unknown(CallStatus.OutcomeUnknown(failure));
+        // That its time was over while it waited for a connection says less than why there was none before.
+        if (answer is { Sent: false, DeadlinePassed: true } && work.Attempts > 1)
+            failure = work.LastFailure;
         return answer.DeadlinePassed && _runtime.NowMs >= work.DeadlineMs ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : work.Again(failure);
     }
 

@@ -68,7 +68,8 @@ internal sealed class NodeConnection : INodeConnection
 
     private bool IsBroken => Environment.TickCount64 < Volatile.Read(ref _pausedUntilMs);
 
-    private string NoConnectionYet => $"{_address}: no connection within {SlowMs} ms";
+    // With what the attempt before it met, which most likely is the reason of this one, too.
+    private string NoConnectionYet => $"{_address}: no connection within {SlowMs} ms{(_failure.Length == 0 ? "" : $"; before that {_failure}")}";
 
     /// <summary>Sends one call; waits for a place first if too many are open. Its answer comes by its deadline at the latest.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]

@@ -86,21 +86,21 @@ public sealed class DiskFaultTests
         }
     }
 
-    /// <summary>The device beneath a follower's journal takes no write: what it could not sync it does not acknowledge, and a restart recovers it.</summary>
-    [SmallDiskFact]
+    /// <summary>The disk beneath a follower's journal takes no write: what it could not sync it does not acknowledge, and a restart recovers it.</summary>
+    [BadDiskFact]
     public Task F17_DeviceFailsUnderAFollower_HoldsNobodyUpAndARestartRecovers() => FailDeviceAsync(Follower);
 
     /// <summary>The same beneath the leader's: another leads.</summary>
-    [SmallDiskFact]
+    [BadDiskFact]
     public Task F17_DeviceFailsUnderTheLeader_AnotherLeadsAndARestartRecovers() => FailDeviceAsync(Leader);
 
     private static async Task FailDeviceAsync(int node, [CallerMemberName] string test = "")
     {
-        await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, DiskMebibytes / 2);
+        await using var disk = await BadDisk.CreateAsync();
         await using var cluster = await FaultCluster.StartAsync(dataOf: other => other == node ? disk.Data : null);
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
-        disk.BreakDevice();
+        disk.Rule($"write-error {BadDisk.InRules("shards/0/")}");
         await FillJournalsAsync(cluster);
         // Nothing more is concluded from a file whose sync failed: the process has ended.
         await Until.TrueAsync(() => Task.FromResult(!cluster.Node(node).IsRunning), "the node has ended");
@@ -108,11 +108,33 @@ public sealed class DiskFaultTests
         await histories.MoreChangesAsync(Some);
         await cluster.HandOverAsync();
         await histories.MoreChangesAsync(Some);
-        disk.MendDevice();
+        disk.Rule();
         cluster.Node(node).Start();
         await histories.MoreChangesAsync(Some);
         await histories.CheckAsync(test);
         await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>
+    /// The file system has room and the device beneath it none, as one that is provisioned thinly: writes in place are refused. The node goes on without
+    /// leading, and writes again once there is room, without a restart.
+    /// </summary>
+    [SmallDiskFact]
+    public async Task F18_DeviceWithoutRoomUnderTheLeader_AnotherLeadsAndItGoesOnWhenThereIsRoom()
+    {
+        await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, DiskMebibytes / 2);
+        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Leader ? disk.Data : null);
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        disk.FillDevice();
+        await FillJournalsAsync(cluster);
+        await cluster.LeaderAsync(except: Leader);
+        await histories.MoreChangesAsync(Some);
+        disk.EmptyDevice();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+        Assert.True(cluster.Node(Leader).IsRunning);
     }
 
     /// <summary>Five writes a second: it still answers, and every caller of the shard would wait for it.</summary>

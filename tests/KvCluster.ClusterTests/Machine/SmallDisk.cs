@@ -5,7 +5,7 @@ namespace KvCluster.ClusterTests;
 
 /// <summary>
 /// A file system of a few MiB for one node's data: an ext4 image, mounted. The image lies on a small tmpfs without room for all of it, so that a test can have
-/// the device itself fail: writes that find no room there are I/O errors to the file system above. Needs root.
+/// the device itself be full: a write that finds no room there is refused for want of it, also in place. Needs root.
 /// </summary>
 internal sealed class SmallDisk : IAsyncDisposable
 {
@@ -73,8 +73,8 @@ internal sealed class SmallDisk : IAsyncDisposable
 
     public void Empty() => File.Delete(Path.Combine(Mount, "filler"));
 
-    /// <summary>Takes the room that is left on the device beneath: blocks that were never written fail from now on.</summary>
-    public void BreakDevice()
+    /// <summary>Takes the room that is left on the device beneath: blocks that were never written find no room from now on.</summary>
+    public void FillDevice()
     {
         using var file = File.Create(Path.Combine(Device, "filler"));
         var zeros = new byte[64 << 10];
@@ -101,7 +101,7 @@ internal sealed class SmallDisk : IAsyncDisposable
     /// <summary>Lets a process that was slowed down write as fast as any.</summary>
     public static Task SpeedUpAsync(int process) => File.WriteAllTextAsync(Path.Combine(Throttles, "cgroup.procs"), process.ToString(CultureInfo.InvariantCulture));
 
-    public void MendDevice() => File.Delete(Path.Combine(Device, "filler"));
+    public void EmptyDevice() => File.Delete(Path.Combine(Device, "filler"));
 
     public async ValueTask DisposeAsync()
     {
