@@ -1,5 +1,4 @@
 using System.Globalization;
-using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Serving;
@@ -11,19 +10,13 @@ namespace KvCluster.Client.Transport;
 /// <summary>Errors of calls as google.rpc.Status, made here where no node could answer, and read from what nodes answer.</summary>
 internal static class CallStatus
 {
-    /// <summary>The domain of every ErrorInfo of ours.</summary>
-    public const string Domain = "kvcluster";
-
-    private const string AppliedKey = "applied";
-    private const string AppliedUnknown = "unknown";
-
     /// <summary>The change was sent and nothing was heard of it.</summary>
     /// <remarks>UNKNOWN: what proxies and generic policies repeat, UNAVAILABLE above all, would apply the change twice.</remarks>
     public static Status OutcomeUnknown(string detail) => Create(
         StatusCode.Unknown,
         "OUTCOME_UNKNOWN",
         $"The change was sent, but its outcome is unknown ({detail}). Read the key, or repeat the change if that does no harm.",
-        AppliedUnknown);
+        StatusDetails.MaybeApplied);
 
     /// <summary>No node could serve the call; nothing was applied.</summary>
     public static Status Unavailable(string detail) => Create(
@@ -41,12 +34,7 @@ internal static class CallStatus
         "no");
 
     /// <summary>An error with its reason.</summary>
-    public static Status Create(StatusCode code, string reason, string message, string applied)
-    {
-        var info = new ErrorInfo { Reason = reason, Domain = Domain };
-        info.Metadata[AppliedKey] = applied;
-        return new Status { Code = (int)code, Message = message, Details = { Any.Pack(info) } };
-    }
+    public static Status Create(StatusCode code, string reason, string message, string applied) => StatusDetails.Create(code, message, StatusDetails.Info(reason, applied));
 
     /// <summary>The stable reason; the status code's name where the status has none.</summary>
     public static string ReasonOf(Status status) => status.GetDetail<ErrorInfo>()?.Reason ?? ((StatusCode)status.Code).ToString();
@@ -54,11 +42,9 @@ internal static class CallStatus
     /// <summary>A read's response is larger than the call allows.</summary>
     public static Status ReplyLarge(long bytes)
     {
-        var status = Create(StatusCode.ResourceExhausted, StatusDetails.ReplyLarge, $"The response has {bytes:N0} bytes, more than the call allows.", "no");
-        var info = status.GetDetail<ErrorInfo>()!;
+        var info = StatusDetails.Info(StatusDetails.ReplyLarge, StatusDetails.NotApplied);
         info.Metadata[StatusDetails.ReplyBytesKey] = Math.Min(bytes, int.MaxValue).ToString(CultureInfo.InvariantCulture);
-        status.Details[0] = Any.Pack(info);
-        return status;
+        return StatusDetails.Create(StatusCode.ResourceExhausted, $"The response has {bytes:N0} bytes, more than the call allows.", info);
     }
 
     /// <summary>How large, where that is the reason; 0: it is another one.</summary>
@@ -74,5 +60,5 @@ internal static class CallStatus
 
     /// <summary>Whether the status leaves open what became of a change.</summary>
     public static bool IsUnknown(Status status) =>
-        status.GetDetail<ErrorInfo>()?.Metadata.TryGetValue(AppliedKey, out var applied) == true && applied == AppliedUnknown;
+        status.GetDetail<ErrorInfo>()?.Metadata.TryGetValue(StatusDetails.AppliedKey, out var applied) == true && applied == StatusDetails.MaybeApplied;
 }

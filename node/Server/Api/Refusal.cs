@@ -36,7 +36,7 @@ internal sealed record Refusal(StatusCode Code, string Reason, string Message)
     /// <summary>The status as it goes over the wire.</summary>
     public Google.Rpc.Status ToStatus()
     {
-        var info = new ErrorInfo { Domain = "kvcluster", Reason = Reason, Metadata = { ["applied"] = IsOutcomeUnknown ? "unknown" : "no" } };
+        var info = StatusDetails.Info(Reason, IsOutcomeUnknown ? StatusDetails.MaybeApplied : StatusDetails.NotApplied);
         if (Position is var (shard, etag))
         {
             info.Metadata["shard"] = shard.ToString(System.Globalization.CultureInfo.InvariantCulture);
@@ -46,7 +46,7 @@ internal sealed record Refusal(StatusCode Code, string Reason, string Message)
             info.Metadata["condition"] = condition.ToString(System.Globalization.CultureInfo.InvariantCulture);
         if (ReplyBytes is { } bytes)
             info.Metadata[StatusDetails.ReplyBytesKey] = bytes.ToString(System.Globalization.CultureInfo.InvariantCulture);
-        var status = new Google.Rpc.Status { Code = (int)Code, Message = Message, Details = { Any.Pack(info) } };
+        var status = StatusDetails.Create(Code, Message, info);
         if (RetryAfter is { } delay)
             status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(delay) }));
         if (Routes is { Count: > 0 })

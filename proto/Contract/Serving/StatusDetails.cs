@@ -1,5 +1,8 @@
 using Google.Protobuf;
+using Google.Protobuf.WellKnownTypes;
+using Google.Rpc;
 using Grpc.Core;
+using Status = Grpc.Core.Status;
 
 namespace KvCluster.Serving;
 
@@ -9,11 +12,29 @@ internal static class StatusDetails
     /// <summary>The trailer that carries it.</summary>
     public const string Trailer = "grpc-status-details-bin";
 
+    /// <summary>The domain of every ErrorInfo of ours.</summary>
+    public const string Domain = "kvcluster";
+
+    /// <summary>In the metadata of every ErrorInfo: whether the change was applied, <see cref="NotApplied"/> or <see cref="MaybeApplied"/>.</summary>
+    public const string AppliedKey = "applied";
+
+    public const string NotApplied = "no";
+
+    public const string MaybeApplied = "unknown";
+
     /// <summary>The reason of a read that is refused because its response is larger than the call allows.</summary>
     public const string ReplyLarge = "REPLY_LARGE";
 
     /// <summary>In the metadata of such a refusal: the bytes of the response.</summary>
     public const string ReplyBytesKey = "reply_bytes";
+
+    /// <summary>The detail that every error of ours has.</summary>
+    /// <param name="reason">Stable, for programs.</param>
+    /// <param name="applied">What became of the change.</param>
+    public static ErrorInfo Info(string reason, string applied) => new() { Domain = Domain, Reason = reason, Metadata = { [AppliedKey] = applied } };
+
+    /// <summary>A status with it; further details may follow.</summary>
+    public static Google.Rpc.Status Create(StatusCode code, string message, ErrorInfo info) => new() { Code = (int)code, Message = message, Details = { Any.Pack(info) } };
 
     /// <summary>The exception that ends a call with a status and its details.</summary>
     public static RpcException ToRpcException(this Google.Rpc.Status status) => new(

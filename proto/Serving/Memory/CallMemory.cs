@@ -60,15 +60,14 @@ internal sealed class CallMemory(int mebibytes)
     }
 
 #if GRPC_IN_TREE
-    private static RpcException NoPlace(int callsMax) => new Google.Rpc.Status
+    private static RpcException NoPlace(int callsMax)
     {
-        Code = (int)StatusCode.ResourceExhausted,
-        Message = $"The server has {callsMax} places for open calls, and this connection has its share of them; nothing was applied. Try again, or have fewer calls open.",
-        Details =
-        {
-            Any.Pack(new ErrorInfo { Domain = "kvcluster", Reason = "BUSY", Metadata = { ["applied"] = "no" } }),
-            Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(RetryDelay) }),
-        },
-    }.ToRpcException();
+        var status = StatusDetails.Create(
+            StatusCode.ResourceExhausted,
+            $"The server has {callsMax} places for open calls, and this connection has its share of them; nothing was applied. Try again, or have fewer calls open.",
+            StatusDetails.Info("BUSY", StatusDetails.NotApplied));
+        status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(RetryDelay) }));
+        return status.ToRpcException();
+    }
 #endif
 }
