@@ -66,6 +66,7 @@ internal sealed class ExchangeProxy : IDisposable
     private int _openReads;
     private int _waitingReads;
     private int _readsMax = FirstReads;
+    private bool _isWaitingForMap;
     private bool _isBroken;
 
     public ExchangeProxy(
@@ -198,7 +199,42 @@ internal sealed class ExchangeProxy : IDisposable
             }
             open.Reads.Waiting.AddLast(open.Place);
             _waitingReads++;
+            if (shard == 0 && !_isWaitingForMap && !_forwarding.HasMap)
+            {
+                _isWaitingForMap = true;
+                _ = RegroupAsync();
+            }
             return false;
+        }
+    }
+
+    // Without a map nobody knows the shards of reads, and all wait as those of one. Once there is a map, they wait as what they are: one shard may be stuck.
+    private async Task RegroupAsync()
+    {
+        try
+        {
+            if (!await _forwarding.WaitForMapAsync(_broken.Token).ConfigureAwait(false))
+                return;
+        }
+        catch (OperationCanceledException)
+        {
+            return;
+        }
+        lock (_gate)
+        {
+            _isWaitingForMap = false;
+            if (_isBroken)
+                return;
+            var unknown = ReadsOfLocked(0).Waiting;
+            for (var next = unknown.First; next is { } place;)
+            {
+                next = place.Next;
+                var call = place.Value.Call;
+                place.Value.Reads = ReadsOfLocked(_forwarding.ShardOf(call.Method, call.Request));
+                unknown.Remove(place);
+                place.Value.Reads.Waiting.AddLast(place);
+            }
+            LetReadsOutLocked();
         }
     }
 

@@ -66,6 +66,12 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         }
     }
 
+    /// <summary>Whether the shards of calls are known.</summary>
+    public bool HasMap => calls.Table.IsKnown;
+
+    /// <summary>Waits until they are; false: the router stops.</summary>
+    public Task<bool> WaitForMapAsync(CancellationToken cancellationToken) => calls.WaitForMapAsync(long.MaxValue, cancellationToken);
+
     // Reads ask for a small response first: what is larger has to wait for its turn, and not in the stream that all callers share.
     private static ReplyLane LaneOf(Method method) => method is Method.Get or Method.GetMany ? ReplyLane.Small : ReplyLane.Any;
 

@@ -45,6 +45,9 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     /// <summary>How many of these calls came.</summary>
     public int AdminCallsSeen => Volatile.Read(ref _adminCalls);
 
+    /// <summary>Nobody hears of the map before it has ended.</summary>
+    public Task MapMayGo { get; set; } = Task.CompletedTask;
+
     /// <summary>Asked before each page of a scan.</summary>
     public Action<ScanPage>? ScanScript { get; set; }
 
@@ -280,6 +283,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         public override async Task WatchShards(WatchShardsRequest request, IServerStreamWriter<V1.ShardMap> responseStream, ServerCallContext context)
         {
             var maps = Channel.CreateUnbounded<V1.ShardMap>();
+            await node.MapMayGo;
             node._watchers[maps] = true;
             await responseStream.WriteAsync(node._cluster.ToMap());
             await foreach (var map in maps.Reader.ReadAllAsync(context.CancellationToken))

@@ -201,6 +201,29 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal(0, replies[2_000].Code);
     }
 
+    /// <summary>A router that had just begun knew of no call's shard. The reads that came before its first map waited as those of one shard, all behind the ones that were stuck.</summary>
+    [Fact]
+    public async Task Exchange_WithReadsFromBeforeTheMap_ServesThoseOfOtherShards()
+    {
+        var map = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        foreach (var node in _cluster.Nodes)
+            node.MapMayGo = map.Task;
+        _cluster.Nodes[0].Script = static _ => Task.FromResult<Reply?>(FakeNode.Silence);
+        await using var router = await StartAsync("http://127.0.0.1:0");
+        using var channel = GrpcChannel.ForAddress(router.Address);
+        using var stream = new Kv.KvClient(channel).Exchange();
+        var request = new ExchangeRequest();
+        for (var id = 1ul; id <= 20; id++)
+            request.Calls.Add(new Call { Id = id, Method = Method.Get, Request = new GetRequest { Key = Utf8(id < 20 ? "a" : "q") }.ToByteString() });
+        request.Calls.Add(new Call { Id = 21, Method = Method.Unspecified });
+        await stream.RequestStream.WriteAsync(request);
+        var replies = new Dictionary<ulong, Reply>();
+        await ReadUntilAsync(stream, replies, () => replies.ContainsKey(21));
+        map.SetResult();
+        await ReadUntilAsync(stream, replies, () => replies.ContainsKey(20));
+        Assert.Equal((2, 0), (replies.Count, replies[20].Code));
+    }
+
     /// <summary>
     /// The router brought what five connections asked for, a hundred values of 8 MiB each, over the streams that all callers share: no other call was answered for ten seconds,
     /// nor for ten more after those callers were gone, and with fifty connections for 84.
