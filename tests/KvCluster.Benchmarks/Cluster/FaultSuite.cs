@@ -39,7 +39,7 @@ internal static class FaultSuite
         rows.AddRange(await HandOverMeasure.RunAsync(quick ? 5 : 20, progress, cancellation));
         rows.AddRange(await CatchUpMeasure.RunAsync(quick ? 1 : 3, progress, cancellation));
         rows.AddRange(await MissingPartMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), quick ? TimeSpan.Zero : TimeSpan.FromMinutes(5), progress, cancellation));
-        rows.AddRange(await SlowDiskMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), progress, cancellation));
+        rows.AddRange(await SlowDiskMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), turns: quick ? 1 : 20, progress, cancellation));
         return rows;
     }
 

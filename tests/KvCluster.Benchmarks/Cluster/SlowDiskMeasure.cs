@@ -7,7 +7,8 @@ namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
 /// Puts a second with a slow disk under one node, the leader's or a follower's, to those with three disks alike: each window between two without. The window
-/// begins five seconds after the disk became slow, when a leader has had time to leave it. Disks are slowed by badfs, a file system that delays writes.
+/// begins five seconds after the disk became slow, when a leader has had time to leave it. And how often the leadership moves while the disk that it was on is slow
+/// and well in turns: once, to leave it. Disks are slowed by badfs, a file system that delays writes.
 /// </summary>
 internal static class SlowDiskMeasure
 {
@@ -15,7 +16,15 @@ internal static class SlowDiskMeasure
     private static readonly int[] DelaysMs = [10, 50];
     private static readonly TimeSpan LeaveTime = TimeSpan.FromSeconds(5);
 
-    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(int windows, TimeSpan window, Action<string> progress, CancellationToken cancellation)
+    // Long enough for a leader to leave a slow disk, and for a disk to be found well again.
+    private static readonly TimeSpan Turn = TimeSpan.FromSeconds(15);
+
+    /// <param name="windows">For each of the slow disks.</param>
+    /// <param name="window">One measurement.</param>
+    /// <param name="turns">Of a disk that is slow, then well.</param>
+    /// <param name="progress">Hears each figure.</param>
+    /// <param name="cancellation">Ends it.</param>
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(int windows, TimeSpan window, int turns, Action<string> progress, CancellationToken cancellation)
     {
         if (Tools.Find("badfs") is not { } badfs || Tools.Find("fusermount3") is not { } unmount)
         {
@@ -32,7 +41,7 @@ internal static class SlowDiskMeasure
         try
         {
             await AwaitMountAsync(mount, process, cancellation);
-            return await MeasureAsync(mount, rules, windows, window, progress, cancellation);
+            return await MeasureAsync(mount, rules, windows, window, turns, progress, cancellation);
         }
         finally
         {
@@ -51,7 +60,7 @@ internal static class SlowDiskMeasure
         }
     }
 
-    private static async Task<IReadOnlyList<BenchmarkRow>> MeasureAsync(string mount, string rules, int windows, TimeSpan window, Action<string> progress, CancellationToken cancellation)
+    private static async Task<IReadOnlyList<BenchmarkRow>> MeasureAsync(string mount, string rules, int windows, TimeSpan window, int turns, Action<string> progress, CancellationToken cancellation)
     {
         await using var servers = await NodeServers.StartAsync(FaultSuite.Nodes, shards: 1, cancellation, data: mount);
         await using var client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
@@ -68,10 +77,10 @@ internal static class SlowDiskMeasure
                 {
                     var before = await PutsAsync(window);
                     var node = (await servers.AllLedAsync(except: 0, cancellation)).First(node => node.Value == (leads ? 1 : 0)).Key;
-                    await File.WriteAllTextAsync(rules, string.Create(CultureInfo.InvariantCulture, $"write-delay node-{node}/ {delay}\n"), cancellation);
+                    await SlowAsync(node, delay);
                     await PutsAsync(LeaveTime);
                     var slowed = await PutsAsync(window);
-                    await File.WriteAllTextAsync(rules, "", cancellation);
+                    await WellAsync();
                     // What lags behind is written, and the disk is found to be well again.
                     await PutsAsync(3 * LeaveTime);
                     ratios.Add(2 * slowed / (before + await PutsAsync(window)));
@@ -82,7 +91,32 @@ internal static class SlowDiskMeasure
             }
         }
 
+        var (left, epoch) = await LeaderAsync();
+        for (var turn = 0; turn < turns; turn++)
+        {
+            await SlowAsync(left, DelaysMs[turn % DelaysMs.Length]);
+            await PutsAsync(Turn);
+            await WellAsync();
+            await PutsAsync(Turn);
+            progress($"slow and well in turns, turn {turn + 1} of {turns}: the leadership has moved {(await LeaderAsync()).Epoch - epoch} times");
+        }
+
+        rows.Add(BenchmarkRow.Of(FaultSuite.Name, $"put, {Callers} callers: disk of the first leader slow and well in turns of {Turn.TotalSeconds} s", FaultSuite.Ours, "moves", [(await LeaderAsync()).Epoch - epoch]));
         return rows;
+
+        async Task<(int Node, ulong Epoch)> LeaderAsync()
+        {
+            while (true)
+            {
+                var node = (await servers.AllLedAsync(except: 0, cancellation)).First(node => node.Value == 1).Key;
+                if (await servers.ReplicaAsync(node, cancellation) is { Role: "leader" } replica)
+                    return (node, replica.Route.Epoch);
+            }
+        }
+
+        Task SlowAsync(int node, int delayMs) => File.WriteAllTextAsync(rules, string.Create(CultureInfo.InvariantCulture, $"write-delay node-{node}/ {delayMs}\n"), cancellation);
+
+        Task WellAsync() => File.WriteAllTextAsync(rules, "", cancellation);
 
         async Task<double> PutsAsync(TimeSpan time) => (await ClosedLoop.RunAsync(
             Callers, time, servers.Processes, async (_, number) => await client.PutAsync(keys.Key(number).Memory, keys.Value(number).Memory), cancellation)).OperationsPerSecond;
