@@ -234,8 +234,6 @@ internal sealed class Election
     {
         if (Phase != ElectionPhase.Setting || setId != _requestId)
             return;
-        if (outcome == SetOutcome.Unknown && Options.PlantedBug == PlantedBug.UnknownIsWon)
-            outcome = SetOutcome.Won;
         switch (outcome)
         {
             case SetOutcome.Won:
@@ -259,7 +257,7 @@ internal sealed class Election
 
     public void OnPrepared(Frame frame)
     {
-        if (Phase != ElectionPhase.Preparing || (frame.Epoch != _epoch && Options.PlantedBug != PlantedBug.NoEpochCheck))
+        if (Phase != ElectionPhase.Preparing || frame.Epoch != _epoch)
             return;
         _prepared[frame.Sender] = frame.Prepared.Last.FromWire();
     }

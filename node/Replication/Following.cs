@@ -70,8 +70,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
         {
             if (!_matchedAny || Installing)
                 return Etag.None;
-            var own = context.Options.PlantedBug == PlantedBug.AckBeforeSync ? context.Journal.Last.Etag : context.Journal.Durable.Etag;
-            return Wire.Lesser(_matched, own);
+            return Wire.Lesser(_matched, context.Journal.Durable.Etag);
         }
     }
 
@@ -184,11 +183,9 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     public void LearnCommitted(Frame frame, Etag committed)
     {
         _leaderCommitted = Wire.Greater(_leaderCommitted, committed);
-        if (context.Options.PlantedBug == PlantedBug.CommitBeforeMatch && context.Journal.TryFindAtOrBefore(_leaderCommitted, out var unmatched))
-            context.CommitTo(unmatched.Etag);
         // Before the first match in this epoch nothing moves: the own tail may not be the leader's.
-        if (_matchedAny && !Blocked)
-            context.CommitTo(Wire.Lesser(_leaderCommitted, _matched));
+        if (!Blocked)
+            context.CommitTo(_matchedAny ? Wire.Lesser(_leaderCommitted, _matched) : context.Options.Rules.CommittedUnmatched(context.Journal, _leaderCommitted));
         if (committed.Epoch == frame.Epoch)
             _freshness.Heard(committed, context.Committed, context.NowUs);
         EndRefill(frame, committed);
@@ -366,8 +363,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
 
     private void BeginCut(Frame frame, RecordName common)
     {
-        if (context.Options.PlantedBug == PlantedBug.CutToCommitted && context.Journal.TryFind(context.Committed, out var committed))
-            common = committed.Name;
+        common = context.Options.Rules.CutTo(context.Journal, common, context.Committed);
         context.Pace.Forget();
         Matched(common.Etag);
         if (cut.TryBegin(common, frame.Epoch))

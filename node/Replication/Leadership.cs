@@ -10,6 +10,7 @@ internal sealed class Leadership
 {
     private readonly ReplicaContext _context;
     private Quorum _quorum;
+    private Quorum _committing;
     private readonly Dictionary<ulong, FollowerProgress> _followers = [];
     private readonly JournalShipping _shipping;
     private readonly ReadRounds _rounds;
@@ -35,6 +36,7 @@ internal sealed class Leadership
     {
         _context = context;
         _quorum = quorum;
+        _committing = context.Options.Rules.Committing(quorum, context.View);
         Epoch = epoch;
         _shipping = new JournalShipping(context, epoch);
         _rounds = new ReadRounds(context.Options.RoundsKept);
@@ -114,7 +116,7 @@ internal sealed class Leadership
         }
 
         SendRound();
-        if (_context.Options.PlantedBug == PlantedBug.ServeBeforeOpen)
+        if (_context.Options.Rules.ServesBeforeOpen)
             Serve();
     }
 
@@ -260,7 +262,7 @@ internal sealed class Leadership
     public void OnRead(long readId)
     {
         Asked();
-        _rounds.Add(readId, next: _context.Options.PlantedBug != PlantedBug.RoundFromBefore);
+        _rounds.Add(readId);
     }
 
     /// <summary>Nothing comes from a node, perhaps a follower's, or somebody wants to stand: it does not rest now.</summary>
@@ -473,8 +475,7 @@ internal sealed class Leadership
         if (_transfer.MayStopServing)
         {
             _transfer.Drain();
-            if (_context.Options.PlantedBug != PlantedBug.ReadOnAfterRelease)
-                StopServing();
+            StopServing();
         }
 
         _transfer.Advance(_rounds.Newest, _followers.Values);
@@ -486,6 +487,7 @@ internal sealed class Leadership
         if (_membership is null)
             return;
         _quorum = _membership.Voters;
+        _committing = _context.Options.Rules.Committing(_quorum, _context.View);
         if (_membership.Phase == MembershipPhase.Ended)
             _membership = null;
     }
@@ -510,13 +512,10 @@ internal sealed class Leadership
 
     private void Commit()
     {
-        var quorum = _context.Options.PlantedBug == PlantedBug.LearnerCounts ? _context.View.AllReplicas : _quorum;
-        var agreed = quorum.Agreed(_durableOf);
-        // A majority that has an older epoch's record proves nothing by count: a later leader may still replace it.
+        var agreed = _committing.Agreed(_durableOf);
         if (agreed.Epoch != Epoch)
         {
-            if (_context.Options.PlantedBug == PlantedBug.CommitOlderEpoch)
-                _context.CommitTo(agreed);
+            _context.CommitTo(_context.Options.Rules.CommittedByCount(agreed));
             return;
         }
 

@@ -133,7 +133,7 @@ internal sealed class Membership
     {
         if (Phase != MembershipPhase.Securing)
             return;
-        if (_new.Agreed(durableOf) < _context.Committed && _context.Options.PlantedBug != PlantedBug.ChangeWithoutBarrier)
+        if (_new.Agreed(durableOf) < _context.Committed)
             return;
         Phase = MembershipPhase.Setting;
         Attempt();
@@ -168,7 +168,7 @@ internal sealed class Membership
         _readRevision = revision;
         _new = ShardView.VotersOf(_put);
         Phase = MembershipPhase.Securing;
-        Voters = _new.SameAs(_old) || _context.Options.PlantedBug == PlantedBug.ChangeWithoutBarrier ? _new : Quorum.Joint(_old, _new);
+        Voters = _context.Options.Rules.WhileChanging(_old, _new);
     }
 
     private void Attempt()

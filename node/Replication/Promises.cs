@@ -15,20 +15,19 @@ internal sealed class Promises
     private Frame? _held;
     private ulong _answerTo;
     private ulong _releasedRound;
-    private RecordName? _durableAtHold;
 
     public Promises(ReplicaContext context)
     {
         _context = context;
         // What the process before granted is not known, only how long the longest grant was.
-        GrantEndUs = context.NowUs + (context.Options.PlantedBug == PlantedBug.NoWaitAfterRestart ? 0 : context.Control.Synced.LeaseLongestUs);
+        GrantEndUs = context.NowUs + context.Control.Synced.LeaseLongestUs;
     }
 
     /// <summary>Until then this replica neither prepares a higher epoch nor stands.</summary>
     public long GrantEndUs { get; private set; }
 
     /// <summary>No grant runs.</summary>
-    public bool Free => _context.NowUs >= GrantEndUs || _context.Options.PlantedBug == PlantedBug.PrepareDuringGrant;
+    public bool Free => _context.NowUs >= GrantEndUs;
 
     /// <summary>When a held Prepare can be taken up; <see cref="long.MaxValue"/> without one.</summary>
     public long DueUs => _held is null ? long.MaxValue : GrantEndUs;
@@ -68,8 +67,6 @@ internal sealed class Promises
     {
         if (_held is null || _held.Epoch < prepare.Epoch)
             _held = prepare;
-        if (_context.Options.PlantedBug == PlantedBug.PrepareReadsEarly)
-            _durableAtHold ??= _context.Journal.Durable.Name;
     }
 
     /// <summary>Gives back a held Prepare whose time has come, if its epoch is still above the promise.</summary>
@@ -99,12 +96,10 @@ internal sealed class Promises
     /// <param name="journalBusy">A cut or an installation is under way; what is durable is not settled.</param>
     public void Answer(bool journalBusy)
     {
-        var bug = _context.Options.PlantedBug;
-        if (_answerTo == 0 || (!_context.Control.PromiseSynced && bug != PlantedBug.PromiseNotSynced) || journalBusy || !_context.Counts)
+        if (_answerTo == 0 || !_context.Control.PromiseSynced || journalBusy || !_context.Counts)
             return;
         var frame = _context.FrameTo(_answerTo, _context.Promised);
-        frame.Prepared = new Prepared { Last = (_durableAtHold ?? _context.Journal.Durable.Name).ToWire() };
-        _durableAtHold = null;
+        frame.Prepared = new Prepared { Last = _context.Journal.Durable.Name.ToWire() };
         _context.Send(frame);
         _answerTo = 0;
     }

@@ -33,8 +33,7 @@ internal sealed class ReadRounds(int roundsKept)
     }
 
     /// <summary>A read waits for the next round.</summary>
-    /// <param name="next">False, in tests of the simulation only: for any round, also one that was answered before.</param>
-    public void Add(long readId, bool next) => _waiting.Enqueue((readId, next ? Next() : 0));
+    public void Add(long readId) => _waiting.Enqueue((readId, Next()));
 
     /// <summary>Somebody waits for the next round; gives its number.</summary>
     public ulong Next()

@@ -74,7 +74,7 @@ internal sealed class ReplicaContext
     public bool Impaired => DiskImpaired || TreeDoubted;
 
     /// <summary>Votes, acknowledges, grants and stands: a voter whose directory exists and whose journal is whole.</summary>
-    public bool Counts => (!Refilling || Options.PlantedBug == PlantedBug.RefillingCounts) && View.MayVote(Self);
+    public bool Counts => (!Refilling || Options.Rules.MayCountRefilling) && View.MayVote(Self);
 
     /// <summary>Takes over a newer record; an older one than is known changes nothing.</summary>
     public void AdoptView(ShardRecord record, long revision)
@@ -94,7 +94,7 @@ internal sealed class ReplicaContext
     {
         if (OwnDigest.Awaited > Committed && OwnDigest.Awaited <= etag)
         {
-            Apply(Options.PlantedBug == PlantedBug.DigestBehindRecord ? etag : OwnDigest.Awaited);
+            Apply(OwnDigest.Awaited);
             OwnDigest.Begin();
         }
 
@@ -115,8 +115,7 @@ internal sealed class ReplicaContext
     {
         var wanted = Control.Wanted;
         // Never above the own journal: recovery would refuse to open it.
-        var committed = Wire.Greater(
-            wanted.Committed, Options.PlantedBug == PlantedBug.CommittedAboveJournal ? Committed : Wire.Lesser(Committed, Journal.Durable.Etag));
+        var committed = Wire.Greater(wanted.Committed, Wire.Lesser(Committed, Journal.Durable.Etag));
         acknowledged = Wire.Greater(wanted.Acknowledged, acknowledged);
         var generation = Math.Max(wanted.Generation, View.Record.Generation);
         var revision = Math.Max(wanted.CoordinatorRevision, View.Revision);

@@ -354,7 +354,7 @@ internal sealed class ReplicaCore
                 break;
             case Frame.PayloadOneofCase.Ack or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Match or Frame.PayloadOneofCase.SnapshotAck
                 or Frame.PayloadOneofCase.TransferReady or Frame.PayloadOneofCase.ReadIndex or Frame.PayloadOneofCase.DigestReport or Frame.PayloadOneofCase.DigestDoubt:
-                if (_leadership is not null && (_leadership.Epoch == frame.Epoch || _context.Options.PlantedBug == PlantedBug.NoEpochCheck))
+                if (_leadership?.Epoch == frame.Epoch)
                     _leadership.OnFrame(frame);
                 break;
             case Frame.PayloadOneofCase.PreVote:
@@ -548,7 +548,7 @@ internal sealed class ReplicaCore
     {
         var (kept, epoch) = _cut.Done();
         // Under a later leader nothing is known of the record kept: it may not have it.
-        if (epoch != _context.Promised && _context.Options.PlantedBug != PlantedBug.MatchAfterForeignCut)
+        if (!_context.Options.Rules.IsCommon(epoch, _context.Promised))
             return;
         _following.OnCutDone(kept);
         _election.OnCutDone(kept);

@@ -88,13 +88,13 @@ internal sealed record ReplicationOptions
     /// <summary>Who has not reported a digest is asked again after this; it starts nothing anew there.</summary>
     public long DigestRepeatUs { get; init; } = 3_000_000;
 
-    /// <summary>For tests of the simulation itself.</summary>
-    public PlantedBug PlantedBug { get; init; }
+    /// <summary>What decides where the simulation plants bugs.</summary>
+    public ReplicaRules Rules { get; init; } = ReplicaRules.Own;
 
     /// <summary>
     /// How long a follower keeps a grant of this length: neither clock's drift may end it before the leader's count does. In whole milliseconds, as the control
     /// file keeps the longest one.
     /// </summary>
     public long LengthenedByDrift(long leaseUs) =>
-        PlantedBug == PlantedBug.DriftIgnored ? leaseUs : ((leaseUs + (2 * leaseUs * ClockDriftPermille / (1000 - ClockDriftPermille))) / 1_000 + 1) * 1_000;
+        ((leaseUs + (2 * leaseUs * ClockDriftPermille / (1000 - ClockDriftPermille))) / 1_000 + 1) * 1_000;
 }

@@ -26,9 +26,6 @@ internal sealed class ShardView
 
     public Quorum Voters { get; }
 
-    /// <summary>Voters and learners as one set, for tests of the simulation itself.</summary>
-    public Quorum AllReplicas => new(Record.Replicas.Select(replica => replica.Replica).ToArray());
-
     public bool Contains(ulong replica) => _replicas.ContainsKey(replica);
 
     /// <summary>The node a replica is on; 0: not in the record.</summary>

@@ -39,7 +39,7 @@ internal sealed class TailCut(ReplicaContext context)
         _epoch = epoch;
         _wanted = true;
         // It may stay lowered without a cut, if the epoch ends first: what lies behind was shown not to be committed. A replica that is refilled keeps its mark of what it lost, so that a restart finds it too.
-        if (!context.Refilling && context.Control.Wanted.Acknowledged > keep.Etag && context.Options.PlantedBug != PlantedBug.AcknowledgedStands)
+        if (!context.Refilling && context.Control.Wanted.Acknowledged > keep.Etag)
             context.Control.Require(context.Control.Wanted with { Acknowledged = keep.Etag });
         return true;
     }
@@ -52,7 +52,7 @@ internal sealed class TailCut(ReplicaContext context)
     {
         if (!_wanted || _issued || context.Control.Frozen)
             return;
-        if (!context.Refilling && !context.Control.AcknowledgedAtMost(_keep.Etag) && context.Options.PlantedBug != PlantedBug.AcknowledgedStands)
+        if (!context.Refilling && !context.Control.AcknowledgedAtMost(_keep.Etag))
             return;
         _issued = true;
         context.Emit(new Effect.Cut(_keep));

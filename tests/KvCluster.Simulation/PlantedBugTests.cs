@@ -1,5 +1,4 @@
 using System.Text;
-using KvCluster.Replication;
 using Xunit.Abstractions;
 
 namespace KvCluster.Simulation;
@@ -21,7 +20,7 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
         [PlantedBug.MatchAfterForeignCut] = ("cut-overtaken", 8),
         [PlantedBug.ChangeWithoutBarrier] = ("voters-half-changed", 6),
         [PlantedBug.CommitOlderEpoch] = ("old-tail-returns", 5),
-        [PlantedBug.PromiseNotSynced] = ("old-leader-returns", 68),
+        [PlantedBug.PromiseNotSynced] = ("old-leader-returns", 83),
         [PlantedBug.PrepareReadsEarly] = ("old-leader-returns", 2),
         [PlantedBug.PrepareDuringGrant] = ("clocks-drift", 414),
         [PlantedBug.NoWaitAfterRestart] = ("grant-outlived", 25),
@@ -29,21 +28,21 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
         [PlantedBug.ReadOnAfterRelease] = ("hand-over", 91),
         [PlantedBug.LeaseFromBefore] = ("nodes-leader-cut-off", 222),
         [PlantedBug.RoundFromBefore] = ("voters-half-changed", 69),
-        [PlantedBug.ConditionWithoutLease] = ("nodes-callers-cut-off", 8),
+        [PlantedBug.ConditionWithoutLease] = ("nodes-callers-cut-off", 17),
         [PlantedBug.LearnerCounts] = ("leader-among-learners", 1),
         [PlantedBug.RefillingCounts] = ("tail-lost-in-minority", 20),
         [PlantedBug.UnreadableUntold] = ("nodes-unreadable", 33),
-        [PlantedBug.OldCopyTrusted] = ("nodes-replaced", 211),
+        [PlantedBug.OldCopyTrusted] = ("nodes-replaced", 266),
         [PlantedBug.NoSyncBeforeMeta] = ("store-power-lost", 3),
         [PlantedBug.NoEraseFront] = ("store-power-lost", 2),
-        [PlantedBug.NoDataSyncAtInstall] = ("nodes-snapshots", 148),
+        [PlantedBug.NoDataSyncAtInstall] = ("nodes-snapshots", 253),
         [PlantedBug.ReportOutOfOrder] = ("store-power-lost", 29),
         [PlantedBug.RecycleByNewerMeta] = ("store-power-lost", 6),
         [PlantedBug.LossForgotten] = ("store-power-lost", 2),
         [PlantedBug.LeaseOfAnotherEpoch] = ("nodes-leader-cut-off", 7),
         [PlantedBug.SessionReadUnwaited] = ("nodes-follower-reads", 1),
-        [PlantedBug.SentIsUnsent] = ("nodes-routed", 10),
-        [PlantedBug.LateIsUnsent] = ("nodes-routed", 1),
+        [PlantedBug.SentIsUnsent] = ("nodes-routed", 21),
+        [PlantedBug.LateIsUnsent] = ("nodes-routed", 6),
         [PlantedBug.CallWithoutTimer] = ("nodes-routed", 1),
     };
 

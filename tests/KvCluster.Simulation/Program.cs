@@ -1,6 +1,5 @@
 using System.Diagnostics;
 using System.Globalization;
-using KvCluster.Replication;
 
 namespace KvCluster.Simulation;
 

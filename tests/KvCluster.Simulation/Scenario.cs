@@ -1,5 +1,3 @@
-using KvCluster.Replication;
-
 namespace KvCluster.Simulation;
 
 /// <summary>A named kind of run.</summary>

@@ -1,5 +1,3 @@
-using KvCluster.Replication;
-
 namespace KvCluster.Simulation;
 
 /// <summary>What the program is asked to run.</summary>

@@ -1,5 +1,4 @@
 using System.Diagnostics;
-using KvCluster.Replication;
 using Xunit.Abstractions;
 
 namespace KvCluster.Simulation;

@@ -1,4 +1,3 @@
-using KvCluster.Replication;
 using KvCluster.Simulation.Protocol;
 
 namespace KvCluster.Simulation;

@@ -104,6 +104,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// <summary>Whether this replica leads and takes writes. Any thread; may be out of date when it returns.</summary>
     public bool IsServing => _performer.Serving;
 
+    /// <summary>Until when reads need no round, and of which leadership. Any thread.</summary>
+    public Lease Lease => _core.Lease;
+
     /// <summary>While it leads: the last comparison with the others' trees that found no difference. Writer executor.</summary>
     public DigestsCompared? DigestsCompared => _core.DigestsCompared;
 
@@ -152,7 +155,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// The second half of <see cref="TryOpenLinearizable"/>: whether the lease covers a snapshot that was opened after the read arrived. However much happens between the two,
     /// one that was opened before this replica's present leadership is not covered. Any thread, no lock.
     /// </summary>
-    public bool IsCovered(in ReadSnapshot snapshot) => IsServing && _core.Lease.Covers(Etag.FromValue(snapshot.Etag), LeaseNowUs());
+    public bool IsCovered(in ReadSnapshot snapshot) => IsServing && Lease.Covers(Etag.FromValue(snapshot.Etag), NowUs());
 
     /// <summary>
     /// Confirms by a heartbeat round, sent after this call and shared by all reads that wait, that this replica leads: a snapshot opened then
@@ -341,7 +344,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     bool IStoreEvents.MayAnswerReads()
     {
-        if (LeaseHolds() || _context.Replication.PlantedBug == PlantedBug.ConditionWithoutLease)
+        if (LeaseHolds() || _context.Rules.AnswersConditionsWithoutLease)
             return true;
         _failedConditionsWait = true;
         Schedule();
@@ -363,9 +366,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return answer.WaitAsync(cancellationToken);
     }
 
-    private bool LeaseHolds() => IsServing && LeaseNowUs() < _core.LeaseEndUs;
-
-    private long LeaseNowUs() => NowUs() - (_context.Replication.PlantedBug == PlantedBug.LeaseFromBefore ? 1_000_000 : 0);
+    private bool LeaseHolds() => IsServing && NowUs() < _core.LeaseEndUs;
 
     private long NowUs() => _context.Clock.GetTimestamp() / _clockTicksPerMicrosecond;
 
@@ -479,8 +480,6 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             && _journal.Store.TryAppendBatch(_context.Clock.GetUtcNow(), out var record))
         {
             Step(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(record)));
-            if (_context.Replication.PlantedBug == PlantedBug.AnswerUnpublished && IsServing)
-                _journal.Store.Commit(record.Etag);
         }
     }
 
@@ -712,7 +711,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         // A store that has ended refuses before its end is told: what ended it decides what is done about it.
         if (failure is StoreStoppedException { InnerException: { } first })
             failure = first;
-        if (failure is UnreadableRecordException && _context.Replication.PlantedBug == PlantedBug.UnreadableUntold)
+        if (!_context.Rules.Ends(failure))
             return;
         _failure = failure;
         _context.Metrics.ReplicaFailed();

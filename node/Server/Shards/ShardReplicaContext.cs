@@ -38,6 +38,9 @@ internal sealed record ShardReplicaContext(
     /// <summary>What this node's replicas found out about their disk; by default this one is alone on it.</summary>
     public NodeDisk Disk { get; init; } = new(Clock);
 
+    /// <summary>What decides where the simulation plants bugs.</summary>
+    public ShardRules Rules { get; init; } = ShardRules.Own;
+
     /// <summary>Told, on the writer executor, why this replica stopped by itself. Must not block.</summary>
     public Action<Exception> Failed { get; init; } = static _ => { };
 }

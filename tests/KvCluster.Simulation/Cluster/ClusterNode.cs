@@ -234,6 +234,7 @@ internal sealed class ClusterNode : IDisposable
             (ulong)_run.Random.NextInt64(), OnRoute, new AlarmLog(text => _run.OnAlarm(this, text)))
         {
             Metrics = Unmeasured,
+            Rules = new FaultyShardRules(Bug),
             Telemetry = new ShardTelemetry(_run.Coordinator.Record.Shard, Unmeasured),
         };
         _isUp = true;
@@ -793,7 +794,7 @@ internal sealed class ClusterNode : IDisposable
         }
     }
 
-    private PlantedBug Bug => _run.Options.PlantedBug;
+    private PlantedBug Bug => _run.Bug;
 
     private bool IsFaulty(PlantedBug bug) => Bug == bug && _run.Chance(FaultyPermille);
     // As the replica does it, but that now and then the reader's thread stands still between its snapshot and its look at the lease, while everything else goes on: writes, other
@@ -806,11 +807,19 @@ internal sealed class ClusterNode : IDisposable
             _run.Stand(_run.Random.NextInt64(_run.Random.Next(2) == 0 ? ReadStandsShortUs : ReadStandsLongUs));
         // What the process held is gone with it, and so is the caller's answer.
         var isGone = !_isUp || _starts != process;
-        var isCovered = !isGone && replica.IsCovered(opened);
+        var isCovered = !isGone && IsCovered(replica, opened);
         snapshot = isCovered ? opened : null;
         if (!isCovered && !isGone)
             opened.Dispose();
         return isCovered || isGone;
+    }
+
+    private bool IsCovered(ShardReplica replica, in ReadSnapshot snapshot)
+    {
+        if (Bug != PlantedBug.LeaseFromBefore)
+            return replica.IsCovered(snapshot);
+        var earlierUs = (_clock.GetTimestamp() / (_clock.TimestampFrequency / 1_000_000)) - FaultyReads.EarlierUs;
+        return replica.IsServing && replica.Lease.Covers(Etag.FromValue(snapshot.Etag), earlierUs);
     }
 
     private void OpenWhenApplied(ShardReplica replica, UInt128 etag, Action<ReadSnapshot, ulong?> read, Action refused)

@@ -43,7 +43,7 @@ internal sealed class ClusterRun : ISimulation
     {
         Options = new ReplicationOptions
         {
-            PlantedBug = bug,
+            Rules = new FaultyReplicaRules(bug),
             RestAfterUs = 100_000,
             RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0,
             DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0,
@@ -55,6 +55,7 @@ internal sealed class ClusterRun : ISimulation
             SnapshotRetryUs = 200_000,
             SnapshotRetryMostUs = 1_000_000,
         };
+        Bug = bug;
         Random = new Random(seed);
         Transcript = new Transcript(detailed);
         Time = new VirtualTime(Transcript.Step);
@@ -72,6 +73,8 @@ internal sealed class ClusterRun : ISimulation
         if (Conditions.RoutedCallers)
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
     }
+
+    public PlantedBug Bug { get; }
 
     public Random Random { get; }
 

@@ -1,5 +1,4 @@
 using KvCluster.Node.Shards;
-using KvCluster.Replication;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Simulation.Cluster;
@@ -12,6 +11,9 @@ internal static class FaultyReads
 {
     /// <summary>Some leases: others are elected meanwhile, and this leader perhaps again.</summary>
     public const long HeldUpMostUs = 1_000_000;
+
+    /// <summary>How long before a read its lease is looked at.</summary>
+    public const long EarlierUs = 1_000_000;
 
     public static void OpenByLease(ClusterNode node, ShardReplica replica, PlantedBug bug, long heldUpUs, Action<ReadSnapshot, ulong?> read, Action refused)
     {

@@ -1,4 +1,3 @@
-using KvCluster.Replication;
 using KvCluster.Storage;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;

@@ -1,6 +1,5 @@
 using System.Text;
 using KvCluster.Disk;
-using KvCluster.Replication;
 using KvCluster.Simulation.Cluster;
 using KvCluster.Storage;
 using KvCluster.Storage.Pages;

@@ -138,7 +138,7 @@ internal sealed class SimulatedReplica
         });
     }
 
-    public void Receive(Frame frame) => InProcess(process => process.Step(new Event.FrameReceived(frame)));
+    public void Receive(Frame frame) => InProcess(process => process.Receive(frame));
 
     public void NodeSilent(uint node) => InProcess(process => process.Step(new Event.NodeSilent(node)));
 
@@ -184,6 +184,7 @@ internal sealed class SimulatedReplica
     private sealed class Process
     {
         private readonly SimulatedReplica _replica;
+        private readonly FaultyDriver _driver;
         private readonly ulong _incarnation;
         private readonly Queue<Event> _events = new();
         private readonly Queue<Event> _atOnce = new();
@@ -209,13 +210,14 @@ internal sealed class SimulatedReplica
         public Process(SimulatedReplica replica)
         {
             _replica = replica;
+            _driver = new FaultyDriver(Run, replica, Journal);
             _incarnation = (++replica._starts << 32) | (uint)Run.Random.Next();
             _state = new(replica._checkpoint);
             Published = replica._journal.Base.Etag;
             foreach (var record in replica._journal.Behind(Published).TakeWhile(record => record.Header.Etag <= replica._control.Committed))
                 Apply(record);
             var (shardRecord, revision) = (Run.Coordinator.Record, Run.Coordinator.Revision);
-            var startup = new ReplicaStartup(0, _incarnation, replica._control, Published, shardRecord, revision, (ulong)Run.Random.NextInt64(), Now);
+            var startup = new ReplicaStartup(0, _incarnation, _driver.Recovered(replica._control), Published, shardRecord, revision, (ulong)Run.Random.NextInt64(), Now);
             Core = new ReplicaCore(startup, replica._journal, Run.Options);
         }
 
@@ -237,9 +239,19 @@ internal sealed class SimulatedReplica
 
         public bool SameStateAs(Process other) => Published == other.Published && _state.Count == other._state.Count && _state.All(pair => other._state[pair.Key] == pair.Value);
 
+        public void Receive(Frame frame)
+        {
+            foreach (var told in _driver.Arriving(frame, Core, _replica._control, Now))
+                Step(told);
+        }
+
         public void Call(SimulatedCall call)
         {
-            if (!_serving && call.WriteId == 0 && Run.Chance(700))
+            if (!_serving && call.WriteId == 0 && _driver.ReadsOn(Now))
+            {
+                AnswerRead(call);
+            }
+            else if (!_serving && call.WriteId == 0 && Run.Chance(700))
             {
                 _followerReads[++_followerReadIdLast] = call;
                 Step(new Event.FollowerReadArrived(_followerReadIdLast));
@@ -270,11 +282,13 @@ internal sealed class SimulatedReplica
             while (!_ended && (_atOnce.TryDequeue(out var next) || _events.TryDequeue(out next)))
             {
                 Core.Step(next, Now);
-                foreach (var effect in Core.Effects.ToArray())
+                foreach (var effect in _driver.Executed([.. Core.Effects], Core, _replica._control))
                 {
                     if (!_ended)
                         Execute(effect);
                 }
+
+                _driver.Stepped(Core);
             }
 
             _stepping = false;
@@ -315,6 +329,7 @@ internal sealed class SimulatedReplica
             switch (effect)
             {
                 case Effect.Send send:
+                    _driver.Leaving(send.Frame);
                     Run.Network.Send(_replica.Node, (int)send.Node, send.Frame);
                     if (MomentOf(send.Frame) is { } moment)
                         Run.Reached(_replica, moment);
@@ -323,7 +338,7 @@ internal sealed class SimulatedReplica
                     SendBodies(send);
                     break;
                 case Effect.WriteControl write:
-                    WriteControl(write.Control);
+                    WriteControl(write.Control, _driver.Written(write.Control, _replica._control, Core));
                     break;
                 case Effect.AppendBodies append:
                     foreach (var body in append.Bodies.Skip(append.First))
@@ -373,7 +388,7 @@ internal sealed class SimulatedReplica
                     break;
                 case Effect.CompareAndSet set:
                     Run.Coordinator.CompareAndSet(_replica.Node, set.Record, set.Revision, (outcome, revision) =>
-                        Later(() => Step(new Event.CompareAndSetDone(set.SetId, outcome, revision))));
+                        Later(() => Step(new Event.CompareAndSetDone(set.SetId, _driver.Heard(outcome), revision))));
                     Run.Reached(_replica, Moment.TransactionSent);
                     break;
                 case Effect.StartLeading start:
@@ -386,6 +401,8 @@ internal sealed class SimulatedReplica
                     break;
                 case Effect.Serving serving:
                     _serving = serving.On;
+                    if (!serving.On)
+                        _driver.ServingEnded(Core);
                     Run.Trace($"node {_replica.Node} serving {serving.On} in epoch {_leading}");
                     if (serving.On)
                     {
@@ -485,7 +502,7 @@ internal sealed class SimulatedReplica
 
         private ByteString Digest() => ByteString.CopyFromUtf8(string.Join(' ', _state.OrderBy(pair => pair.Key).Select(pair => $"{pair.Key}:{pair.Value.WriteId}@{pair.Value.Etag}")));
 
-        private void WriteControl(ControlRecord control)
+        private void WriteControl(ControlRecord wanted, ControlRecord control)
         {
             Violation.Unless(
                 control.Committed <= Journal.Durable.Etag || control.Committed == _replica._control.Committed,
@@ -497,7 +514,7 @@ internal sealed class SimulatedReplica
             {
                 _replica._control = control;
                 _replica._controlWriting = null;
-                Step(new Event.ControlWritten(control));
+                Step(new Event.ControlWritten(wanted));
             });
             Run.Reached(_replica, rises ? Moment.PromiseWriting : Moment.ControlWriting);
         }
@@ -580,7 +597,13 @@ internal sealed class SimulatedReplica
                 {
                     var header = AppendOwn([.. writes]);
                     foreach (var call in calls)
-                        _waiting.Add((header.Etag, call, false));
+                    {
+                        if (_driver.AnswersUnpublished)
+                            call.Answer(new SimulatedAnswer(SimulatedOutcome.Applied, header.Etag, []));
+                        else
+                            _waiting.Add((header.Etag, call, false));
+                    }
+
                     Step(_atOnce.Dequeue());
                 }
 
@@ -615,7 +638,7 @@ internal sealed class SimulatedReplica
         // A failed condition that is published is a read like any other: of the published state, under the lease or a round.
         private void Read(SimulatedCall call)
         {
-            if (!call.Quorum && Now < Core.LeaseEndUs)
+            if ((!call.Quorum && Now < Core.LeaseEndUs) || (_driver.AnswersByEarlierRound && _serving))
             {
                 AnswerRead(call);
                 return;

@@ -31,6 +31,7 @@ internal sealed class SimulationRun : ISimulation
 
     public SimulationRun(int seed, ProtocolScenario scenario, PlantedBug bug, bool detailed)
     {
+        Bug = bug;
         Random = new Random(seed);
         Transcript = new Transcript(detailed);
         Conditions = scenario.Draw(Random);
@@ -39,7 +40,7 @@ internal sealed class SimulationRun : ISimulation
         Options = new ReplicationOptions
         {
             LeaseUs = Conditions.LeaseUs,
-            PlantedBug = bug,
+            Rules = new FaultyReplicaRules(bug),
             SnapshotChunkBytes = 64,
             SnapshotWindowBytes = 256,
             FrameBytes = Conditions.FrameBytes,
@@ -53,6 +54,8 @@ internal sealed class SimulationRun : ISimulation
             SnapshotRetryUs = 200_000,
             SnapshotRetryMostUs = 1_000_000,
         };
+        if (bug == PlantedBug.DriftIgnored)
+            Options = Options with { ClockDriftPermille = 0 };
         Network = new SimulatedNetwork(this);
         var record = new ShardRecord { Shard = 0, Generation = 1 };
         for (var node = 1; node <= Conditions.Voters + Conditions.Learners; node++)
@@ -60,6 +63,8 @@ internal sealed class SimulationRun : ISimulation
         Coordinator = new SimulatedCoordinator(this, record);
         _replicas = record.Replicas.Select(replica => new SimulatedReplica(this, (int)replica.Node, replica.Replica)).ToList();
     }
+
+    public PlantedBug Bug { get; }
 
     public Random Random { get; }
 

@@ -1,6 +1,9 @@
-namespace KvCluster.Replication;
+namespace KvCluster.Simulation;
 
-/// <summary>Bugs that the simulation plants on purpose, one at a time, to prove that it would find them. Never set outside tests.</summary>
+/// <summary>
+/// Bugs that the simulation plants on purpose, one at a time, to prove that it would find them. The code under test knows nothing of them: most are in what surrounds it,
+/// the driver, the disk, the network, the clock, and the others in the few decisions that it asks rules for (<see cref="FaultyReplicaRules"/>).
+/// </summary>
 internal enum PlantedBug
 {
     None,
@@ -83,7 +86,7 @@ internal enum PlantedBug
     /// <summary>Open the replicas of a data directory that is an old copy.</summary>
     OldCopyTrusted,
 
-    // From here on they are planted in what surrounds the core: first, the disk as an engine uses it.
+    // The disk as an engine uses it.
 
     /// <summary>Write a meta page before what it reaches is synced.</summary>
     NoSyncBeforeMeta,

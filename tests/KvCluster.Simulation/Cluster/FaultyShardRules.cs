@@ -1,0 +1,12 @@
+using KvCluster.Node.Shards;
+using KvCluster.Storage;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>The rules of a shard's driver, one of them wrong.</summary>
+internal sealed class FaultyShardRules(PlantedBug bug) : ShardRules
+{
+    public override bool AnswersConditionsWithoutLease => bug == PlantedBug.ConditionWithoutLease;
+
+    public override bool Ends(Exception failure) => bug != PlantedBug.UnreadableUntold || failure is not UnreadableRecordException;
+}
