@@ -443,7 +443,7 @@ internal sealed class Following(ReplicaContext context, TailCut cut)
     }
 
     // This replica has what it covers; installing it would lose what came after.
-    private bool IsOvertaken(RecordName covers) => covers.Etag <= context.Committed || TailMatch.Has(context.Journal, covers);
+    private bool IsOvertaken(RecordName covers) => context.Options.Rules.IsOvertaken(context.Journal, covers, context.Committed);
 
     private void DropSnapshot()
     {

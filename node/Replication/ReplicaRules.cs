@@ -27,6 +27,9 @@ internal class ReplicaRules
     /// <summary>Whether a journal with a gap may count: what is behind the gap was acknowledged once, and may be gone.</summary>
     public virtual bool MayCountRefilling => false;
 
+    /// <summary>Whether a snapshot is overtaken: this replica has what it covers, and installing it would lose what came after.</summary>
+    public virtual bool IsOvertaken(IJournalView journal, RecordName covers, Etag committed) => covers.Etag <= committed || TailMatch.Has(journal, covers);
+
     /// <summary>Whether an epoch is served as soon as its first record is appended: not before that is committed.</summary>
     public virtual bool ServesBeforeOpen => false;
 

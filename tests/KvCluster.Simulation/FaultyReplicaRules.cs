@@ -17,10 +17,19 @@ internal sealed class FaultyReplicaRules(PlantedBug bug) : ReplicaRules
 
     public override bool IsCommon(ulong epochOfCut, ulong promised) => bug == PlantedBug.MatchAfterForeignCut || base.IsCommon(epochOfCut, promised);
 
+    // One that was installed already is let be, or the code would send itself the same one without end.
+    public override bool IsOvertaken(IJournalView journal, RecordName covers, Etag committed) =>
+        bug == PlantedBug.SnapshotOverNewer ? covers.Etag == committed : base.IsOvertaken(journal, covers, committed);
+
     public override Etag CommittedByCount(Etag agreedOfOlderEpoch) => bug == PlantedBug.CommitOlderEpoch ? agreedOfOlderEpoch : base.CommittedByCount(agreedOfOlderEpoch);
 
     public override Quorum Committing(Quorum voters, ShardView view) =>
         bug == PlantedBug.LearnerCounts ? new Quorum([.. view.Record.Replicas.Select(static replica => replica.Replica)]) : base.Committing(voters, view);
 
-    public override Quorum WhileChanging(Quorum before, Quorum after) => bug == PlantedBug.ChangeWithoutBarrier ? after : base.WhileChanging(before, after);
+    public override Quorum WhileChanging(Quorum before, Quorum after) => bug switch
+    {
+        PlantedBug.ChangeWithoutBarrier => after,
+        PlantedBug.AckByStaleRecord => before,
+        _ => base.WhileChanging(before, after),
+    };
 }

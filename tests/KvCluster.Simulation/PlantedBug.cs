@@ -86,6 +86,17 @@ internal enum PlantedBug
     /// <summary>Open the replicas of a data directory that is an old copy.</summary>
     OldCopyTrusted,
 
+    /// <summary>Install a snapshot though the journal has gone on behind what it covers.</summary>
+    SnapshotOverNewer,
+
+    /// <summary>While the voters change, acknowledge by those that the coordinator's record had when it was last heard of.</summary>
+    AckByStaleRecord,
+
+    // The network between the nodes.
+
+    /// <summary>Send a follower that was out of reach nothing but heartbeats for some seconds.</summary>
+    BodiesHeldBack,
+
     // The disk as an engine uses it.
 
     /// <summary>Write a meta page before what it reaches is synced.</summary>

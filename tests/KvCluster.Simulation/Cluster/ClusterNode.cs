@@ -55,6 +55,9 @@ internal sealed class ClusterNode : IDisposable
     // Of calls, with a bug that would else show at once.
     private const int FaultyPermille = 100;
 
+    // Longer than anybody may wait, and over long before replicas must agree.
+    private const long HeldBackUs = 8_000_000;
+
     private static readonly TimeSpan _year = TimeSpan.FromDays(365);
 
     // A thread that the machine gives no time to: some commits, or a change of leaders.
@@ -1181,7 +1184,15 @@ internal sealed class ClusterNode : IDisposable
 
     private sealed class Transport(ClusterRun run, ClusterNode node) : IPeerTransport
     {
-        public void Send(uint to, Frame frame) => run.Send(node.Id, to, frame);
+        private readonly Dictionary<uint, long> _heldBackUntilUs = [];
+
+        public void Send(uint to, Frame frame)
+        {
+            if (run.Bug == PlantedBug.BodiesHeldBack && run.IsCut(node.Id, to))
+                _heldBackUntilUs[to] = run.NowUs + HeldBackUs;
+            if (run.NowUs >= _heldBackUntilUs.GetValueOrDefault(to) || frame.PayloadCase is not (Frame.PayloadOneofCase.Append or Frame.PayloadOneofCase.Probe or Frame.PayloadOneofCase.SnapshotChunk))
+                run.Send(node.Id, to, frame);
+        }
     }
 
     private sealed class Coordination(ClusterRun run, ClusterNode node) : IShardCoordination

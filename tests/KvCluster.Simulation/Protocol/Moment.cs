@@ -23,4 +23,7 @@ internal enum Moment
     /// <summary>A follower says which record it has in common with the leader, and so what of that it has synced.</summary>
     MatchSent,
     Installing,
+
+    /// <summary>All of a snapshot is received, and about to be verified.</summary>
+    Verifying,
 }

@@ -46,6 +46,8 @@ internal sealed record ProtocolScenario(
         new("round-trip", "F7 F25", 8, Conditions.LateFrames, [], () => new RoundTrip()),
         new("tail-lost-in-minority", "F1 F16 F29", 6, Conditions.ThreeVoters, [], () => new TailLostInMinority()),
         new("voters-half-changed", "F9 F13 F25", 7, Conditions.AmbiguousChanges, [(Fault.ChangeReplicas, 1)], () => new VotersHalfChanged()),
+        new("voters-changed-unheard", "F9 F13 F25", 0, Conditions.AmbiguousChanges, [(Fault.ChangeReplicas, 1)], () => new VotersChangedUnheard()),
+        new("snapshot-overtaken", "F1 F20 F40", 0, Conditions.ThreeVoters, [], () => new SnapshotOvertaken()),
         new("replicas-change", "F13 F25", 14, Conditions.Any, [(Fault.ChangeReplicas, 10), .. Everything.Select(entry => (entry.Item1, (entry.Item2 + 9) / 10))],
             () => new RandomAdversary()),
     ];

@@ -64,6 +64,9 @@ internal sealed class SimulatedReplica
 
     public long SyncUs { get; set; }
 
+    /// <summary>How long it verifies a snapshot; 0: as long as it happens to.</summary>
+    public long VerifiesForUs { get; set; }
+
     public bool Up => _process is not null;
 
     /// <summary>Checkpoints that it keeps for others.</summary>
@@ -712,6 +715,8 @@ internal sealed class SimulatedReplica
         {
             var incoming = _incoming;
             var us = SyncUs() * (Run.Chance(200) ? 100 : 2);
+            Run.Reached(_replica, Moment.Verifying);
+            us = _replica.VerifiesForUs > 0 ? _replica.VerifiesForUs : us;
             void Tell(Event happened)
             {
                 if (_incoming == incoming)
