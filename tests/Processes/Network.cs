@@ -1,5 +1,6 @@
 using System.Collections.Concurrent;
 using System.Globalization;
+using System.Text;
 
 namespace KvCluster.Processes;
 
@@ -19,6 +20,7 @@ internal sealed class Network
     private readonly ConcurrentDictionary<int, int> _nodesByProcess = new();
     private readonly HashSet<(int From, int To)> _cut = [];
     private readonly Dictionary<(int From, int To), TimeSpan> _delays = [];
+    private (int From, int To, byte[] Text)? _lastHeard;
     private long _frames;
     private TaskCompletionSource _changed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
@@ -31,6 +33,9 @@ internal sealed class Network
     /// <summary>Nothing goes from one to the other; the way back works.</summary>
     public void CutOneWay(int from, int to) => Change(() => _cut.Add((from, to)));
 
+    /// <summary>What one sends is passed on until it says a text; that still arrives, and its answer does not: from then on the way back is cut.</summary>
+    public void CutAnswerTo(int from, int to, string text) => Change(() => _lastHeard = (from, to, Encoding.UTF8.GetBytes(text)));
+
     /// <summary>Every piece of data takes so much longer between the two.</summary>
     public void Delay(int one, int other, TimeSpan delay) => Change(() => _delays[(one, other)] = _delays[(other, one)] = delay);
 
@@ -39,7 +44,20 @@ internal sealed class Network
     {
         _cut.Clear();
         _delays.Clear();
+        _lastHeard = null;
     });
+
+    /// <summary>To be told of every piece of data before it is passed on.</summary>
+    public void Hear(int from, int to, ReadOnlySpan<byte> bytes)
+    {
+        lock (_gate)
+        {
+            if (_lastHeard is not { } last || last.From != from || last.To != to || bytes.IndexOf(last.Text) < 0)
+                return;
+            _lastHeard = null;
+            _cut.Add((to, from));
+        }
+    }
 
     /// <summary>HTTP/2 DATA frames that went from node to node so far.</summary>
     public long Frames => Volatile.Read(ref _frames);

@@ -89,6 +89,7 @@ internal sealed class Relay : IAsyncDisposable
             await _network.PassAsync(from, to, cancellationToken);
             if (frames is not null)
                 _network.CountFrames(frames.Take(buffer.AsSpan(0, bytes)));
+            _network.Hear(from, to, buffer.AsSpan(0, bytes));
             for (var sent = 0; sent < bytes;)
                 sent += await target.SendAsync(buffer.AsMemory(sent, bytes - sent), cancellationToken);
         }

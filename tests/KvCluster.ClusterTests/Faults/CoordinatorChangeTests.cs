@@ -1,0 +1,147 @@
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.ClusterTests.History;
+using KvCluster.Processes;
+using KvCluster.V1;
+
+namespace KvCluster.ClusterTests.Faults;
+
+/// <summary>
+/// A leader loses etcd in the middle of a change of its shard's replicas: etcd has the change, and the leader never hears so. The record goes on without it, under
+/// five client processes whose histories must be linearizable.
+/// </summary>
+public sealed class CoordinatorChangeTests
+{
+    private const int Some = 100;
+    private const int Nodes = 4;
+
+    /// <summary>
+    /// What went wrong once: a leader compared a call's generation with the one that it knew. Everybody else had read of the new one, so all callers whose map was right were
+    /// refused by the only node that could serve them, until the leader reached etcd again. First the node of the new learner has the record go on, then the change ends.
+    /// </summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task AnswerToANewLearnerLost_LeaderServesCallersOfTheNewerGeneration()
+    {
+        await using var cluster = await StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var (leader, from, to) = await RolesAsync(cluster);
+
+        using var replacing = ReplaceUntilTheAnswerIsLost(cluster, leader, from, to, record: "\"learner\"");
+        await Until.TrueAsync(async () => (await cluster.RecordAsync()).Replicas.Any(replica => replica is { Learner: true, Created: true }), "etcd has the learner, and its node has made its folder");
+        cluster.Network.Cut(leader, Network.Etcd);
+        await MustServeNewerGenerationAsync(cluster);
+        await histories.MoreChangesAsync(3 * Some);
+        await MustServeNewerGenerationAsync(cluster);
+
+        cluster.Network.Heal();
+        await UntilReplacedAsync(cluster, from, to);
+        await histories.MoreChangesAsync(Some);
+        await cluster.HandOverAsync();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>
+    /// Both sets of voters decide as long as the leader does not know which one etcd has, and the one that leaves hears of it first and stops. Then the leader dies, still
+    /// cut off: what it acknowledged must be on a majority of the voters that etcd names.
+    /// </summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task AnswerToASwapOfVotersLost_LeaderServesOn_AndItsDeathLosesNothing()
+    {
+        await using var cluster = await StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var (leader, from, to) = await RolesAsync(cluster);
+
+        using var replacing = ReplaceUntilTheAnswerIsLost(cluster, leader, from, to, record: "\"removed\"");
+        await Until.TrueAsync(async () => IsReplaced(await cluster.RecordAsync(), from, to), "etcd has the new voter in the place of the old one");
+        cluster.Network.Cut(leader, Network.Etcd);
+        await MustServeNewerGenerationAsync(cluster);
+        await histories.MoreChangesAsync(3 * Some);
+        await MustServeNewerGenerationAsync(cluster);
+
+        await cluster.Node(leader).KillAsync();
+        await cluster.UntilLedWithoutAsync(leader);
+        await histories.MoreChangesAsync(Some);
+        cluster.Network.Heal();
+        cluster.Node(leader).Start();
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+        Assert.True(IsReplaced(await cluster.RecordAsync(), from, to));
+    }
+
+    private static async Task<FaultCluster> StartAsync()
+    {
+        var cluster = await FaultCluster.StartAsync(nodes: Nodes);
+        // Nobody but the test changes replicas.
+        await cluster.AdminOf(1).PlaceAsync(new PlaceRequest { Paused = true });
+        return cluster;
+    }
+
+    private static async Task<(int Leader, int From, int To)> RolesAsync(FaultCluster cluster)
+    {
+        var members = (await cluster.RecordAsync()).Replicas.Select(static replica => (int)replica.Node).ToArray();
+        var leader = await cluster.LeaderAsync();
+        return (leader, members.First(node => node != leader), Enumerable.Range(1, Nodes).Except(members).Single());
+    }
+
+    // Of the records that the leader writes for the change, the first one with this text comes to etcd, and its answer does not come back. Nobody waits for the call: it ends when it is disposed of.
+    private static AsyncUnaryCall<ReplaceResponse> ReplaceUntilTheAnswerIsLost(FaultCluster cluster, int leader, int from, int to, string record)
+    {
+        cluster.Network.CutAnswerTo(leader, Network.Etcd, record);
+        return cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { FromNode = (uint)from, ToNode = (uint)to });
+    }
+
+    // As a client whose map is etcd's: any refusal is an error but one that says that somebody else leads, as a stalled machine may have it.
+    private static async Task MustServeNewerGenerationAsync(FaultCluster cluster)
+    {
+        await Until.TrueAsync(async () =>
+        {
+            var leader = await cluster.LeaderAsync();
+            var generation = (await cluster.RecordAsync()).Generation;
+            if ((await cluster.StatusOfAsync(leader))?.Replicas.SingleOrDefault() is not { Role: "leader" } led)
+                return false;
+            Assert.True(led.Route.Generation < generation, $"the leader, node {leader}, knows generation {led.Route.Generation}, and etcd has {generation}: nothing was kept from it");
+            using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Until.Limit);
+            await exchange.RequestStream.WriteAsync(new ExchangeRequest
+            {
+                Calls =
+                {
+                    new Call { Id = 1, Method = Method.Put, Generation = generation, Request = new PutRequest { Key = ByteString.CopyFromUtf8("newer"), Value = ByteString.CopyFromUtf8("1") }.ToByteString() },
+                    new Call { Id = 2, Method = Method.Get, Generation = generation, Request = new GetRequest { Key = ByteString.CopyFromUtf8("newer") }.ToByteString() },
+                },
+            });
+            await exchange.RequestStream.CompleteAsync();
+            var replies = new List<Reply>();
+            await foreach (var response in exchange.ResponseStream.ReadAllAsync())
+                replies.AddRange(response.Replies);
+            Assert.Equal(2, replies.Count);
+            var refused = replies.Where(static reply => reply.Code != 0).Select(static reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).Message).ToList();
+            Assert.All(refused, static message => Assert.DoesNotContain("does not hold", message, StringComparison.Ordinal));
+            return refused.Count == 0;
+        }, "the leader serves callers of the newer generation");
+    }
+
+    // As an operator does whose call's outcome was unknown: looks, and asks again.
+    private static Task UntilReplacedAsync(FaultCluster cluster, int from, int to) => Until.TrueAsync(async () =>
+    {
+        try
+        {
+            if (IsReplaced(await cluster.RecordAsync(), from, to))
+                return true;
+            await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAsync(new ReplaceRequest { FromNode = (uint)from, ToNode = (uint)to });
+        }
+        catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable or StatusCode.Unknown)
+        {
+            // The earlier change is not settled yet, or another leads.
+        }
+
+        return false;
+    }, $"node {to} votes in the place of node {from}");
+
+    private static bool IsReplaced(ShardRecord record, int from, int to) =>
+        record.Replicas.Any(replica => replica.Node == to && !replica.Learner) && record.Replicas.All(replica => replica.Node != from);
+}
