@@ -21,6 +21,9 @@ internal enum WriteOutcome : byte
     /// <summary>Its deadline had passed when its turn came.</summary>
     DeadlinePassed,
 
+    /// <summary>Its caller gave it up before its turn came.</summary>
+    GivenUp,
+
     /// <summary>Too much was waiting already; worth another try soon.</summary>
     Busy,
 

@@ -30,13 +30,24 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Greatest sequence of a session: a client that counts from 1 never comes to it.</summary>
     public const ulong SequenceMax = long.MaxValue;
 
+    // Where a request is on its way, 0 outside the store. With the number of its life, which no two rentals share, in one word: a caller may give up when it has long been
+    // answered and is another's.
+    private const long Queued = 1;
+    private const long Taken = 2;
+    private const long GivenUp = 3;
+    private const long OneLife = 4;
+
+    private const int OperationBytesLeast = 256;
     private const int PooledMax = 8_192;
     private const int PooledBytesMax = 64 << 10;
     private static readonly ConcurrentQueue<WriteRequest> Pool = new();
     private static int _pooled;
     private readonly ByteBuffer _conditions = new(0);
-    private readonly ByteBuffer _operations = new(256);
+    private readonly ByteBuffer _operations = new(OperationBytesLeast);
     private ManualResetValueTaskSourceCore<WriteResult> _core;
+    private long _life;
+    private int _releases;
+    private RequestQueue? _queue;
 
     private WriteRequest()
     {
@@ -53,6 +64,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>The answer. To be awaited once; the request must not be touched afterwards.</summary>
     public ValueTask<WriteResult> Completion => new(this, _core.Version);
+
+    /// <summary>For <see cref="GiveUp"/>: names this rental of the object. To be read before the request is submitted.</summary>
+    public long Life => Volatile.Read(ref _life) & -OneLife;
 
     /// <summary>Bytes that count towards the queue's bound.</summary>
     public int Bytes => _conditions.Count + _operations.Count;
@@ -183,9 +197,60 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
             Digest = BitOperations.Crc32C(Crc32C.Of(_conditions.Written, _operations.Written), (uint)_conditions.Count);
     }
 
+    /// <summary>
+    /// Nobody waits for the outcome any more: a request that is in the queue is answered <see cref="WriteOutcome.GivenUp"/> at once, and never applied. One that the
+    /// writer has taken goes its way, and so does one for which the queue has no room among those that were given up. Any thread, at any time, also when it was answered long ago;
+    /// the continuation runs elsewhere.
+    /// </summary>
+    /// <param name="life">What <see cref="Life"/> was before it was submitted.</param>
+    public void GiveUp(long life)
+    {
+        // Perhaps of another life, of which the next comparison tells.
+        if (_queue is not { } queue || !queue.TryReserveGivenUp())
+            return;
+        if (Interlocked.CompareExchange(ref _life, life | GivenUp, life | Queued) != (life | Queued))
+        {
+            queue.ReleaseGivenUp();
+            return;
+        }
+        queue.GaveUp(Bytes);
+        // The object stays in the queue until its turn comes. Nobody counts what it was to write any more, so that goes now.
+        _conditions.Clear(0);
+        _operations.Clear(OperationBytesLeast);
+        Result = WriteResult.Of(WriteOutcome.GivenUp);
+        NextAnswer = null;
+        ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
+    }
+
+    /// <summary>It is about to be added to a queue.</summary>
+    internal void Enqueue(RequestQueue queue)
+    {
+        _queue = queue;
+        Volatile.Write(ref _life, Life | Queued);
+    }
+
+    /// <summary>The writer takes it out of the queue. False: it was given up there, is answered, and must not be touched any more.</summary>
+    internal bool TryTake()
+    {
+        var queued = Life | Queued;
+        if (Interlocked.CompareExchange(ref _life, queued + (Taken - Queued), queued) == queued)
+            return true;
+        ReleaseGivenUp();
+        return false;
+    }
+
+    // By the queue and by who awaits the answer, in any order: the second gives it back.
+    private void ReleaseGivenUp()
+    {
+        if (Interlocked.Increment(ref _releases) == 2)
+            Return();
+    }
+
     /// <summary>Gives back a request that was never submitted, or whose submission was refused.</summary>
     public void Return()
     {
+        (_releases, _queue) = (0, null);
+        Volatile.Write(ref _life, Life + OneLife);
         _conditions.Clear(PooledBytesMax);
         _operations.Clear(PooledBytesMax);
         OperationCount = 0;
@@ -218,7 +283,10 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     WriteResult IValueTaskSource<WriteResult>.GetResult(short token)
     {
         var result = _core.GetResult(token);
-        Return();
+        if (Volatile.Read(ref _life) == (Life | GivenUp))
+            ReleaseGivenUp();
+        else
+            Return();
         return result;
     }
 

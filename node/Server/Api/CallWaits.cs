@@ -1,5 +1,6 @@
-// The calls of one exchange that wait and do nothing else meanwhile: those that a cancel ends. A call that is answered at once is never here, and a change is not
-// either: once it is in its shard's queue it may be on its way to other nodes, so it keeps its place until its outcome is known. Any thread.
+// The calls of one exchange that a cancel may end: reads that wait, and changes in their shard's queue. A call that is answered at once is never here. A change that the
+// shard's writer has taken is on its way to other nodes, so it keeps its place until its outcome is known. Any thread.
+
 namespace KvCluster.Node.Api;
 
 /// <summary>Finds a waiting call by its number in the stream.</summary>
@@ -7,6 +8,7 @@ internal sealed class CallWaits
 {
     private readonly Lock _gate = new();
     private readonly Dictionary<ulong, Wait> _waits = [];
+    private readonly Dictionary<ulong, QueuedChange> _changes = [];
 
     /// <summary>A call begins to wait, on the thread that started it.</summary>
     /// <param name="id">The call. Of two with one number, which the caller must not send, only the first is found.</param>
@@ -19,6 +21,23 @@ internal sealed class CallWaits
         return wait;
     }
 
+    /// <summary>A change was submitted. Of two calls with one number only the first is found.</summary>
+    public void Begin(ulong id, in QueuedChange change)
+    {
+        lock (_gate)
+            _changes.TryAdd(id, change);
+    }
+
+    /// <summary>The same change was answered.</summary>
+    public void End(ulong id, in QueuedChange change)
+    {
+        lock (_gate)
+        {
+            if (_changes.TryGetValue(id, out var found) && found == change)
+                _changes.Remove(id);
+        }
+    }
+
     /// <summary>Its caller gave it up. What that runs, runs elsewhere.</summary>
     public void Cancel(ulong id)
     {
@@ -27,6 +46,8 @@ internal sealed class CallWaits
             // Under the lock, as the wait's end is: it is not disposed of meanwhile.
             if (_waits.Remove(id, out var wait))
                 _ = wait.CancelAsync();
+            else if (_changes.Remove(id, out var change))
+                change.GiveUp();
         }
     }
 

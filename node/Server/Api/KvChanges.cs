@@ -44,7 +44,7 @@ internal sealed class KvChanges(ShardLookup lookup)
             return Refuse(sink, write, badId);
         if (ConditionReading.TryAddAll(write, request, V1.WriteRequest.ConditionsFieldNumber, default, shard) is { } badCondition)
             return Refuse(sink, write, badCondition);
-        return FinishAsync(SubmitAsync(write, shard, target), shard, isDelete: false, sink);
+        return FinishAsync(Submit(write, shard, target), shard, isDelete: false, sink);
     }
 
     public ValueTask OpenSessionAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
@@ -61,7 +61,7 @@ internal sealed class KvChanges(ShardLookup lookup)
         RandomNumberGenerator.Fill(id);
         var session = BinaryPrimitives.ReadUInt128LittleEndian(id);
         write.OpenSession(session, OwnerOf(target.Caller, caller));
-        return FinishOpeningAsync(SubmitAsync(write, shard, target), shard, session, sink);
+        return FinishOpeningAsync(Submit(write, shard, target), shard, session, sink);
     }
 
     // Of a router's connection those that it names; of any other all that comes by it is one caller's.
@@ -110,32 +110,49 @@ internal sealed class KvChanges(ShardLookup lookup)
             write.Delete(change.Key);
         else
             write.Put(change.Key, change.Value);
-        return FinishAsync(SubmitAsync(write, shard, target), shard, isDelete, sink);
+        return FinishAsync(Submit(write, shard, target), shard, isDelete, sink);
     }
 
-    private static ValueTask<WriteResult> SubmitAsync(WriteRequest write, HostedShard shard, in CallTarget target)
+    private static Submitted Submit(WriteRequest write, HostedShard shard, in CallTarget target)
     {
         (write.DeadlineTimestamp, write.ArrivedTimestamp, write.Trace) = (target.DeadlineTimestamp, target.ArrivedTimestamp, target.Span);
-        return shard.Replica!.WriteAsync(write);
+        var change = new QueuedChange(write, write.Life);
+        var completion = shard.Replica!.WriteAsync(write);
+        if (completion.IsCompleted)
+            return new Submitted(completion, change, null, 0, default);
+        target.Waits?.Begin(target.Id, change);
+        return new Submitted(completion, change, target.Waits, target.Id, target.Waits is null ? change.GiveUpWith(target.CancellationToken) : default);
     }
 
-    private async ValueTask FinishOpeningAsync<TSink>(ValueTask<WriteResult> completion, HostedShard shard, UInt128 session, TSink sink)
+    private async ValueTask FinishOpeningAsync<TSink>(Submitted submitted, HostedShard shard, UInt128 session, TSink sink)
         where TSink : struct, IReplySink
     {
-        var result = await completion.ConfigureAwait(false);
+        var result = await submitted.Completion.ConfigureAwait(false);
+        submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
             sink.Answer(new SessionAnswer(shard.Route.Shard, result.Etag, session));
         else
             sink.Refuse(Refusals.Of(result, shard.Route, lookup.Node));
     }
 
-    private async ValueTask FinishAsync<TSink>(ValueTask<WriteResult> completion, HostedShard shard, bool isDelete, TSink sink)
+    private async ValueTask FinishAsync<TSink>(Submitted submitted, HostedShard shard, bool isDelete, TSink sink)
         where TSink : struct, IReplySink
     {
-        var result = await completion.ConfigureAwait(false);
+        var result = await submitted.Completion.ConfigureAwait(false);
+        submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
             sink.Answer(new ChangeAnswer(shard.Route.Shard, result.Etag, isDelete && result.Existed));
         else
             sink.Refuse(Refusals.Of(result, shard.Route, lookup.Node));
+    }
+
+    /// <summary>A change at its shard: what ends it, and where it is found meanwhile by who gives it up.</summary>
+    private readonly record struct Submitted(ValueTask<WriteResult> Completion, QueuedChange Change, CallWaits? Waits, ulong Id, CancellationTokenRegistration Caller)
+    {
+        public void End()
+        {
+            Waits?.End(Id, Change);
+            Caller.Dispose();
+        }
     }
 }

@@ -74,6 +74,8 @@ internal static class Refusals
 
     public static readonly Refusal Cancelled = new(StatusCode.Cancelled, "CANCELLED", "The caller went away.");
 
+    public static readonly Refusal GivenUp = new(StatusCode.Cancelled, "CANCELLED", "The caller gave the change up before its turn came; nothing was applied.");
+
     public static readonly Refusal SnapshotTooOld = new(
         StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly for one snapshot, which kept memory from being reused. The entries received are true; go on after the last of them.");
 
@@ -166,6 +168,7 @@ internal static class Refusals
         WriteOutcome.ConditionFailed => ConditionFailed(route.Shard, result),
         WriteOutcome.NotLeader => NotLeader(route, node),
         WriteOutcome.DeadlinePassed => DeadlinePassed,
+        WriteOutcome.GivenUp => GivenUp,
         WriteOutcome.DiskFull => DiskFull,
         WriteOutcome.Busy => Busy,
         WriteOutcome.Stopped => Stopping,

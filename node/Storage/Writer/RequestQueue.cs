@@ -13,6 +13,7 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
     private readonly ConcurrentQueue<WriteRequest> _requests = new();
     private int _count;
     private long _bytes;
+    private int _givenUp;
     private int _noticed;
 
     /// <summary>Whether nothing waits. Exact on the writer executor only for what was added before.</summary>
@@ -34,19 +35,48 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
             Interlocked.Decrement(ref _count);
             return false;
         }
+        request.Enqueue(this);
         _requests.Enqueue(request);
         Notify();
         return true;
     }
 
-    /// <summary>Takes the next request. Writer executor.</summary>
+    /// <summary>Takes the next request that nobody gave up. Writer executor.</summary>
     public bool TryTake([MaybeNullWhen(false)] out WriteRequest request)
     {
-        if (!_requests.TryDequeue(out request))
-            return false;
+        while (_requests.TryDequeue(out request))
+        {
+            if (request.TryTake())
+            {
+                Interlocked.Decrement(ref _count);
+                Interlocked.Add(ref _bytes, -request.Bytes);
+                return true;
+            }
+            ReleaseGivenUp();
+        }
+        return false;
+    }
+
+    /// <summary>
+    /// A request is to be given up, if it still waits: it then leaves only a small object here until its turn. There are no more of these than of others, so that nobody fills a queue that
+    /// stands still with them. False: this one has to keep its place.
+    /// </summary>
+    public bool TryReserveGivenUp()
+    {
+        if (Interlocked.Increment(ref _givenUp) <= countMax)
+            return true;
+        ReleaseGivenUp();
+        return false;
+    }
+
+    /// <summary>It did not wait any more, or its turn has come.</summary>
+    public void ReleaseGivenUp() => Interlocked.Decrement(ref _givenUp);
+
+    /// <summary>It waited, and its place is free.</summary>
+    public void GaveUp(int bytes)
+    {
         Interlocked.Decrement(ref _count);
-        Interlocked.Add(ref _bytes, -request.Bytes);
-        return true;
+        Interlocked.Add(ref _bytes, -bytes);
     }
 
     /// <summary>Posts the notice unless one is on its way.</summary>

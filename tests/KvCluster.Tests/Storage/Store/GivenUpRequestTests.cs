@@ -1,0 +1,203 @@
+using KvCluster.Node.Api;
+using KvCluster.Storage;
+using KvCluster.Tests.Grpc;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>
+/// Requests whose callers do not wait any more. They used to keep their place in the queue and were applied all the same, however long after that.
+/// </summary>
+public sealed class GivenUpRequestTests : IDisposable
+{
+    private readonly ReplicaBench _bench = new(1);
+
+    public void Dispose() => _bench.Dispose();
+
+    [Fact]
+    public async Task GiveUp_InTheQueue_IsAnsweredAtOnceAndNeverApplied()
+    {
+        _bench.Lead(3);
+        var before = Submit("before", out _);
+        var change = Submit("k", out var answer);
+        var behind = Submit("behind", out _);
+        change.GiveUp();
+        Assert.Equal(WriteResult.Of(WriteOutcome.GivenUp), await answer.WaitAsync(Eventually.Limit));
+        Commit();
+        Assert.Null(_bench.Read("k"));
+        Assert.Equal(("v", "v"), (_bench.Read("before"), _bench.Read("behind")));
+        Assert.NotEqual(before.Request, behind.Request);
+    }
+
+    [Fact]
+    public async Task GiveUp_OfAllThatWait_LeavesNoRecord()
+    {
+        _bench.Lead(3);
+        var last = _bench.Store.Last;
+        var change = Submit("k", out var answer);
+        change.GiveUp();
+        await answer.WaitAsync(Eventually.Limit);
+        Assert.False(_bench.AppendBatch());
+        Assert.Equal(last, _bench.Store.Last);
+        Assert.True(_bench.Store.QueueIsEmpty);
+    }
+
+    /// <summary>Its record may be on its way to others: what became of it is the answer.</summary>
+    [Fact]
+    public void GiveUp_OfWhatTheWriterHasTaken_ChangesNothing()
+    {
+        _bench.Lead(3);
+        var change = Submit("k", out var answer);
+        Assert.True(_bench.AppendBatch());
+        change.GiveUp();
+        Assert.False(answer.IsCompleted);
+        _bench.Store.Commit(_bench.Store.Last.Etag);
+        _bench.Run();
+        Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
+        Assert.Equal("v", _bench.Read("k"));
+    }
+
+    /// <summary>The objects are used again: who gives up too late must not take another's change with it.</summary>
+    [Fact]
+    public async Task GiveUp_AfterTheAnswer_LeavesTheNextRequestOfTheObjectAlone()
+    {
+        _bench.Lead(3);
+        var earlier = new Dictionary<WriteRequest, QueuedChange>();
+        // All that other tests have left in the pool come before the first one comes again.
+        for (var (round, again) = (0, 0); again < 50; round++)
+        {
+            var changes = Enumerable.Range(0, 64).Select(number => (Change: Submit($"k{number}", out var answer), Answer: answer)).ToList();
+            foreach (var (change, _) in changes)
+            {
+                if (earlier.TryGetValue(change.Request, out var late))
+                {
+                    late.GiveUp();
+                    again++;
+                }
+                earlier[change.Request] = change;
+            }
+            // Their objects come back by way of the queue or of the answer, whichever is later.
+            var givenUp = changes.Where((_, number) => number % 8 < 2).ToList();
+            givenUp.ForEach(static change => change.Change.GiveUp());
+            if (round % 2 == 0)
+                await Task.WhenAll(givenUp.Select(static change => change.Answer)).WaitAsync(Eventually.Limit);
+            Commit();
+            var results = await Task.WhenAll(changes.Select(static change => change.Answer)).WaitAsync(Eventually.Limit);
+            Assert.Equal(changes.Select((_, number) => number % 8 < 2 ? WriteOutcome.GivenUp : WriteOutcome.Applied), results.Select(static result => result.Outcome));
+        }
+    }
+
+    /// <summary>Nothing was recorded under its sequence, so a repetition of it is executed, and so is another change.</summary>
+    [Fact]
+    public async Task GiveUp_OfAnIdentifiedChange_LeavesItsSequenceOpen()
+    {
+        _bench.Lead(3);
+        var session = _bench.OpenSession(1);
+        var change = Submit("k", out var answer, request => request.Identify(session, 1, 1));
+        change.GiveUp();
+        Assert.Equal(WriteOutcome.GivenUp, (await answer.WaitAsync(Eventually.Limit)).Outcome);
+        var again = Submit("k", out var second, request => request.Identify(session, 1, 1));
+        var next = Submit("l", out var third, request => request.Identify(session, 2, 1));
+        Commit();
+        Assert.Equal((WriteOutcome.Applied, WriteOutcome.Applied), (StoreBench.Answer(second).Outcome, StoreBench.Answer(third).Outcome));
+        Assert.Equal(("v", "v"), (_bench.Read("k"), _bench.Read("l")));
+        again.GiveUp();
+        next.GiveUp();
+    }
+
+    /// <summary>As of a unary call, of which its connection is all that says so.</summary>
+    [Fact]
+    public async Task GiveUpWith_ACallerThatGoes_EndsWhatWaits()
+    {
+        _bench.Lead(3);
+        using var caller = new CancellationTokenSource();
+        var change = Submit("k", out var answer);
+        using var registration = change.GiveUpWith(caller.Token);
+        await caller.CancelAsync();
+        Assert.Equal(WriteOutcome.GivenUp, (await answer.WaitAsync(Eventually.Limit)).Outcome);
+        Assert.False(_bench.AppendBatch());
+    }
+
+    /// <summary>Their places are free at once, for as many again: one caller who gives up all that he asks for fills no queue that stands still, and no memory.</summary>
+    [Fact]
+    public async Task GiveUp_OfMoreThanTheQueueHolds_LeavesTheRestInTheirPlaces()
+    {
+        const int Places = 8;
+        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { QueueCountMax = Places });
+        bench.Lead(3);
+        var dropped = await GiveUpAllAsync(Fill("first"));
+        Assert.All(dropped, static outcome => Assert.Equal(WriteOutcome.GivenUp, outcome));
+        var second = Fill("second");
+        second.ForEach(static change => change.Change.GiveUp());
+        var refused = WriteRequest.Rent();
+        refused.Put("refused"u8, "v"u8);
+        Assert.False(bench.Store.TrySubmit(refused));
+        refused.Return();
+        Assert.DoesNotContain(second, static change => change.Answer.IsCompleted);
+        bench.AppendBatch();
+        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Run();
+        Assert.All(second, static change => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(change.Answer).Outcome));
+        // All of it again: nothing was left behind.
+        dropped = await GiveUpAllAsync(Fill("third"));
+        Assert.All(dropped, static outcome => Assert.Equal(WriteOutcome.GivenUp, outcome));
+        Assert.False(bench.AppendBatch());
+        Assert.Equal(("v", null), (bench.Read("second0"), bench.Read("third0")));
+
+        List<(QueuedChange Change, Task<WriteResult> Answer)> Fill(string key) => [.. Enumerable.Range(0, Places).Select(number =>
+        {
+            QueuedChange change = default;
+            var answer = bench.Submit(request =>
+            {
+                change = new QueuedChange(request, request.Life);
+                request.Put(StoreBench.Text($"{key}{number}"), "v"u8);
+            });
+            return (change, answer);
+        })];
+
+        static async Task<WriteOutcome[]> GiveUpAllAsync(List<(QueuedChange Change, Task<WriteResult> Answer)> changes)
+        {
+            changes.ForEach(static change => change.Change.GiveUp());
+            return [.. (await Task.WhenAll(changes.Select(static change => change.Answer)).WaitAsync(Eventually.Limit)).Select(static result => result.Outcome)];
+        }
+    }
+
+    /// <summary>Whoever takes it first, the writer or its caller: what is answered is what became of it.</summary>
+    [Fact]
+    public async Task GiveUp_WhileTheWriterTakes_IsOneOrTheOther()
+    {
+        _bench.Lead(3);
+        for (var round = 0; round < 50; round++)
+        {
+            var changes = Enumerable.Range(0, 40).Select(index => (Key: $"k{round}-{index}", Change: Submit($"k{round}-{index}", out var answer), Answer: answer)).ToList();
+            var givingUp = Task.Run(() => changes.ForEach(static change => change.Change.GiveUp()));
+            Commit();
+            await givingUp;
+            Commit();
+            foreach (var (key, _, answer) in changes)
+            {
+                var outcome = (await answer.WaitAsync(Eventually.Limit)).Outcome;
+                Assert.Equal(outcome switch { WriteOutcome.Applied => "v", WriteOutcome.GivenUp => null, _ => outcome.ToString() }, _bench.Read(key));
+            }
+        }
+        Assert.True(_bench.Store.QueueIsEmpty);
+    }
+
+    private QueuedChange Submit(string key, out Task<WriteResult> answer, Action<WriteRequest>? prepare = null)
+    {
+        QueuedChange? submitted = null;
+        answer = _bench.Submit(request =>
+        {
+            submitted = new QueuedChange(request, request.Life);
+            prepare?.Invoke(request);
+            request.Put(StoreBench.Text(key), "v"u8);
+        });
+        return submitted!.Value;
+    }
+
+    private void Commit()
+    {
+        _bench.AppendBatch();
+        _bench.Store.Commit(_bench.Store.Last.Etag);
+        _bench.Run();
+    }
+}
