@@ -119,7 +119,9 @@ internal sealed class RouterHost : IAsyncDisposable
     {
         var listen = new Uri(options.Listen);
         var builder = ServerBuilder.Create(logs, listen, _tls, limits: ListenerLimits.OfClients(options.ConnectionsMax));
-        new CallMemory(options.CallMemoryMebibytes).AddTo(builder.Services);
+        var memory = new CallMemory(options.CallMemoryMebibytes);
+        memory.AddTo(builder.Services);
+        builder.Services.AddUnreadableRequests();
         builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth).AddSingleton(_metrics);
         builder.Services.AddSingleton<Forwarding>().AddSingleton(LargeReads).AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();

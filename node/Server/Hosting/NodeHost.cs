@@ -355,7 +355,9 @@ internal sealed class NodeHost : IAsyncDisposable
         var services = builder.Services;
         services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(voters).AddSingleton(replicas).AddSingleton(examiner);
         services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
-        new CallMemory(_options.CallMemoryMebibytes).AddTo(services);
+        var memory = new CallMemory(_options.CallMemoryMebibytes);
+        memory.AddTo(services);
+        services.AddUnreadableRequests();
         services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Storage);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
         services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton<KvCalls>().AddSingleton<KvScans>();

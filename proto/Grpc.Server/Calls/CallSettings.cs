@@ -3,7 +3,7 @@ using Microsoft.Extensions.Logging;
 namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>A server's options as its calls need them.</summary>
-internal sealed class CallSettings(GrpcServiceOptions options, MessageMemory? memory, ILogger log)
+internal sealed class CallSettings(GrpcServiceOptions options, MessageMemory? memory, UnreadableRequest? unreadable, ILogger log)
 {
     public int RequestBytesMax { get; } = options.MaxReceiveMessageSize ?? int.MaxValue;
 
@@ -13,6 +13,9 @@ internal sealed class CallSettings(GrpcServiceOptions options, MessageMemory? me
 
     /// <summary>Null: nothing bounds what slow callers hold.</summary>
     public MessageMemory? Memory { get; } = memory;
+
+    /// <summary>Null: the status is gRPC's own.</summary>
+    public UnreadableRequest? Unreadable { get; } = unreadable;
 
     public ILogger Log { get; } = log;
 }

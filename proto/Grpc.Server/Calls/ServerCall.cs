@@ -1,6 +1,7 @@
 // One call on Kestrel's features. Pooled: it belongs to Kestrel's HTTP/2 stream object and serves one call after the other, from
 // Begin to End. Runs on threads of the pool, one at a time but for the deadline's timer, which takes _deadlineGate.
 using System.IO.Pipelines;
+using Google.Protobuf;
 using Grpc.AspNetCore.Server.Hosting;
 using Grpc.Core;
 using Grpc.Shared;
@@ -247,8 +248,18 @@ internal sealed class ServerCall : ServerCallContext
     public void OpenResponses() => Responses.Begin(_responseBody);
 
     /// <summary>Reads a message where it lies.</summary>
-    public T Deserialize<T>(System.Buffers.ReadOnlySequence<byte> payload, bool isCompressed, Marshaller<T> marshaller) =>
-        _payload.Read(isCompressed ? Decompression.Decompress(payload, RequestEncoding, Settings.RequestBytesMax) : payload, marshaller);
+    /// <exception cref="RpcException">The bytes are no such message.</exception>
+    public T Deserialize<T>(System.Buffers.ReadOnlySequence<byte> payload, bool isCompressed, Marshaller<T> marshaller)
+    {
+        try
+        {
+            return _payload.Read(isCompressed ? Decompression.Decompress(payload, RequestEncoding, Settings.RequestBytesMax) : payload, marshaller);
+        }
+        catch (RpcException failure) when (Settings.Unreadable is not null && failure.Status.DebugException is InvalidProtocolBufferException)
+        {
+            throw Settings.Unreadable.ToException();
+        }
+    }
 
     /// <summary>The handler returned.</summary>
     public void Succeed()

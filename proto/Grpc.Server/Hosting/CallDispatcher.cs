@@ -24,7 +24,7 @@ internal sealed class CallDispatcher : ServiceBinderBase
     public CallDispatcher(IOptions<GrpcServiceOptions> options, IServiceProvider provider, ILogger<CallDispatcher> log)
     {
         OpenCalls = provider.GetService<OpenCalls>();
-        _settings = new CallSettings(options.Value, provider.GetService<MessageMemory>(), log);
+        _settings = new CallSettings(options.Value, provider.GetService<MessageMemory>(), provider.GetService<UnreadableRequest>(), log);
         _interceptors = [.. options.Value.Interceptors.Select(type => (Interceptor)(provider.GetService(type) ?? ActivatorUtilities.CreateInstance(provider, type)))];
     }
 

@@ -4,6 +4,7 @@ using Grpc.Core;
 using KvCluster.Serving;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
+using KvCluster.Wire;
 
 namespace KvCluster.Tests.Node;
 
@@ -23,6 +24,23 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         Assert.Equal(put.Position.Etag, got.Etag);
         Assert.Equal(ShardOf(_prefix), got.Position.Shard);
         Assert.True(Compare(got.Position.Etag, put.Position.Etag) >= 0);
+    }
+
+    /// <summary>Operators' calls ended INTERNAL with the words of the library that could not read the bytes, as if the node had failed.</summary>
+    [Theory]
+    [InlineData("kvcluster.v1.Kv", "Put")]
+    [InlineData("kvcluster.v1.Admin", "Quarantine")]
+    [InlineData("kvcluster.v1.Admin", "Transfer")]
+    [InlineData("kvcluster.v1.Cluster", "GetStatus")]
+    [InlineData("grpc.health.v1.Health", "Check")]
+    public async Task Call_WithBytesThatAreNoMessage_SaysWhatIsWrongInOurWords(string service, string name)
+    {
+        var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
+        var method = new Method<byte[], byte[]>(MethodType.Unary, service, name, bytes, bytes);
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await fixture.Cluster.ChannelOf(1).CreateCallInvoker().AsyncUnaryCall(method, null, new CallOptions(), [0xFF, 0xFF, 0xFF]));
+        Assert.Equal((StatusCode.InvalidArgument, MalformedMessageException.Text), (failure.StatusCode, failure.Status.Detail));
+        var info = failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!;
+        Assert.Equal(("BAD_REQUEST", "no"), (info.Reason, info.Metadata["applied"]));
     }
 
     [Fact]

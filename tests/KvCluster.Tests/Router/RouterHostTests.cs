@@ -311,17 +311,20 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal((StatusCode.InvalidArgument, MalformedMessageException.StreamText), (failure.StatusCode, failure.Status.Detail));
     }
 
-    /// <summary>The texts were those of the library that could not read the bytes, and did not say what was applied.</summary>
+    /// <summary>The texts were those of the library that could not read the bytes, and did not say what was applied; of operators' calls the status was INTERNAL, too.</summary>
     [Theory]
     [InlineData("Put")]
     [InlineData("GetMany")]
     [InlineData("Write")]
     [InlineData("Scan")]
-    public async Task Call_WithBytesThatAreNoMessage_SaysWhatIsWrongInOurWords(string name)
+    [InlineData("Replace", "Admin")]
+    [InlineData("Place", "Admin")]
+    [InlineData("GetStatus", "Cluster")]
+    public async Task Call_WithBytesThatAreNoMessage_SaysWhatIsWrongInOurWords(string name, string service = "Kv")
     {
         var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
         var isScan = name == "Scan";
-        var method = new Method<byte[], byte[]>(isScan ? MethodType.ServerStreaming : MethodType.Unary, "kvcluster.v1.Kv", name, bytes, bytes);
+        var method = new Method<byte[], byte[]>(isScan ? MethodType.ServerStreaming : MethodType.Unary, $"kvcluster.v1.{service}", name, bytes, bytes);
         foreach (var garbage in (byte[][])[[0xFF, 0xFF, 0xFF], [0x0A, 0x7F, 0x01]])
         {
             var failure = await Assert.ThrowsAsync<RpcException>(async () =>
@@ -332,6 +335,7 @@ public sealed class RouterHostTests : IAsyncLifetime
                     await _channel.CreateCallInvoker().AsyncUnaryCall(method, null, new CallOptions(), garbage);
             });
             Assert.Equal((StatusCode.InvalidArgument, MalformedMessageException.Text), (failure.StatusCode, failure.Status.Detail));
+            Assert.Equal("BAD_REQUEST", failure.GetRpcStatus()?.GetDetail<Google.Rpc.ErrorInfo>()?.Reason);
         }
     }
 
