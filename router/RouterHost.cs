@@ -121,6 +121,7 @@ internal sealed class RouterHost : IAsyncDisposable
         var builder = ServerBuilder.Create(logs, listen, _tls, limits: ListenerLimits.OfClients(options.ConnectionsMax));
         var memory = new CallMemory(options.CallMemoryMebibytes);
         memory.AddTo(builder.Services);
+        _metrics.Calls = memory;
         builder.Services.AddUnreadableRequests();
         builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth).AddSingleton(_metrics);
         builder.Services.AddSingleton<Forwarding>().AddSingleton(LargeReads).AddSingleton<NodeFanOut>();

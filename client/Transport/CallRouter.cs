@@ -182,7 +182,8 @@ internal sealed class CallRouter : IAsyncDisposable
 
     private static void End(Work work, long began, Activity? span, string? reason, StatusCode status)
     {
-        if (began != 0)
+        // A response that is too large for the lane that it was asked for in is asked for again in another, which is the call.
+        if (began != 0 && reason != StatusDetails.ReplyLarge)
             ClientMetrics.RequestEnded(work.Method, Stopwatch.GetElapsedTime(began), reason);
         if (span is null)
             return;

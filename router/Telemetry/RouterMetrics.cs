@@ -3,6 +3,7 @@ using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using Grpc.Core;
 using KvCluster.Serving;
+using KvCluster.Serving.Memory;
 using Method = KvCluster.V1.Method;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 
@@ -18,6 +19,7 @@ internal sealed class RouterMetrics : IDisposable
 
     private readonly Histogram<double> _requests;
     private readonly Counter<long> _refused;
+    private CallMemory? _calls;
     private long _active;
 
     public RouterMetrics()
@@ -26,6 +28,14 @@ internal sealed class RouterMetrics : IDisposable
         _requests = Meter.CreateHistogram("kvcluster.router.request.duration", "s", "Calls of clients that were answered, from their arrival.", null, Buckets.Seconds);
         _refused = Meter.CreateCounter<long>("kvcluster.router.request.refused", "{request}", "Calls of clients that ended with an error, by its reason.");
         Meter.CreateObservableUpDownCounter("kvcluster.router.request.active", () => Interlocked.Read(ref _active), "{request}", "Calls of clients under way.");
+        // There from the start with 0: what began to exist with its first event would not be seen to rise.
+        Meter.CreateObservableCounter("kvcluster.router.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival, as too many were open; counted nowhere else.");
+    }
+
+    /// <summary>Where calls find a place, or none; set when the router begins to serve.</summary>
+    public CallMemory Calls
+    {
+        set => Volatile.Write(ref _calls, value);
     }
 
     /// <summary>The meter, to tell this router's from another's in the process.</summary>

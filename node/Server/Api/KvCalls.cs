@@ -28,8 +28,10 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, NodeMetrics
     /// <summary>A call was refused before it was run.</summary>
     public void Refused(Method method, Refusal refusal)
     {
-        if (metrics.WatchesRequests)
-            metrics.RequestRefused(method, refusal.Reason);
+        if (!metrics.WatchesRequests)
+            return;
+        metrics.RequestBegan();
+        metrics.RequestRefused(method, refusal.Reason);
     }
 
     /// <summary>A call ended by an exception, which is a bug, and not by its sink.</summary>

@@ -49,7 +49,10 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
     {
         var requestBytes = request.Count;
         if (!memory.Requests.TryTake(requestBytes, requestBytes <= ByteBudget.SmallBytes))
+        {
+            calls.Refused(method, Refusals.RequestsWait);
             return Refuse(Refusals.RequestsWait.ToStatus(), request, context);
+        }
         var response = MessageBytes.Rent();
         var target = new CallTarget(0, 0, DeadlineOf(context), context.CancellationToken)
         {

@@ -357,6 +357,7 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
         var memory = new CallMemory(_options.CallMemoryMebibytes);
         memory.AddTo(services);
+        metrics.Calls = memory;
         services.AddUnreadableRequests();
         services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Storage);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);

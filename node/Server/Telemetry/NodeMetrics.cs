@@ -7,6 +7,7 @@ using KvCluster.Node.Api;
 using KvCluster.Node.Hosting;
 using KvCluster.Replication;
 using KvCluster.Serving;
+using KvCluster.Serving.Memory;
 using KvCluster.V1;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 
@@ -43,6 +44,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private readonly ObservableInstrument<long> _replicas;
     private readonly int _shardSeriesMax;
     private volatile NodeReading _reading = NodeReading.None;
+    private CallMemory? _calls;
     private long _activeRequests;
     private long _elections;
     private long _handOversDone;
@@ -107,6 +109,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
         set => _reading = value;
     }
 
+    /// <summary>Where calls find a place, or none; set when the node begins to serve.</summary>
+    public CallMemory Calls
+    {
+        set => Volatile.Write(ref _calls, value);
+    }
+
     public void RequestBegan() => Interlocked.Increment(ref _activeRequests);
 
     /// <summary>A call was answered.</summary>
@@ -125,6 +133,9 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _refused.Add(1, MethodTags.Of(method), new Tag(RpcTags.Error, reason));
         Activity.Refused();
     }
+
+    /// <summary>A router asked for less than the response has, and asks again for all of it: that is the call, and this was none.</summary>
+    public void RequestDeferred() => Interlocked.Decrement(ref _activeRequests);
 
     /// <summary>A scan has ended.</summary>
     /// <param name="took">From its arrival.</param>
@@ -219,6 +230,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, hand-overs to it included.");
         _meter.CreateObservableCounter("kvcluster.node.handovers", () => Both(Result, ("done", _handOversDone), ("refused", _handOversRefused)), "{handover}", "Leaderships that this node was asked to hand over, by what became of it.");
+        _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival, as too many were open; counted nowhere else.");
         _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Turns of loops that ended with an exception that nobody expects; the log says which.");
         _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "What an operator must hear of; the log says what it was.");
         _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees taken in the background, to compare replicas.");

@@ -43,7 +43,10 @@ internal readonly struct RequestWatch
 
     public void Refused(Refusal refusal)
     {
-        _metrics.RequestRefused(_method, refusal.Reason);
+        if (refusal.ReplyBytes > 0)
+            _metrics.RequestDeferred();
+        else
+            _metrics.RequestRefused(_method, refusal.Reason);
         if (_span is not null)
             Spans.StopCall(_span, refusal.StatusName, refusal.Reason);
     }

@@ -25,9 +25,13 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
     private readonly (string Name, string Value)[] _details = [.. refusal.Trailers.Select(entry => (entry.Key, BinaryHeader.Format(entry)))];
     private int _taken;
     private int _connections;
+    private long _refused;
 
     /// <summary>Places taken.</summary>
     public int Taken => Volatile.Read(ref _taken);
+
+    /// <summary>Calls that found no place, so far.</summary>
+    public long Refused => Interlocked.Read(ref _refused);
 
     /// <summary>Takes a place for a call of a connection.</summary>
     public bool TryTake(ConnectionCalls connection)
@@ -53,6 +57,7 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
     /// <summary>Answers a call without a place, by its headers alone; a request of which a part is still to come is ended by Kestrel.</summary>
     public void Refuse(IHttpResponseFeature response)
     {
+        Interlocked.Increment(ref _refused);
         var headers = response.Headers;
         headers.ContentType = "application/grpc";
         headers.GrpcStatus = _status;

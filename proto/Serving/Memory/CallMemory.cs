@@ -40,6 +40,19 @@ internal sealed class CallMemory(int mebibytes)
     /// <summary>Of replies until they are written to their stream.</summary>
     public ByteBudget Replies { get; } = new(((long)mebibytes << 20) / 4);
 
+    /// <summary>Calls that found no place among those that may be open, so far: they are refused before anything is made for them, and counted nowhere else.</summary>
+    public long CallsRefused
+    {
+        get
+        {
+#if GRPC_IN_TREE
+            return _open.Refused;
+#else
+            return 0;
+#endif
+        }
+    }
+
     /// <summary>Whether a unary response of so many bytes can be written now; otherwise its call is refused before it is made.</summary>
     public bool MayRespond(int bytes)
     {

@@ -54,7 +54,8 @@ public sealed class OpenCallsTests
     [Fact]
     public async Task Refusal_OfAProcess_SaysThatItIsBusyAndNothingWasApplied()
     {
-        await using var server = await EchoServer.StartAsync(listen: Count, configureServices: new CallMemory(mebibytes: 1).AddTo);
+        var memory = new CallMemory(mebibytes: 1);
+        await using var server = await EchoServer.StartAsync(listen: Count, configureServices: memory.AddTo);
         var held = new TaskCompletionSource();
         server.Service.Held = held.Task;
         var calls = Enumerable.Range(0, CallMemory.OpenCallsPerMebibyte * 2).Select(_ => server.Client.UnaryAsync(new EchoRequest()).ResponseAsync).ToList();
@@ -66,6 +67,8 @@ public sealed class OpenCallsTests
         Assert.Equal(("BUSY", "no"), (info.Reason, info.Metadata["applied"]));
         held.SetResult();
         await Eventually.TrueAsync(() => calls.TrueForAll(call => call.IsCompleted), "the others are answered");
+        // Nothing else would show that callers find no places.
+        Assert.Equal(calls.Count(call => call.IsFaulted), memory.CallsRefused);
         await server.Client.UnaryAsync(new EchoRequest());
     }
 

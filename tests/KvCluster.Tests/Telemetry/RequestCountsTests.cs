@@ -1,0 +1,66 @@
+using System.Diagnostics.Metrics;
+using KvCluster.Node.Api;
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Telemetry;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Telemetry;
+
+/// <summary>What becomes of a call is counted once, and as what its caller sees.</summary>
+public sealed class RequestCountsTests : IAsyncLifetime
+{
+    private readonly NodeMetrics _metrics = new(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 1);
+    private readonly MeterListener _listener = new();
+    private readonly List<string?> _refused = [];
+    private long _active;
+
+    public Task InitializeAsync()
+    {
+        _listener.InstrumentPublished = (instrument, listens) =>
+        {
+            if (ReferenceEquals(instrument.Meter, _metrics.Meter) && instrument.Name is "kvcluster.node.request.refused" or "kvcluster.node.request.active")
+                listens.EnableMeasurementEvents(instrument);
+        };
+        _listener.SetMeasurementEventCallback<long>((instrument, value, tags, _) =>
+        {
+            if (instrument.Name == "kvcluster.node.request.active")
+                _active = value;
+            else
+                _refused.Add(tags.ToArray().First(static tag => tag.Key == "error.type").Value?.ToString());
+        });
+        _listener.Start();
+        return Task.CompletedTask;
+    }
+
+    public async Task DisposeAsync()
+    {
+        _listener.Dispose();
+        await _metrics.DisposeAsync();
+    }
+
+    /// <summary>A router asks for a small response first. Each large value that it read counted as a refused call at the node, beside the call that brought it.</summary>
+    [Fact]
+    public void ReadThatARouterRepeatsForItsSize_IsNoRefusedCall()
+    {
+        new RequestWatch(_metrics, TimeProvider.System, Method.Get, 1, span: null).Refused(Refusals.ReplyLarge(100_000));
+        CheckCounts();
+        new RequestWatch(_metrics, TimeProvider.System, Method.Get, 1, span: null).Refused(Refusals.Busy);
+        CheckCounts("BUSY");
+    }
+
+    /// <summary>It was taken off those under way, among which it had never been: their number fell below zero.</summary>
+    [Fact]
+    public void CallWithoutAPlace_IsRefusedAndNotUnderWay()
+    {
+        var lookup = new ShardLookup(1, null!, _metrics.Activity.Hot);
+        new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), _metrics, TimeProvider.System).Refused(Method.Put, Refusals.Busy);
+        CheckCounts("BUSY");
+    }
+
+    private void CheckCounts(params string[] refused)
+    {
+        _listener.RecordObservableInstruments();
+        Assert.Equal(refused, _refused);
+        Assert.Equal(0, _active);
+    }
+}
