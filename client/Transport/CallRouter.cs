@@ -202,11 +202,13 @@ internal sealed class CallRouter : IAsyncDisposable
             return Attempt.Failed(work.Behind ?? CallStatus.DeadlinePassed(work.LastFailure), mayRetry: false);
         if (!_options.Gateway && !Table.IsKnown && !await WaitForMapAsync(work.DeadlineMs, cancellationToken).ConfigureAwait(false))
             return Attempt.Failed(CallStatus.Unavailable(MapFailure), mayRetry: false);
-        var route = _options.Gateway ? null : Table.Find(work.Key.Span);
+        // A gateway finds the shard for itself. Its places are shared by shards here as well, or one that is stuck would hold up the calls to all of them.
+        var shard = Table.Find(work.Key.Span);
+        var route = _options.Gateway ? null : shard;
         var chosen = ChooseAddress(route, work);
         if ((chosen ?? SlowAddress(route)) is not { } address)
             return work.Again(_options.Gateway ? $"none of the endpoints can be used: {Gateways.Failure}" : route is null ? "the shard map has no shard for the key" : $"none of the nodes of shard {route.Shard} can be reached");
-        var call = PendingCall.Rent(work.Method, work.Request, route?.Shard ?? 0, route?.Generation ?? 0, AttemptDeadline(work));
+        var call = PendingCall.Rent(work.Method, work.Request, shard?.Shard ?? 0, route?.Generation ?? 0, AttemptDeadline(work));
         call.Traceparent = work.Traceparent;
         call.IsPatient = chosen is null;
         call.ReplyBytesMax = work.Lane == ReplyLane.Small ? SmallReplyBytes : 0u;

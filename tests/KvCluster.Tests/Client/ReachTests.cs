@@ -67,6 +67,25 @@ public sealed class ReachTests
         Assert.All(cluster.Nodes, node => Assert.NotEmpty(node.Calls));
     }
 
+    /// <summary>All calls through a gateway counted as those of one shard: the changes of one that was stuck took the places of all changes, and left the others' unused.</summary>
+    [Fact]
+    public async Task Gateway_WithAShardStuck_StillBringsTheChangesOfOthers()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1, "m");
+        var node = cluster.Nodes[0];
+        node.Script = static call => Task.FromResult(call.Method == V1.Method.Put && PutRequest.Parser.ParseFrom(call.Request).Key[0] == 'a' ? FakeNode.Silence : null);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Gateway = true, CallsInFlightMax = 16, Timeout = Eventually.Limit });
+        await client.PutAsync("q", "0");
+        using var givesUp = new CancellationTokenSource();
+        var stuck = Enumerable.Range(0, 40).Select(number => client.PutAsync($"a{number}", "1", cancellationToken: givesUp.Token).AsTask()).ToList();
+        await Eventually.TrueAsync(() => node.Calls.Count(static call => call.Method == V1.Method.Put) > 4, "calls of the shard have gone to the node, and others wait for their places");
+        for (var number = 0; number < 20; number++)
+            await client.PutAsync($"q{number}", "1");
+        Assert.DoesNotContain(stuck, static put => put.IsCompleted);
+        await givesUp.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => Task.WhenAll(stuck));
+    }
+
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
