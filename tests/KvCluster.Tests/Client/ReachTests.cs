@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.Diagnostics;
 using System.Text;
 using Google.Protobuf.WellKnownTypes;
@@ -190,10 +191,13 @@ public sealed class ReachTests
         await using var cluster = await FakeCluster.StartAsync(1);
         using var gone = await DroppingHost.StartAsync();
         cluster.AddressesTold[1] = gone.Address;
-        await using var client = Patient([cluster.Endpoint]);
+        var connector = new KeepingConnector(new GrpcConnector(new KvCluster.Security.TlsConnector(files: null), 16, NullLogger.Instance, Timeout.InfiniteTimeSpan));
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = Eventually.Limit }, connector, ClientRuntime.Machine);
         var put = client.PutAsync("a", "1").AsTask();
-        // Longer than the others are given; what comes is waited for.
-        await Task.Delay(TimeSpan.FromMilliseconds(600));
+        await Eventually.TrueAsync(() => connector.Connections.ContainsKey(gone.Address), "the client has gone to the node");
+        // A call that could go to another node is sent there by now. This one is waited for.
+        var impatient = await connector.Connections[gone.Address].CallAsync(PendingCall.Rent(V1.Method.Get, Google.Protobuf.ByteString.Empty, 0, 0, long.MaxValue), CancellationToken.None);
+        Assert.Contains("no connection within", impatient.Failure, StringComparison.Ordinal);
         Assert.False(put.IsCompleted);
         gone.ForwardTo(new Uri(cluster.Endpoint).Port);
         await put;
@@ -274,6 +278,15 @@ public sealed class ReachTests
 
     private static Task<RouterHost> RouterOfAsync(FakeCluster cluster) => RouterHost.StartAsync(
         new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.Endpoint] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+
+    private sealed class KeepingConnector(GrpcConnector inner) : INodeConnector
+    {
+        public ConcurrentDictionary<string, INodeConnection> Connections { get; } = new();
+
+        public INodeConnection Connect(string address) => Connections[address] = inner.Connect(address);
+
+        public IAsyncEnumerable<V1.ShardMap> WatchMap(string address, CancellationToken cancellationToken) => inner.WatchMap(address, cancellationToken);
+    }
 
     private sealed class ThrowingConnector(GrpcConnector inner) : INodeConnector
     {
