@@ -120,6 +120,25 @@ public sealed class SnapshotTranscriptTests
         Assert.Contains("drop the snapshot", follower.Shown(), StringComparison.Ordinal);
     }
 
+    // Nothing of an earlier epoch stands in its way: it ends in the first epoch that lasts as long as the transfer.
+    [Fact]
+    public void Follower_NewEpochsAgainAndAgainWhileItReceives_BeginsAnewAtOnceAndEndsInTheFirstThatLasts()
+    {
+        var follower = Receiving(bytesTotal: 8);
+        for (var epoch = 3ul; epoch <= 8; epoch++)
+        {
+            follower.Step(new Event.SnapshotStored(Covers, 4)).Shown();
+            var leader = epoch % 2 == 0 ? 2u : 3u;
+            follower.From(leader, epoch, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Synced();
+            Assert.Contains("drop the snapshot", follower.Shown(), StringComparison.Ordinal);
+            follower.From(leader, epoch, frame => frame.SnapshotChunk = Chunk(0, 8)).Shows("store from 0 on");
+        }
+        follower.Step(new Event.SnapshotStored(Covers, 4)).Shows("to 2: epoch 8 snapshot 2.4: 4 stored, 0 verified");
+        follower.From(2, 8, frame => frame.SnapshotChunk = Chunk(4, 8)).Shows("store from 4 on");
+        follower.Step(new Event.SnapshotStored(Covers, 8)).Shows("verify the snapshot at 2.4\nto 2: epoch 8 snapshot 2.4: 8 stored, 0 verified");
+        follower.Step(new Event.SnapshotVerified(Covers, 8, IsWhole: true)).Shows("to 2: epoch 8 snapshot 2.4: 8 stored, 8 verified\ninstall the snapshot at 2.4");
+    }
+
     [Fact]
     public void Follower_Verified_IsFrozenForTheSwitchOnly()
     {
