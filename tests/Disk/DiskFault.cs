@@ -20,7 +20,7 @@ internal enum DiskFault
 
     /// <summary>
     /// It fails, and the system takes what was not synced for written: it is read back until the machine stops, later syncs succeed, and it is lost
-    /// when the power goes. A sync; another call fails as by <see cref="Error"/>.
+    /// when the power goes. A sync, and a write that syncs its data and goes through the page cache; another call fails as by <see cref="Error"/>.
     /// </summary>
     SyncLosesData,
 

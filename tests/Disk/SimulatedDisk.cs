@@ -289,7 +289,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             CheckReadable(node, path, offset, (int)Math.Clamp(node.Content.Length - offset, 0, bytes));
     }
 
-    internal void Write(SimulatedNode node, string path, ReadOnlySpan<byte> source, long offset, bool dataSync)
+    internal void Write(SimulatedNode node, string path, ReadOnlySpan<byte> source, long offset, bool dataSync, bool isCached)
     {
         DuringWrite?.Invoke(path);
         lock (_lock)
@@ -301,6 +301,8 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
                 source = default;
             else if (fault == DiskFault.MisdirectedWrite)
                 offset = ElsewhereIn(node, offset, ref source);
+            else if (fault == DiskFault.SyncLosesData && dataSync && isCached)
+                dataSync = false;
             else if (fault is DiskFault.ShortWrite or DiskFault.NoRoom)
                 source = source[..(source.Length / 2 / SimulatedNode.SectorBytes * SimulatedNode.SectorBytes)];
             else if (fault != DiskFault.None)
@@ -309,7 +311,9 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
                 node.Write(source, offset, durable: dataSync && !isLast);
             if (isLast)
                 throw PowerOff();
-            if (fault is DiskFault.ShortWrite or DiskFault.NoRoom)
+            if (fault == DiskFault.SyncLosesData)
+                node.LoseUnsynced();
+            if (fault is DiskFault.ShortWrite or DiskFault.NoRoom or DiskFault.SyncLosesData)
                 throw Failed("Write", path, fault);
         }
     }

@@ -36,7 +36,7 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     public void Write(ReadOnlySpan<byte> source, long offset)
     {
         CheckAligned("Write", source, offset);
-        disk.Write(Node, Path, source, offset, dataSync);
+        disk.Write(Node, Path, source, offset, dataSync, isCached: !IsDirect);
     }
 
     /// <inheritdoc/>

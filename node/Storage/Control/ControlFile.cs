@@ -47,11 +47,19 @@ internal sealed class ControlFile : IDisposable
     public static ControlFile Create(IFileSystem files, string path, ControlState state)
     {
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew, Direct: true, DataSync: true));
-        file.Resize(2 * SlotBytes);
-        file.Sync();
         var control = new ControlFile(file, state, 0, slotsValid: 2, isInBoth: false);
-        control.Write(state);
-        return control;
+        try
+        {
+            file.Resize(2 * SlotBytes);
+            file.Sync();
+            control.Write(state);
+            return control;
+        }
+        catch
+        {
+            control.Dispose();
+            throw;
+        }
     }
 
     /// <summary>Opens the file; null when neither slot is sound.</summary>
@@ -75,10 +83,11 @@ internal sealed class ControlFile : IDisposable
                     older = state;
             }
         }
-        return newest is null
-            ? null
-            : new ControlFile(files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true)), newest, newestSequence, valid,
-                isInBoth: older is not null && !Binds(older, newest));
+        if (newest is null)
+            return null;
+        var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true));
+        // What was read through the page cache may be a write whose sync failed under an earlier process: it is not known which slots the disk has.
+        return new ControlFile(file, newest, newestSequence, valid, isInBoth: file.IsDirect && older is not null && !Binds(older, newest));
     }
 
     /// <summary>
@@ -97,7 +106,10 @@ internal sealed class ControlFile : IDisposable
         _isInBoth = true;
     }
 
-    /// <summary>Has both slots hold what binds this replica, where one of them is damaged, or a write of both was cut off. Before anything of it is reported.</summary>
+    /// <summary>
+    /// Has both slots hold what binds this replica, where one of them is damaged, a write of both was cut off, or what was read may not be on the disk. Before
+    /// anything of it is reported.
+    /// </summary>
     public void Settle()
     {
         if (!_isInBoth)

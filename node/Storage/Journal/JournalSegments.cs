@@ -73,6 +73,12 @@ internal sealed class JournalSegments : IDisposable
         NextNumber = nextNumber;
     }
 
+    /// <summary>
+    /// Whether several writes into the current segment may be in flight. Not through the page cache: of two syncs of a file that run at once the system may tell the wrong one that it
+    /// failed, since it tells each failure once.
+    /// </summary>
+    public bool TakesWritesAtOnce => _current!.IsDirect;
+
     /// <summary>Whether a record of this size, envelope included, goes into the current segment.</summary>
     public bool HasRoomFor(int bytes) => _offset + bytes <= _current!.Length;
 
@@ -169,25 +175,17 @@ internal sealed class JournalSegments : IDisposable
             Drop(number);
     }
 
-    /// <summary>Takes over a dead segment's file: kept for a later segment, or deleted. By the opening thread after <see cref="Start"/>.</summary>
+    /// <summary>
+    /// Takes over a dead segment's file: kept for a later segment, or deleted. Without room for either it stays as it is, off the line, and the next open takes it over. By the
+    /// opening thread after <see cref="Start"/>.
+    /// </summary>
     public void Retire(ulong number)
     {
-        if (_spares.Count >= SparesMax)
-        {
-            _context.Files.Delete(SegmentName.PathOf(_directory, number));
-            return;
-        }
-        try
-        {
-            SegmentPreparation.EraseFront(_context.Files, SegmentName.PathOf(_directory, number));
-        }
-        catch (StorageIoException exception) when (exception.IsDiskFull)
-        {
-            // Not even zeros have room: what it takes is.
-            _context.Files.Delete(SegmentName.PathOf(_directory, number));
-            return;
-        }
-        _spares.Push(number);
+        var path = SegmentName.PathOf(_directory, number);
+        if (_spares.Count < SparesMax && HasRoomFor(() => SegmentPreparation.EraseFront(_context.Files, path)))
+            _spares.Push(number);
+        else if (!HasRoomFor(() => _context.Files.Delete(path)))
+            NoteFull();
     }
 
     /// <inheritdoc/>
@@ -265,6 +263,19 @@ internal sealed class JournalSegments : IDisposable
         _next ??= SegmentPreparation.Begin(_context.Files, _directory, NextNumber, RecordEnvelope.RoundUp(bytes), _spares);
         _next.GrowTo(RecordEnvelope.RoundUp(bytesMin));
         return _next;
+    }
+
+    private static bool HasRoomFor(Action change)
+    {
+        try
+        {
+            change();
+            return true;
+        }
+        catch (StorageIoException exception) when (exception.IsDiskFull)
+        {
+            return false;
+        }
     }
 
     private void Drop(ulong number)

@@ -8,7 +8,7 @@ namespace KvCluster.Storage.Journal;
 
 /// <summary>
 /// Writes a shard's journal and control file on its lanes' executors. Records that wait together leave in one write; each lane may have one in flight,
-/// so that the device is at work on the next while one ends. Writes are reported in the order of their records: one that is reported means that all
+/// so that the device is at work on the next while one ends; through the page cache one lane has. Writes are reported in the order of their records: one that is reported means that all
 /// before it are durable too, and the longest durable prefix ends at the last reported one. Everything but records (control states, cuts, changes of
 /// the segment) happens with nothing else in flight. The first failure ends it: nothing behind it is reported, and no write is tried again.
 /// A full disk is no failure: records for which there is no segment, or whose write found no room, wait, with the cuts behind them, until
@@ -201,8 +201,8 @@ internal sealed class JournalWriter : IDisposable
         lane.HasWritten = step == JournalStep.Write;
         _isFilling |= step == JournalStep.Fill;
         _isAlone |= step == JournalStep.Alone;
-        // What did not fit in is for another lane.
-        if (step == JournalStep.Write && _jobs.Count > 0)
+        // What did not fit in is for another lane, and so is what waited for a write to end.
+        if (_jobs.Count > 0 && (step == JournalStep.Write || (step == JournalStep.Fill && !_segments.TakesWritesAtOnce)))
             FindLane()?.Post();
         return step;
     }
@@ -235,6 +235,8 @@ internal sealed class JournalWriter : IDisposable
                 continue;
             }
             var bytes = BytesOf(job);
+            if (write is null && _writes.Count > 0 && !_segments.TakesWritesAtOnce)
+                break;
             if (!_segments.HasRoomFor(bytes) || write?.Takes(bytes) == false)
                 break;
             write ??= _segments.BeginWrite(_durable, _last);

@@ -41,6 +41,12 @@ internal sealed class JournalLine
     /// <summary>The newest record.</summary>
     public RecordRef Last => Entries.Count == 0 ? Base : Entries[^1].Record;
 
+    /// <summary>
+    /// The newest record of which it is certain that the disk has it: the checkpoint covers it, or something that was written behind it says that it was durable then. What
+    /// comes after it was read, perhaps from the system's cache alone.
+    /// </summary>
+    public UInt128 Proven { get; private set; }
+
     /// <summary>The newest segment with a sound header, whether the line reaches it or not; 0 when there is none.</summary>
     public ulong Newest { get; private set; }
 
@@ -76,7 +82,7 @@ internal sealed class JournalLine
     /// </summary>
     public static JournalLine Read(IFileSystem files, string directory, in Coverage covered, ulong replicaId)
     {
-        var line = new JournalLine(files, directory, replicaId) { Base = RecordAt(covered) };
+        var line = new JournalLine(files, directory, replicaId) { Base = RecordAt(covered), Proven = covered.Etag };
         if (!files.DirectoryExists(directory))
             return line;
         foreach (var name in files.List(directory))
@@ -154,6 +160,8 @@ internal sealed class JournalLine
             else if (!TryReadWhole(scanner, header, Segments[index + 1].Header, covered))
                 Segments.RemoveRange(index + 1, Segments.Count - index - 1);
             TailEnd = scanner.Offset;
+            // A segment begins when nothing before it is on its way any more.
+            Proven = UInt128.Max(Proven, UInt128.Max(header.LastEtag, scanner.Proven));
         }
     }
 

@@ -105,9 +105,11 @@ internal sealed class RecoveredStore : IDisposable
     /// </summary>
     public void StartSegment(JournalWriter journal)
     {
+        SyncNames();
         if (Row.Decision == RecoveryDecision.Refill && _context.Rules.RemembersLoss)
             RememberLoss();
         Control.Settle();
+        UnprovenTail.Settle(_context.Files, JournalDirectory, Index, UInt128.Max(_line.Proven, Control.State.Committed));
         var segments = _line.Segments;
         var (predecessor, predecessorEnd) = segments.Count == 0 ? default : (segments[^1].Header.Number, _line.TailEnd);
         // An empty segment at the end is left out of the line, so that opening again and again does not make it longer.
@@ -147,6 +149,15 @@ internal sealed class RecoveredStore : IDisposable
     {
         Control.Dispose();
         Pages.Dispose();
+    }
+
+    /// <summary>What created the directory, or received its state, may have ended between a rename and its sync: the name is there, and gone with the power.</summary>
+    private void SyncNames()
+    {
+        if (_states.Count > 1)
+            _context.Files.SyncDirectory(Layout.Directory);
+        else if (StoreDirectory.IsNew(_line))
+            StoreDirectory.SyncName(_context.Files, Layout.Directory);
     }
 
     /// <summary>

@@ -20,6 +20,9 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     /// <summary>Where the next record would start.</summary>
     public long Offset { get; private set; } = SegmentHeader.BlockBytes;
 
+    /// <summary>The newest record that those read say was durable when they were handed to the disk.</summary>
+    public UInt128 Proven { get; private set; }
+
     /// <summary>Goes on at a place where a record starts or would start.</summary>
     public void MoveTo(long offset) => Offset = offset;
 
@@ -29,9 +32,10 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     /// </summary>
     public bool TryReadNext(in RecordRef previous, UInt128 covered, out RecordRef record)
     {
-        var isRead = (previous.Etag < covered && TryReadFront(Offset, out record) && record.Etag <= covered) || TryReadAt(Offset, out record, out _);
+        var isRead = (previous.Etag < covered && TryReadFront(Offset, out record, out var envelope) && record.Etag <= covered) || TryReadAt(Offset, out record, out envelope);
         if (!isRead || !record.Follows(previous))
             return false;
+        Proven = UInt128.Max(Proven, envelope.DurableAtSubmission);
         Offset += RecordEnvelope.RecordBytes(record.BodyBytes);
         return true;
     }
@@ -74,11 +78,12 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     /// <inheritdoc/>
     public void Dispose() => file.Dispose();
 
-    private bool TryReadFront(long offset, out RecordRef record)
+    private bool TryReadFront(long offset, out RecordRef record, out RecordEnvelope envelope)
     {
         record = default;
+        envelope = default;
         return TryWindow(offset, RecordEnvelope.Bytes + RecordBody.HeaderBytes, out var front, FrontWindowBytes)
-            && RecordEnvelope.TryRead(front, out var envelope) && envelope.Incarnation == incarnation
+            && RecordEnvelope.TryRead(front, out envelope) && envelope.Incarnation == incarnation
             && offset + RecordEnvelope.RecordBytes(envelope.BodyBytes) <= file.Length
             && RecordBody.TryReadHeader(front[RecordEnvelope.Bytes..], envelope.BodyBytes, envelope.BodyChecksum, out record);
     }

@@ -12,7 +12,11 @@ internal static class StoreDirectory
     /// <summary>The first state directory's number.</summary>
     public const uint FirstState = 1;
 
-    /// <summary>Creates the directory with an empty state; durable when it returns.</summary>
+    private const ulong FirstSegment = 1;
+
+    /// <summary>
+    /// Creates the directory with an empty state, all of it durable but the directory's own name, which its first opening syncs: that one comes also where this one failed behind the rename.
+    /// </summary>
     public static void Create(StoreContext context, string directory, ControlState initial)
     {
         ArgumentOutOfRangeException.ThrowIfZero(initial.ReplicaId);
@@ -29,19 +33,23 @@ internal static class StoreDirectory
         files.SyncDirectory(state);
         files.SyncDirectory(creating.Directory);
         files.Rename(creating.Directory, directory);
-        files.SyncDirectory(ParentOf(directory));
     }
+
+    /// <summary>Whether nothing was ever written behind a state's creation: its name, and for the first state the directory's, may not be durable.</summary>
+    public static bool IsNew(JournalLine line) => line.Newest <= FirstSegment;
+
+    /// <summary>Makes the name of a new directory durable. Before anything counts that is in it.</summary>
+    public static void SyncName(IFileSystem files, string directory) => files.SyncDirectory(ParentOf(directory));
 
     /// <summary>Creates a state's journal with one empty segment that begins behind a record; all but the state's own name is durable.</summary>
     public static void CreateJournal(StoreContext context, string state, ControlState control, RecordRef last)
     {
-        const ulong First = 1;
         var directory = StoreLayout.Journal(state);
         context.Files.CreateDirectory(directory);
-        using var preparation = SegmentPreparation.Begin(context.Files, directory, First, context.Options.SegmentBytesMin, new Stack<ulong>());
+        using var preparation = SegmentPreparation.Begin(context.Files, directory, FirstSegment, context.Options.SegmentBytesMin, new Stack<ulong>());
         using var block = new AlignedBuffer(SegmentHeader.BlockBytes);
         // Nothing is ever appended to it: the first open starts a segment of its own, so that its incarnation says nothing.
-        new SegmentHeader(First, control.ReplicaId, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum).WriteTo(block.Span);
+        new SegmentHeader(FirstSegment, control.ReplicaId, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum).WriteTo(block.Span);
         preparation.File.Write(block.Span, 0);
         context.Files.SyncDirectory(directory);
     }

@@ -121,11 +121,14 @@ public sealed class CrashTests
         request.Put(StoreBench.Text(LastKey), StoreBench.Text($"{index}"));
     }
 
+    /// <summary>How many requests the state has that readers see.</summary>
+    internal static int CountOf(StoreBench bench) => bench.Read(LastKey) is { } last ? int.Parse(last, System.Globalization.CultureInfo.InvariantCulture) + 1 : 0;
+
     internal static void CheckPrefix(SimulatedDisk disk, int answered, string story)
     {
         using var bench = new StoreBench(disk);
         bench.Open();
-        var count = bench.Read(LastKey) is { } last ? int.Parse(last, System.Globalization.CultureInfo.InvariantCulture) + 1 : 0;
+        var count = CountOf(bench);
         Assert.True(count >= answered, $"{story}: {answered} requests were answered, {count} are there.");
         var expected = new SortedDictionary<string, string>(StringComparer.Ordinal);
         for (var index = 0; index < count; index++)

@@ -1,0 +1,176 @@
+using KvCluster.Disk;
+using KvCluster.Storage;
+using KvCluster.Storage.Files;
+using KvCluster.Tests.Storage.Store;
+
+namespace KvCluster.Tests.Storage.Recovery;
+
+/// <summary>
+/// On a file system without direct I/O a journal's write that failed was in the page cache all the same. The process ended, as it should; the next one read the record back from
+/// there, counted it as durable and acknowledged it, and with the power it was lost: no later sync writes what the system takes for written. What nothing proves durable is
+/// written again and synced now before it counts.
+/// </summary>
+public sealed class UnprovenTailTests : IDisposable
+{
+    private const int Slot = 4096;
+    private const string Control = ReplicaBench.DirectoryPath + "/control";
+    private readonly SimulatedDisk _disk = new() { HasDirect = false };
+    private readonly ReplicaBench _replica;
+
+    public UnprovenTailTests()
+    {
+        _replica = new ReplicaBench(1, disk: _disk);
+        _replica.Lead(1);
+        _ = _replica.Put("before", "1");
+        Assert.Equal(_replica.Store.Last, _replica.Store.Durable);
+    }
+
+    public void Dispose() => _replica.Dispose();
+
+    [Fact]
+    public void Open_LastWriteFailedInTheCache_CountsOnlyWhatTheDiskHas()
+    {
+        FailTheNext("Write", ".journal");
+        _ = _replica.Put("failed", "2");
+        Assert.IsType<StorageIoException>(_replica.FailureTold);
+
+        _replica.Reopen();
+        var counted = _replica.Store.Durable;
+        _disk.Restart(UnsyncedWrites.Kept);
+        _replica.Reopen();
+        Assert.Equal(counted, _replica.Store.Last);
+    }
+
+    [Fact]
+    public void Open_TheTailCannotBeSynced_FailsAndTheNextOneTriesAgain()
+    {
+        FailTheNext("Write", ".journal");
+        _ = _replica.Put("failed", "2");
+        FailTheNext("Sync", ".journal");
+        Assert.Throws<StorageIoException>(_replica.Reopen);
+        _replica.Reopen();
+        var counted = _replica.Store.Durable;
+        _disk.Restart(UnsyncedWrites.Dropped);
+        _replica.Reopen();
+        Assert.Equal(counted, _replica.Store.Last);
+    }
+
+    [Fact]
+    public void Open_PowerLostWhileTheTailIsWrittenAgain_LosesNothingThatWasDurable()
+    {
+        var durable = _replica.Store.Durable;
+        FailTheNext("Write", ".journal");
+        _ = _replica.Put("failed", new string('x', 20_000));
+        foreach (var mode in Enum.GetValues<UnsyncedWrites>())
+        {
+            for (var call = 1; ; call++)
+            {
+                using var disk = _disk.Copy();
+                disk.HasDirect = false;
+                disk.CrashAtCall = call;
+                try
+                {
+                    new ReplicaBench(1, disk: disk).Store.Dispose();
+                }
+                catch (SimulatedCrashException)
+                {
+                    // What the test is about.
+                }
+                if (!disk.IsOff)
+                    break;
+                disk.Restart(mode, call);
+                using var reopened = new ReplicaBench(1, disk: disk);
+                Assert.True(reopened.Store.Last.Etag >= durable.Etag, $"{mode}, call {call}: {durable} was durable, the journal ends at {reopened.Store.Last}.");
+            }
+        }
+    }
+
+    [Fact]
+    public void Open_LongJournal_WritesTheTailAgainAndNoMore()
+    {
+        for (var index = 0; index < 40; index++)
+            _ = _replica.Put($"key-{index}", new string('x', 2000));
+        var writtenAgain = 0;
+        _disk.Fault = call =>
+        {
+            if (call.Operation == "Write" && call.Path.EndsWith(".journal", StringComparison.Ordinal) && call.Offset > 0)
+                writtenAgain += call.Bytes;
+            return DiskFault.None;
+        };
+        _replica.Reopen();
+        Assert.Equal(4096, writtenAgain);
+        // Direct writes never were in the cache alone.
+        (_disk.HasDirect, writtenAgain) = (true, 0);
+        _replica.Reopen();
+        Assert.Equal(0, writtenAgain);
+    }
+
+    // The second of a promise's two writes failed in the cache: the promise was taken for one that is in both slots, and was in one.
+    [Fact]
+    public void Open_PromisesSecondWriteFailedInTheCache_HasItInBothSlotsBeforeItIsReliedUpon()
+    {
+        foreach (var slot in (int[])[0, 1])
+        {
+            using var disk = _disk.Copy();
+            disk.HasDirect = false;
+            using var replica = new ReplicaBench(1, disk: disk);
+            var writes = 0;
+            disk.Fault = call => call is { Operation: "Write", Path: Control } && ++writes == 2 ? DiskFault.SyncLosesData : DiskFault.None;
+            replica.Store.WriteControl(replica.Store.Control with { PromisedEpoch = 7 });
+            replica.Run();
+            Assert.NotNull(replica.FailureTold);
+            disk.Fault = null;
+            replica.Reopen();
+            Assert.Equal(7ul, replica.Store.Control.PromisedEpoch);
+            disk.Restart(UnsyncedWrites.Kept);
+            disk.FlipBit(Control, (slot * Slot) + 32);
+            replica.Reopen();
+            Assert.Equal(7ul, replica.Store.Control.PromisedEpoch);
+        }
+    }
+
+    // Of two syncs of one file that run at once the system may tell the wrong one that it failed.
+    [Fact]
+    public void Put_ThroughThePageCache_HasOneWriteInFlight()
+    {
+        foreach (var hasDirect in (bool[])[true, false])
+        {
+            using var bench = new StoreBench(new SimulatedDisk { HasDirect = hasDirect });
+            bench.Open();
+            var inFlight = new List<string>();
+            var most = 0;
+            var answers = new List<Task<WriteResult>>();
+            bench.Disk.DuringWrite = path =>
+            {
+                if (!path.EndsWith(".journal", StringComparison.Ordinal))
+                    return;
+                inFlight.Add(path);
+                most = Math.Max(most, inFlight.Count(other => other == path));
+                // What others do meanwhile.
+                if (answers.Count < 20)
+                {
+                    answers.Add(bench.Submit(request => request.Put(StoreBench.Text($"key-{answers.Count}"), new byte[900])));
+                    for (var step = 0; step < 20; step++)
+                        bench.Step();
+                }
+                inFlight.RemoveAt(inFlight.Count - 1);
+            };
+            answers.Add(bench.Submit(request => request.Put("first"u8, new byte[900])));
+            bench.RunUntilIdle();
+            Assert.All(answers, answer => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome));
+            Assert.Equal(hasDirect ? 2 : 1, most);
+        }
+    }
+
+    private void FailTheNext(string operation, string end)
+    {
+        var isDone = false;
+        _disk.Fault = call =>
+        {
+            if (isDone || call.Operation != operation || !call.Path.EndsWith(end, StringComparison.Ordinal))
+                return DiskFault.None;
+            isDone = true;
+            return DiskFault.SyncLosesData;
+        };
+    }
+}
