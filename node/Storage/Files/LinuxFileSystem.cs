@@ -71,27 +71,27 @@ internal sealed class LinuxFileSystem : IFileSystem
 
     private static int OpenOrThrow(string path, int flags)
     {
-        int file;
-        do
-            file = LibC.Open(path, flags, mode: 0x1A4); // rw-r--r--
-        while (file < 0 && Marshal.GetLastPInvokeError() == LibC.ErrorInterrupted);
-        return file >= 0 ? file : throw Failure("Open", path, Marshal.GetLastPInvokeError());
+        var file = TryOpen(path, flags, out var error);
+        return file >= 0 ? file : throw Failure("Open", path, error);
     }
 
-    /// <summary>tmpfs and some overlays refuse O_DIRECT at the open; some file systems only at the first transfer, so one block is read.</summary>
+    /// <summary>What a file system answers that has no direct I/O: an older tmpfs and some overlays at the open, others at the first transfer.</summary>
+    internal static bool SaysThatNothingIsDirect(int error) => error is LibC.ErrorInvalid or LibC.ErrorNotSupported;
+
+    /// <summary>
+    /// False: the file system has no direct I/O. One block is read to know; where the disk cannot read that one, the file is direct all the same, and whoever uses the block meets the
+    /// error. Taken for a refusal, it would have had everything written through the page cache from then on.
+    /// </summary>
     private static unsafe bool TryOpenDirect(string path, int flags, out LinuxFile direct)
     {
         direct = null!;
-        var file = LibC.Open(path, flags | LibC.OpenDirect, mode: 0x1A4);
+        var file = TryOpen(path, flags | LibC.OpenDirect, out var error);
         if (file < 0)
-        {
-            var error = Marshal.GetLastPInvokeError();
-            return error is LibC.ErrorInvalid or LibC.ErrorNotSupported ? false : throw Failure("Open", path, error);
-        }
+            return SaysThatNothingIsDirect(error) ? false : throw Failure("Open", path, error);
         using var block = new AlignedBuffer(AlignedBuffer.Alignment);
         fixed (byte* memory = block.Span)
         {
-            if (LibC.Read(file, memory, (nuint)block.Length, 0) < 0)
+            if (LibC.Read(file, memory, (nuint)block.Length, 0) < 0 && SaysThatNothingIsDirect(Marshal.GetLastPInvokeError()))
             {
                 _ = LibC.Close(file);
                 return false;
@@ -99,5 +99,17 @@ internal sealed class LinuxFileSystem : IFileSystem
         }
         direct = new LinuxFile(path, file, isDirect: true);
         return true;
+    }
+
+    /// <summary>Again when a signal interrupted it. Negative: it failed with the error.</summary>
+    private static int TryOpen(string path, int flags, out int error)
+    {
+        while (true)
+        {
+            var file = LibC.Open(path, flags, mode: 0x1A4); // rw-r--r--
+            error = file < 0 ? Marshal.GetLastPInvokeError() : 0;
+            if (error != LibC.ErrorInterrupted)
+                return file;
+        }
     }
 }

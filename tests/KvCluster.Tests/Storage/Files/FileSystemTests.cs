@@ -75,6 +75,17 @@ public sealed class FileSystemTests : IDisposable
         Assert.Throws<StorageIoException>(() => files.List(path + "-none"));
     }
 
+    // Whatever error the first read of a direct file met was taken for "there is no direct I/O": a bad sector had a journal written through the page cache from then on.
+    [Theory]
+    [InlineData(22, true)] // EINVAL
+    [InlineData(95, true)] // EOPNOTSUPP
+    [InlineData(5, false)] // EIO
+    [InlineData(4, false)] // EINTR
+    [InlineData(13, false)] // EACCES
+    [InlineData(19, false)] // ENODEV
+    [InlineData(28, false)] // ENOSPC
+    public void SaysThatNothingIsDirect_OnlyWhatFileSystemsWithoutItAnswer_IsTrue(int error, bool says) => Assert.Equal(says, LinuxFileSystem.SaysThatNothingIsDirect(error));
+
     [Fact]
     public void Simulated_PowerLoss_KeepsOnlyWhatWasSynced()
     {
