@@ -513,7 +513,7 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>
     /// Writes a checkpoint of at least what is published when the writer takes the request, and gives what it covers. What is published and not durable here, as at a follower whose disk is
-    /// behind, it waits for; it fails with the store, or when the disk is full. Any thread.
+    /// behind, it waits for; it fails with the store, or when the disk is full. One that <see cref="Stop"/> overtakes waits for the store that takes this one's place. Any thread.
     /// </summary>
     public Task<Coverage> CheckpointAsync() => _checkpoints.RequestAsync();
 
@@ -599,6 +599,12 @@ internal sealed class ReplicaStore : IDisposable
         _context.Writer.Post(new WorkAction(() => BeginStop(quiet)));
     }
 
+    /// <summary>A received state takes the place of a stopped store: the checkpoints that were requested of that one are written here. After <see cref="Start"/>.</summary>
+    public void TakeOver(ReplicaStore before) => _checkpoints.TakeOver(before._checkpoints);
+
+    /// <summary>No store takes the place of this one, which is stopped: whoever waits for a checkpoint is told.</summary>
+    public void EndRequests() => _checkpoints.EndRequests();
+
     /// <summary>
     /// Ends the store, if it is not stopped, and its readers: none comes any more, those that are there may read on for ten seconds, then the data file
     /// is let go. Any thread; called on the writer executor, no event follows.
@@ -618,10 +624,14 @@ internal sealed class ReplicaStore : IDisposable
     public void Dispose()
     {
         if (_isStopped)
+        {
+            _checkpoints.EndRequests();
             return;
+        }
         _isClosing = true;
         var digest = _digest;
         End();
+        _checkpoints.EndRequests();
         digest?.Release();
         ReleaseJournal();
         _pages.Dispose();
@@ -636,7 +646,7 @@ internal sealed class ReplicaStore : IDisposable
         _holdTimer?.Dispose();
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.Stopped);
         AnswerQueued(WriteOutcome.Stopped);
-        _checkpoints.Dispose();
+        _checkpoints.Stop();
         _scrub.Dispose();
         DropDigest();
     }
@@ -644,6 +654,7 @@ internal sealed class ReplicaStore : IDisposable
     private void BeginClose()
     {
         BeginStop(quiet: null);
+        _checkpoints.EndRequests();
         AwaitReaders();
     }
 

@@ -672,9 +672,14 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             var old = _journal.Store;
             _journal.Store = store;
             store.Start(this);
+            store.TakeOver(old);
             // Who reads the old state may go on for a while.
             _retired.RemoveAll(static closed => closed.IsCompletedSuccessfully);
             _retired.Add(old.CloseAsync());
+        }
+        else
+        {
+            _journal.Store.EndRequests();
         }
         _switched!.SetResult();
     }

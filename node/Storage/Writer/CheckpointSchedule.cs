@@ -12,7 +12,7 @@ namespace KvCluster.Storage.Writer;
 /// executor, but for the write itself, which goes in steps: slowly while there is time, and without a rest when the journal grows faster than the
 /// checkpoint, somebody waits for it, or the disk is full. A failure ends the engine, a full disk only puts the checkpoint off.
 /// </summary>
-internal sealed class CheckpointSchedule : IDisposable
+internal sealed class CheckpointSchedule
 {
     private readonly StoreContext _context;
     private readonly PageStore _pages;
@@ -39,6 +39,9 @@ internal sealed class CheckpointSchedule : IDisposable
     private Exception? _writeFailure;
     private Exception? _failure;
     private volatile bool _hasEnded;
+
+    /// <summary>Ended, and another store may take this one's place: requests wait for it.</summary>
+    private bool _keepsRequests;
     private volatile bool _isUrgent;
     private volatile ITimer? _rest;
     private ITimer? _idle;
@@ -168,8 +171,32 @@ internal sealed class CheckpointSchedule : IDisposable
         End();
     }
 
-    /// <summary>The store is closed.</summary>
-    public void Dispose() => End();
+    /// <summary>The store is stopped, perhaps because another one takes its place: what is requested waits for <see cref="TakeOver"/> or <see cref="EndRequests"/>.</summary>
+    public void Stop()
+    {
+        _keepsRequests = _failure is null;
+        End();
+    }
+
+    /// <summary>Nobody takes its place.</summary>
+    public void EndRequests()
+    {
+        _keepsRequests = false;
+        TakeRequests();
+    }
+
+    /// <summary>Takes over what was requested of the store whose place this one takes, which has nothing newer.</summary>
+    public void TakeOver(CheckpointSchedule before)
+    {
+        foreach (var (_, request) in before._waiting)
+            _requested.Enqueue(request);
+        before._waiting.Clear();
+        while (before._requested.TryDequeue(out var request))
+            _requested.Enqueue(request);
+        before._keepsRequests = false;
+        if (!_requested.IsEmpty)
+            _context.Writer.Post(_request);
+    }
 
     private void End()
     {
@@ -206,8 +233,10 @@ internal sealed class CheckpointSchedule : IDisposable
     {
         while (_requested.TryDequeue(out var request))
             _waiting.Add((_pages.PublishedEtag, request));
-        if (_hasEnded)
+        if (_hasEnded && !_keepsRequests)
             EndWaiting(new StoreStoppedException(_failure));
+        else if (_hasEnded)
+            return;
         else if (_running is null && _waiting.Count > 0)
             Start();
         _isUrgent |= _waiting.Count > 0;

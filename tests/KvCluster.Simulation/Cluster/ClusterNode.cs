@@ -579,7 +579,7 @@ internal sealed class ClusterNode : IDisposable
     public void Checkpoint() => Deliver(() =>
     {
         if (Replica is not null)
-            Poll(Replica.CheckpointAsync(), _ => { }, mayEndWithStore: true);
+            Poll(Replica.CheckpointAsync(), _ => { });
     });
 
     /// <summary>An operator asks it to hand its leadership over.</summary>
@@ -1076,8 +1076,7 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Acts when a task has ended, after the item of work that ended it; never if the process ends before.</summary>
     /// <param name="task">What is waited for.</param>
     /// <param name="done">Told its result.</param>
-    /// <param name="mayEndWithStore">It is about the store in use, which a snapshot may replace.</param>
-    public void Poll<T>(Task<T> task, Action<T> done, bool mayEndWithStore = false)
+    public void Poll<T>(Task<T> task, Action<T> done)
     {
         bool Completed()
         {
@@ -1085,7 +1084,7 @@ internal sealed class ClusterNode : IDisposable
                 return false;
             if (task.IsCompletedSuccessfully)
                 done(task.Result);
-            else if (!mayEndWithStore || task.Exception!.InnerException is not StoreStoppedException)
+            else
                 CheckExcused(task.Exception!.InnerException!);
             return true;
         }

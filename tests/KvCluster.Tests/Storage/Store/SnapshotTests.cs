@@ -85,6 +85,48 @@ public sealed class SnapshotTests : IDisposable
         }
     }
 
+    // A checkpoint that somebody waited for failed when a received snapshot took the store's place, although the replica went on.
+    [Fact]
+    public void CheckpointAsync_AnotherStoreTakesThePlace_IsWrittenThere()
+    {
+        _ = _leader.Put("under-way", "1");
+        _leader.Store.Commit(_leader.Store.Last.Etag);
+        var before = _leader.Store.CheckpointAsync();
+        _leader.Store.Stop(static () => { });
+        _leader.Run();
+        var whileStopped = _leader.Store.CheckpointAsync();
+        _leader.Run();
+        Assert.False(before.IsCompleted || whileStopped.IsCompleted);
+        using var successor = ReplicaStore.Open(_leader.Context, ReplicaBench.DirectoryPath);
+        successor.Commit(_leader.Store.Last.Etag);
+        successor.Start(_leader);
+        successor.TakeOver(_leader.Store);
+        var closed = _leader.Store.CloseAsync();
+        _leader.Run();
+        Assert.True(closed.IsCompletedSuccessfully);
+        Assert.Equal(successor.Last.Etag, StoreBench.Answer(before).Etag);
+        Assert.Equal(successor.Last.Etag, StoreBench.Answer(whileStopped).Etag);
+    }
+
+    [Fact]
+    public void CheckpointAsync_NoStoreTakesThePlace_IsRefused()
+    {
+        foreach (var ends in (Action[])[() => _leader.Store.EndRequests(), () => _ = _leader.Store.CloseAsync()])
+        {
+            _ = _leader.Put("under-way", "1");
+            _leader.Store.Commit(_leader.Store.Last.Etag);
+            var waits = _leader.Store.CheckpointAsync();
+            _leader.Store.Stop(static () => { });
+            _leader.Run();
+            Assert.False(waits.IsCompleted);
+            ends();
+            _leader.Run();
+            Assert.IsType<StoreStoppedException>(waits.Exception!.InnerException);
+            _leader.Reopen();
+            _leader.Lead(_leader.Store.Last.Epoch + 1);
+        }
+    }
+
     [Fact]
     public void Close_AReaderStays_LetsGoOfAllButTheFileThatItReads()
     {
