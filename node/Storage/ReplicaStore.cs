@@ -212,7 +212,7 @@ internal sealed class ReplicaStore : IDisposable
         var began = context.Time.GetTimestamp();
         var recovered = RecoveredStore.Open(context, directory, mayRefill, expected);
         var readTime = context.Time.GetElapsedTime(began);
-        var store = new ReplicaStore(context, recovered);
+        var store = Use(context, recovered);
         try
         {
             began = context.Time.GetTimestamp();
@@ -227,6 +227,20 @@ internal sealed class ReplicaStore : IDisposable
         catch
         {
             store.Dispose();
+            throw;
+        }
+    }
+
+    private static ReplicaStore Use(StoreContext context, RecoveredStore recovered)
+    {
+        try
+        {
+            return new ReplicaStore(context, recovered);
+        }
+        catch
+        {
+            // Nobody owns them yet.
+            recovered.Dispose();
             throw;
         }
     }
@@ -249,8 +263,8 @@ internal sealed class ReplicaStore : IDisposable
     {
         _events = events;
         _checkpoints.CountUncovered();
-        // Given up before, or never whole.
-        if (!_reserve.IsHeld)
+        // Given up before, or never whole; or the opening met a full disk and got by.
+        if (!_reserve.IsHeld || IsDiskFull)
             _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
         _scrub.Start(_endedUncleanly);
         if (_endedUncleanly)

@@ -17,6 +17,9 @@ internal static partial class HostLog
     [LoggerMessage(4, LogLevel.Error, "Shard {Shard}: replica {Replica:x16} does not work: {Reason}")]
     public static partial void ReplicaFailed(ILogger log, uint shard, ulong replica, string reason, Exception? failure);
 
+    [LoggerMessage(27, LogLevel.Warning, "Shard {Shard}: replica {Replica:x16} waits for room on its disk, and is opened when there is some: {Reason}")]
+    public static partial void ReplicaWaitsForRoom(ILogger log, uint shard, ulong replica, string reason);
+
     [LoggerMessage(5, LogLevel.Warning, "The node's record could not be renewed: {Reason}")]
     public static partial void RegistrationFailed(ILogger log, string reason);
 

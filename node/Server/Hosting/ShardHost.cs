@@ -416,8 +416,6 @@ internal sealed class ShardHost : IAsyncDisposable
             var telemetry = new ShardTelemetry(record.Shard, _metrics);
             var storage = StorageOf(record.Shard, telemetry);
             (store, var action) = OpenStore(record, revision, storage);
-            if (action == Created)
-                _made[replicaId] = true;
             if (!ReplicaHere(record)!.Created)
                 (record, revision) = await MarkCreatedAsync(record, revision).ConfigureAwait(false);
             if (_made.ContainsKey(replicaId) && ReplicaHere(record)!.Creator != _identity.Incarnation)
@@ -445,9 +443,15 @@ internal sealed class ShardHost : IAsyncDisposable
         {
             // Kept as the replica's state: status shows it, and the node serves its other shards.
             store?.Dispose();
-            if (!_openFailures.TryGetValue(replicaId, out var told) || told != failure.Message)
-                HostLog.ReplicaFailed(_log, seen.Shard, replicaId, failure.Message, failure is ReplicaNotUsableException or ForeignStoreException ? null : failure);
-            _openFailures[replicaId] = failure.Message;
+            var waitsForRoom = failure is StorageIoException { IsDiskFull: true };
+            var reason = waitsForRoom ? $"the disk is full; it waits for room and is opened when there is some: {failure.Message}" : failure.Message;
+            if (_openFailures.TryGetValue(replicaId, out var told) && told == reason)
+                told = reason;
+            else if (waitsForRoom)
+                HostLog.ReplicaWaitsForRoom(_log, seen.Shard, replicaId, failure.Message);
+            else
+                HostLog.ReplicaFailed(_log, seen.Shard, replicaId, reason, failure is ReplicaNotUsableException or ForeignStoreException ? null : failure);
+            _openFailures[replicaId] = reason;
             var isLost = failure is CorruptStoreException or ReplicaNotUsableException { IsLost: true };
             TimeSpan? openAgainIn = failure switch
             {
@@ -455,7 +459,7 @@ internal sealed class ShardHost : IAsyncDisposable
                 CoordinatorUnavailableException or CoordinatorAlarmException => AskAgainPause,
                 _ => null,
             };
-            return new HostedShard(seen, replicaId, replica: null, failure.Message, isLost, openAgainIn);
+            return new HostedShard(seen, replicaId, replica: null, reason, isLost, openAgainIn);
         }
     }
 
@@ -479,6 +483,8 @@ internal sealed class ShardHost : IAsyncDisposable
             if (here.Created)
                 throw new ReplicaNotUsableException("lost: its folder is gone. It may have promised and acknowledged, so it is not made anew under its id.", isLost: true);
             var initial = new ControlState { ReplicaId = here.Replica, Shard = record.Shard, Generation = record.Generation, ClusterHash = _clusterHash };
+            // Before it is: what fails behind the last rename leaves the directory there, made all the same.
+            _made[here.Replica] = true;
             return (ReplicaStore.Create(context, path, initial), Created);
         }
         var expected = new StoreIdentity(here.Replica, record.Shard, _clusterHash);

@@ -17,14 +17,21 @@ internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
     /// <summary>Whether it was not given up. Any thread.</summary>
     public bool IsHeld => _isHeld;
 
-    /// <summary>Gives the space up; false when it was given up already.</summary>
+    /// <summary>Gives the space up; false when it was given up already, or when even that needs room, as where a file system copies on write.</summary>
     public bool Release()
     {
         lock (_lock)
         {
             if (!_isHeld)
                 return false;
-            files.Delete(path);
+            try
+            {
+                files.Delete(path);
+            }
+            catch (StorageIoException failure) when (failure.IsDiskFull)
+            {
+                return false;
+            }
             _isHeld = false;
             return true;
         }
