@@ -50,8 +50,7 @@ internal sealed unsafe class FreeMap
         map.Reserve();
         if (meta.FreeDirectory == 0)
             return map;
-        var checksum = meta.FreeDirectoryChecksum;
-        var directory = space.Resolve(meta.FreeDirectory, &checksum);
+        var directory = Resolve(space, meta, meta.FreeDirectory, meta.FreeDirectoryChecksum);
         if (Page.Type(directory) != PageType.FreeDirectory)
             throw new CorruptStoreException($"The free map's directory at {meta.FreeDirectory:x} is a page of type {Page.Type(directory)}.");
         for (var i = 0; i < map._places.Length; i++)
@@ -60,7 +59,7 @@ internal sealed unsafe class FreeMap
             (map._places[i], map._checksums[i]) = (*(ulong*)entry, *(uint*)(entry + 8));
             if (map._places[i] == 0)
                 throw new CorruptStoreException($"The free map has no page for sections {i * SectionsPerPage} and on.");
-            var place = space.Resolve(map._places[i], (uint*)(entry + 8));
+            var place = Resolve(space, meta, map._places[i], map._checksums[i]);
             if (Page.Type(place) != PageType.FreeSections)
                 throw new CorruptStoreException($"The free map's sections at {map._places[i]:x} are a page of type {Page.Type(place)}.");
             var sections = (ulong*)(place + Page.HeaderBytes);
@@ -75,6 +74,11 @@ internal sealed unsafe class FreeMap
         Array.Clear(map._changed);
         return map;
     }
+
+    // What a page of a tree refers to was looked at with the page; this comes from pages of other kinds.
+    private static byte* Resolve(PageSpace space, MetaPage meta, ulong reference, uint checksum) => PageStructure.IsReference(reference, meta.FilePages)
+        ? space.Resolve(reference, &checksum)
+        : throw new CorruptStoreException($"The free map refers to {reference:x}, where no page is.");
 
     /// <summary>The pages that the map itself lies in.</summary>
     public IEnumerable<(ulong Reference, uint Checksum)> SectionPlaces()

@@ -117,7 +117,7 @@ internal sealed unsafe class PageSpace
             throw Bad(
                 $"'{_file.Path}': page {number} (offset {reference}) is not what its parent refers to: checksum {checksum:x8} expected.");
         }
-        if (PageStructure.Problem(page) is { } problem)
+        if (PageStructure.Problem(page, PagesMax) is { } problem)
             throw Bad($"'{_file.Path}': page {number} (offset {reference}) is what its parent refers to, but no sound page: {problem}.");
         Interlocked.Or(ref _checked[number / 64], 1ul << (int)(number % 64));
         return runPages;

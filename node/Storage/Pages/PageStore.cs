@@ -138,6 +138,8 @@ internal sealed unsafe class PageStore : IDisposable
             var (newest, older) = (first?.Revision ?? 0) > (second?.Revision ?? 0) ? (first!, second) : (second!, first);
             if (newest.FilePages < 2 || newest.FilePages > FreeMap.FilePagesMax)
                 throw new CorruptStoreException($"'{path}': its meta page counts {newest.FilePages} pages, and a file has 2 to {FreeMap.FilePagesMax}.");
+            if (newest.Trees.Any(tree => tree.Reference != 0 && !PageStructure.IsReference(tree.Reference, newest.FilePages)))
+                throw new CorruptStoreException($"'{path}': its meta page refers to the root of a tree where no page is.");
             if (file.Length < newest.FilePages * Page.Bytes)
                 throw new CorruptStoreException($"'{path}' has {file.Length} bytes, and its meta page says {newest.FilePages * Page.Bytes}.");
             // A torn meta page was being written as the power went: nothing but the newest is needed then, and that comes from the disk.

@@ -5,7 +5,7 @@ namespace KvCluster.Storage.Pages;
 /// where bytes come in, at a page's first touch and when a snapshot is installed; a checksum says only that they are what their sender wrote. Pure; any thread.
 /// </summary>
 /// <remarks>
-/// What it does not say, as one page cannot: that a reference lies within the file (<see cref="PageSpace.CheckPage"/>), is to a page of the right type
+/// What it does not say, as one page cannot: that a reference lies within the file as long as it is today (<see cref="PageSpace.CheckPage"/>), is to a page of the right type
 /// (<see cref="PageSpace.ResolveNode(ulong, uint*)"/>, <see cref="Node.Value"/>), and that keys are in order.
 /// </remarks>
 internal static unsafe class PageStructure
@@ -14,16 +14,23 @@ internal static unsafe class PageStructure
     public const int DepthMax = 32;
 
     /// <summary>What is wrong with a page of 8,192 bytes, a run's first page included; null: nothing.</summary>
-    public static string? Problem(byte* page) => Page.Type(page) switch
+    /// <param name="page">The page.</param>
+    /// <param name="pagesMax">How many pages the file may come to have.</param>
+    public static string? Problem(byte* page, long pagesMax) => Page.Type(page) switch
     {
-        PageType.Leaf or PageType.Branch => ProblemOfNode(page),
+        PageType.Leaf or PageType.Branch => ProblemOfNode(page, pagesMax),
         PageType.Overflow when Page.ValueLength(page) > Page.ValueBytesMax => $"it holds a value of {Page.ValueLength(page)} bytes",
         PageType.Overflow when Page.Count(page) != 0 || Page.PrefixLength(page) != 0 => "it is a run with entries",
         PageType.Overflow or PageType.FreeSections or PageType.FreeDirectory => null,
         _ => $"it has type {(byte)Page.Type(page)}",
     };
 
-    private static string? ProblemOfNode(byte* page)
+    /// <summary>Whether it is one to a page of a file, where no meta page is.</summary>
+    /// <param name="reference">From a page of the file, or from its meta page or free map.</param>
+    /// <param name="pagesMax">How many pages the file may have.</param>
+    public static bool IsReference(ulong reference, long pagesMax) => reference % Page.Bytes == 0 && reference / Page.Bytes is >= 2 and var number && number < (ulong)pagesMax;
+
+    private static string? ProblemOfNode(byte* page, long pagesMax)
     {
         int count = Page.Count(page), prefixLength = Page.PrefixLength(page), start = Page.CellsStart(page);
         var end = Page.Bytes - Page.PrefixBytes(prefixLength);
@@ -43,7 +50,7 @@ internal static unsafe class PageStructure
             int slot = Page.Slots(page)[i];
             if (slot < start || slot > end)
                 return $"entry {i} lies at {slot}, its cells from {start} to {end}";
-            if ((isBranch ? ProblemOfChild(page, i, slot, end) : ProblemOfValue(page, i, slot, end)) is { } problem)
+            if ((isBranch ? ProblemOfChild(page, i, slot, end, pagesMax) : ProblemOfValue(page, i, slot, end, pagesMax)) is { } problem)
                 return problem;
             if (prefixLength + Node.SuffixLength(page, i) > Page.KeyBytesMax)
                 return $"entry {i} has a key of {prefixLength + Node.SuffixLength(page, i)} bytes";
@@ -52,14 +59,14 @@ internal static unsafe class PageStructure
         return used > end - start ? $"its {count} entries take {used} of {end - start} bytes" : null;
     }
 
-    private static string? ProblemOfChild(byte* page, int index, int slot, int end)
+    private static string? ProblemOfChild(byte* page, int index, int slot, int end, long pagesMax)
     {
         if (slot % 8 != 0 || slot + Node.BranchCellHeader > end || slot + Node.BranchCellHeader + Node.RestLength(Node.SuffixLength(page, index)) > end)
             return $"child {index} at {slot} does not end within its cells, or begins at an odd place";
-        return ProblemOfReference(Node.Child(page, index)) is { } problem ? $"child {index} {problem}" : null;
+        return ProblemOfReference(Node.Child(page, index), pagesMax) is { } problem ? $"child {index} {problem}" : null;
     }
 
-    private static string? ProblemOfValue(byte* page, int index, int slot, int end)
+    private static string? ProblemOfValue(byte* page, int index, int slot, int end, long pagesMax)
     {
         if (slot + Node.LeafCellHeader > end)
             return $"entry {index} at {slot} does not end within its cells";
@@ -72,8 +79,8 @@ internal static unsafe class PageStructure
             return $"entry {index} at {slot} does not end within its cells, or begins at an odd place";
         if (!Page.HasOverflow(page))
             return $"entry {index} refers to a run, and the page says that none does";
-        return ProblemOfReference(run) is { } problem ? $"the value of entry {index} {problem}" : null;
+        return ProblemOfReference(run, pagesMax) is { } problem ? $"the value of entry {index} {problem}" : null;
     }
 
-    private static string? ProblemOfReference(byte* reference) => *(ulong*)reference is var to && (to % Page.Bytes != 0 || to < 2 * Page.Bytes) ? $"lies at {to:x}, where no page is" : null;
+    private static string? ProblemOfReference(byte* reference, long pagesMax) => *(ulong*)reference is var to && !IsReference(to, pagesMax) ? $"lies at {to:x}, where no page is" : null;
 }

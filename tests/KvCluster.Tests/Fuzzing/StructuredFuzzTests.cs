@@ -21,8 +21,11 @@ namespace KvCluster.Tests.Fuzzing;
 public sealed class StructuredFuzzTests
 {
     private const int CasesInAll = 50_000;
+
+    // One of "install" is a whole store that comes, is used and opened again.
+    private const int CasesPerInstall = 10;
     private const string Path = "fuzzed";
-    private static readonly string[] _targets = ["exchange", "change", "record", "segment", "control", "meta", "snapshot", "page"];
+    private static readonly string[] _targets = ["exchange", "change", "record", "segment", "control", "meta", "snapshot", "page", "install"];
 
     public static TheoryData<string> Targets => [.. _targets];
 
@@ -37,7 +40,7 @@ public sealed class StructuredFuzzTests
         }
 
         var given = Environment.GetEnvironmentVariable("KV_FUZZ");
-        var cases = (string.IsNullOrEmpty(given) ? CasesInAll : int.Parse(given, CultureInfo.InvariantCulture)) / _targets.Length;
+        var cases = (string.IsNullOrEmpty(given) ? CasesInAll : int.Parse(given, CultureInfo.InvariantCulture)) / _targets.Length / (target == "install" ? CasesPerInstall : 1);
         var first = string.IsNullOrEmpty(given) ? 1 : Random.Shared.Next(1 << 30);
         for (var seed = first; seed < first + cases; seed++)
         {
@@ -64,6 +67,7 @@ public sealed class StructuredFuzzTests
             case "control": Control(random); break;
             case "meta": Meta(random); break;
             case "snapshot": Snapshot(random); break;
+            case "install": FuzzedSnapshot.Run(random); break;
             default: FuzzedPage.Run(random); break;
         }
     }

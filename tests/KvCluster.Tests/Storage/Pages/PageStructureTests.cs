@@ -61,6 +61,35 @@ public sealed unsafe class PageStructureTests
         }
     });
 
+    // The root of a tree and the pages of the free map were looked for wherever a sound checksum's meta page said: as memory of the process, outside of the map.
+    [Theory]
+    [InlineData(1)]
+    [InlineData(Page.Bytes)]
+    [InlineData((5 * Page.Bytes) + 1)]
+    [InlineData(5_000ul * Page.Bytes)]
+    [InlineData(ulong.MaxValue - Page.Bytes + 1)]
+    public void Open_MetaPageThatRefersToNoPage_IsDamage(ulong reference)
+    {
+        foreach (var change in (Func<MetaPage, MetaPage>[])[meta => meta with { FreeDirectory = reference }, meta => meta with { Trees = [.. meta.Trees.Select(tree => tree with { Reference = reference })] }])
+        {
+            using var disk = new SimulatedDisk();
+            var options = new PageStoreOptions { MapBytes = 1 << 26 };
+            Fill(disk, options, new Random(1));
+            using (var file = disk.Open("data", new StorageFileOptions(StorageFileMode.OpenExisting)))
+            {
+                var page = new byte[Page.Bytes];
+                for (var number = 0; number < 2; number++)
+                {
+                    file.Read(page, number * Page.Bytes);
+                    change(MetaPage.TryDecode(page, "data")!).Encode(page);
+                    file.Write(page, number * Page.Bytes);
+                }
+            }
+
+            Assert.Throws<CorruptStoreException>(() => PageStore.Open(disk, "data", options));
+        }
+    }
+
     [Fact]
     public void Problem_OfARunLongerThanAnyValue_IsNamed()
     {
@@ -69,7 +98,7 @@ public sealed unsafe class PageStructureTests
         {
             Page.Type(page) = PageType.Overflow;
             Page.ValueLength(page) = uint.MaxValue;
-            Assert.Equal("it holds a value of 4294967295 bytes", PageStructure.Problem(page));
+            Assert.Equal("it holds a value of 4294967295 bytes", PageStructure.Problem(page, FreeMap.FilePagesMax));
         }
     }
 
