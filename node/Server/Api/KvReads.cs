@@ -8,8 +8,10 @@ using WriteRequest = KvCluster.Storage.WriteRequest;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>Get and GetMany, of encoded requests. Called by <see cref="KvCalls"/>, which answers what is thrown before the first wait.</summary>
-internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
+/// <summary>
+/// Get and GetMany, of encoded requests. Called by <see cref="KvCalls"/>, which answers what is thrown before the first wait. Trees are read where <see cref="ReadThreads"/> says.
+/// </summary>
+internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads threads)
 {
     public ValueTask GetAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
@@ -29,10 +31,23 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
             return KvCalls.Refuse(sink, bad);
         if (Find(key, options, target, out var query, out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
-        if (!ReadOpener.TryOpen(shard, query, out var read))
-            return GetLaterAsync(key.ToArray(), shard, query, target, sink);
-        AnswerGet(shard, read, key, sink);
-        return ValueTask.CompletedTask;
+        var isToWait = threads.TryEnterHere();
+        if (isToWait)
+        {
+            try
+            {
+                if (ReadOpener.TryOpen(shard, query, out var read))
+                {
+                    AnswerGet(shard, read, key, sink);
+                    return ValueTask.CompletedTask;
+                }
+            }
+            finally
+            {
+                threads.LeaveHere();
+            }
+        }
+        return GetLaterAsync(key.ToArray(), shard, query, target, sink, isToWait);
     }
 
     public ValueTask GetManyAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
@@ -40,10 +55,23 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
     {
         if (TryFind(request, target, out var shard, out var query) is { } refusal)
             return KvCalls.Refuse(sink, refusal);
-        if (!ReadOpener.TryOpen(shard!, query, out var read))
-            return GetManyLaterAsync(request.ToArray(), shard!, query, target, sink);
-        AnswerGetMany(shard!, read, request, sink);
-        return ValueTask.CompletedTask;
+        var isToWait = threads.TryEnterHere();
+        if (isToWait)
+        {
+            try
+            {
+                if (ReadOpener.TryOpen(shard!, query, out var read))
+                {
+                    AnswerGetMany(shard!, read, request, sink);
+                    return ValueTask.CompletedTask;
+                }
+            }
+            finally
+            {
+                threads.LeaveHere();
+            }
+        }
+        return GetManyLaterAsync(request.ToArray(), shard!, query, target, sink, isToWait);
     }
 
     private HostedShard? Find(ReadOnlySpan<byte> key, ReadOnlySpan<byte> options, in CallTarget target, out ReadQuery query, out Refusal refusal)
@@ -107,17 +135,45 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
         return true;
     }
 
-    private async ValueTask GetLaterAsync<TSink>(byte[] key, HostedShard shard, ReadQuery query, CallTarget target, TSink sink)
+    private async ValueTask GetLaterAsync<TSink>(byte[] key, HostedShard shard, ReadQuery query, CallTarget target, TSink sink, bool isToWait)
         where TSink : struct, IReplySink
     {
         using var wait = target.BeginWait();
         try
         {
+            // The turn comes before the snapshot, which keeps pages from being reused.
+            if (!isToWait)
+            {
+                var turn = await threads.EnterAsync();
+                try
+                {
+                    wait.Token.ThrowIfCancellationRequested();
+                    if (ReadOpener.TryOpen(shard, query, out var opened))
+                    {
+                        AnswerGet(shard, opened, key, sink);
+                        return;
+                    }
+                }
+                finally
+                {
+                    await turn.LeaveAsync();
+                }
+            }
             var read = await opener.OpenAsync(shard, query, target.DeadlineTimestamp, wait.Token).ConfigureAwait(false);
-            if (read.Refusal is null)
-                AnswerGet(shard, read, key, sink);
-            else
+            if (read.Refusal is not null)
+            {
                 sink.Refuse(read.Refusal);
+                return;
+            }
+            var place = await threads.EnterAsync();
+            try
+            {
+                AnswerGet(shard, read, key, sink);
+            }
+            finally
+            {
+                await place.LeaveAsync();
+            }
         }
         catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
         {
@@ -125,17 +181,45 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
         }
     }
 
-    private async ValueTask GetManyLaterAsync<TSink>(byte[] request, HostedShard shard, ReadQuery query, CallTarget target, TSink sink)
+    private async ValueTask GetManyLaterAsync<TSink>(byte[] request, HostedShard shard, ReadQuery query, CallTarget target, TSink sink, bool isToWait)
         where TSink : struct, IReplySink
     {
         using var wait = target.BeginWait();
         try
         {
+            // The turn comes before the snapshot, which keeps pages from being reused.
+            if (!isToWait)
+            {
+                var turn = await threads.EnterAsync();
+                try
+                {
+                    wait.Token.ThrowIfCancellationRequested();
+                    if (ReadOpener.TryOpen(shard, query, out var opened))
+                    {
+                        AnswerGetMany(shard, opened, request, sink);
+                        return;
+                    }
+                }
+                finally
+                {
+                    await turn.LeaveAsync();
+                }
+            }
             var read = await opener.OpenAsync(shard, query, target.DeadlineTimestamp, wait.Token).ConfigureAwait(false);
-            if (read.Refusal is null)
-                AnswerGetMany(shard, read, request, sink);
-            else
+            if (read.Refusal is not null)
+            {
                 sink.Refuse(read.Refusal);
+                return;
+            }
+            var place = await threads.EnterAsync();
+            try
+            {
+                AnswerGetMany(shard, read, request, sink);
+            }
+            finally
+            {
+                await place.LeaveAsync();
+            }
         }
         catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
         {
@@ -156,6 +240,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener)
         if (!read.Snapshot.TryGet(TreeId.Kv, key, out var stored))
             return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: false, default, default);
         var value = KvValue.Read(stored, out var etag);
+        ReadThreads.Touch(value);
         return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: true, value, etag);
     }
 

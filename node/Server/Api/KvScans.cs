@@ -16,7 +16,7 @@ namespace KvCluster.Node.Api;
 /// Scans at a node: the part of the range that lies in one shard, page by page, at one snapshot, which is held until the last page is
 /// taken over by the connection or the caller goes away, and no longer than a snapshot may be. Any thread.
 /// </summary>
-internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory memory, TimeProvider clock, StoreOptions options)
+internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads threads, CallMemory memory, TimeProvider clock, StoreOptions options)
 {
     /// <summary>How often a scan whose caller does not read looks whether its snapshot may stay: much shorter than any bound on its age.</summary>
     private static readonly TimeSpan LookInterval = TimeSpan.FromMilliseconds(250);
@@ -99,7 +99,15 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, CallMemory 
                 var page = MessageBytes.Rent();
                 var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(route.Shard, read.AgeUs))));
                 writer.PositionField(ScanPage.PositionFieldNumber, route.Shard, read.Snapshot.Etag, read.AgeUs);
-                isLast = !Fill(page, cursor, request, ref left, ref isAhead);
+                var place = await threads.EnterAsync();
+                try
+                {
+                    isLast = !Fill(page, cursor, request, ref left, ref isAhead);
+                }
+                finally
+                {
+                    await place.LeaveAsync();
+                }
                 if (isLast && left > 0 && TryGoOn(request.Reverse, route, lower, upper, out var nextStart))
                     new WireWriter(page.Append(WireWriter.BytesFieldSize(nextStart.Length))).BytesField(ScanPage.NextStartFieldNumber, nextStart.Span);
                 // An entry may be larger than a page.

@@ -206,7 +206,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
         Own("the room of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
         var examiner = new NodeExaminer(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Stalls };
-        Own("the server", await ServeAsync(identity, map, shards, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
+        var reads = Own("the threads of reads", ReadThreads.Start());
+        Own("the server", await ServeAsync(identity, map, shards, reads, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
         Own("the server for nodes", await ServePeersAsync(peers, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
@@ -336,6 +337,7 @@ internal sealed class NodeHost : IAsyncDisposable
         NodeIdentity identity,
         ShardDirectory map,
         ShardHost shards,
+        ReadThreads reads,
         LeaderPlacement placement,
         ReplicaReplacement replacement,
         StayingVoters voters,
@@ -361,7 +363,7 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddUnreadableRequests();
         services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Storage);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
-        services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton<KvCalls>().AddSingleton<KvScans>();
+        services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads).AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddSingleton(new ReflectionCatalog(
             Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
         services.AddSingleton<KvService>().AddSingleton<ClusterService>().AddSingleton<AdminService>();

@@ -53,7 +53,7 @@ public sealed class RequestCountsTests : IAsyncLifetime
     public void CallWithoutAPlace_IsRefusedAndNotUnderWay()
     {
         var lookup = new ShardLookup(1, null!, _metrics.Activity.Hot);
-        new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), _metrics, TimeProvider.System).Refused(Method.Put, Refusals.Busy);
+        new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), _metrics, TimeProvider.System).Refused(Method.Put, Refusals.Busy);
         CheckCounts("BUSY");
     }
 
