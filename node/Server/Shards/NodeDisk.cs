@@ -20,18 +20,15 @@ internal sealed class NodeDisk(TimeProvider clock)
 
     /// <summary>A replica begins to use the disk.</summary>
     /// <param name="leads">Whether it leads: leaders are told first.</param>
-    /// <param name="tell">Told what the disk is, at once if it is slow. Must not block; on any thread.</param>
+    /// <param name="tell">Told what the disk is, at once if it is slow. Must not block, nor judge; on any thread, with the lock.</param>
     public Share Join(Func<bool> leads, Action<bool> tell)
     {
         var share = new Share(this, leads, tell);
-        bool isSlow;
         lock (_gate)
         {
             _shares.Add(share);
-            isSlow = _isSlow;
+            share.TellLocked(_isSlow);
         }
-        if (isSlow)
-            share.Tell(isSlow);
         return share;
     }
 
@@ -52,11 +49,10 @@ internal sealed class NodeDisk(TimeProvider clock)
             var isSlow = _isSlow ? slow > 0 : young > 0 && 2 * slow >= young;
             if (isSlow != _isSlow)
                 TurnLocked(isSlow);
-            if (_isSlow != by.JudgedSlow)
-                return;
+            // What it knows by itself it need not wait for.
+            if (_isSlow == by.JudgedSlow)
+                by.TellLocked(_isSlow);
         }
-        // What it knows by itself it need not wait for.
-        by.Tell(by.JudgedSlow);
     }
 
     private void TurnLocked(bool isSlow)
@@ -70,10 +66,9 @@ internal sealed class NodeDisk(TimeProvider clock)
 
     private void TellNext()
     {
-        Share? next;
-        bool isSlow;
         lock (_gate)
         {
+            Share? next;
             // Those that knew by themselves take no turn.
             do
             {
@@ -85,10 +80,10 @@ internal sealed class NodeDisk(TimeProvider clock)
                 }
             }
             while (next.Told == _isSlow);
-            isSlow = _isSlow;
             _timer?.Change(Pace, Timeout.InfiniteTimeSpan);
+            // With the lock, or a thread that lost its processor here could tell at last what has long changed, and be believed.
+            next.TellLocked(_isSlow);
         }
-        next.Tell(isSlow);
     }
 
     private void Leave(Share share)
@@ -100,11 +95,9 @@ internal sealed class NodeDisk(TimeProvider clock)
     /// <summary>One replica's part.</summary>
     internal sealed class Share(NodeDisk disk, Func<bool> leads, Action<bool> tell) : IDisposable
     {
-        private volatile bool _told;
-
         public Func<bool> Leads { get; } = leads;
 
-        public bool Told => _told;
+        public bool Told { get; private set; }
 
         public bool HasJudged { get; private set; }
 
@@ -123,11 +116,11 @@ internal sealed class NodeDisk(TimeProvider clock)
         /// <summary>The replica has ended.</summary>
         public void Dispose() => disk.Leave(this);
 
-        internal void Tell(bool isSlow)
+        internal void TellLocked(bool isSlow)
         {
-            if (_told == isSlow)
+            if (Told == isSlow)
                 return;
-            _told = isSlow;
+            Told = isSlow;
             tell(isSlow);
         }
     }

@@ -343,8 +343,10 @@ internal sealed class JournalWriter : IDisposable
     {
         lock (_lock)
         {
-            var hasFilled = IsDiskFull && !_toldFull;
-            _toldFull = IsDiskFull;
+            // Read once: a fill that finds the disk full in between would be taken for told, and nobody would look for room.
+            var isFull = IsDiskFull;
+            var hasFilled = isFull && !_toldFull;
+            _toldFull = isFull;
             if (_isReported || (_completed.Count == 0 && _failure is null && !hasFilled))
                 return;
             _isReported = true;
