@@ -70,6 +70,13 @@ internal sealed class PrometheusServer : IAsyncDisposable
         return answer.RootElement.GetProperty("data").GetProperty("result").GetArrayLength();
     }
 
+    /// <summary>The series that a query has now, each with its labels and its value, for people.</summary>
+    public async Task<IReadOnlyList<string>> ValuesAsync(string query)
+    {
+        using var answer = JsonDocument.Parse(await GetAsync($"api/v1/query?query={Uri.EscapeDataString(query)}"));
+        return [.. answer.RootElement.GetProperty("data").GetProperty("result").EnumerateArray().Select(series => $"{{{LabelsOf(series.GetProperty("metric"))}}} {series.GetProperty("value")[1].GetString()}")];
+    }
+
     /// <summary>Names of all metrics of an instance that begin with a word.</summary>
     public async Task<IReadOnlySet<string>> NamesAsync(string instance, string prefix)
     {
@@ -77,13 +84,19 @@ internal sealed class PrometheusServer : IAsyncDisposable
         return answer.RootElement.GetProperty("data").EnumerateArray().Select(name => name.GetString()!).ToHashSet();
     }
 
-    /// <summary>The alerts that fire now, by name.</summary>
-    public async Task<IReadOnlySet<string>> FiringAsync()
+    /// <summary>The alerts that fire now, one for each series.</summary>
+    public async Task<IReadOnlyList<FiringAlert>> FiringAsync()
     {
         using var answer = JsonDocument.Parse(await GetAsync("api/v1/alerts"));
-        return answer.RootElement.GetProperty("data").GetProperty("alerts").EnumerateArray()
-            .Where(alert => alert.GetProperty("state").GetString() == "firing")
-            .Select(alert => alert.GetProperty("labels").GetProperty("alertname").GetString()!).ToHashSet();
+        return
+        [
+            .. answer.RootElement.GetProperty("data").GetProperty("alerts").EnumerateArray()
+                .Where(alert => alert.GetProperty("state").GetString() == "firing")
+                .Select(alert => new FiringAlert(
+                    alert.GetProperty("labels").GetProperty("alertname").GetString()!,
+                    LabelsOf(alert.GetProperty("labels")),
+                    alert.GetProperty("value").GetString()!)),
+        ];
     }
 
     /// <summary>Waits until each of these queries has had a series at some time from then on.</summary>
@@ -115,6 +128,9 @@ internal sealed class PrometheusServer : IAsyncDisposable
         var said = help.StandardError.ReadToEndAsync();
         return $"{help.StandardOutput.ReadToEnd()}{said.Result}".Contains("web.enable-otlp-receiver", StringComparison.Ordinal);
     }
+
+    private static string LabelsOf(JsonElement labels) =>
+        string.Join(", ", labels.EnumerateObject().Where(static label => label.Name is not ("alertname" or "__name__")).Select(static label => $"{label.Name}={label.Value.GetString()}"));
 
     private static long Unix(DateTime time) => new DateTimeOffset(time).ToUnixTimeSeconds();
 

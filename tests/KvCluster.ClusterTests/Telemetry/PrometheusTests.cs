@@ -10,10 +10,20 @@ namespace KvCluster.ClusterTests.Telemetry;
 public sealed class PrometheusTests(ITestOutputHelper output)
 {
     private const int OnSmallDisk = 3;
-    private const int DiskMebibytes = 1_024;
+
+    // Far more than the node's replicas keep without the fault: 256 MiB of journal each for followers that come back, up to four segments of 64 MiB besides, and the trees. It was half of this, and
+    // full without a fault at times.
+    private const int DiskMebibytes = 2_048;
 
     // What a machine that is too busy brings about as any fault does.
     private static readonly string[] OfABusyMachine = ["KvClusterWritesSlow", "KvClusterLeadersMove"];
+
+    // Mean of the last minute, by node: a slow disk is one of which this is clearly more than of the others'.
+    private const string JournalWrites =
+        "sum by (instance) (rate(kvcluster_node_journal_write_duration_seconds_sum[1m])) / sum by (instance) (rate(kvcluster_node_journal_write_duration_seconds_count[1m]))";
+
+    // Of what nodes log: what explains an alert that goes on.
+    private static readonly string[] OfInterest = ["disk", "stood still", "epoch", "Alarm"];
 
     // What looks back for minutes goes on firing after its fault.
     private static readonly string[] Remembering = ["KvClusterNodeRestarts", "KvClusterReplicaFailed", "KvClusterAlarm", "KvClusterLeadersMove"];
@@ -55,16 +65,15 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             var (began, missing) = (Stopwatch.GetTimestamp(), alerts.ToList());
             await fault(async () =>
             {
-                missing.RemoveAll((await prometheus.FiringAsync()).Contains);
+                missing.RemoveAll((await FiringAsync(prometheus)).Contains);
                 return missing.Count == 0;
             });
             await cluster.UntilEveryReplicaWorksAsync();
-            await Until.TrueAsync(async () => !(await prometheus.FiringAsync()).Intersect(alerts.Except(Remembering)).Any(), () => $"{string.Join(" and ", alerts)}: silent again");
+            await UntilSilentAsync(scraped, alerts.Except(Remembering).ToHashSet().Contains);
             output.WriteLine($"{string.Join(" and ", alerts)} fired, {Stopwatch.GetElapsedTime(began).TotalSeconds:F0} s with its fault and the end of it");
         }
 
-        IEnumerable<string> firing = [];
-        await Until.TrueAsync(async () => !(firing = await prometheus.FiringAsync()).Any(), () => $"every alert is silent again: {string.Join(", ", firing)}");
+        await UntilSilentAsync(scraped, static _ => true);
         await prometheus.UntilDataAsync(TelemetryFiles.DashboardQueries().Select(panel => panel.Query), scraped.Began);
     }
 
@@ -102,9 +111,40 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     // An alert that a stall set off is silent again soon after; one that is wrong goes on.
     private static async Task UntilCalmAsync(PrometheusServer prometheus)
     {
-        IEnumerable<string> firing = [];
-        await Until.TrueAsync(async () => !(firing = (await prometheus.FiringAsync()).Except(OfABusyMachine)).Any(), () => $"no alert fires: {string.Join(", ", firing)}");
+        IReadOnlyList<FiringAlert> firing = [];
+        await Until.TrueAsync(
+            async () => (firing = [.. (await prometheus.FiringAsync()).Where(static alert => !OfABusyMachine.Contains(alert.Name) && !IsOfABusyMachine(alert))]).Count == 0,
+            () => $"no alert fires: {string.Join("; ", firing)}");
     }
+
+    // By name, without what says that a disk is slow: the machine makes it so (IsOfABusyMachine), and no fault of these tests.
+    private static async Task<IReadOnlySet<string>> FiringAsync(PrometheusServer prometheus) =>
+        (await prometheus.FiringAsync()).Where(static alert => !IsOfABusyMachine(alert)).Select(static alert => alert.Name).ToHashSet();
+
+    // The small disk is a loop device, whose thread in the kernel has to wait for a processor as well: beside others at work its writes do take longer than those of the other nodes' disks, for as long as
+    // that lasts. The alert says so rightly. Its fault here is a full disk, which has a series of its own.
+    private static bool IsOfABusyMachine(FiringAlert alert) => alert.Name == "KvClusterDiskImpaired" && alert.Labels.Contains("kvcluster_disk=slow", StringComparison.Ordinal);
+
+    // What fires on is told with its labels and its value, with how long the nodes' disks take and with what the nodes said of disks, leaders and stalls: by its name alone nobody knows
+    // which node it is, and for which reason.
+    private static async Task UntilSilentAsync(ScrapedCluster scraped, Func<string, bool> concerns)
+    {
+        IReadOnlyList<FiringAlert> firing = [];
+        IReadOnlyList<string> writes = [];
+        await Until.TrueAsync(
+            async () =>
+            {
+                firing = await scraped.Prometheus.FiringAsync();
+                if (!firing.Any(alert => concerns(alert.Name) && !IsOfABusyMachine(alert)))
+                    return true;
+                writes = await scraped.Prometheus.ValuesAsync(JournalWrites);
+                return false;
+            },
+            () => $"silent again: {string.Join("; ", firing)}; seconds of a journal's write: {string.Join("; ", writes)}{Environment.NewLine}{string.Join(Environment.NewLine, LastWords(scraped))}");
+    }
+
+    private static IEnumerable<string> LastWords(ScrapedCluster scraped) => scraped.Cluster.Nodes.SelectMany(node => node.Log
+        .Where(static line => OfInterest.Any(word => line.Contains(word, StringComparison.Ordinal))).TakeLast(20).Select(line => $"node {node.Node} ({scraped.TargetOf(node.Node)}): {line}"));
 
     // Those first that are remembered longest. Each fault waits for its alerts with what it is given, and is taken back.
     private static IEnumerable<(string[] Alerts, Func<Func<Task<bool>>, Task> Fault)> Faults(ScrapedCluster scraped, SmallDisk disk) =>
@@ -140,7 +180,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             await FireAsync(fire);
             var leaderless = $"kvcluster_node_shards_leaderless{{instance=\"{scraped.TargetOf(3)}\"}} == 2";
             await Until.TrueAsync(
-                async () => await scraped.Prometheus.CountAsync(leaderless, DateTime.UtcNow) > 0 && !(await scraped.Prometheus.FiringAsync()).Contains("KvClusterNoLeader"),
+                async () => await scraped.Prometheus.CountAsync(leaderless, DateTime.UtcNow) > 0 && !(await FiringAsync(scraped.Prometheus)).Contains("KvClusterNoLeader"),
                 "the node that is cut off knows no leader, and no alert says that there is none");
             scraped.Cluster.Network.Heal();
         }),
