@@ -14,9 +14,6 @@ namespace KvCluster.Node.Hosting;
 /// <summary>Brings new replicas up in the place of others.</summary>
 internal sealed class ReplicaReplacement : IAsyncDisposable
 {
-    /// <summary>A learner that lacks no more changes than this has caught up: the rest takes milliseconds.</summary>
-    private const ulong LagChangesMax = 1_000;
-
     /// <summary>Of this node's replicas at a time, each a copy of a shard over the network.</summary>
     private const int RepairsMax = 4;
 
@@ -81,60 +78,44 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         if (Foresee(record, request) is { } known)
             return known;
         var (from, to) = (request.FromNode, request.ToNode);
-        var replicas = record.Replicas.ToList();
-        var there = replicas.Find(replica => replica.Node == from);
-        if (to == 0)
+        var plan = new ReplacementPlan(record, request, _replicationFactor);
+        if (plan.Removal is { } removal)
         {
-            var left = await RemoveLearnerAsync(shard, from, there!.Replica, request.Force, cancellationToken).ConfigureAwait(false);
-            return left.Done || await IsGoneAsync(shard, there.Replica).ConfigureAwait(false) ? new OrderResult(true, "") : left;
-        }
-        var lost = LostOf(there, request);
-        if (lost != 0)
-        {
-            replicas.Remove(there!);
-            there = null;
-            if (replicas.Count(replica => !replica.Learner) >= _replicationFactor)
-            {
-                var removed = await ChangeAsync(shard, from, new ReplicaChange.Remove(lost), cancellationToken, request.Force).ConfigureAwait(false);
-                return removed.Done || await IsGoneAsync(shard, lost).ConfigureAwait(false) ? new OrderResult(true, "") : removed;
-            }
+            var removed = await ChangeAsync(shard, from, removal, cancellationToken, request.Force, plan.RemovesLearner).ConfigureAwait(false);
+            return removed.Done || await IsGoneAsync(shard, removal.Leaves).ConfigureAwait(false) ? new OrderResult(true, "") : removed;
         }
 
-        // Of nobody, a new one may come where one is missing.
-        var old = there is { Learner: false } ? there : null;
-        var leaves = old?.Replica ?? lost;
-        var learner = LearnerOn(record, to);
+        var learner = plan.Learner;
         if (learner == 0)
         {
-            // Left by a change that was broken off; its node may never come back.
-            foreach (var orphan in replicas.Where(replica => replica.Learner && IsAway(replica.Node)).ToList())
+            List<ulong> left = [];
+            foreach (var orphan in plan.Orphans(IsAway))
             {
                 if ((await RemoveLearnerAsync(shard, orphan.Node, orphan.Replica, force: false, cancellationToken).ConfigureAwait(false)).Done)
-                    replicas.Remove(orphan);
+                    left.Add(orphan.Replica);
             }
-            if (old is null && replicas.Find(replica => replica.Learner) is { } other)
-                return NotDone($"the learner on node {other.Node} is to vote there");
+            if (plan.WhyNoLearner(left) is { } reason)
+                return NotDone(reason);
             learner = NewId();
-            var added = await ChangeAsync(shard, to, new ReplicaChange.AddLearner(learner, to, lost), cancellationToken, request.Force).ConfigureAwait(false);
+            var added = await ChangeAsync(shard, to, plan.Add(learner), cancellationToken, request.Force).ConfigureAwait(false);
             if (!added.Done)
             {
                 // Another call for the same may have come first: then its learner is the one.
                 var now = await RecordOfAsync(shard).ConfigureAwait(false);
-                if (now is not null && IsReplaced(now, leaves, to))
+                if (now is not null && IsReplaced(now, plan.Leaves, to))
                     return new OrderResult(true, "");
-                learner = now is null || (lost != 0 && Has(now, lost)) ? 0 : LearnerOn(now, to);
+                learner = now is null || (plan.Lost != 0 && Has(now, plan.Lost)) ? 0 : ReplacementPlan.LearnerOn(now, to);
                 if (learner == 0)
                     return added;
             }
         }
 
         var caughtUp = await CatchesUpAsync(shard, learner, to, cancellationToken).ConfigureAwait(false);
-        ReplicaChange last = old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(old.Replica, learner);
         // Where it did not: it stands in the way of every other move of the shard, and its node may never be fit for it.
         var ended = caughtUp
-            ? await ChangeAsync(shard, to, last, cancellationToken, request.Force).ConfigureAwait(false)
+            ? await ChangeAsync(shard, to, plan.Last(learner), cancellationToken, request.Force).ConfigureAwait(false)
             : await RemoveLearnerAsync(shard, to, learner, force: false, cancellationToken).ConfigureAwait(false);
-        if ((caughtUp && ended.Done) || (!ended.Done && await RecordOfAsync(shard).ConfigureAwait(false) is { } newest && IsReplaced(newest, leaves, to)))
+        if ((caughtUp && ended.Done) || (!ended.Done && await RecordOfAsync(shard).ConfigureAwait(false) is { } newest && IsReplaced(newest, plan.Leaves, to)))
         {
             _replaced[shard.Shard] = (from, to, learner);
             return new OrderResult(true, "");
@@ -158,7 +139,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         // A learner that is still to be made has caught up when it joins.
         ReplicaChange last = request.ToNode == request.FromNode
             ? new ReplicaChange.Remove(own)
-            : new ReplicaChange.Swap(own, LearnerOn(record, request.ToNode) is var learner and not 0 ? learner : NewId());
+            : new ReplicaChange.Swap(own, ReplacementPlan.LearnerOn(record, request.ToNode) is var learner and not 0 ? learner : NewId());
         if (await _voters.TryBeginAsync(shard, last, request.Force).ConfigureAwait(false) is { } reason)
             return NotDone(reason);
         _voters.End(shard.Shard, last);
@@ -166,30 +147,10 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     }
 
     // How a replacement ends as the record and the nodes are; null: it has to be tried.
-    private OrderResult? Foresee(ShardRecord record, ReplaceRequest request)
-    {
-        var (from, to) = (request.FromNode, request.ToNode);
-        if (WhyNotTo(to) is { } reason)
-            return NotDone(reason);
-        var there = record.Replicas.FirstOrDefault(replica => replica.Node == from);
-        if (to == 0)
-            return there is { Learner: true } ? null : NotDone($"node {from} has no learner of it");
-        if (request.Lost != 0 && there is { Learner: false } && there.Replica != request.Lost)
-            return new OrderResult(true, "another votes in its place");
-        if (there is null && _replaced.TryGetValue(record.Shard, out var done) && (done.From, done.To) == (from, to) && record.Replicas.Any(replica => replica.Replica == done.Replica && !replica.Learner))
-            return new OrderResult(true, "another call did it");
-        var lost = LostOf(there, request);
-        var voters = record.Replicas.Count(replica => !replica.Learner && replica.Replica != lost);
-        if (lost == 0 && there is not { Learner: false } && (voters >= _replicationFactor || (from != 0 && from != to)))
-            return NotDone($"node {from} has no voter of it");
-        return record.Replicas.Any(replica => replica.Node == to && !replica.Learner && replica.Replica != lost) ? NotDone($"node {to} has a replica of the shard") : null;
-    }
-
-    // A lost replica counts for nothing, so its leaving first costs no safety; and a node has one replica of a shard at a time.
-    private static ulong LostOf(ReplicaRecord? there, ReplaceRequest request) =>
-        request.FromNode == request.ToNode && there is not null && (request.Lost == 0 ? !there.Learner : request.Lost == there.Replica) ? there.Replica : 0;
-
-    private static ulong LearnerOn(ShardRecord record, uint node) => record.Replicas.FirstOrDefault(replica => replica.Node == node && replica.Learner)?.Replica ?? 0;
+    private OrderResult? Foresee(ShardRecord record, ReplaceRequest request) =>
+        WhyNotTo(request.ToNode) is { } reason
+            ? NotDone(reason)
+            : ReplacementPlan.Foresee(record, request, _replicationFactor, _replaced.TryGetValue(record.Shard, out var last) ? last : null);
 
     private static bool Has(ShardRecord record, ulong id) => record.Replicas.Any(replica => replica.Replica == id);
 
@@ -259,21 +220,20 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     // False: its node is gone, or it got no further for too long.
     private async Task<bool> CatchesUpAsync(HostedShard shard, ulong learner, uint node, CancellationToken cancellationToken)
     {
-        var (seen, movedAt) = ((Acknowledged: 0UL, Stored: 0UL, Verified: 0UL), _clock.GetTimestamp());
+        var catchUp = new ReplacementPlan.CatchUp(learner, _patience, Now());
         for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)
         {
             var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
-            var follower = status.Detail?.Followers.FirstOrDefault(follower => follower.Replica == learner);
-            if (!shard.Replica!.IsServing || (follower is { State: "replicate" } && follower.Acknowledged.Change + LagChangesMax >= status.Committed.Change))
+            if (!shard.Replica!.IsServing)
                 return true;
-            if (follower is not null && (follower.Acknowledged.Change, follower.SnapshotStored, follower.SnapshotVerified) is var now && now != seen)
-                (seen, movedAt) = (now, _clock.GetTimestamp());
-            if (_clock.GetElapsedTime(movedAt) >= _patience)
-                return false;
+            if (catchUp.Look(status, Now()) is { } end)
+                return end;
             await Task.Delay(PollInterval, cancellationToken).ConfigureAwait(false);
         }
         return false;
     }
+
+    private TimeSpan Now() => TimeSpan.FromSeconds((double)_clock.GetTimestamp() / _clock.TimestampFrequency);
 
     private static async Task<ShardRecord?> RecordOfAsync(HostedShard shard) =>
         (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail?.Record;
@@ -282,28 +242,21 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     // Several at a time: one whose learner cannot catch up holds up no other.
     private Task TakeTurnAsync(CancellationToken stop) => Parallel.ForEachAsync(
-        _shards.All.Where(NeedsLeader), new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
-        async (shard, stop) => await AskLeaderAsync(shard.Shard, shard.IsLost ? shard.ReplicaId : 0, stop).ConfigureAwait(false));
+        _shards.All.Select(OwnRequest).OfType<ReplaceRequest>(), new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
+        async (request, stop) => await AskLeaderAsync(request, stop).ConfigureAwait(false));
 
-    // Lost, or a learner in the place of a lost one, in case the leader went away before it let it vote. A learner beside all voters is for its
-    // leader to put in the place of one of them. Nothing here where one is missing: the controller of the placement finds it a node.
-    private bool NeedsLeader(HostedShard shard)
-    {
-        if (!_map.Snapshot.Records.TryGetValue(shard.Shard, out var entry))
-            return false;
-        var here = entry.Record.Replicas.FirstOrDefault(replica => replica.Node == _identity.Node);
-        if (here is null || entry.Record.Replicas.Count == 1 || here.Replica != shard.ReplicaId)
-            return false;
-        return shard.IsLost || (here.Learner && entry.Record.Replicas.Count(replica => !replica.Learner) < _replicationFactor);
-    }
+    private ReplaceRequest? OwnRequest(HostedShard shard) => _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry)
+        ? ReplacementPlan.Own(entry.Record, _identity.Node, shard.ReplicaId, shard.IsLost, _replicationFactor)
+        : null;
 
-    private async Task AskLeaderAsync(uint shard, ulong lost, CancellationToken stop)
+    private async Task AskLeaderAsync(ReplaceRequest request, CancellationToken stop)
     {
+        var shard = request.Shard;
         if (_map.Snapshot.LeaderOf(shard) is not { } leader || leader.Node == _identity.Node)
             return;
         try
         {
-            await AskAsync(_peers, leader, new ReplaceRequest { Shard = shard, FromNode = _identity.Node, ToNode = _identity.Node, Lost = lost }, stop).ConfigureAwait(false);
+            await AskAsync(_peers, leader, request, stop).ConfigureAwait(false);
             _said.TryRemove(shard, out _);
         }
         catch (Exception) when (stop.IsCancellationRequested)

@@ -39,6 +39,7 @@ internal sealed class ClusterNode : IDisposable
     // Some items of work of the writer, and much more than the pool ever takes.
     private const long StatusWithinUs = 5_000;
     private const long ChangeWithinUs = 5_000_000;
+    private static readonly TimeSpan LearnerPatience = TimeSpan.FromSeconds(4);
     private static readonly TimeSpan StatusWithin = TimeSpan.FromSeconds(20);
 
     // What the node's operators take.
@@ -94,6 +95,7 @@ internal sealed class ClusterNode : IDisposable
     private bool _isStopped;
     private RecordRef? _unreadable;
     private StayingMajority? _majority;
+    private (ulong Learner, ReplacementPlan.CatchUp Watch)? _catchUp;
     private bool _mayBeQuarantined;
     private (ShardRecord Record, long Revision) _told;
 
@@ -142,6 +144,9 @@ internal sealed class ClusterNode : IDisposable
 
     /// <summary>Its process runs, whether or not its replica works.</summary>
     public bool IsUp => _isUp;
+
+    /// <summary>Its process runs, or would if it had a replica to run.</summary>
+    public bool IsThere => _isUp || Lost || ReplicaId == 0;
 
     /// <summary>Its disk has lost something at some time: a bit, all of it, or what was written since a copy.</summary>
     public bool HasLost { get; private set; }
@@ -241,6 +246,7 @@ internal sealed class ClusterNode : IDisposable
             Telemetry = new ShardTelemetry(_run.Coordinator.Record.Shard, Unmeasured),
         };
         _isUp = true;
+        _catchUp = null;
         _majority = new StayingMajority(Id, node => _run.Nodes[(int)node - 1].IsUp && !_run.IsCut(Id, node) && !_run.IsCut(node, Id), static _ => false, _clock);
         _told = (_run.Coordinator.Record, _run.Coordinator.Revision);
         Neighbour?.Open(context with { Storage = shared });
@@ -592,27 +598,63 @@ internal sealed class ClusterNode : IDisposable
         Poll(Replica.TransferAsync(replica), result => _run.HandOvers += result.Done ? 1 : 0);
     });
 
-    /// <summary>It is asked, as the leader, to change the shard's replicas. What comes of it, the record shows.</summary>
-    public void ChangeReplicas(ReplicaChange change) => Deliver(() =>
+    /// <summary>It is asked, as the leader, for a replacement, again and again: each time it does the step that is due, as ReplicaReplacement of the host does. What comes of it, the record shows.</summary>
+    public void Replace(ReplaceRequest request) => Deliver(() =>
     {
         if (Replica is not { } replica)
             return;
-        _run.Trace($"node {Id} is asked for: {change}");
-        // As ReplicaReplacement of the host.
+        if (request.FromNode == Id)
+        {
+            HandOver(0);
+            return;
+        }
+
         WithStatus(replica, (status, record) =>
         {
-            var majority = _majority!;
-            if (majority.TryBegin(status, record, change, force: false) is { } refusal)
-            {
-                _run.Trace($"node {Id} refuses: {refusal}");
-                return;
-            }
-
-            // When the order ends is no part of the course; this is longer than any transaction of the coordinator is under way.
-            InThisProcess(ChangeWithinUs, () => majority.End(record.Shard, change));
-            Poll(replica.ChangeReplicasAsync(change), static _ => { });
+            if (ReplacementPlan.Foresee(record, request, Replacements.Voters, last: null) is null && Due(status, new ReplacementPlan(record, request, Replacements.Voters), request.ToNode) is { } change)
+                Change(replica, status, record, change);
         });
     });
+
+    private ReplicaChange? Due(ReplicaStatus status, ReplacementPlan plan, uint to)
+    {
+        if (plan.Removal is { } removal)
+            return removal;
+        if (plan.Learner == 0)
+        {
+            return IsAway(to) ? null
+                : plan.Orphans(IsAway).FirstOrDefault() is { } orphan ? new ReplicaChange.Remove(orphan.Replica)
+                : plan.WhyNoLearner([]) is null ? plan.Add(_run.NewReplicaId())
+                : null;
+        }
+
+        var now = TimeSpan.FromMicroseconds(_run.NowUs);
+        if (_catchUp?.Learner != plan.Learner)
+            _catchUp = (plan.Learner, new ReplacementPlan.CatchUp(plan.Learner, LearnerPatience, now));
+        return _catchUp.Value.Watch.Look(status, now) switch
+        {
+            true => plan.Last(plan.Learner),
+            false => new ReplicaChange.Remove(plan.Learner),
+            null => null,
+        };
+    }
+
+    private void Change(ShardReplica replica, ReplicaStatus status, ShardRecord record, ReplicaChange change)
+    {
+        var majority = _majority!;
+        if (majority.TryBegin(status, record, change, force: false) is { } refusal)
+        {
+            _run.Trace($"node {Id} refuses to {change}: {refusal}");
+            return;
+        }
+
+        _run.Trace($"node {Id} is to {change}");
+        // When the order ends is no part of the course; this is longer than any transaction of the coordinator is under way.
+        InThisProcess(ChangeWithinUs, () => majority.End(record.Shard, change));
+        Poll(replica.ChangeReplicasAsync(change), static _ => { });
+    }
+
+    private bool IsAway(uint node) => node != Id && (!_run.Nodes[(int)node - 1].IsThere || _run.IsCut(Id, node) || _run.IsCut(node, Id));
 
     /// <summary>It is asked, as the leader, whether a node's replica may stop; as StayingVoters of the host answers.</summary>
     /// <param name="node">Whose.</param>
@@ -953,9 +995,8 @@ internal sealed class ClusterNode : IDisposable
     // As the host does: only a record that names it among those removed, and is as new as what the replica has seen, takes a directory away.
     private void Retire()
     {
-        var record = _run.Coordinator.Record;
         var held = Disk.DirectoryExists(Directory) ? Held() : null;
-        if (held is null || (record.Removed.Contains(ReplicaId) && record.Generation >= held.Generation && record.Epoch >= held.PromisedEpoch))
+        if (held is null || new Retirement(held.Generation, held.PromisedEpoch, held.CoordinatorRevision).WhyNot(_run.Coordinator.Record, _run.Coordinator.Revision, ReplicaId) is null)
             Empty();
         else
             _run.Time.After(_run.Random.NextInt64(50_000, 200_000), Start);

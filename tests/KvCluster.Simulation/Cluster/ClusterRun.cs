@@ -28,6 +28,7 @@ internal sealed class ClusterRun : ISimulation
     private readonly List<HashSet<(uint From, uint To)>> _cuts = [];
     private readonly HashSet<(uint Node, ulong Epoch, ulong Change)> _snapshots = [];
     private UInt128 _sessionsDrawn;
+    private ulong _replicaIdLast = 1_000;
     private readonly ClusterNode[] _nodes;
     private readonly ClusterClient[] _clients;
     private readonly RoutedClient[] _routed = [];
@@ -93,6 +94,9 @@ internal sealed class ClusterRun : ISimulation
     public IReadOnlyList<ClusterNode> Nodes => _nodes;
 
     public uint LeaderHint { get; set; } = 1;
+
+    /// <summary>An id never used.</summary>
+    public ulong NewReplicaId() => ++_replicaIdLast;
 
     /// <summary>Faults are over; what is under way may still be late.</summary>
     public bool Healed { get; private set; }

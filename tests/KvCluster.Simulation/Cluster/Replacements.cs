@@ -1,18 +1,22 @@
-using KvCluster.Replication;
+using KvCluster.Node.Hosting;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// What hosts and operators do about a shard's replicas, one step of the record at a time: a lost one is removed, a node without one gets a learner, a learner
-/// that has caught up votes, or takes the place of a replica that is to leave; nodes make and remove directories as the record says.
+/// What hosts and operators do about a shard's replicas: nodes make and remove directories as the record says and ask for another replica in the place of a lost one, an
+/// operator wants a node to have none, and the controller asks for what the placement lacks. Who asks for what, and what the leader makes of it, the host's own planners
+/// say (<see cref="ReplacementPlan"/>, <see cref="ReplicaMoves"/>).
 /// </summary>
 internal sealed class Replacements(ClusterRun run)
 {
-    private const int Voters = 3;
+    public const int Voters = 3;
 
-    private ulong _replicaIdLast = 1_000;
-    private ulong _leaving;
+    // Some restarts, and less than the time in which replicas must agree.
+    private const long GoneAfterUs = 3_000_000;
+
+    private readonly Dictionary<uint, long> _awaySinceUs = [];
+    private readonly HashSet<uint> _leaving = [];
 
     /// <summary>The record's replicas work, and no change is wanted.</summary>
     public bool AreDone => run.Coordinator.Record.Replicas is var replicas && replicas.Count == Voters
@@ -23,14 +27,14 @@ internal sealed class Replacements(ClusterRun run)
 
     public void Start() => run.Time.After(run.Random.NextInt64(50_000, 300_000), Step);
 
-    /// <summary>Somebody wants another replica in the place of this node's.</summary>
+    /// <summary>An operator wants a node to leave, so that another takes its replica.</summary>
     public void Replace(ClusterNode node)
     {
-        if (_leaving != 0 || node.ReplicaId == 0)
+        if (_leaving.Count > 0 || node.ReplicaId == 0)
             return;
-        run.Trace($"replica {node.ReplicaId:x} is to be replaced");
+        run.Trace($"node {node.Id} is to have no replica");
         run.Tally.Count(ClusterFault.Replace);
-        _leaving = node.ReplicaId;
+        _leaving.Add(node.Id);
     }
 
     private void Step()
@@ -43,37 +47,34 @@ internal sealed class Replacements(ClusterRun run)
             run.Time.After(run.Random.NextInt64(20_000), () => run.Coordinator.MarkCreated(replica.Replica));
         }
 
-        if (record.Replicas.All(replica => replica.Replica != _leaving))
-            _leaving = 0;
-        if (run.Nodes.FirstOrDefault(node => node.Serves) is { } leader)
-        {
-            // A leader does not remove itself.
-            if (leader.ReplicaId == _leaving)
-                leader.HandOver(0);
-            else if (NextChange(record) is { } change)
-                leader.ChangeReplicas(change);
-        }
-
+        _leaving.RemoveWhere(node => record.Replicas.All(replica => replica.Node != node));
+        if (run.Nodes.FirstOrDefault(static node => node.Serves) is { } leader && Wanted(record) is { Length: > 0 } wanted)
+            leader.Replace(wanted[run.Random.Next(wanted.Length)]);
         Start();
     }
 
-    private ReplicaChange? NextChange(ShardRecord record)
+    // Of the nodes themselves, and of the controller.
+    private ReplaceRequest[] Wanted(ShardRecord record)
     {
-        if (record.Replicas.FirstOrDefault(replica => replica.Created && (NodeOf(replica).Lost || NodeOf(replica).ReplicaId != replica.Replica)) is { } lost)
-            return new ReplicaChange.Remove(lost.Replica);
-        var voters = record.Replicas.Count(replica => !replica.Learner);
-        if (record.Replicas.FirstOrDefault(replica => replica.Learner) is { } learner)
+        var present = run.Nodes.Where(static node => node.IsThere).Select(static node => node.Id).ToHashSet();
+        foreach (var node in run.Nodes)
         {
-            return voters < Voters ? new ReplicaChange.Promote(learner.Replica, Voters)
-                : _leaving == 0 ? new ReplicaChange.Remove(learner.Replica)
-                : new ReplicaChange.Swap(_leaving, learner.Replica);
+            if (present.Contains(node.Id))
+                _awaySinceUs.Remove(node.Id);
+            else
+                _awaySinceUs.TryAdd(node.Id, run.NowUs);
         }
 
-        var free = run.Nodes.Where(node => record.Replicas.All(replica => replica.Node != node.Id)).ToArray();
-        if (free.Length == 0 || (voters == Voters && (_leaving == 0 || run.Healed)))
-            return null;
-        return new ReplicaChange.AddLearner(++_replicaIdLast, free[run.Random.Next(free.Length)].Id);
+        var gone = _awaySinceUs.Where(away => run.NowUs - away.Value >= GoneAfterUs).Select(static away => away.Key).ToHashSet();
+        var own = record.Replicas.Where(replica => present.Contains(replica.Node) && replica.Created)
+            .Select(replica => ReplacementPlan.Own(record, replica.Node, replica.Replica, IsLost(replica), Voters)).OfType<ReplaceRequest>();
+        var placed = ReplicaMoves.InOrder([record], present, gone, _leaving, Voters).Take(1)
+            .Select(static move => new ReplaceRequest { Shard = move.Shard, FromNode = move.FromNode, ToNode = move.ToNode });
+        return [.. own, .. placed];
     }
+
+    // A directory that is not there is lost as well.
+    private bool IsLost(ReplicaRecord replica) => NodeOf(replica) is var node && (node.Lost || node.ReplicaId != replica.Replica);
 
     private ClusterNode NodeOf(ReplicaRecord replica) => run.Nodes[(int)replica.Node - 1];
 }

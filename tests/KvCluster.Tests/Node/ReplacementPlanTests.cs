@@ -1,0 +1,108 @@
+using KvCluster.Node.Hosting;
+using KvCluster.Replication;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>The steps of a replacement, as records, requests and followers are. That they lead to its end, replicas and the cluster simulation show.</summary>
+public sealed class ReplacementPlanTests
+{
+    private const int Voters = 3;
+    private const ulong New = 99;
+    private static readonly TimeSpan Patience = TimeSpan.FromSeconds(3);
+
+    [Fact]
+    public void Plan_OfALostVoter_PutsALearnerInItsPlaceAndLetsItVote()
+    {
+        var plan = Plan(Record(Voter(1), Voter(2), Voter(3)), from: 3, to: 3, lost: 33);
+        Assert.Equal((null, 0UL, 33UL), (plan.Removal, plan.Learner, plan.Leaves));
+        Assert.Equal(new ReplicaChange.AddLearner(New, 3, InPlaceOf: 33), plan.Add(New));
+        Assert.Equal(new ReplicaChange.Promote(New, Voters), plan.Last(New));
+    }
+
+    // The lost learner was taken for the one that was to come: the leader waited for it until its patience ended, and removed it only then.
+    [Fact]
+    public void Plan_OfALostLearnerWhereAVoterIsMissing_PutsAnotherOneInItsPlace()
+    {
+        var plan = Plan(Record(Voter(1), Voter(2), Learner(3)), from: 3, to: 3, lost: 33);
+        Assert.Equal((null, 0UL, 33UL), (plan.Removal, plan.Learner, plan.Leaves));
+        Assert.Equal(new ReplicaChange.AddLearner(New, 3, InPlaceOf: 33), plan.Add(New));
+    }
+
+    [Fact]
+    public void Plan_OfALostLearnerBesideAllVoters_RemovesIt()
+    {
+        var plan = Plan(Record(Voter(1), Voter(2), Voter(3), Learner(4)), from: 4, to: 4, lost: 44);
+        Assert.Equal((new ReplicaChange.Remove(44), false), (plan.Removal, plan.RemovesLearner));
+    }
+
+    [Fact]
+    public void Plan_OfAMoveThatWasBrokenOff_GoesOnWithItsLearner()
+    {
+        var plan = Plan(Record(Voter(1), Voter(2), Voter(3), Learner(4)), from: 2, to: 4);
+        Assert.Equal(44UL, plan.Learner);
+        Assert.Equal(new ReplicaChange.Swap(22, 44), plan.Last(plan.Learner));
+    }
+
+    [Fact]
+    public void Plan_WithALearnerOfAnother_WaitsUntilItIsGone()
+    {
+        var plan = Plan(Record(Voter(1), Voter(2), Learner(3)), from: 0, to: 4);
+        Assert.Equal([33UL], plan.Orphans(static node => node == 3).Select(static replica => replica.Replica));
+        Assert.Equal("the learner on node 3 is to vote there", plan.WhyNoLearner([]));
+        Assert.Null(plan.WhyNoLearner([33]));
+    }
+
+    [Fact]
+    public void Own_OfALearner_AsksOnlyWhereAVoterIsMissing()
+    {
+        Assert.Null(ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3), Learner(4)), 4, 44, isLost: false, Voters));
+        Assert.Equal(
+            new ReplaceRequest { FromNode = 3, ToNode = 3 }, ReplacementPlan.Own(Record(Voter(1), Voter(2), Learner(3)), 3, 33, isLost: false, Voters));
+        Assert.Equal(
+            new ReplaceRequest { FromNode = 3, ToNode = 3, Lost = 33 }, ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3)), 3, 33, isLost: true, Voters));
+        Assert.Null(ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3)), 3, 34, isLost: true, Voters));
+    }
+
+    [Fact]
+    public void CatchUp_OfALearnerThatGetsFurther_IsWaitedForAndEndsWithTheLeader()
+    {
+        var watch = new ReplacementPlan.CatchUp(44, Patience, TimeSpan.Zero);
+        Assert.Null(watch.Look(Status("snapshot", stored: 100), Patience * 0.9));
+        Assert.Null(watch.Look(Status("snapshot", stored: 200), Patience * 1.8));
+        Assert.Null(watch.Look(Status("replicate", acknowledged: 1_000), Patience * 2));
+        Assert.True(watch.Look(Status("replicate", acknowledged: 9_000), Patience * 2.5));
+    }
+
+    [Fact]
+    public void CatchUp_OfALearnerThatGetsNoFurther_IsGivenUpAfterThePatience()
+    {
+        var watch = new ReplacementPlan.CatchUp(44, Patience, TimeSpan.Zero);
+        Assert.Null(watch.Look(Status("snapshot", stored: 100), TimeSpan.FromSeconds(1)));
+        Assert.Null(watch.Look(Status("snapshot", stored: 100), Patience));
+        Assert.False(watch.Look(Status("snapshot", stored: 100), TimeSpan.FromSeconds(1) + Patience));
+    }
+
+    private static ReplacementPlan Plan(ShardRecord record, uint from, uint to, ulong lost = 0)
+    {
+        var request = new ReplaceRequest { FromNode = from, ToNode = to, Lost = lost };
+        Assert.Null(ReplacementPlan.Foresee(record, request, Voters, last: null));
+        return new ReplacementPlan(record, request, Voters);
+    }
+
+    private static ShardRecord Record(params ReplicaRecord[] replicas) => new() { Generation = 1, Replicas = { replicas } };
+
+    private static ReplicaRecord Voter(uint node) => new() { Node = node, Replica = node * 11, Created = true };
+
+    private static ReplicaRecord Learner(uint node) => new(Voter(node)) { Learner = true };
+
+    // Of a leader that has committed 10,000 changes.
+    private static ReplicaStatus Status(string state, ulong acknowledged = 0, ulong stored = 0) => new()
+    {
+        Committed = new V1.Etag { Epoch = 1, Change = 10_000 },
+        Detail = new ReplicaDetail
+        {
+            Followers = { new FollowerStatus { Replica = 44, State = state, Acknowledged = new V1.Etag { Epoch = 1, Change = acknowledged }, SnapshotStored = stored } },
+        },
+    };
+}
