@@ -199,7 +199,7 @@ internal sealed class ExchangeProxy : IDisposable
             }
             open.Reads.Waiting.AddLast(open.Place);
             _waitingReads++;
-            if (shard == 0 && !_isWaitingForMap && !_forwarding.HasMap)
+            if (shard == Forwarding.NoShard && !_isWaitingForMap && !_forwarding.HasMap)
             {
                 _isWaitingForMap = true;
                 _ = RegroupAsync();
@@ -225,13 +225,14 @@ internal sealed class ExchangeProxy : IDisposable
             _isWaitingForMap = false;
             if (_isBroken)
                 return;
-            var unknown = ReadsOfLocked(0).Waiting;
-            for (var next = unknown.First; next is { } place;)
+            // Each once: what is no request stays where it was, behind the others.
+            var unknown = ReadsOfLocked(Forwarding.NoShard).Waiting;
+            for (var left = unknown.Count; left > 0; left--)
             {
-                next = place.Next;
+                var place = unknown.First!;
+                unknown.RemoveFirst();
                 var call = place.Value.Call;
                 place.Value.Reads = ReadsOfLocked(_forwarding.ShardOf(call.Method, call.Request));
-                unknown.Remove(place);
                 place.Value.Reads.Waiting.AddLast(place);
             }
             LetReadsOutLocked();

@@ -14,6 +14,9 @@ namespace KvCluster.Router.Api;
 /// <summary>Brings one encoded call to where it belongs and gives back the encoded response. Thread-safe.</summary>
 internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeReplies large)
 {
+    /// <summary>Of no cluster, whose shards count from 0.</summary>
+    public const uint NoShard = uint.MaxValue;
+
     private const int KeysPerCallMax = 10_000;
     private const int AnswerBytesMax = 16 << 20;
 
@@ -53,16 +56,16 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         }
     }
 
-    /// <summary>The shard of a request's first key, by the map as it is; 0: there is no map yet, or the request is none, of which its caller hears when it is forwarded.</summary>
+    /// <summary>The shard of a request's first key, by the map as it is; <see cref="NoShard"/>: there is no map yet, or the request is none, of which its caller hears when it is forwarded.</summary>
     public uint ShardOf(Method method, ByteString request)
     {
         try
         {
-            return calls.Table.Find(RequestKeys.First(method, request.Span))?.Shard ?? 0;
+            return calls.Table.Find(RequestKeys.First(method, request.Span))?.Shard ?? NoShard;
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {
-            return 0;
+            return NoShard;
         }
     }
 

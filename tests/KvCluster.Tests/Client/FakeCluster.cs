@@ -17,11 +17,11 @@ internal sealed class FakeCluster : IAsyncDisposable
     private readonly ShardRoute[] _routes;
     private ulong _change;
 
-    private FakeCluster(byte[][] splits, uint nodes) => _routes =
+    private FakeCluster(byte[][] splits, uint nodes, uint firstShard) => _routes =
     [
         .. Enumerable.Range(0, splits.Length + 1).Select(index => new ShardRoute
         {
-            Shard = (uint)index + 1,
+            Shard = (uint)index + firstShard,
             Start = index == 0 ? ByteString.Empty : ByteString.CopyFrom(splits[index - 1]),
             End = index == splits.Length ? ByteString.Empty : ByteString.CopyFrom(splits[index]),
             Generation = 1,
@@ -51,9 +51,14 @@ internal sealed class FakeCluster : IAsyncDisposable
     public KvClient Connect(KvReadMode read = KvReadMode.Leader, bool exactlyOnce = true) =>
         new(new KvClientOptions { Endpoints = [Endpoint], Read = read, ExactlyOnce = exactlyOnce, Timeout = Eventually.Limit });
 
-    public static async Task<FakeCluster> StartAsync(int nodes, params string[] splits)
+    public static Task<FakeCluster> StartAsync(int nodes, params string[] splits) => StartAsync(nodes, firstShard: 1, splits);
+
+    /// <param name="nodes">How many.</param>
+    /// <param name="firstShard">The number of the shard with the first keys; of a real cluster it is 0.</param>
+    /// <param name="splits">Where the others begin.</param>
+    public static async Task<FakeCluster> StartAsync(int nodes, uint firstShard, params string[] splits)
     {
-        var cluster = new FakeCluster([.. splits.Select(System.Text.Encoding.UTF8.GetBytes)], (uint)nodes);
+        var cluster = new FakeCluster([.. splits.Select(System.Text.Encoding.UTF8.GetBytes)], (uint)nodes, firstShard);
         for (var node = 1; node <= nodes; node++)
             cluster.Nodes.Add(await FakeNode.StartAsync(cluster, (uint)node, port: 0));
         return cluster;
@@ -77,10 +82,10 @@ internal sealed class FakeCluster : IAsyncDisposable
     {
         lock (_lock)
         {
-            var route = _routes[shard - 1].Clone();
+            var route = _routes[shard - _routes[0].Shard].Clone();
             route.Leader = node;
             route.Epoch++;
-            _routes[shard - 1] = route;
+            _routes[shard - _routes[0].Shard] = route;
         }
     }
 

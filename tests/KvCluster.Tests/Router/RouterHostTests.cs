@@ -201,27 +201,36 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal(0, replies[2_000].Code);
     }
 
-    /// <summary>A router that had just begun knew of no call's shard. The reads that came before its first map waited as those of one shard, all behind the ones that were stuck.</summary>
-    [Fact]
-    public async Task Exchange_WithReadsFromBeforeTheMap_ServesThoseOfOtherShards()
+    /// <summary>
+    /// A router that had just begun knew of no call's shard. The reads that came before its first map waited as those of one shard, all behind the ones that were stuck; and when they
+    /// were told apart for the first time, those of shard 0 were moved to where they were, for ever.
+    /// </summary>
+    [Theory]
+    [InlineData(0)]
+    [InlineData(1)]
+    public async Task Exchange_WithReadsFromBeforeTheMap_ServesEachByItsShard(uint firstShard)
     {
+        const int Stuck = 60;
         var map = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        foreach (var node in _cluster.Nodes)
+        await using var cluster = await FakeCluster.StartAsync(3, firstShard, "g", "p");
+        foreach (var node in cluster.Nodes)
             node.MapMayGo = map.Task;
-        _cluster.Nodes[0].Script = static _ => Task.FromResult<Reply?>(FakeNode.Silence);
-        await using var router = await StartAsync("http://127.0.0.1:0");
+        cluster.Nodes[0].Script = static _ => Task.FromResult<Reply?>(FakeNode.Silence);
+        await using var router = await StartAsync("http://127.0.0.1:0", cluster);
         using var channel = GrpcChannel.ForAddress(router.Address);
         using var stream = new Kv.KvClient(channel).Exchange();
         var request = new ExchangeRequest();
-        for (var id = 1ul; id <= 20; id++)
-            request.Calls.Add(new Call { Id = id, Method = Method.Get, Request = new GetRequest { Key = Utf8(id < 20 ? "a" : "q") }.ToByteString() });
-        request.Calls.Add(new Call { Id = 21, Method = Method.Unspecified });
+        for (var id = 1ul; id <= Stuck + 1; id++)
+            request.Calls.Add(new Call { Id = id, Method = Method.Get, Request = new GetRequest { Key = Utf8(id <= Stuck ? "a" : "q") }.ToByteString() });
+        request.Calls.Add(new Call { Id = 100, Method = Method.Unspecified });
         await stream.RequestStream.WriteAsync(request);
         var replies = new Dictionary<ulong, Reply>();
-        await ReadUntilAsync(stream, replies, () => replies.ContainsKey(21));
+        await ReadUntilAsync(stream, replies, () => replies.ContainsKey(100));
         map.SetResult();
-        await ReadUntilAsync(stream, replies, () => replies.ContainsKey(20));
-        Assert.Equal((2, 0), (replies.Count, replies[20].Code));
+        await ReadUntilAsync(stream, replies, () => replies.ContainsKey(Stuck + 1));
+        Assert.Equal((2, 0), (replies.Count, replies[Stuck + 1].Code));
+        await stream.RequestStream.WriteAsync(new ExchangeRequest { Cancelled = { Enumerable.Range(1, Stuck).Select(id => (ulong)id) } });
+        await ReadUntilAsync(stream, replies, () => replies.Count == Stuck + 2);
     }
 
     /// <summary>
@@ -405,8 +414,8 @@ public sealed class RouterHostTests : IAsyncLifetime
         }
     }
 
-    private Task<RouterHost> StartAsync(string listen) => RouterHost.StartAsync(
-        new RouterOptions { Listen = listen, Seeds = [_cluster.Nodes[1].Address], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+    private Task<RouterHost> StartAsync(string listen, FakeCluster? cluster = null) => RouterHost.StartAsync(
+        new RouterOptions { Listen = listen, Seeds = [(cluster ?? _cluster).Nodes[1].Address], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 
     private sealed class OneLog(ILogger log) : ILoggerProvider
     {
