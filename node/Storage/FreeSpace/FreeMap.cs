@@ -24,7 +24,17 @@ internal sealed unsafe class FreeMap
     private const int GrowthPagesMin = 32;
     private const int GrowthPagesMax = 8192;
 
+    /// <summary>How many of the last checkpoints are known by what they placed: a page of an earlier one counts as old as the file.</summary>
+    private const int PlacingsKept = 4096;
+
     private readonly List<PageRun> _runs = [];
+
+    /// <summary>By checkpoint since the open: the first batch whose root may reach what it placed.</summary>
+    private readonly ulong[] _bornBy = new ulong[PlacingsKept];
+
+    /// <summary>Which checkpoint since the open placed a page, 0 for none: 4 bytes for each of 8,192. By page of the map, made when a checkpoint takes the first of its pages.</summary>
+    private uint[]?[] _placedBy = [];
+    private uint _placing;
     private ulong[] _free = [];
     private ulong[] _pending = [];
     private ulong[] _reusable = [];
@@ -120,11 +130,20 @@ internal sealed unsafe class FreeMap
         }
     }
 
+    /// <summary>The first batch whose root may reach what lies at a page, or an earlier one.</summary>
+    public ulong BornOf(long page)
+    {
+        var placed = _placedBy[page / 64 / WordsPerPage]?[page % (64 * WordsPerPage)] ?? 0;
+        return placed == 0 || _placing - placed >= PlacingsKept ? 0 : _bornBy[placed % PlacingsKept];
+    }
+
     /// <summary>Starts the map of the next checkpoint: what was pending is free in it, and what was left since then is pending.</summary>
     /// <param name="left">Pages that the new checkpoint does not reach, and the newest does.</param>
     /// <param name="pagesWanted">How many will be taken, about.</param>
-    public void BeginNext(List<PageRun> left, long pagesWanted)
+    /// <param name="born">The first batch whose root may reach what will be placed.</param>
+    public void BeginNext(List<PageRun> left, long pagesWanted, ulong born)
     {
+        _bornBy[++_placing % PlacingsKept] = born;
         _saved = new Saved(FilePages, [.. _free], [.. _pending], [.. _reusable], [.. _places], [.. _checksums], _directory);
         for (var i = 0; i < _free.Length; i++)
         {
@@ -241,6 +260,7 @@ internal sealed unsafe class FreeMap
             Clear(_free, page);
             Clear(_reusable, page);
             _changed[page / 64 / WordsPerPage] = true;
+            (_placedBy[page / 64 / WordsPerPage] ??= new uint[64 * WordsPerPage])[page % (64 * WordsPerPage)] = _placing;
         }
         return run.First;
     }
@@ -284,6 +304,8 @@ internal sealed unsafe class FreeMap
         Array.Resize(ref _places, mapPages);
         Array.Resize(ref _checksums, mapPages);
         Array.Resize(ref _changed, mapPages);
+        if (_placedBy.Length < mapPages)
+            Array.Resize(ref _placedBy, mapPages);
         _changed.AsSpan(before).Fill(true);
     }
 

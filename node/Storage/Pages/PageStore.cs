@@ -20,13 +20,19 @@ internal sealed unsafe class PageStore : IDisposable
     private readonly WriteBatch _batch;
     private readonly List<SealedBatch> _unpublished = [];
     private readonly Stack<SealedBatch> _emptyBatches = new();
-    private readonly RetiredPages _retiredScratch;
+    private readonly RetiredPages<RetiredScratch> _retiredScratch;
+    private readonly RetiredPages<RetiredRun> _retiredRuns;
+
+    /// <summary>Of those, what only pins keep.</summary>
+    private readonly List<RetiredRun> _pinnedRuns = [];
     private readonly List<ReaderSlots.Reader> _present = [];
-    private readonly Queue<(ulong Revision, ulong Epoch, List<PageRun> Runs)> _retiredPages = new();
     private readonly Lock _pinLock = new();
     private readonly SortedDictionary<ulong, int> _pins = [];
     private List<PageRun> _left = [];
     private List<PageRun> _pending;
+
+    /// <summary>The batch of the last checkpoint that was finished; none before it reaches what later ones place, and none from it on what is pending. 0: as opened.</summary>
+    private ulong _batchCheckpointed;
     private Checkpoint? _checkpoint;
     private StoreRoot _published;
     private MetaPage _newestMeta;
@@ -45,7 +51,8 @@ internal sealed unsafe class PageStore : IDisposable
         Free = FreeMap.Load(Space, newest);
         _pending = Free.PendingRuns();
         _readers = new ReaderSlots(options.SnapshotsMax);
-        _retiredScratch = new RetiredPages(_readers, _pool);
+        _retiredScratch = new RetiredPages<RetiredScratch>(_readers, retired => _pool.Return((byte*)retired.Page));
+        _retiredRuns = new RetiredPages<RetiredRun>(_readers, FreeUnlessPinned);
         _batch = new WriteBatch(this, Space, _pool);
         _published = new StoreRoot(newest.Coverage.Etag, 0, newest.Trees);
         _fileBytes = file.Length;
@@ -92,6 +99,8 @@ internal sealed unsafe class PageStore : IDisposable
 
     internal MetaPage NewestMeta => _newestMeta;
 
+    /// <summary>The first batch whose root may reach what the next checkpoint places. While one is begun, which nothing else finishes: its executor.</summary>
+    internal ulong FirstBatchToPlace => _batchCheckpointed + 1;
 
     private StoreRoot NewestRoot => _unpublished.Count > 0 ? _unpublished[^1].Root : _published;
 
@@ -184,7 +193,7 @@ internal sealed unsafe class PageStore : IDisposable
                 if (_checkpoint is not null && Page.Batch((byte*)page) <= _checkpoint.Root.Batch)
                     _checkpoint.LeftSince.Add(page, batch.Root.Batch);
                 else
-                    _retiredScratch.Add(epoch, page, batch.Root.Batch);
+                    _retiredScratch.Add(new RetiredScratch(epoch, page, batch.Root.Batch));
             }
             _left.AddRange(batch.LeftPages);
             Recycle(batch);
@@ -237,13 +246,13 @@ internal sealed unsafe class PageStore : IDisposable
         Volatile.Write(ref _published, WithPlaces(_published, checkpoint));
         var epoch = _readers.NextEpoch();
         foreach (var page in checkpoint.Scratch)
-            _retiredScratch.Add(epoch, page, checkpoint.LeftSince.GetValueOrDefault(page, ulong.MaxValue));
+            _retiredScratch.Add(new RetiredScratch(epoch, page, checkpoint.LeftSince.GetValueOrDefault(page, ulong.MaxValue)));
         // The map is the writer's again; what was pending is free, and its last meta page overwritten.
         Free.Keep();
-        _retiredPages.Enqueue((_newestMeta.Revision, epoch, _pending));
         foreach (var run in _pending)
-            _retiredFileBytes += run.Count * Page.Bytes;
+            Retire(run, epoch);
         _pending = checkpoint.PendingRuns;
+        _batchCheckpointed = checkpoint.Root.Batch;
         lock (_pinLock)
         {
             Volatile.Write(ref _olderMeta, _newestMeta);
@@ -263,7 +272,7 @@ internal sealed unsafe class PageStore : IDisposable
         _left = checkpoint.Left;
         var epoch = _readers.NextEpoch();
         foreach (var (page, left) in checkpoint.LeftSince)
-            _retiredScratch.Add(epoch, page, left);
+            _retiredScratch.Add(new RetiredScratch(epoch, page, left));
         _checkpoint = null;
     }
 
@@ -301,7 +310,7 @@ internal sealed unsafe class PageStore : IDisposable
         var leaving = new List<List<PageRun>> { _left, _pending };
         if (_checkpoint is not null)
             leaving.Add(_checkpoint.Left);
-        leaving.AddRange(_retiredPages.Select(retired => retired.Runs));
+        leaving.Add([.. _retiredRuns.All.Concat(_pinnedRuns).Select(retired => retired.Run)]);
         var walk = new StoreWalk(Space, Free, leaving);
         walk.CheckPublished(_published, _newestMeta);
         walk.CheckProtected(_newestMeta.Trees, "newest checkpoint");
@@ -489,35 +498,69 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Takes back what no reader or pin can reach any more.</summary>
     private void ReleaseRetired()
     {
-        if (_retiredScratch.IsEmpty && _retiredPages.Count == 0)
+        if (_retiredScratch.IsEmpty && _retiredRuns.IsEmpty && _pinnedRuns.Count == 0)
             return;
         _readers.Collect(_present);
         _retiredScratch.Release(_present);
-        var oldest = ulong.MaxValue;
-        foreach (var reader in _present)
-            oldest = Math.Min(oldest, reader.Epoch);
         // During a checkpoint's write the map is not the writer's.
         if (_checkpoint is not { IsBegun: true })
-            ReleasePages(oldest);
+            ReleaseRuns();
         if (PinnedBytes > Options.PinnedBytesMax)
-            EndReader(oldest);
+            EndReader();
     }
 
-    private void ReleasePages(ulong oldest)
+    /// <summary>Pages of the file that the newest checkpoint but one left. One run may be of several checkpoints, each of which placed a part of it.</summary>
+    private void Retire(PageRun run, ulong epoch)
     {
-        while (_retiredPages.TryPeek(out var retired) && retired.Epoch < oldest && retired.Revision <= OldestPin())
+        _retiredFileBytes += run.Count * Page.Bytes;
+        for (var (first, end) = (run.First, run.First + run.Count); first < end;)
         {
-            foreach (var run in _retiredPages.Dequeue().Runs)
-            {
-                Free.AllowReuse(run);
-                _retiredFileBytes -= run.Count * Page.Bytes;
-            }
+            var born = Free.BornOf(first);
+            var next = first + 1;
+            while (next < end && Free.BornOf(next) == born)
+                next++;
+            _retiredRuns.Add(new RetiredRun(epoch, born, _batchCheckpointed, _newestMeta.Revision, new PageRun(first, next - first)));
+            first = next;
         }
     }
 
-    /// <summary>The oldest holds the most, or nearly so; when it is gone and that was not enough, the next one is.</summary>
-    private void EndReader(ulong oldest)
+    private void ReleaseRuns()
     {
+        if (_pinnedRuns.Count > 0)
+        {
+            var oldestPin = OldestPin();
+            for (var i = _pinnedRuns.Count - 1; i >= 0; i--)
+            {
+                if (_pinnedRuns[i].Revision > oldestPin)
+                    continue;
+                AllowReuse(_pinnedRuns[i]);
+                _pinnedRuns[i] = _pinnedRuns[^1];
+                _pinnedRuns.RemoveAt(_pinnedRuns.Count - 1);
+            }
+        }
+        _retiredRuns.Release(_present);
+    }
+
+    private void FreeUnlessPinned(RetiredRun retired)
+    {
+        if (retired.Revision > OldestPin())
+            _pinnedRuns.Add(retired);
+        else
+            AllowReuse(retired);
+    }
+
+    private void AllowReuse(in RetiredRun retired)
+    {
+        Free.AllowReuse(retired.Run);
+        _retiredFileBytes -= retired.Bytes;
+    }
+
+    /// <summary>The oldest holds the most, or nearly so; when it is gone and that was not enough, the next one is.</summary>
+    private void EndReader()
+    {
+        var oldest = ulong.MaxValue;
+        foreach (var reader in _present)
+            oldest = Math.Min(oldest, reader.Epoch);
         foreach (var reader in _present)
         {
             if (reader.Epoch == oldest)

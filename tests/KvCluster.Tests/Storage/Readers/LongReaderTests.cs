@@ -36,10 +36,66 @@ public sealed class LongReaderTests
         Assert.True(store.ScratchBytes <= treeBytes + (1 << 20), $"{store.ScratchBytes} bytes of scratch, and the tree has {treeBytes}.");
     }
 
+    // Of the file's pages, one open snapshot kept all that checkpoints left since it was opened, what it reached or not: the file grew by every checkpoint.
     [Fact]
-    public void SeveralReaders_OfDifferentAge_EachReadsItsStateToTheEnd() => Seeded.Run(5, random =>
+    public void HeldSnapshot_ManyCheckpoints_KeepsNoPageOfTheFileThatItDoesNotReach()
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        var random = new Random(1);
+        var etag = Load(store);
+        Checkpoint(store);
+        var treeBytes = store.FileBytes;
+        using var snapshot = store.OpenSnapshot();
+        var before = Sum(snapshot);
+        for (var checkpoint = 0; checkpoint < 60; checkpoint++)
+        {
+            for (var put = 0; put < 60; put++)
+                Put(store, ++etag, random.Next(Keys), (byte)put);
+            Checkpoint(store);
+        }
+        // The snapshot's pages, the newest ones, and those that the meta page before reaches.
+        Assert.True(store.FileBytes <= 4 * treeBytes, $"The file has {store.FileBytes} bytes, and had {treeBytes} with the same keys.");
+        Assert.True(store.PinnedBytes <= treeBytes + (1 << 20), $"{store.PinnedBytes} bytes are pinned, and the snapshot has {treeBytes}.");
+        Assert.Equal(before, Sum(snapshot));
+        store.Verify();
+        snapshot.Dispose();
+        Put(store, ++etag, 0, 0);
+        Put(store, ++etag, 0, 0);
+        Assert.Equal(0, store.PinnedBytes);
+    }
+
+    // What a pin keeps, no reader's end frees.
+    [Fact]
+    public void PinnedCheckpoint_ReadersComeAndGo_IsReadAsItWas()
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        var random = new Random(1);
+        var etag = Load(store);
+        Checkpoint(store);
+        using var pin = store.Pin();
+        var before = Content(pin);
+        for (var checkpoint = 0; checkpoint < 10; checkpoint++)
+        {
+            using var reader = store.OpenSnapshot();
+            for (var put = 0; put < 60; put++)
+                Put(store, ++etag, random.Next(Keys), (byte)put);
+            Checkpoint(store);
+        }
+        Assert.Equal(before, Content(pin));
+        Assert.True(store.PinnedBytes > 0);
+        pin.Dispose();
+        Put(store, ++etag, 0, 0);
+        Assert.Equal(0, store.PinnedBytes);
+        store.Verify();
+    }
+
+    [Fact]
+    public void SeveralReaders_OfDifferentAge_EachReadsItsStateToTheEnd() => Seeded.Run(10, random =>
     {
         using var store = new ModelStore();
+        var checkpointsRest = random.Next(2) == 0 ? 60 : 6;
         for (var step = 0; step < 400; step++)
         {
             store.Batch(batch =>
@@ -53,9 +109,9 @@ public sealed class LongReaderTests
                 store.OpenReader();
             if (random.Next(40) == 0 && store.Readers > 0)
                 store.CloseReader(random.Next(store.Readers));
-            if (random.Next(60) == 0 && !store.IsCheckpointing)
+            if (random.Next(checkpointsRest) == 0 && !store.IsCheckpointing)
                 store.BeginCheckpoint();
-            else if (random.Next(20) == 0 && store.IsCheckpointing)
+            else if (random.Next(checkpointsRest / 3) == 0 && store.IsCheckpointing)
                 store.EndCheckpoint();
             if (store.Readers > 0)
                 store.CheckReader(random.Next(store.Readers), random);
@@ -152,6 +208,28 @@ public sealed class LongReaderTests
         batch.Put(TreeId.Kv, BitConverter.GetBytes(key), Enumerable.Repeat(value, 100).ToArray());
         batch.Seal(etag);
         store.Publish(etag);
+    }
+
+    private static void Checkpoint(PageStore store)
+    {
+        var checkpoint = store.BeginCheckpoint(etag => new Coverage(etag, default, 0), UInt128.MaxValue)!;
+        checkpoint.Write();
+        store.FinishCheckpoint(checkpoint);
+    }
+
+    private static string Content(CheckpointPin pin)
+    {
+        using var buffer = new AlignedBuffer(Page.Bytes);
+        using var hash = System.Security.Cryptography.IncrementalHash.CreateHash(System.Security.Cryptography.HashAlgorithmName.SHA256);
+        foreach (var run in pin.Runs)
+        {
+            for (var page = run.First; page < run.First + run.Count; page++)
+            {
+                pin.ReadPages(page, buffer.Span);
+                hash.AppendData(buffer.Span);
+            }
+        }
+        return Convert.ToHexString(hash.GetHashAndReset());
     }
 
     private static long Sum(ReadSnapshot snapshot)
