@@ -30,11 +30,16 @@ internal sealed class SegmentPreparation : IDisposable
     public static SegmentPreparation Begin(IFileSystem files, string directory, ulong number, int bytes, Stack<ulong> spares)
     {
         var path = SegmentName.PathOf(directory, number);
-        var recycled = spares.TryPop(out var spare);
+        var recycled = spares.TryPeek(out var spare);
         if (recycled)
+        {
             files.Rename(SegmentName.PathOf(directory, spare), path);
+            spares.Pop();
+        }
         else
+        {
             CreateIfMissing(files, path);
+        }
         CreateIfMissing(files, SegmentName.PathOf(directory, number + 1));
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true));
         try
