@@ -1,32 +1,15 @@
 // Gives memory back to the system after a burst of large calls. The collector gives back what it no longer needs as it collects, and a process that has
-// become idle does not collect: it would keep hundreds of megabytes for as long as nobody asks for much. One timer a process.
+// become idle does not collect: it would keep gigabytes for as long as nobody asks for much. One timer a process; when to do what is in IdleMemory.cs.
 namespace KvCluster.Serving.Memory;
 
 /// <summary>Looks now and then whether much memory is committed and unused while little is going on, and then has it collected.</summary>
 internal sealed class MemoryReturn : IAsyncDisposable
 {
-    /// <summary>Committed in all at which it is worth a collection.</summary>
-    private const long UnusedBytesLeast = 64L << 20;
-
-    /// <summary>Allocated between two looks: less is a process that does little.</summary>
-    private const long IdleBytesMost = 8L << 20;
-
-    /// <summary>A heap with so much in use would be stopped for long by a whole compacting collection; it is left alone.</summary>
-    private const long LiveBytesMost = 256L << 20;
-
-    /// <summary>A collection of ours that gave back less was in vain.</summary>
-    private const long GainBytesLeast = 8L << 20;
-
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(2);
 
-    /// <summary>Between two collections: buffers that servers keep for their connections are let go some seconds after those.</summary>
-    private static readonly TimeSpan Pause = TimeSpan.FromSeconds(15);
-
+    private readonly IdleMemory _rule = new();
     private readonly Timer _timer;
-    private long _allocatedBytes;
-    private long _nextMs;
-    private int _inVain;
-    private int _collectionsSeen = -1;
+    private int _isLooking;
 
     public MemoryReturn() => _timer = new Timer(static state => ((MemoryReturn)state!).Look(), this, Interval, Interval);
 
@@ -34,34 +17,39 @@ internal sealed class MemoryReturn : IAsyncDisposable
 
     private void Look()
     {
-        var allocated = GC.GetTotalAllocatedBytes();
-        var isIdle = allocated - _allocatedBytes < IdleBytesMost;
-        _allocatedBytes = allocated;
-        var collections = GC.CollectionCount(0);
-        if (collections != _collectionsSeen)
-            _inVain = 0;
-        // After three that gave nothing back there is nothing, until something else had the process collect.
-        if (!isIdle || _inVain == 3 || Environment.TickCount64 < _nextMs)
+        // A busy pool may have two ticks run side by side.
+        if (Interlocked.Exchange(ref _isLooking, 1) != 0)
             return;
-        var live = LiveBytes();
-        var committed = CommittedBytes();
-        if (live > LiveBytesMost || committed < UnusedBytesLeast)
-            return;
-        // A few tens of milliseconds: little is in use.
-        GC.Collect(GC.MaxGeneration, GCCollectionMode.Aggressive, blocking: true, compacting: true);
-        _inVain = committed - CommittedBytes() < GainBytesLeast ? _inVain + 1 : 0;
-        _collectionsSeen = GC.CollectionCount(0);
-        _nextMs = Environment.TickCount64 + (long)Pause.TotalMilliseconds;
+        switch (_rule.Look(Read()))
+        {
+            case IdleMemoryStep.Measure:
+                // It marks in the background, however much there is.
+                GC.Collect(GC.MaxGeneration, GCCollectionMode.Forced, blocking: false, compacting: false);
+                break;
+            case IdleMemoryStep.Compact:
+                GC.Collect(GC.MaxGeneration, GCCollectionMode.Forced, blocking: true, compacting: true);
+                break;
+            case IdleMemoryStep.Trim:
+                // Of what is free any collection gives back 160 KiB for each millisecond since the one before; at our interval that is 320 MiB and takes some 30 ms.
+                GC.Collect(0, GCCollectionMode.Forced, blocking: true);
+                break;
+            case IdleMemoryStep.Return:
+                GC.Collect(GC.MaxGeneration, GCCollectionMode.Aggressive, blocking: true, compacting: true);
+                break;
+        }
+        Volatile.Write(ref _isLooking, 0);
     }
 
-    private static long CommittedBytes() => GC.GetGCMemoryInfo(GCKind.Any).TotalCommittedBytes;
-
-    // After the last collection of everything; 0: there was none.
-    private static long LiveBytes()
+    private static IdleMemoryReading Read()
     {
         var blocking = GC.GetGCMemoryInfo(GCKind.FullBlocking);
         var background = GC.GetGCMemoryInfo(GCKind.Background);
-        var last = blocking.Index > background.Index ? blocking : background;
-        return last.HeapSizeBytes - last.FragmentedBytes;
+        var full = blocking.Index > background.Index ? blocking : background;
+        return new IdleMemoryReading(
+            Environment.TickCount64,
+            GC.GetTotalAllocatedBytes(),
+            GC.GetGCMemoryInfo(GCKind.Any).TotalCommittedBytes,
+            full.Index,
+            full.HeapSizeBytes - full.FragmentedBytes);
     }
 }

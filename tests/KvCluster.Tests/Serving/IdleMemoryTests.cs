@@ -1,0 +1,131 @@
+using KvCluster.Serving.Memory;
+
+namespace KvCluster.Tests.Serving;
+
+/// <summary>
+/// What a process does about memory that it no longer uses. After floods of 2 to 4 GB nodes and a router kept all of it, for a quarter of an hour and longer: what was in use was
+/// taken from the last collection of everything, which had been made during the flood, and with so much in use nothing was done. Nothing else collects on an idle process.
+/// </summary>
+public sealed class IdleMemoryTests
+{
+    private const long Mebibyte = 1L << 20;
+    private const long LookMs = 2_000;
+
+    private readonly IdleMemory _rule = new();
+    private readonly List<IdleMemoryStep> _steps = [];
+    private long _nowMs = 1_000_000;
+    private long _allocated;
+    private long _collections = 7;
+    private long _committed = 40 * Mebibyte;
+    private long _live = 30 * Mebibyte;
+
+    /// <summary>What the next measurement will find.</summary>
+    private long _reallyLive = 30 * Mebibyte;
+
+    [Fact]
+    public void Look_IdleAfterAFloodInWhichMuchWasInUse_GivesItBackInSteps()
+    {
+        Flood(committed: 4_040, live: 3_900);
+        LookWhileIdle(25);
+        Assert.Equal([IdleMemoryStep.Measure, IdleMemoryStep.Compact], _steps.Take(2));
+        Assert.Equal(IdleMemoryStep.Return, _steps.SkipWhile(step => step != IdleMemoryStep.Trim).SkipWhile(step => step == IdleMemoryStep.Trim).First());
+        Assert.InRange(_committed, 0, 40 * Mebibyte);
+        // With nothing to give back there is nothing to do.
+        _steps.Clear();
+        LookWhileIdle(1_000);
+        Assert.Empty(_steps);
+    }
+
+    [Fact]
+    public void Look_WithMuchInUse_NeverStopsTheProcessForLong()
+    {
+        _reallyLive = 2_000 * Mebibyte;
+        Flood(committed: 4_000, live: 3_900);
+        LookWhileIdle(1_000);
+        Assert.DoesNotContain(IdleMemoryStep.Compact, _steps);
+        Assert.DoesNotContain(IdleMemoryStep.Return, _steps);
+        Assert.Contains(IdleMemoryStep.Trim, _steps);
+        // Nor is it measured again and again: for half an hour no more than a dozen times.
+        Assert.InRange(_steps.Count(step => step == IdleMemoryStep.Measure), 2, 15);
+        // Connections that held it stood idle, and end idle.
+        _reallyLive = 30 * Mebibyte;
+        LookWhileIdle((int)(IdleMemory.PauseMaxMs / LookMs) + 25);
+        Assert.InRange(_committed, 0, 40 * Mebibyte);
+    }
+
+    [Fact]
+    public void Look_WhileBusy_DoesNothing()
+    {
+        Flood(committed: 1_000, live: 900);
+        for (var look = 0; look < 100; look++)
+            Flood(committed: 1_000, live: 900);
+        Assert.Empty(_steps);
+        // Nor does what it began go on.
+        LookWhileIdle(2);
+        Assert.Equal(2, _steps.Count);
+        Flood(committed: 1_000, live: 900);
+        LookWhileIdle(1);
+        Assert.Equal(2, _steps.Count);
+    }
+
+    [Fact]
+    public void Look_WithBurstsAgainAndAgain_MeasuresOnceInAPause()
+    {
+        const int rounds = 100;
+        for (var round = 0; round < rounds; round++)
+        {
+            Flood(committed: 200, live: 100);
+            LookWhileIdle(1);
+        }
+        Assert.All(_steps, step => Assert.Equal(IdleMemoryStep.Measure, step));
+        Assert.InRange(_steps.Count, 2, (int)(rounds * 2 * LookMs / IdleMemory.PauseMs) + 1);
+    }
+
+    [Fact]
+    public void Look_WhereStepsGiveNothingBack_EndsThem()
+    {
+        Flood(committed: 1_000, live: 900);
+        _reallyLive = 400 * Mebibyte;
+        LookWhileIdle(2);
+        Assert.Equal(IdleMemoryStep.Trim, _steps[^1]);
+        _steps.Clear();
+        for (var look = 0; look < 3; look++)
+            Look(allocated: 0, obeys: false);
+        Assert.Equal([IdleMemoryStep.Trim], _steps);
+    }
+
+    private void Flood(long committed, long live)
+    {
+        _committed = committed * Mebibyte;
+        _live = live * Mebibyte;
+        Look(allocated: 1_000 * Mebibyte);
+    }
+
+    private void LookWhileIdle(int looks)
+    {
+        for (var look = 0; look < looks; look++)
+            Look(allocated: Mebibyte);
+    }
+
+    // And what the collector does then.
+    private void Look(long allocated, bool obeys = true)
+    {
+        _nowMs += LookMs;
+        _allocated += allocated;
+        var step = _rule.Look(new IdleMemoryReading(_nowMs, _allocated, _committed, _collections, _live));
+        if (step == IdleMemoryStep.None)
+            return;
+        _steps.Add(step);
+        if (!obeys)
+            return;
+        if (step is IdleMemoryStep.Measure or IdleMemoryStep.Compact)
+        {
+            _collections++;
+            _live = _reallyLive;
+        }
+        if (step is IdleMemoryStep.Trim or IdleMemoryStep.Compact)
+            _committed = Math.Max(_live + (100 * Mebibyte), _committed - (320 * Mebibyte));
+        if (step == IdleMemoryStep.Return)
+            _committed = _live;
+    }
+}
