@@ -28,8 +28,8 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     private readonly LinkedList<Use> _unused = [];
     private readonly Dictionary<IPAddress, Host> _hosts = [];
     private int _count;
-    private int _refused;
-    private long? _saidAt;
+    private Said _refused;
+    private Said _ended;
 
     /// <summary>Stands before everything else of a listener.</summary>
     public void Guard(ListenOptions listen) => listen.Use(next => connection => RunAsync(next, connection));
@@ -118,21 +118,36 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     // Once a minute, whoever it is: thousands of hosts must not fill the log either.
     private void TellRefused(IPAddress address, bool isHostFull)
     {
-        int refused;
-        lock (_gate)
-        {
-            _refused++;
-            if (_saidAt is { } at && time.GetElapsedTime(at) < SilentTime)
-                return;
-            _saidAt = time.GetTimestamp();
-            refused = _refused;
-            _refused = 0;
-        }
+        if (CountToSay(ref _refused) is not { } refused)
+            return;
         if (isHostFull)
             TellHostFull(log, refused, address, _ofHostMax, connectionsMax);
         else
             TellFull(log, refused, address, connectionsMax);
     }
+
+    // How many to tell of; null: not now.
+    private int? CountToSay(ref Said said)
+    {
+        lock (_gate)
+        {
+            said.Count++;
+            if (said.At is { } at && time.GetElapsedTime(at) < SilentTime)
+                return null;
+            var count = said.Count;
+            said = new Said { At = time.GetTimestamp() };
+            return count;
+        }
+    }
+
+#if GRPC_IN_TREE
+    private void End(Use use)
+    {
+        use.Connection.Abort(new ConnectionAbortedException("Too many calls of the connection were refused in a row."));
+        if (CountToSay(ref _ended) is { } ended)
+            TellEnded(log, ended, use.Address, OpenCalls.RefusedInRowMax);
+    }
+#endif
 
     [LoggerMessage(1, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: {OfHostMax} from there are in use, of {ConnectionsMax} places no host gets more. "
         + "Have it use fewer, or raise connections-max")]
@@ -141,10 +156,22 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     [LoggerMessage(2, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: all {ConnectionsMax} places are in use. Have clients use fewer, or raise connections-max")]
     private static partial void TellFull(ILogger log, int count, IPAddress host, int connectionsMax);
 
+    [LoggerMessage(3, LogLevel.Warning, "Closed {Count} connections since the last such line, now one from {Host}: {Refusals} calls in a row found no place among those that may be open. Have callers wait "
+        + "before they try again, or raise call-memory-mib")]
+    private static partial void TellEnded(ILogger log, int count, IPAddress host, int refusals);
+
     private void MarkUsed(Use use)
     {
         lock (_gate)
             UnlistLocked(use);
+    }
+
+    /// <summary>What the log is told of once in a while.</summary>
+    private struct Said
+    {
+        public int Count { get; set; }
+
+        public long? At { get; set; }
     }
 
     private sealed class Host
@@ -175,6 +202,8 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 
 #if GRPC_IN_TREE
         public ConnectionCalls Calls { get; } = new();
+
+        public void End() => limit.End(this);
 #endif
 
         public void MarkUsed()

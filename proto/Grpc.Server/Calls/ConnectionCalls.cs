@@ -5,4 +5,7 @@ internal sealed class ConnectionCalls
 {
     /// <summary>Counted by <see cref="OpenCalls"/> with atomic additions.</summary>
     internal int Open;
+
+    /// <summary>Calls refused since the last that found a place, counted in the same way.</summary>
+    internal int RefusedInRow;
 }

@@ -18,6 +18,12 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
     /// <summary>A caller goes on with a few calls at a time, however many connections there are.</summary>
     public const int SharePlacesMin = 4;
 
+    /// <summary>
+    /// A connection is ended at so many refusals in a row. It may have as many streams, and whoever tries again after a while, as a refusal says, finds a place meanwhile for at
+    /// least one of so many calls. Whoever does not listen goes on, and every stream costs before it is refused.
+    /// </summary>
+    public const int RefusedInRowMax = 256;
+
     private readonly int _forAll = callsMax / 2;
     private readonly int _forShares = callsMax - (callsMax / 4);
     private readonly string _status = StatusText.Of(refusal.StatusCode);
@@ -41,7 +47,12 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
         if (ofConnection == 1)
             Interlocked.Increment(ref _connections);
         if (taken <= _forAll || ofConnection <= MostAt(taken))
+        {
+            // Read first: calls of one connection end up on all cores, and the line is shared.
+            if (Volatile.Read(ref connection.RefusedInRow) != 0)
+                Volatile.Write(ref connection.RefusedInRow, 0);
             return true;
+        }
         Return(connection);
         return false;
     }
@@ -54,8 +65,10 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
         Interlocked.Decrement(ref _taken);
     }
 
-    /// <summary>Answers a call without a place, by its headers alone; a request of which a part is still to come is ended by Kestrel.</summary>
-    public void Refuse(IHttpResponseFeature response)
+    /// <summary>
+    /// Answers a call without a place, by its headers alone; a request of which a part is still to come is ended by Kestrel. True: its connection is to be ended, too.
+    /// </summary>
+    public bool Refuse(ConnectionCalls connection, IHttpResponseFeature response)
     {
         Interlocked.Increment(ref _refused);
         var headers = response.Headers;
@@ -64,6 +77,7 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
         headers.GrpcMessage = _message;
         foreach (var (name, value) in _details)
             headers[name] = value;
+        return Interlocked.Increment(ref connection.RefusedInRow) == RefusedInRowMax;
     }
 
     // How many calls a connection may have, with the one that asks, where so many places are taken with its own.

@@ -57,8 +57,8 @@ internal sealed class GrpcApplication<TInner>(IHttpApplication<TInner> inner, Ca
     {
         context.OfConnection ??= features.Get<IConnectionUseFeature>()?.Calls ?? new ConnectionCalls();
         context.HasPlace = open.TryTake(context.OfConnection);
-        if (!context.HasPlace)
-            open.Refuse(features.GetRequiredFeature<IHttpResponseFeature>());
+        if (!context.HasPlace && open.Refuse(context.OfConnection, features.GetRequiredFeature<IHttpResponseFeature>()))
+            features.Get<IConnectionUseFeature>()?.End();
         return context.HasPlace;
     }
 }

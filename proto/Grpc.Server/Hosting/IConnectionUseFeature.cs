@@ -10,4 +10,7 @@ internal interface IConnectionUseFeature
 
     /// <summary>A call came on it.</summary>
     void MarkUsed();
+
+    /// <summary>Ends it with all its calls: it goes on with calls that are refused.</summary>
+    void End();
 }

@@ -5,6 +5,8 @@ using KvCluster.Serving;
 using KvCluster.Serving.Memory;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;
+using KvCluster.Tests.Serving.Security;
+using Microsoft.AspNetCore.Http.Features;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -49,6 +51,67 @@ public sealed class OpenCallsTests
         await Eventually.TrueAsync(() => open.Taken == 0, "all places come back");
         await Task.WhenAll(Enumerable.Range(0, Places / 4).Select(async _ => await server.Client.UnaryAsync(new EchoRequest())));
         await Eventually.TrueAsync(() => open.Taken == 0, "the places of answered calls come back");
+    }
+
+    /// <summary>
+    /// Whoever did not listen to refusals went on for ever, and each stream cost 6 KB and a turn of the pool before it was refused: 400 connections with 500 requests each took a
+    /// leader's heartbeats the processor, and its leaderships.
+    /// </summary>
+    [Fact]
+    public async Task Headers_OfAConnectionWhoseCallsAreRefusedOnAndOn_EndIt()
+    {
+        var (open, log) = (NewCalls(), new LinesLog());
+        var limit = new ConnectionLimit(100, log, TimeProvider.System);
+        await using var server = await EchoServer.StartAsync(listen: limit.Guard, configureServices: services => services.AddSingleton(open));
+        using var holder = await Http2Connection.ConnectAsync(server.Port);
+        for (var call = 0; call < Places * 3 / 4; call++)
+            await holder.WriteAsync(Request((2 * call) + 1, "Unary"));
+        await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "one connection has what one may have");
+        using var flood = await Http2Connection.ConnectAsync(server.Port);
+        // It has a place for one. No more at a time than the server takes streams, and whole requests, as Kestrel keeps a stream of which a part is to come for some seconds.
+        await flood.WriteAsync(Request(1, "Unary"));
+        await Eventually.TrueAsync(() => open.Taken == (Places * 3 / 4) + 1, "its first call has a place");
+        for (var call = 1; call <= OpenCalls.RefusedInRowMax;)
+        {
+            var count = Math.Min(50, OpenCalls.RefusedInRowMax + 1 - call);
+            await flood.WriteAsync([.. Enumerable.Range(call, count).SelectMany(
+                number => (Request((2 * number) + 1, "Unary") with { Flags = Http2Frame.EndHeaders | Http2Frame.EndStream }).ToBytes())]);
+            call += count;
+            while (count > 0 && call <= OpenCalls.RefusedInRowMax)
+            {
+                var frame = await flood.ReadAsync();
+                Assert.NotNull(frame);
+                count -= frame.Type == Http2Frame.Headers ? 1 : 0;
+            }
+        }
+        while (await flood.ReadAsync() is not null)
+        {
+            // What was refused before.
+        }
+        // Its one call ended with it; nobody else's did.
+        await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "the place comes back");
+        await Eventually.TrueAsync(() => log.Lines.Length > 0, "the log says so");
+        Assert.Contains($"{OpenCalls.RefusedInRowMax} calls in a row", Assert.Single(log.Lines), StringComparison.Ordinal);
+        await server.Client.UnaryAsync(new EchoRequest());
+        Assert.Equal(OpenCalls.RefusedInRowMax, open.Refused);
+    }
+
+    [Fact]
+    public void Refuse_OfAConnectionWhoseCallsFindPlacesInBetween_NeverEndsIt()
+    {
+        var (open, busy) = (NewCalls(), new ConnectionCalls());
+        var holder = new ConnectionCalls();
+        while (open.TryTake(holder))
+            Assert.InRange(open.Taken, 1, Places);
+        for (var round = 0; round < 10; round++)
+        {
+            Assert.True(open.TryTake(busy));
+            for (var call = 1; call < OpenCalls.RefusedInRowMax; call++)
+                Assert.False(open.TryTake(busy) || open.Refuse(busy, new HttpResponseFeature()));
+            open.Return(busy);
+        }
+        Assert.True(open.TryTake(busy));
+        Assert.Equal([OpenCalls.RefusedInRowMax], Enumerable.Range(1, 1_000).Where(_ => !open.TryTake(busy) && open.Refuse(busy, new HttpResponseFeature())));
     }
 
     [Fact]
