@@ -20,8 +20,12 @@ internal sealed class ListenerLimits
     private const int PeerConnectionWindowBytes = 8 << 20;
     private const int PeerStreamWindowBytes = 4 << 20;
 
-    // Unary calls of a router or a busy client come on few connections; streams hold windows, and clients open another connection beyond it.
-    private const int StreamsPerConnectionMax = 512;
+    // Unary calls of a busy client come on few connections, 256 callers on one is usual; a router's come on one stream. Beyond it clients wait or open another connection. Each
+    // stream costs some 6 KB before anybody could refuse its call.
+    private const int StreamsPerConnectionMax = 256;
+
+    // Of one request: what gRPC and tracing add is some hundred bytes, and a large token has 4 KiB. An open call holds twice as much.
+    private const int HeaderBytesMax = 8 << 10;
 
     private static readonly TimeSpan PingDelay = TimeSpan.FromSeconds(30);
     private static readonly TimeSpan PingTimeout = TimeSpan.FromSeconds(20);
@@ -53,6 +57,7 @@ internal sealed class ListenerLimits
         limits.Http2.MaxStreamsPerConnection = StreamsPerConnectionMax;
         limits.Http2.InitialConnectionWindowSize = IsForPeers ? PeerConnectionWindowBytes : ConnectionWindowBytes;
         limits.Http2.InitialStreamWindowSize = IsForPeers ? PeerStreamWindowBytes : StreamWindowBytes;
+        limits.MaxRequestHeadersTotalSize = HeaderBytesMax;
         limits.MaxRequestBodySize = MessageBytesMax;
         limits.MinRequestBodyDataRate = limits.MinResponseDataRate = SlowestRate;
     }

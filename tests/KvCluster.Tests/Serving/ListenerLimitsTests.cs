@@ -1,0 +1,74 @@
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Serving;
+using KvCluster.Tests.Grpc;
+using KvCluster.Tests.Grpc.Proto;
+using KvCluster.Tests.Grpc.Wire;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Serving;
+
+/// <summary>What a port for clients takes of a caller before anybody looks at it.</summary>
+public sealed class ListenerLimitsTests
+{
+    /// <summary>An open call held 27 KB of headers, which a caller names by a few bytes once he has sent them: 300 connections with 100 calls took a node another gigabyte.</summary>
+    [Fact]
+    public async Task Headers_OfATokenAndATrace_AreTaken_AndMoreThan8KiBAreNot()
+    {
+        await using var app = await StartAsync();
+        using var channel = GrpcChannel.ForAddress(app.Urls.Single());
+        var client = new Echo.EchoClient(channel);
+        var headers = new Metadata
+        {
+            { "authorization", "Bearer " + new string('t', 4 << 10) },
+            { "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" },
+            { "tracestate", new string('s', 512) },
+            { "grpc-trace-bin", new byte[29] },
+        };
+        await client.UnaryAsync(new EchoRequest(), headers);
+        headers.Add("another", new string('t', 4 << 10));
+        await Assert.ThrowsAsync<RpcException>(async () => await client.UnaryAsync(new EchoRequest(), headers));
+        // Its connection ends with it; the next call makes another.
+        await client.UnaryAsync(new EchoRequest());
+    }
+
+    /// <summary>A caller may have 256 calls open on a connection, as benchmarks have; each stream more than those costs before its call can be refused.</summary>
+    [Fact]
+    public async Task Settings_OfAConnection_Allow256Streams()
+    {
+        await using var app = await StartAsync();
+        using var channel = GrpcChannel.ForAddress(app.Urls.Single());
+        var client = new Echo.EchoClient(channel);
+        await Task.WhenAll(Enumerable.Range(0, 600).Select(_ => client.UnaryAsync(new EchoRequest()).ResponseAsync));
+        using var connection = await Http2Connection.ConnectAsync(new Uri(app.Urls.Single()).Port);
+        await connection.WriteAsync([.. Enumerable.Range(0, 257).SelectMany(number => Request((2 * number) + 1).ToBytes())]);
+        Http2Frame? frame;
+        do
+        {
+            frame = await connection.ReadAsync();
+        }
+        while (frame is { Type: not Http2Frame.Reset });
+        // The one beyond; REFUSED_STREAM, so that its caller may send it again.
+        Assert.Equal((513, 7), (frame!.Stream, frame.Payload[3]));
+    }
+
+    private static Http2Frame Request(int stream) => new(
+        Http2Frame.Headers,
+        Http2Frame.EndHeaders,
+        stream,
+        Http2Frame.HeaderBlock(
+            (":method", "POST"), (":scheme", "http"), (":path", "/kvcluster.testing.Echo/Duplex"), (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc")));
+
+    private static async Task<WebApplication> StartAsync()
+    {
+        var builder = ServerBuilder.Create(NullLoggerFactory.Instance, new Uri("http://127.0.0.1:0"), limits: ListenerLimits.OfClients(ListenerLimits.ConnectionsDefault));
+        builder.Services.AddGrpc();
+        builder.Services.AddSingleton<EchoService>();
+        var app = builder.Build();
+        app.MapGrpcService<EchoService>();
+        await app.StartAsync();
+        return app;
+    }
+}
