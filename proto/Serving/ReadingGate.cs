@@ -1,0 +1,138 @@
+// Keeps connections from being read while the pool has more to do than it gets done. Kestrel gives each request a turn of the pool as soon as its headers are there, in one
+// queue for the whole process: 400 connections with 500 requests each had everything else wait for seconds behind 200,000 turns, the streams between nodes as well.
+// What is not read costs nothing, and its sender waits. Any thread; the gate's own thread runs while somebody waits.
+using System.IO.Pipelines;
+using System.Runtime.CompilerServices;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Server.Kestrel.Core;
+
+namespace KvCluster.Serving;
+
+/// <summary>Lets connections of clients be read, and in turn where much is queued.</summary>
+/// <param name="queued">Work items that wait for a thread of the pool.</param>
+/// <param name="queuedMax">Beyond it nothing more is read. What one read brings, some hundred requests, comes on top.</param>
+/// <param name="batch">Reads that are let through at once when the queue has become short.</param>
+internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch)
+{
+    /// <summary>A work item that begins a request takes some 30 microseconds, so that so many are done in as many milliseconds on any number of processors.</summary>
+    private const int QueuedMaxPerProcessor = 1_000;
+
+    private const int BatchPerProcessor = 8;
+
+    private static readonly TimeSpan Interval = TimeSpan.FromMilliseconds(1);
+
+    // Without it a pool that never has a short queue would have nobody be read at all.
+    private const int LooksWithoutAny = 16;
+
+    private readonly Lock _lock = new();
+    private readonly Queue<TaskCompletionSource> _waiting = [];
+    private readonly AutoResetEvent _somebodyWaits = new(initialState: false);
+    private Thread? _watch;
+    private int _waiters;
+
+    /// <summary>The pool is the process's, and so is the gate.</summary>
+    public static ReadingGate OfProcess { get; } =
+        new(static () => ThreadPool.PendingWorkItemCount, Environment.ProcessorCount * QueuedMaxPerProcessor, Environment.ProcessorCount * BatchPerProcessor);
+
+    /// <summary>Connections that wait.</summary>
+    public int Waiting => Volatile.Read(ref _waiters);
+
+    /// <summary>Has all connections of a listener pass here.</summary>
+    public void Guard(ListenOptions listen) => listen.Use(next => connection => RunAsync(next, connection));
+
+    /// <summary>Completes when what has come on a connection may be looked at, mostly at once.</summary>
+    public Task PassAsync()
+    {
+        if (Volatile.Read(ref _waiters) == 0 && queued() <= queuedMax)
+            return Task.CompletedTask;
+        var turn = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        lock (_lock)
+        {
+            _waiting.Enqueue(turn);
+            Volatile.Write(ref _waiters, _waiting.Count);
+            if (_watch is null)
+            {
+                // Not of the pool, which has too much to do.
+                _watch = new Thread(Watch) { IsBackground = true, Name = "reading gate" };
+                _watch.Start();
+            }
+        }
+        _somebodyWaits.Set();
+        return turn.Task;
+    }
+
+    private async Task RunAsync(ConnectionDelegate next, ConnectionContext connection)
+    {
+        var transport = connection.Transport;
+        connection.Transport = new GatedPipe(new GatedReader(transport.Input, this), transport.Output);
+        try
+        {
+            await next(connection).ConfigureAwait(false);
+        }
+        finally
+        {
+            connection.Transport = transport;
+        }
+    }
+
+    private void Watch()
+    {
+        var looks = 0;
+        while (true)
+        {
+            if (Waiting == 0)
+                _somebodyWaits.WaitOne();
+            looks = LetSomeThrough(looks) ? 0 : looks + 1;
+            Thread.Sleep(Interval);
+        }
+    }
+
+    private bool LetSomeThrough(int looksWithoutAny)
+    {
+        lock (_lock)
+        {
+            var passed = 0;
+            // Half: what they bring is queued only after all of them have passed.
+            while (passed < batch && _waiting.Count > 0 && (queued() <= queuedMax / 2 || (passed == 0 && looksWithoutAny >= LooksWithoutAny)))
+            {
+                _waiting.Dequeue().SetResult();
+                passed++;
+            }
+            Volatile.Write(ref _waiters, _waiting.Count);
+            return passed > 0;
+        }
+    }
+
+    private sealed class GatedPipe(PipeReader input, PipeWriter output) : IDuplexPipe
+    {
+        public PipeReader Input => input;
+
+        public PipeWriter Output => output;
+    }
+
+    private sealed class GatedReader(PipeReader inner, ReadingGate gate) : PipeReader
+    {
+        public override bool TryRead(out ReadResult result) => inner.TryRead(out result);
+
+        // Most reads wait for what is to come, so the gate stands behind them.
+        [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+        public override async ValueTask<ReadResult> ReadAsync(CancellationToken cancellationToken = default)
+        {
+            var result = await inner.ReadAsync(cancellationToken).ConfigureAwait(false);
+            // The end of a connection waits for nobody; a read that is cancelled at the gate is told so by the next one.
+            if (!result.IsCanceled && !result.IsCompleted)
+                await gate.PassAsync().ConfigureAwait(false);
+            return result;
+        }
+
+        public override void AdvanceTo(SequencePosition consumed) => inner.AdvanceTo(consumed);
+
+        public override void AdvanceTo(SequencePosition consumed, SequencePosition examined) => inner.AdvanceTo(consumed, examined);
+
+        public override void CancelPendingRead() => inner.CancelPendingRead();
+
+        public override void Complete(Exception? exception = null) => inner.Complete(exception);
+
+        public override ValueTask CompleteAsync(Exception? exception = null) => inner.CompleteAsync(exception);
+    }
+}
