@@ -361,6 +361,7 @@ internal sealed class NodeHost : IAsyncDisposable
         memory.AddTo(services);
         metrics.Calls = memory;
         services.AddUnreadableRequests();
+        services.AddRequestLimits();
         services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Storage);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
         services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads).AddSingleton<KvCalls>().AddSingleton<KvScans>();

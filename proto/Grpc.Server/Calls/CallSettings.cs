@@ -3,7 +3,7 @@ using Microsoft.Extensions.Logging;
 namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>A server's options as its calls need them.</summary>
-internal sealed class CallSettings(GrpcServiceOptions options, MessageMemory? memory, UnreadableRequest? unreadable, ILogger log)
+internal sealed class CallSettings(GrpcServiceOptions options, MessageMemory? memory, UnreadableRequest? unreadable, RequestSizes? sizes, ILogger log)
 {
     public int RequestBytesMax { get; } = options.MaxReceiveMessageSize ?? int.MaxValue;
 
@@ -16,6 +16,9 @@ internal sealed class CallSettings(GrpcServiceOptions options, MessageMemory? me
 
     /// <summary>Null: the status is gRPC's own.</summary>
     public UnreadableRequest? Unreadable { get; } = unreadable;
+
+    /// <summary>Null: the same for all methods.</summary>
+    public RequestSizes? Sizes { get; } = sizes;
 
     public ILogger Log { get; } = log;
 }

@@ -7,6 +7,9 @@ internal abstract class MethodHandler(string fullName)
 {
     public string FullName { get; } = fullName;
 
+    /// <summary>Largest message of a request, plain or decompressed.</summary>
+    public int RequestBytesMax { get; set; }
+
     /// <summary>Serves one call to its end. Never fails: what fails becomes the status of the call.</summary>
     public abstract Task RunAsync(ServerCall call);
 

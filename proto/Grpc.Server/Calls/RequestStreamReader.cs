@@ -12,8 +12,6 @@ namespace Grpc.AspNetCore.Server.Calls;
 internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     where T : class
 {
-    private const int LargeBytes = 64 << 10;
-
     private static readonly Task<bool> Found = Task.FromResult(true);
     private static readonly Task<bool> Ended = Task.FromResult(false);
 
@@ -184,8 +182,9 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
             }
             if (TryTakeFrame(out var payload, out var isCompressed))
             {
-                Current = _call.Deserialize(payload, isCompressed, _marshaller);
-                KeepWhole(payload.Length);
+                Current = _call.Deserialize(payload, isCompressed, _marshaller, out var countedBytes);
+                // Until the next one is asked for, which is when the handler has done with it.
+                _call.KeepArrived(countedBytes);
                 isFound = true;
                 return true;
             }
@@ -195,12 +194,9 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
         }
     }
 
-    // A large message counts until the next one is asked for, which is when the handler has done with it.
-    private void KeepWhole(long bytes) => _call.KeepArrived(bytes > LargeBytes ? bytes : 0);
-
     private bool TryTakeFrame(out ReadOnlySequence<byte> payload, out bool isCompressed)
     {
-        var bytesMax = _call.Settings.RequestBytesMax;
+        var bytesMax = _call.RequestBytesMax;
         var rest = _segment.Span[_taken..];
         if (rest.Length >= FrameFormat.HeaderBytes)
         {

@@ -1,5 +1,6 @@
 // One call on Kestrel's features. Pooled: it belongs to Kestrel's HTTP/2 stream object and serves one call after the other, from
 // Begin to End. Runs on threads of the pool, one at a time but for the deadline's timer, which takes _deadlineGate.
+using System.Buffers;
 using System.IO.Pipelines;
 using Google.Protobuf;
 using Grpc.AspNetCore.Server.Hosting;
@@ -20,6 +21,9 @@ internal sealed class ServerCall : ServerCallContext
     /// <summary>A unary response up to this goes with the end of its call; of a larger one the call waits until the connection has taken it.</summary>
     private const int UnwatchedBytes = 16 << 10;
 
+    /// <summary>A plain message up to this does not count once it has come: as many bytes have come over the wire for it, in one piece more often than not.</summary>
+    private const int UncountedBytes = 64 << 10;
+
     /// <summary>HTTP/2's ENHANCE_YOUR_CALM, which gRPC reads as RESOURCE_EXHAUSTED.</summary>
     private const int TooSlowCode = 0xb;
 
@@ -37,6 +41,8 @@ internal sealed class ServerCall : ServerCallContext
     private IHttpResponseBodyFeature _responseBody = null!;
     private IRequestBodyPipeFeature _requestBody = null!;
     private bool _isReading;
+    private bool _isRequestStream;
+    private long _onlyBytes;
     private bool _hasContent;
     private CallDeadline? _deadline;
     private bool _hasDeadline;
@@ -96,9 +102,13 @@ internal sealed class ServerCall : ServerCallContext
 
     private CancellationToken RequestAborted => _features.GetRequiredFeature<IHttpRequestLifetimeFeature>().RequestAborted;
 
+    /// <summary>Largest message of the request, plain or decompressed.</summary>
+    public int RequestBytesMax { get; private set; }
+
     /// <summary>Takes on a request.</summary>
-    public void Begin(IFeatureCollection features, IHttpRequestFeature request)
+    public void Begin(IFeatureCollection features, IHttpRequestFeature request, int requestBytesMax)
     {
+        RequestBytesMax = requestBytesMax;
         // Kestrel's stream object is its own feature collection and features, and comes back with every call that it serves.
         if (!ReferenceEquals(features, _features) || !ReferenceEquals(request, _request))
         {
@@ -114,8 +124,10 @@ internal sealed class ServerCall : ServerCallContext
         _status = Status.DefaultSuccess;
         _hasContent = false;
         _isReading = false;
+        _isRequestStream = false;
+        _onlyBytes = 0;
         // The rate stays: a unary request that stands still is ended.
-        if (Settings.RequestBytesMax > BodyBytesMaxOfServer && features.Get<IHttpMaxRequestBodySizeFeature>() is { IsReadOnly: false } size)
+        if (RequestBytesMax > BodyBytesMaxOfServer && features.Get<IHttpMaxRequestBodySizeFeature>() is { IsReadOnly: false } size)
             size.MaxRequestBodySize = null;
         var headers = request.Headers;
         RequestEncoding = headers.GrpcEncoding;
@@ -149,6 +161,7 @@ internal sealed class ServerCall : ServerCallContext
     /// <summary>A stream may be slow, and as long as it likes.</summary>
     public void LiftRequestLimits()
     {
+        _isRequestStream = true;
         if (_features.Get<IHttpMinRequestBodyDataRateFeature>() is { } rate)
             rate.MinDataRate = null;
         if (_features.Get<IHttpMaxRequestBodySizeFeature>() is { IsReadOnly: false } size)
@@ -170,11 +183,12 @@ internal sealed class ServerCall : ServerCallContext
         _isReading = false;
         var buffer = read.Buffer;
         var end = buffer.End;
-        if (message is null && FrameFormat.TryRead(ref buffer, Settings.RequestBytesMax, out var isCompressed, out var payload))
-            message = Deserialize(payload, isCompressed, marshaller);
+        if (message is null && FrameFormat.TryRead(ref buffer, RequestBytesMax, out var isCompressed, out var payload))
+            message = Deserialize(payload, isCompressed, marshaller, out _onlyBytes);
         if (message is not null && !buffer.IsEmpty)
             throw new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the request."));
-        HoldArriving(buffer.Length);
+        // Whoever does not end the request that has come keeps its message waiting.
+        HoldArriving(read.IsCompleted ? 0 : buffer.Length + _onlyBytes);
         Body.AdvanceTo(buffer.Start, end);
         ThrowIfPastDeadline();
         if (read.IsCompleted && message is null)
@@ -248,17 +262,32 @@ internal sealed class ServerCall : ServerCallContext
     public void OpenResponses() => Responses.Begin(_responseBody);
 
     /// <summary>Reads a message where it lies.</summary>
-    /// <exception cref="RpcException">The bytes are no such message.</exception>
-    public T Deserialize<T>(System.Buffers.ReadOnlySequence<byte> payload, bool isCompressed, Marshaller<T> marshaller)
+    /// <param name="payload">What came of it.</param>
+    /// <param name="isCompressed">What it says of itself.</param>
+    /// <param name="marshaller">Makes the message.</param>
+    /// <param name="countedBytes">With how many it counts; 0: it is too small. What came compressed always counts: it cost its caller next to nothing.</param>
+    /// <exception cref="RpcException">The bytes are no such message, or there is no room to decompress them.</exception>
+    public T Deserialize<T>(ReadOnlySequence<byte> payload, bool isCompressed, Marshaller<T> marshaller, out long countedBytes)
     {
         try
         {
-            return _payload.Read(isCompressed ? Decompression.Decompress(payload, RequestEncoding, Settings.RequestBytesMax) : payload, marshaller);
+            if (isCompressed)
+                return DeserializeCompressed(payload, marshaller, out countedBytes);
+            countedBytes = payload.Length > UncountedBytes ? payload.Length : 0;
+            return _payload.Read(payload, marshaller);
         }
         catch (RpcException failure) when (Settings.Unreadable is not null && failure.Status.DebugException is InvalidProtocolBufferException)
         {
             throw Settings.Unreadable.ToException();
         }
+    }
+
+    // Apart, for what it captures is made where a method begins.
+    private T DeserializeCompressed<T>(ReadOnlySequence<byte> payload, Marshaller<T> marshaller, out long countedBytes)
+    {
+        using var message = Decompression.Decompress(payload, RequestEncoding, RequestBytesMax, bytes => HoldArriving(payload.Length + bytes));
+        countedBytes = message.Bytes.Length;
+        return _payload.Read(message.Bytes, marshaller);
     }
 
     /// <summary>The handler returned.</summary>
@@ -277,6 +306,8 @@ internal sealed class ServerCall : ServerCallContext
         }
         else if (failure is RpcException rpc)
         {
+            if (Settings.Sizes is { } sizes && rpc.Status.DebugException is MessageTooLargeException)
+                rpc = sizes.TooLarge(RequestBytesMax, _isRequestStream);
             _status = rpc.Status.StatusCode == StatusCode.OK ? new Status(StatusCode.Unknown, "A handler threw the status OK.", rpc) : rpc.Status;
             foreach (var entry in rpc.Trailers)
                 ResponseTrailers.Add(entry);

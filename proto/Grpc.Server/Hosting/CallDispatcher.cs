@@ -24,7 +24,7 @@ internal sealed class CallDispatcher : ServiceBinderBase
     public CallDispatcher(IOptions<GrpcServiceOptions> options, IServiceProvider provider, ILogger<CallDispatcher> log)
     {
         OpenCalls = provider.GetService<OpenCalls>();
-        _settings = new CallSettings(options.Value, provider.GetService<MessageMemory>(), provider.GetService<UnreadableRequest>(), log);
+        _settings = new CallSettings(options.Value, provider.GetService<MessageMemory>(), provider.GetService<UnreadableRequest>(), provider.GetService<RequestSizes>(), log);
         _interceptors = [.. options.Value.Interceptors.Select(type => (Interceptor)(provider.GetService(type) ?? ActivatorUtilities.CreateInstance(provider, type)))];
     }
 
@@ -74,6 +74,7 @@ internal sealed class CallDispatcher : ServiceBinderBase
     {
         if (_isFrozen)
             throw new InvalidOperationException($"{handler.FullName} was mapped after the server started.");
+        handler.RequestBytesMax = Math.Min(_settings.RequestBytesMax, _settings.Sizes?.BytesMaxOf(handler.FullName) ?? int.MaxValue);
         if (!_methods.TryAdd(handler.FullName, handler))
             throw new InvalidOperationException($"{handler.FullName} is served already.");
     }

@@ -29,7 +29,7 @@ internal sealed class GrpcApplication<TInner>(IHttpApplication<TInner> inner, Ca
         else if (dispatcher.OpenCalls is { } open && !TryTakePlace(open, context, contextFeatures))
             context.IsRefused = true;
         else
-            (context.Call ??= dispatcher.CreateCall()).Begin(contextFeatures, request);
+            (context.Call ??= dispatcher.CreateCall()).Begin(contextFeatures, request, context.Method.RequestBytesMax);
         return context;
     }
 

@@ -56,7 +56,10 @@ internal static class FrameFormat
         isCompressed = header[0] == 1;
         var payloadBytes = BinaryPrimitives.ReadUInt32BigEndian(header[1..]);
         if (payloadBytes > (uint)messageBytesMax)
-            throw new RpcException(new Status(StatusCode.ResourceExhausted, $"Received message of {payloadBytes} bytes exceeds the maximum of {messageBytesMax}."));
+        {
+            var text = $"Received message of {payloadBytes} bytes exceeds the maximum of {messageBytesMax}.";
+            throw new RpcException(new Status(StatusCode.ResourceExhausted, text, new MessageTooLargeException(text)));
+        }
         return (int)payloadBytes;
     }
 }

@@ -26,7 +26,7 @@ public sealed class ResponseOutputTests
 
     public ResponseOutputTests()
     {
-        _output = new ServerCall(new CallSettings(new GrpcServiceOptions(), memory: null, unreadable: null, NullLogger.Instance)).Responses;
+        _output = new ServerCall(new CallSettings(new GrpcServiceOptions(), memory: null, unreadable: null, sizes: null, NullLogger.Instance)).Responses;
         _output.Begin(_pipe);
     }
 

@@ -105,7 +105,7 @@ internal abstract class ClientCall : ICallState
     protected ReadOnlySequence<byte> Decompress(ReadOnlySequence<byte> payload)
     {
         var encoding = _response!.Headers.NonValidated.TryGetValues("grpc-encoding", out var name) ? name.ToString() : null;
-        return Decompression.Decompress(payload, encoding, Channel.ResponseBytesMax);
+        return Decompression.Decompress(payload, encoding, Channel.ResponseBytesMax, hold: null).Bytes;
     }
 
     /// <summary>The response's messages are read: takes its trailers.</summary>
