@@ -3,10 +3,12 @@
 // go out in a number that grows while their answers are small, and an answer that there is no room for is dropped and its read refused. Nothing else has the stream
 // wait: shards share its places (FairPlaces), what finds none is refused as busy, and reads that may not go out yet wait beside the stream, shard by shard.
 using System.Diagnostics.CodeAnalysis;
+using System.Text;
 using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Transport;
+using KvCluster.Router.Telemetry;
 using KvCluster.Serving;
 using KvCluster.Serving.Memory;
 using KvCluster.V1;
@@ -122,31 +124,70 @@ internal sealed class ExchangeProxy : IDisposable
         }
     }
 
+    // A call may be two bytes of the message, and is a hundred as an object: it becomes one when it has its place.
     private async Task StartAllAsync(MessageBytes message)
     {
-        ExchangeRequest request;
+        var arrivedMs = Environment.TickCount64;
+        for (var left = message.Count; left > 0;)
+        {
+            await WaitAsync(static exchange => exchange.HasRoomLocked()).ConfigureAwait(false);
+            StartSome(message.Written, arrivedMs, ref left);
+        }
+        message.Return();
+    }
+
+    // As long as there is room; what is left of the message waits for more.
+    private void StartSome(ReadOnlySpan<byte> message, long arrivedMs, ref int left)
+    {
+        var reader = new WireReader(message[^left..]);
         try
         {
-            // The calls' requests are copied out of the message, so it can be given back.
-            request = ExchangeRequest.Parser.ParseFrom(message.Written);
+            for (int field; (field = reader.ReadField()) != 0;)
+            {
+                if (field == ExchangeRequest.CancelledFieldNumber)
+                {
+                    CancelAll(ref reader);
+                }
+                else if (field != ExchangeRequest.CallsFieldNumber)
+                {
+                    reader.Skip();
+                }
+                else
+                {
+                    if (TryOpen(CallHead.Read(reader.ReadBytes()), arrivedMs, out var open))
+                        _ = ForwardAsync(open);
+                    left = reader.Left;
+                    if (!HasRoom())
+                        return;
+                }
+            }
+            left = 0;
         }
-        catch (InvalidProtocolBufferException)
+        catch (MalformedMessageException)
         {
             throw new RpcException(new Status(StatusCode.InvalidArgument, MalformedMessageException.StreamText));
         }
-        message.Return();
-        var arrivedMs = Environment.TickCount64;
-        foreach (var call in request.Calls)
-        {
-            await WaitAsync(static exchange => exchange.HasRoomLocked()).ConfigureAwait(false);
-            if (TryOpen(call, arrivedMs, out var open))
-                _ = ForwardAsync(open);
-        }
-        foreach (var id in request.Cancelled)
-            Cancel(id);
     }
 
-    private static bool IsRead(Call call) => call.Method is Method.Get or Method.GetMany;
+    private void CancelAll(ref WireReader reader)
+    {
+        if (!reader.IsBytes)
+        {
+            Cancel(reader.ReadUInt64());
+            return;
+        }
+        var packed = new WireReader(reader.ReadBytes());
+        while (packed.Left > 0)
+            Cancel(packed.ReadVarint());
+    }
+
+    private static bool IsRead(Method method) => method is Method.Get or Method.GetMany;
+
+    private bool HasRoom()
+    {
+        lock (_gate)
+            return HasRoomLocked();
+    }
 
     private bool HasRoomLocked() =>
         _replyBytes.Used < (_memory.Replies.IsShort ? 1 : WaitingBytesMax);
@@ -169,27 +210,28 @@ internal sealed class ExchangeProxy : IDisposable
     }
 
     // False: it is answered, or waits for others.
-    private bool TryOpen(Call call, long arrivedMs, [NotNullWhen(true)] out OpenCall? open)
+    private bool TryOpen(scoped in CallHead call, long arrivedMs, [NotNullWhen(true)] out OpenCall? open)
     {
         open = null;
         var shard = _forwarding.ShardOf(call.Method, call.Request);
         lock (_gate)
         {
-            if (!TryTakePlaceLocked(call, shard, out var ofStream, out var ofProcess))
+            var (isRead, requestBytes) = (IsRead(call.Method), call.Request.Length);
+            if (!TryTakePlaceLocked(!isRead, requestBytes, shard, out var ofStream, out var ofProcess))
             {
                 AddLocked(Refused(call.Id, "The shard has as many calls under way as the router takes of one; nothing was applied. Try again."));
                 return false;
             }
-            if (!_requestBytes.TryUse(call.Request.Length))
+            if (!_requestBytes.TryUse(requestBytes))
             {
-                ReturnPlaceLocked(call, ofStream, ofProcess);
+                ReturnPlaceLocked(requestBytes, ofStream, ofProcess);
                 AddLocked(Refused(call.Id, "The router serves as many bytes of requests as it takes at a time; nothing was applied. Try again."));
                 return false;
             }
             open = _pool.TryPop(out var pooled) ? pooled : new OpenCall(this);
             // Of two calls with one number, which the caller must not send, the second can only end with the stream.
-            open.Begin(call, arrivedMs, ofStream, ofProcess, _open.TryAdd(call.Id, open) ? null : _broken.Token);
-            if (!IsRead(call))
+            open.Begin(call.ToCall(), arrivedMs, ofStream, ofProcess, _open.TryAdd(call.Id, open) ? null : _broken.Token);
+            if (!isRead)
                 return true;
             open.Reads = ReadsOfLocked(shard);
             if (open.Reads.Waiting.Count == 0 && MayGoOutLocked(open.Reads))
@@ -232,16 +274,15 @@ internal sealed class ExchangeProxy : IDisposable
                 var place = unknown.First!;
                 unknown.RemoveFirst();
                 var call = place.Value.Call;
-                place.Value.Reads = ReadsOfLocked(_forwarding.ShardOf(call.Method, call.Request));
+                place.Value.Reads = ReadsOfLocked(_forwarding.ShardOf(call.Method, call.Request.Span));
                 place.Value.Reads.Waiting.AddLast(place);
             }
             LetReadsOutLocked();
         }
     }
 
-    private bool TryTakePlaceLocked(Call call, uint shard, out FairPlaces.Share ofStream, out FairPlaces.Share ofProcess)
+    private bool TryTakePlaceLocked(bool isChange, int bytes, uint shard, out FairPlaces.Share ofStream, out FairPlaces.Share ofProcess)
     {
-        var (isChange, bytes) = (!IsRead(call), call.Request.Length);
         ofProcess = null!;
         if (!_places.TryTake(shard, isChange, bytes, out ofStream))
             return false;
@@ -251,10 +292,10 @@ internal sealed class ExchangeProxy : IDisposable
         return false;
     }
 
-    private void ReturnPlaceLocked(Call call, FairPlaces.Share ofStream, FairPlaces.Share ofProcess)
+    private void ReturnPlaceLocked(int bytes, FairPlaces.Share ofStream, FairPlaces.Share ofProcess)
     {
-        _places.Return(ofStream, call.Request.Length);
-        _process.Return(_heldOfProcess, ofProcess, call.Request.Length);
+        _places.Return(ofStream, bytes);
+        _process.Return(_heldOfProcess, ofProcess, bytes);
     }
 
     private ReadsOfShard ReadsOfLocked(uint shard)
@@ -338,7 +379,7 @@ internal sealed class ExchangeProxy : IDisposable
     private void EndLocked(OpenCall open, Reply? answer)
     {
         _requestBytes.Free(open.Call.Request.Length);
-        ReturnPlaceLocked(open.Call, open.OfStream, open.OfProcess);
+        ReturnPlaceLocked(open.Call.Request.Length, open.OfStream, open.OfProcess);
         if (_open.TryGetValue(open.Call.Id, out var found) && found == open)
             _open.Remove(open.Call.Id);
         if (answer is not null && !_isBroken)
@@ -418,7 +459,7 @@ internal sealed class ExchangeProxy : IDisposable
 
     private static Reply GivenUp(Call call)
     {
-        var status = IsRead(call)
+        var status = IsRead(call.Method)
             ? CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller gave up.", "no")
             : CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller gave up; the change may have been applied.", "unknown");
         return new Reply { Id = call.Id, Code = status.Code, Status = status.ToByteString() };
@@ -490,6 +531,53 @@ internal sealed class ExchangeProxy : IDisposable
         var message = MessageBytes.Rent();
         gathered.WriteTo(message.Append(gathered.CalculateSize()));
         return message;
+    }
+
+    /// <summary>A call where it lies in its message.</summary>
+    private readonly ref struct CallHead
+    {
+        public ulong Id { get; private init; }
+
+        public Method Method { get; private init; }
+
+        public uint TimeoutMs { get; private init; }
+
+        public ReadOnlySpan<byte> Request { get; private init; }
+
+        private ReadOnlySpan<byte> Traceparent { get; init; }
+
+        /// <exception cref="MalformedMessageException">The bytes are no call.</exception>
+        public static CallHead Read(ReadOnlySpan<byte> call)
+        {
+            ulong id = 0;
+            uint timeoutMs = 0;
+            var method = Method.Unspecified;
+            ReadOnlySpan<byte> request = default, traceparent = default;
+            var reader = new WireReader(call);
+            for (int field; (field = reader.ReadField()) != 0;)
+            {
+                switch (field)
+                {
+                    case Call.IdFieldNumber: id = reader.ReadUInt64(); break;
+                    case Call.MethodFieldNumber: method = (Method)reader.ReadUInt32(); break;
+                    case Call.RequestFieldNumber: request = reader.ReadBytes(); break;
+                    case Call.TimeoutMsFieldNumber: timeoutMs = reader.ReadUInt32(); break;
+                    case Call.TraceparentFieldNumber: traceparent = reader.ReadBytes(); break;
+                    default: reader.Skip(); break;
+                }
+            }
+            return new CallHead { Id = id, Method = method, TimeoutMs = timeoutMs, Request = request, Traceparent = traceparent };
+        }
+
+        /// <summary>The same as an object, whose bytes are its own.</summary>
+        public Call ToCall() => new()
+        {
+            Id = Id,
+            Method = Method,
+            TimeoutMs = TimeoutMs,
+            Request = ByteString.CopyFrom(Request),
+            Traceparent = Traceparent.Length == Spans.HeaderLength && RouterMetrics.TakesSpans ? Encoding.ASCII.GetString(Traceparent) : "",
+        };
     }
 
     /// <summary>The reads of one shard: those that went out, and those that wait to.</summary>

@@ -17,6 +17,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     /// <summary>Of no cluster, whose shards count from 0.</summary>
     public const uint NoShard = uint.MaxValue;
 
+    private static readonly MessageParser<GetManyRequest> ManyParser = GetManyRequest.Parser.WithDiscardUnknownFields(true);
+
     private const int KeysPerCallMax = 10_000;
     private const int AnswerBytesMax = 16 << 20;
 
@@ -57,11 +59,11 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     }
 
     /// <summary>The shard of a request's first key, by the map as it is; <see cref="NoShard"/>: there is no map yet, or the request is none, of which its caller hears when it is forwarded.</summary>
-    public uint ShardOf(Method method, ByteString request)
+    public uint ShardOf(Method method, ReadOnlySpan<byte> request)
     {
         try
         {
-            return calls.Table.Find(RequestKeys.First(method, request.Span))?.Shard ?? NoShard;
+            return calls.Table.Find(RequestKeys.First(method, request))?.Shard ?? NoShard;
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {
@@ -155,10 +157,14 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 
     private async ValueTask<RoutedReply> GetManyAsync(ByteString request, long deadlineMs, ReplyLane lane, CancellationToken cancellationToken)
     {
-        var message = GetManyRequest.Parser.ParseFrom(request);
-        var keys = message.Keys;
-        if (keys.Count > KeysPerCallMax)
+        // Counted where they lie: each key, position and unknown field becomes an object of many times its bytes.
+        var (keysCount, positions) = RequestKeys.CountMany(request.Span);
+        if (keysCount > KeysPerCallMax)
             return Refused("TOO_MANY_OPERATIONS", $"At most {KeysPerCallMax:N0} keys can be read in one call.");
+        if (positions > RequestLimits.PositionsMax)
+            return Refused("BAD_REQUEST", RequestKeys.TooManyPositions);
+        var message = ManyParser.ParseFrom(request);
+        var keys = message.Keys;
         var (entries, error) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, lane).ConfigureAwait(false);
         if (error is not null)
             return CallStatus.LargeReplyBytes(error) > AnswerBytesMax ? AnswerTooLarge : new RoutedReply(ByteString.Empty, error);

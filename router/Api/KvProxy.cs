@@ -16,6 +16,12 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     /// <summary>A scan's first page, of which nothing is known: some pages' size, as a single large value makes a page larger.</summary>
     private const int FirstPageBytes = 2 << 20;
 
+    /// <summary>A position and its etag as objects, and the reference to them.</summary>
+    private const int PositionBytes = 128;
+
+    /// <summary>Nothing is kept of what this version does not know: as an object it has twenty times its bytes.</summary>
+    private static readonly MessageParser<ScanRequest> ScanParser = ScanRequest.Parser.WithDiscardUnknownFields(true);
+
     private static readonly TimeSpan RoomPause = TimeSpan.FromMilliseconds(10);
 
     private static readonly Google.Rpc.Status RequestsWait = CallStatus.Create(
@@ -41,14 +47,22 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
 
     public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        var message = Parse(request);
-        request.Return();
         var began = metrics.Begin();
         string? error = "CANCELLED";
+        // The request goes to one shard after the other, so it counts for as long as the scan lasts.
+        var requestBytes = 0;
         try
         {
+            requestBytes = HoldRequest(request);
+            var message = ScanParser.ParseFrom(request.Written);
+            request.Return();
             await SendPagesAsync(message, responseStream, context).ConfigureAwait(false);
             error = null;
+        }
+        catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
+        {
+            error = Spans.NameOf(StatusCode.InvalidArgument);
+            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", MalformedMessageException.Text, "no").ToRpcException();
         }
         catch (RpcException failure)
         {
@@ -57,6 +71,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         }
         finally
         {
+            memory.Requests.GiveBack(requestBytes);
             metrics.EndScan(began, error);
         }
     }
@@ -109,16 +124,14 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
 
     bool IReplyRoom.MayRespond(int bytes) => memory.MayRespond(bytes);
 
-    private static ScanRequest Parse(MessageBytes request)
+    // With what it takes as objects, of which there may be as many as positions.
+    private int HoldRequest(MessageBytes request)
     {
-        try
-        {
-            return ScanRequest.Parser.ParseFrom(request.Written);
-        }
-        catch (InvalidProtocolBufferException)
-        {
-            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", MalformedMessageException.Text, "no").ToRpcException();
-        }
+        var positions = RequestKeys.CountPositionsOfScan(request.Written);
+        if (positions > RequestLimits.PositionsMax)
+            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", RequestKeys.TooManyPositions, "no").ToRpcException();
+        var bytes = request.Count + (positions * PositionBytes);
+        return memory.Requests.TryTake(bytes, isSmall: bytes <= ByteBudget.SmallBytes) ? bytes : throw RequestsWait.ToRpcException();
     }
 
     private async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)

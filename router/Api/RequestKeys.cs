@@ -1,4 +1,5 @@
 using Google.Protobuf;
+using KvCluster.Serving;
 using KvCluster.V1;
 using KvCluster.Wire;
 
@@ -50,6 +51,53 @@ internal static class RequestKeys
                 reader.Skip();
         }
         return mode;
+    }
+
+    /// <summary>What a caller is told who names more.</summary>
+    public static readonly string TooManyPositions =
+        $"At most {RequestLimits.PositionsMax:N0} positions can be named in read.seen; nothing was read. Send the newest of each shard that is read.";
+
+    /// <summary>Keys of a GetMany, and positions that it has seen.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+    public static (int Keys, int Positions) CountMany(ReadOnlySpan<byte> request)
+    {
+        var (keys, positions) = (0, 0);
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == GetManyRequest.KeysFieldNumber)
+                keys++;
+            if (field == GetManyRequest.ReadFieldNumber)
+                positions += PositionsIn(reader.ReadBytes());
+            else
+                reader.Skip();
+        }
+        return (keys, positions);
+    }
+
+    /// <summary>Positions that a Scan has seen.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+    public static int CountPositionsOfScan(ReadOnlySpan<byte> request)
+    {
+        var positions = 0;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == ScanRequest.ReadFieldNumber)
+                positions += PositionsIn(reader.ReadBytes());
+            else
+                reader.Skip();
+        }
+        return positions;
+    }
+
+    private static int PositionsIn(ReadOnlySpan<byte> options)
+    {
+        var positions = 0;
+        var reader = new WireReader(options);
+        for (int field; (field = reader.ReadField()) != 0; reader.Skip())
+            positions += field == ReadOptions.SeenFieldNumber ? 1 : 0;
+        return positions;
     }
 
     private static ReadMode ModeIn(ReadOnlySpan<byte> options)

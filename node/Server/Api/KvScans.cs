@@ -32,13 +32,16 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
     /// <exception cref="RpcException">The caller went away.</exception>
     public async Task<Refusal?> RunAsync(MessageBytes message, IServerStreamWriter<MessageBytes> pages, long deadlineTimestamp, CancellationToken cancellationToken)
     {
+        // Until the scan has begun: of what it has seen nothing is needed any more then.
+        var requestBytes = message.Count;
+        if (!memory.Requests.TryTake(requestBytes, requestBytes <= ByteBudget.SmallBytes))
+            return Refusals.RequestsWait;
         try
         {
-            var request = ScanRequest.Parser.ParseFrom(message.Written);
+            var (request, readOptions) = Read(message.Written);
             message.Return();
             if (TryBound(request, out var lower, out var upper) is { } bad)
                 return bad;
-            byte[] readOptions = request.Read?.ToByteArray() ?? [];
             if (ReadQuery.TryRead(readOptions, out var query) is { } badRead)
                 return badRead;
             if (lookup.FindForScan(request.Reverse, lower.Span, upper.Span, query.Mode.IsForLeader(), out var refusal) is not { } shard)
@@ -46,6 +49,8 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             var read = await opener.OpenAsync(shard, query.In(shard.Shard, readOptions), deadlineTimestamp, cancellationToken).ConfigureAwait(false);
             if (read.Refusal is not null)
                 return read.Refusal;
+            memory.Requests.GiveBack(requestBytes);
+            requestBytes = 0;
             using (read.Snapshot)
                 return await SendAsync(request, shard.Route, lower, upper, read, pages, cancellationToken).ConfigureAwait(false);
         }
@@ -53,6 +58,37 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
         {
             return refusal;
         }
+        finally
+        {
+            memory.Requests.GiveBack(requestBytes);
+        }
+    }
+
+    // The read options stay bytes: each position in them, two bytes at least, would become objects.
+    private static (ScanRequest Request, byte[] ReadOptions) Read(ReadOnlySpan<byte> message)
+    {
+        var request = new ScanRequest();
+        var options = MessageBytes.Rent();
+        var reader = new WireReader(message);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                case ScanRequest.StartFieldNumber: request.Start = ByteString.CopyFrom(reader.ReadBytes()); break;
+                case ScanRequest.EndFieldNumber: request.End = ByteString.CopyFrom(reader.ReadBytes()); break;
+                case ScanRequest.PrefixFieldNumber: request.Prefix = ByteString.CopyFrom(reader.ReadBytes()); break;
+                case ScanRequest.ReverseFieldNumber: request.Reverse = reader.ReadBool(); break;
+                case ScanRequest.LimitFieldNumber: request.Limit = reader.ReadUInt64(); break;
+                case ScanRequest.KeysOnlyFieldNumber: request.KeysOnly = reader.ReadBool(); break;
+                case ScanRequest.ResumeAfterFieldNumber: request.ResumeAfter = ByteString.CopyFrom(reader.ReadBytes()); break;
+                // Of two the fields are one message's, as everywhere in the format.
+                case ScanRequest.ReadFieldNumber: options.Append(reader.ReadBytes()); break;
+                default: reader.Skip(); break;
+            }
+        }
+        var readOptions = options.Written.ToArray();
+        options.Return();
+        return (request, readOptions);
     }
 
     // The range [lower, upper) that is asked for; an empty upper: to the end of all keys.
