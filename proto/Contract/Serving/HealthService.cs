@@ -25,7 +25,7 @@ internal sealed class HealthService : Health.HealthBase
     public override Task<HealthCheckResponse> Check(HealthCheckRequest request, ServerCallContext context) =>
         _snapshot.Statuses.TryGetValue(request.Service, out var status)
             ? Task.FromResult(new HealthCheckResponse { Status = status })
-            : throw new RpcException(new Status(StatusCode.NotFound, $"The service '{request.Service}' is not known here."));
+            : throw new RpcException(new Status(StatusCode.NotFound, "No service of this name is known here."));
 
     /// <inheritdoc/>
     public override async Task Watch(HealthCheckRequest request, IServerStreamWriter<HealthCheckResponse> responseStream, ServerCallContext context)
