@@ -1,5 +1,6 @@
 using KvCluster.Client;
 using KvCluster.ClusterTests.History;
+using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests.Faults;
 
@@ -36,7 +37,7 @@ public sealed class SnapshotFaultTests
         Assert.Equal(replica, await ReplicaOnAsync(cluster, Follower));
     }
 
-    [Fact]
+    [ToolFact("etcd", "etcdctl")]
     public async Task F40_PageWentBadAtTheSender_CostsTheSenderAndNotItsReceivers()
     {
         await using var cluster = await FaultCluster.StartAsync(prepare: static node => node.Options = ["--journal-retention-mib", "1"]);
