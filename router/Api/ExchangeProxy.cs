@@ -181,6 +181,16 @@ internal sealed class ExchangeProxy : IDisposable
             Cancel(packed.ReadVarint());
     }
 
+    // Its bytes are its own.
+    private static Call ToCall(scoped in CallHead call) => new()
+    {
+        Id = call.Id,
+        Method = call.Method,
+        TimeoutMs = call.TimeoutMs,
+        Request = ByteString.CopyFrom(call.Request),
+        Traceparent = call.Traceparent.Length == Spans.HeaderLength && RouterMetrics.TakesSpans ? Encoding.ASCII.GetString(call.Traceparent) : "",
+    };
+
     private static bool IsRead(Method method) => method is Method.Get or Method.GetMany;
 
     private bool HasRoom()
@@ -230,7 +240,7 @@ internal sealed class ExchangeProxy : IDisposable
             }
             open = _pool.TryPop(out var pooled) ? pooled : new OpenCall(this);
             // Of two calls with one number, which the caller must not send, the second can only end with the stream.
-            open.Begin(call.ToCall(), arrivedMs, ofStream, ofProcess, _open.TryAdd(call.Id, open) ? null : _broken.Token);
+            open.Begin(ToCall(call), arrivedMs, ofStream, ofProcess, _open.TryAdd(call.Id, open) ? null : _broken.Token);
             if (!isRead)
                 return true;
             open.Reads = ReadsOfLocked(shard);
@@ -531,53 +541,6 @@ internal sealed class ExchangeProxy : IDisposable
         var message = MessageBytes.Rent();
         gathered.WriteTo(message.Append(gathered.CalculateSize()));
         return message;
-    }
-
-    /// <summary>A call where it lies in its message.</summary>
-    private readonly ref struct CallHead
-    {
-        public ulong Id { get; private init; }
-
-        public Method Method { get; private init; }
-
-        public uint TimeoutMs { get; private init; }
-
-        public ReadOnlySpan<byte> Request { get; private init; }
-
-        private ReadOnlySpan<byte> Traceparent { get; init; }
-
-        /// <exception cref="MalformedMessageException">The bytes are no call.</exception>
-        public static CallHead Read(ReadOnlySpan<byte> call)
-        {
-            ulong id = 0;
-            uint timeoutMs = 0;
-            var method = Method.Unspecified;
-            ReadOnlySpan<byte> request = default, traceparent = default;
-            var reader = new WireReader(call);
-            for (int field; (field = reader.ReadField()) != 0;)
-            {
-                switch (field)
-                {
-                    case Call.IdFieldNumber: id = reader.ReadUInt64(); break;
-                    case Call.MethodFieldNumber: method = (Method)reader.ReadUInt32(); break;
-                    case Call.RequestFieldNumber: request = reader.ReadBytes(); break;
-                    case Call.TimeoutMsFieldNumber: timeoutMs = reader.ReadUInt32(); break;
-                    case Call.TraceparentFieldNumber: traceparent = reader.ReadBytes(); break;
-                    default: reader.Skip(); break;
-                }
-            }
-            return new CallHead { Id = id, Method = method, TimeoutMs = timeoutMs, Request = request, Traceparent = traceparent };
-        }
-
-        /// <summary>The same as an object, whose bytes are its own.</summary>
-        public Call ToCall() => new()
-        {
-            Id = Id,
-            Method = Method,
-            TimeoutMs = TimeoutMs,
-            Request = ByteString.CopyFrom(Request),
-            Traceparent = Traceparent.Length == Spans.HeaderLength && RouterMetrics.TakesSpans ? Encoding.ASCII.GetString(Traceparent) : "",
-        };
     }
 
     /// <summary>The reads of one shard: those that went out, and those that wait to.</summary>

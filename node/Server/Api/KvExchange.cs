@@ -166,39 +166,21 @@ internal sealed class KvExchange(
     // Whether there is room for another one.
     private bool Start(ReadOnlySpan<byte> call, long arrived)
     {
-        ulong id = 0, generation = 0;
-        uint shard = 0, timeoutMs = 0, replyBytesMax = 0;
-        var method = Method.Unspecified;
-        ReadOnlySpan<byte> request = default, traceparent = default;
-        var reader = new WireReader(call);
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            switch (field)
-            {
-                case Call.IdFieldNumber: id = reader.ReadUInt64(); break;
-                case Call.MethodFieldNumber: method = (Method)reader.ReadUInt32(); break;
-                case Call.RequestFieldNumber: request = reader.ReadBytes(); break;
-                case Call.TimeoutMsFieldNumber: timeoutMs = reader.ReadUInt32(); break;
-                case Call.ShardFieldNumber: shard = reader.ReadUInt32(); break;
-                case Call.GenerationFieldNumber: generation = reader.ReadUInt64(); break;
-                case Call.TraceparentFieldNumber: traceparent = reader.ReadBytes(); break;
-                case Call.ReplyBytesMaxFieldNumber: replyBytesMax = reader.ReadUInt32(); break;
-                default: reader.Skip(); break;
-            }
-        }
+        var head = CallHead.Read(call);
+        var method = head.Method;
         var watched = calls.Watches ? arrived : 0;
-        var target = new CallTarget(shard, generation, timeoutMs == 0 ? 0 : arrived + (timeoutMs * clock.TimestampFrequency / 1_000), cancellationToken)
+        var target = new CallTarget(head.Shard, head.Generation, head.TimeoutMs == 0 ? 0 : arrived + (head.TimeoutMs * clock.TimestampFrequency / 1_000), cancellationToken)
         {
             Caller = Caller,
-            Id = id,
+            Id = head.Id,
             Waits = _waits,
             ArrivedTimestamp = watched,
-            Span = traceparent.Length != Spans.HeaderLength || watched == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(traceparent)),
+            Span = head.Traceparent.Length != Spans.HeaderLength || watched == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(head.Traceparent)),
         };
-        var refusal = TryOpen(generation == 0 ? 0 : shard, method, request.Length, out var place);
+        var refusal = TryOpen(head.Generation == 0 ? 0 : head.Shard, method, head.Request.Length, out var place);
         if (refusal is not null)
             calls.Refused(method, refusal);
-        var sink = new Sink(this, id, place, replyBytesMax is 0 or > int.MaxValue ? int.MaxValue : (int)replyBytesMax);
+        var sink = new Sink(this, head.Id, place, head.ReplyBytesMax is 0 or > int.MaxValue ? int.MaxValue : (int)head.ReplyBytesMax);
         if (refusal is null && target.DeadlineTimestamp != 0 && clock.GetTimestamp() > target.DeadlineTimestamp)
             refusal = Refusals.DeadlinePassed;
         if (refusal is not null)
@@ -208,7 +190,7 @@ internal sealed class KvExchange(
         }
         try
         {
-            var running = calls.StartAsync(method, request, target, sink);
+            var running = calls.StartAsync(method, head.Request, target, sink);
             if (!running.IsCompletedSuccessfully)
                 _ = EndAsync(running, method, target, sink);
         }

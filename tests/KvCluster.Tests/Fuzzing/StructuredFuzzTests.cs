@@ -113,22 +113,8 @@ public sealed class StructuredFuzzTests
 
     private static (ulong Id, uint Method, string Request) ReadCall(ReadOnlySpan<byte> call)
     {
-        ulong id = 0;
-        uint method = 0;
-        var request = "";
-        var reader = new WireReader(call);
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            switch (field)
-            {
-                case Call.IdFieldNumber: id = reader.ReadUInt64(); break;
-                case Call.MethodFieldNumber: method = reader.ReadUInt32(); break;
-                case Call.RequestFieldNumber: request = Convert.ToHexString(reader.ReadBytes()); break;
-                default: reader.Skip(); break;
-            }
-        }
-
-        return (id, method, request);
+        var head = CallHead.Read(call);
+        return (head.Id, (uint)head.Method, Convert.ToHexString(head.Request));
     }
 
     private static void Change(Random random)
