@@ -4,6 +4,7 @@
 #if GRPC_IN_TREE
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.AspNetCore.Server.Hosting;
+using Microsoft.AspNetCore.Connections.Features;
 #endif
 using System.Net;
 using Microsoft.AspNetCore.Connections;
@@ -141,12 +142,15 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     }
 
 #if GRPC_IN_TREE
-    private void End(Use use)
+    // By a GOAWAY: the caller's next calls come on another connection, and those it has here are answered here.
+    private void TakeNoMore(Use use)
     {
-        use.Connection.Abort(new ConnectionAbortedException("Too many calls of the connection were refused in a row."));
+        use.Connection.Features.Get<IConnectionLifetimeNotificationFeature>()?.RequestClose();
         if (CountToSay(ref _ended) is { } ended)
             TellEnded(log, ended, use.Address, OpenCalls.RefusedInRowMax);
     }
+
+    private static void End(Use use) => use.Connection.Abort(new ConnectionAbortedException("The connection went on with calls that are refused."));
 #endif
 
     [LoggerMessage(1, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: {OfHostMax} from there are in use, of {ConnectionsMax} places no host gets more. "
@@ -156,8 +160,8 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     [LoggerMessage(2, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: all {ConnectionsMax} places are in use. Have clients use fewer, or raise connections-max")]
     private static partial void TellFull(ILogger log, int count, IPAddress host, int connectionsMax);
 
-    [LoggerMessage(3, LogLevel.Warning, "Closed {Count} connections since the last such line, now one from {Host}: {Refusals} calls in a row found no place among those that may be open. Have callers wait "
-        + "before they try again, or raise call-memory-mib")]
+    [LoggerMessage(3, LogLevel.Warning, "Closed {Count} connections since the last such line, now one from {Host}: {Refusals} calls in a row found no place among those that may be open. Its open calls go on. "
+        + "Have callers open fewer calls and wait before they try again, or raise call-memory-mib")]
     private static partial void TellEnded(ILogger log, int count, IPAddress host, int refusals);
 
     private void MarkUsed(Use use)
@@ -203,7 +207,9 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 #if GRPC_IN_TREE
         public ConnectionCalls Calls { get; } = new();
 
-        public void End() => limit.End(this);
+        public void TakeNoMore() => limit.TakeNoMore(this);
+
+        public void End() => ConnectionLimit.End(this);
 #endif
 
         public void MarkUsed()

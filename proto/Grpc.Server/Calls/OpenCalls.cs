@@ -19,10 +19,16 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
     public const int SharePlacesMin = 4;
 
     /// <summary>
-    /// A connection is ended at so many refusals in a row. It may have as many streams, and whoever tries again after a while, as a refusal says, finds a place meanwhile for at
-    /// least one of so many calls. Whoever does not listen goes on, and every stream costs before it is refused.
+    /// A connection gets a GOAWAY at so many refusals in a row. Every stream costs before it is refused, and this is as many as a connection may have at a time. Also a caller that waits before it
+    /// tries again gets there, where the places of its connection are held by streams: those stay, and so does every call that has a place; only new calls need another connection.
     /// </summary>
     public const int RefusedInRowMax = 256;
+
+    /// <summary>
+    /// A connection is broken off at so many: it goes on after the GOAWAY. A caller that listens may have sent 256 before the GOAWAY is written, and 512 before it comes: those that are open then, and
+    /// one for each answer on its way.
+    /// </summary>
+    public const int RefusedInRowEnd = RefusedInRowMax + 1_024;
 
     private readonly int _forAll = callsMax / 2;
     private readonly int _forShares = callsMax - (callsMax / 4);
@@ -66,9 +72,10 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
     }
 
     /// <summary>
-    /// Answers a call without a place, by its headers alone; a request of which a part is still to come is ended by Kestrel. True: its connection is to be ended, too.
+    /// Answers a call without a place, by its headers alone; a request of which a part is still to come is ended by Kestrel.
     /// </summary>
-    public bool Refuse(ConnectionCalls connection, IHttpResponseFeature response)
+    /// <returns>What its connection has come to.</returns>
+    public ConnectionFate Refuse(ConnectionCalls connection, IHttpResponseFeature response)
     {
         Interlocked.Increment(ref _refused);
         var headers = response.Headers;
@@ -77,7 +84,12 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
         headers.GrpcMessage = _message;
         foreach (var (name, value) in _details)
             headers[name] = value;
-        return Interlocked.Increment(ref connection.RefusedInRow) == RefusedInRowMax;
+        return Interlocked.Increment(ref connection.RefusedInRow) switch
+        {
+            RefusedInRowMax => ConnectionFate.TakesNoMore,
+            RefusedInRowEnd => ConnectionFate.Ends,
+            _ => ConnectionFate.GoesOn,
+        };
     }
 
     // How many calls a connection may have, with the one that asks, where so many places are taken with its own.
@@ -85,4 +97,16 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
         taken > callsMax ? 0
         : taken > _forShares ? 1
         : Math.Max(SharePlacesMin, callsMax / Math.Max(1, Volatile.Read(ref _connections)));
+}
+
+/// <summary>What becomes of a connection.</summary>
+internal enum ConnectionFate
+{
+    GoesOn,
+
+    /// <summary>Its calls go on; it is to begin no others.</summary>
+    TakesNoMore,
+
+    /// <summary>It is broken off.</summary>
+    Ends,
 }

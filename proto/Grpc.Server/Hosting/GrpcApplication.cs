@@ -57,8 +57,17 @@ internal sealed class GrpcApplication<TInner>(IHttpApplication<TInner> inner, Ca
     {
         context.OfConnection ??= features.Get<IConnectionUseFeature>()?.Calls ?? new ConnectionCalls();
         context.HasPlace = open.TryTake(context.OfConnection);
-        if (!context.HasPlace && open.Refuse(context.OfConnection, features.GetRequiredFeature<IHttpResponseFeature>()))
-            features.Get<IConnectionUseFeature>()?.End();
-        return context.HasPlace;
+        if (context.HasPlace)
+            return true;
+        switch (open.Refuse(context.OfConnection, features.GetRequiredFeature<IHttpResponseFeature>()))
+        {
+            case ConnectionFate.TakesNoMore:
+                features.Get<IConnectionUseFeature>()?.TakeNoMore();
+                break;
+            case ConnectionFate.Ends:
+                features.Get<IConnectionUseFeature>()?.End();
+                break;
+        }
+        return false;
     }
 }

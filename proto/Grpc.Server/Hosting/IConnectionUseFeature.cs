@@ -11,6 +11,9 @@ internal interface IConnectionUseFeature
     /// <summary>A call came on it.</summary>
     void MarkUsed();
 
-    /// <summary>Ends it with all its calls: it goes on with calls that are refused.</summary>
+    /// <summary>Asks its caller to begin no more calls on it: many were refused in a row. Those that are open go on.</summary>
+    void TakeNoMore();
+
+    /// <summary>Ends it with all its calls: it went on with calls that are refused.</summary>
     void End();
 }

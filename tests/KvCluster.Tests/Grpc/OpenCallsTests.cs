@@ -1,6 +1,8 @@
+using System.Buffers.Binary;
 using Google.Rpc;
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
+using Grpc.Net.Client;
 using KvCluster.Serving;
 using KvCluster.Serving.Memory;
 using KvCluster.Tests.Grpc.Proto;
@@ -71,29 +73,85 @@ public sealed class OpenCallsTests
         // It has a place for one. No more at a time than the server takes streams, and whole requests, as Kestrel keeps a stream of which a part is to come for some seconds.
         await flood.WriteAsync(Request(1, "Unary"));
         await Eventually.TrueAsync(() => open.Taken == (Places * 3 / 4) + 1, "its first call has a place");
-        for (var call = 1; call <= OpenCalls.RefusedInRowMax;)
-        {
-            var count = Math.Min(50, OpenCalls.RefusedInRowMax + 1 - call);
-            await flood.WriteAsync([.. Enumerable.Range(call, count).SelectMany(
-                number => (Request((2 * number) + 1, "Unary") with { Flags = Http2Frame.EndHeaders | Http2Frame.EndStream }).ToBytes())]);
-            call += count;
-            while (count > 0 && call <= OpenCalls.RefusedInRowMax)
-            {
-                var frame = await flood.ReadAsync();
-                Assert.NotNull(frame);
-                count -= frame.Type == Http2Frame.Headers ? 1 : 0;
-            }
-        }
+        var goAways = 0;
+        await RefuseAsync(1, OpenCalls.RefusedInRowMax);
+        while (goAways == 0)
+            await ReadAsync();
+        await Eventually.TrueAsync(() => log.Lines.Length > 0, "the log says so");
+        Assert.Contains($"{OpenCalls.RefusedInRowMax} calls in a row", Assert.Single(log.Lines), StringComparison.Ordinal);
+        // What is open goes on, also while calls come that were on their way.
+        await RefuseAsync(OpenCalls.RefusedInRowMax + 1, OpenCalls.RefusedInRowEnd - 1);
+        Assert.Equal((Places * 3 / 4) + 1, open.Taken);
+        await WriteAsync(OpenCalls.RefusedInRowEnd, 1);
         while (await flood.ReadAsync() is not null)
         {
             // What was refused before.
         }
         // Its one call ended with it; nobody else's did.
         await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "the place comes back");
-        await Eventually.TrueAsync(() => log.Lines.Length > 0, "the log says so");
-        Assert.Contains($"{OpenCalls.RefusedInRowMax} calls in a row", Assert.Single(log.Lines), StringComparison.Ordinal);
         await server.Client.UnaryAsync(new EchoRequest());
-        Assert.Equal(OpenCalls.RefusedInRowMax, open.Refused);
+        Assert.Equal((OpenCalls.RefusedInRowEnd, 1), (open.Refused, goAways));
+        Assert.Single(log.Lines);
+
+        Task WriteAsync(int first, int count) => flood.WriteAsync([.. Enumerable.Range(first, count).SelectMany(
+            number => (Request((2 * number) + 1, "Unary") with { Flags = Http2Frame.EndHeaders | Http2Frame.EndStream }).ToBytes())]);
+
+        async Task RefuseAsync(int first, int last)
+        {
+            for (var call = first; call <= last;)
+            {
+                var count = Math.Min(50, last + 1 - call);
+                await WriteAsync(call, count);
+                for (call += count; count > 0;)
+                    count -= (await ReadAsync()).Type == Http2Frame.Headers ? 1 : 0;
+            }
+        }
+
+        async Task<Http2Frame> ReadAsync()
+        {
+            var frame = await flood.ReadAsync();
+            Assert.NotNull(frame);
+            if (frame.Type == Http2Frame.GoAway)
+            {
+                // Without an error, and all that was sent before it is answered.
+                Assert.Equal((0, int.MaxValue), (frame.Payload[7], BinaryPrimitives.ReadInt32BigEndian(frame.Payload)));
+                goAways++;
+            }
+            return frame;
+        }
+    }
+
+    /// <summary>
+    /// Callers that waited as they were told were cut off with everybody on their connection, by the second round of refusals: a stream held the only place that the connection had, and none of 255 calls
+    /// found one meanwhile. Writes on that stream ended with an unknown outcome.
+    /// </summary>
+    [Fact]
+    public async Task Calls_ThatWaitBeforeTheyTryAgain_FindPlaces_AndAStreamOfTheirConnectionGoesOn()
+    {
+        const int callers = 255;
+        var (open, log) = (NewCalls(), new LinesLog());
+        var limit = new ConnectionLimit(100, log, TimeProvider.System);
+        using var handler = new SocketsHttpHandler { EnableMultipleHttp2Connections = false };
+        await using var server = await EchoServer.StartAsync(
+            channelOptions: new GrpcChannelOptions { HttpHandler = handler }, listen: limit.Guard, configureServices: services => services.AddSingleton(open));
+        using var holder = await Http2Connection.ConnectAsync(server.Port);
+        for (var call = 0; call < Places * 3 / 4; call++)
+            await holder.WriteAsync(Request((2 * call) + 1, "Unary"));
+        await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "one connection has what one may have");
+        using var stream = server.Client.Duplex();
+        await stream.RequestStream.WriteAsync(new EchoRequest());
+        Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None));
+        await Task.WhenAll(Enumerable.Range(0, callers).Select(async _ =>
+        {
+            while (!await FindsPlaceAsync(server.Client))
+                await Task.Delay(50);
+        }));
+        Assert.InRange(open.Refused, callers + 1, int.MaxValue);
+        Assert.NotEmpty(log.Lines);
+        await stream.RequestStream.WriteAsync(new EchoRequest());
+        Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None));
+        await stream.RequestStream.CompleteAsync();
+        Assert.False(await stream.ResponseStream.MoveNext(CancellationToken.None));
     }
 
     [Fact]
@@ -107,11 +165,12 @@ public sealed class OpenCallsTests
         {
             Assert.True(open.TryTake(busy));
             for (var call = 1; call < OpenCalls.RefusedInRowMax; call++)
-                Assert.False(open.TryTake(busy) || open.Refuse(busy, new HttpResponseFeature()));
+                Assert.True(!open.TryTake(busy) && open.Refuse(busy, new HttpResponseFeature()) == ConnectionFate.GoesOn);
             open.Return(busy);
         }
         Assert.True(open.TryTake(busy));
-        Assert.Equal([OpenCalls.RefusedInRowMax], Enumerable.Range(1, 1_000).Where(_ => !open.TryTake(busy) && open.Refuse(busy, new HttpResponseFeature())));
+        var fates = Enumerable.Range(1, 2_000).Where(_ => !open.TryTake(busy)).Select(call => (call, Fate: open.Refuse(busy, new HttpResponseFeature())));
+        Assert.Equal([(OpenCalls.RefusedInRowMax, ConnectionFate.TakesNoMore), (OpenCalls.RefusedInRowEnd, ConnectionFate.Ends)], fates.Where(refusal => refusal.Fate != ConnectionFate.GoesOn));
     }
 
     [Fact]
@@ -161,6 +220,19 @@ public sealed class OpenCallsTests
         Assert.False(open.TryTake(many));
         Assert.True(open.TryTake(new ConnectionCalls()));
         Assert.Equal(Places, open.Taken);
+    }
+
+    private static async Task<bool> FindsPlaceAsync(Echo.EchoClient client)
+    {
+        try
+        {
+            await client.UnaryAsync(new EchoRequest());
+            return true;
+        }
+        catch (RpcException failure) when (failure.StatusCode == StatusCode.ResourceExhausted)
+        {
+            return false;
+        }
     }
 
     private static OpenCalls NewCalls() => new(Places, new RpcException(new global::Grpc.Core.Status(StatusCode.ResourceExhausted, "No place.")));
