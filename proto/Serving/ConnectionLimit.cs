@@ -7,6 +7,7 @@ using Grpc.AspNetCore.Server.Hosting;
 using Microsoft.AspNetCore.Connections.Features;
 #endif
 using System.Net;
+using System.Net.Sockets;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.Extensions.Logging;
@@ -37,8 +38,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 
     private async Task RunAsync(ConnectionDelegate next, ConnectionContext connection)
     {
-        var address = (connection.RemoteEndPoint as IPEndPoint)?.Address ?? NoAddress;
-        var use = new Use(this, connection, address.IsIPv4MappedToIPv6 ? address.MapToIPv4() : address);
+        var use = new Use(this, connection, HostOf(connection.RemoteEndPoint));
         if (!TryEnter(use, out var isHostFull))
         {
             TellRefused(use.Address, isHostFull);
@@ -57,6 +57,21 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
             Leave(use);
         }
     }
+
+    // An IPv4 address; or an IPv6 network of 64 bits, as a machine that has one may use another address of it for each connection.
+    private static IPAddress HostOf(EndPoint? remote)
+    {
+        var address = (remote as IPEndPoint)?.Address ?? NoAddress;
+        if (address.IsIPv4MappedToIPv6)
+            return address.MapToIPv4();
+        Span<byte> bytes = stackalloc byte[16];
+        if (address.AddressFamily != AddressFamily.InterNetworkV6 || !address.TryWriteBytes(bytes, out _))
+            return address;
+        bytes[8..].Clear();
+        return new IPAddress(bytes, address.ScopeId);
+    }
+
+    private static string NameOf(IPAddress host) => host.AddressFamily == AddressFamily.InterNetworkV6 ? $"{host}/64" : host.ToString();
 
     private bool TryEnter(Use use, out bool isHostFull)
     {
@@ -122,9 +137,9 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
         if (CountToSay(ref _refused) is not { } refused)
             return;
         if (isHostFull)
-            TellHostFull(log, refused, address, _ofHostMax, connectionsMax);
+            TellHostFull(log, refused, NameOf(address), _ofHostMax, connectionsMax);
         else
-            TellFull(log, refused, address, connectionsMax);
+            TellFull(log, refused, NameOf(address), connectionsMax);
     }
 
     // How many to tell of; null: not now.
@@ -147,7 +162,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     {
         use.Connection.Features.Get<IConnectionLifetimeNotificationFeature>()?.RequestClose();
         if (CountToSay(ref _ended) is { } ended)
-            TellEnded(log, ended, use.Address, OpenCalls.RefusedInRowMax);
+            TellEnded(log, ended, NameOf(use.Address), OpenCalls.RefusedInRowMax);
     }
 
     private static void End(Use use) => use.Connection.Abort(new ConnectionAbortedException("The connection went on with calls that are refused."));
@@ -155,14 +170,14 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 
     [LoggerMessage(1, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: {OfHostMax} from there are in use, of {ConnectionsMax} places no host gets more. "
         + "Have it use fewer, or raise connections-max")]
-    private static partial void TellHostFull(ILogger log, int count, IPAddress host, int ofHostMax, int connectionsMax);
+    private static partial void TellHostFull(ILogger log, int count, string host, int ofHostMax, int connectionsMax);
 
     [LoggerMessage(2, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: all {ConnectionsMax} places are in use. Have clients use fewer, or raise connections-max")]
-    private static partial void TellFull(ILogger log, int count, IPAddress host, int connectionsMax);
+    private static partial void TellFull(ILogger log, int count, string host, int connectionsMax);
 
     [LoggerMessage(3, LogLevel.Warning, "Closed {Count} connections since the last such line, now one from {Host}: {Refusals} calls in a row found no place among those that may be open. Its open calls go on. "
         + "Have callers open fewer calls and wait before they try again, or raise call-memory-mib")]
-    private static partial void TellEnded(ILogger log, int count, IPAddress host, int refusals);
+    private static partial void TellEnded(ILogger log, int count, string host, int refusals);
 
     private void MarkUsed(Use use)
     {
@@ -193,6 +208,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     {
         public ConnectionContext Connection { get; } = connection;
 
+        /// <summary>Of its host: an address, or the network of one.</summary>
         public IPAddress Address { get; } = address;
 
         /// <summary>Where it is counted; null: it is not, or not any more.</summary>

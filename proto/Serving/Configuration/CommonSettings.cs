@@ -22,7 +22,7 @@ internal static class CommonSettings
         "What the calls of clients may hold in memory together, requests and replies; what does not fit is refused as busy.", SettingForms.Number(CallMemory.MebibytesMin, 65_536)) { Default = Text(CallMemory.MebibytesDefault) };
 
     public static readonly Setting<int> ConnectionsMax = new("connections-max", "N",
-        "Connections from clients at a time, from one address three quarters of them. Beyond it one on which no call ever came is closed, or else the new one.", SettingForms.Number(16, 1_000_000)) { Default = Text(ListenerLimits.ConnectionsDefault) };
+        "Connections from clients at a time, from one address (IPv6: one /64 network) three quarters of them. Beyond it one on which no call ever came is closed, or else the new one.", SettingForms.Number(16, 1_000_000)) { Default = Text(ListenerLimits.ConnectionsDefault) };
 
     public static readonly Setting<string> LogFormat = new("log-format", "FORMAT", "How logs are written to standard output: text or json, a line each.", SettingForms.Choice("text", "json")) { Default = "text" };
 

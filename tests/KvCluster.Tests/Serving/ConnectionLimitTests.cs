@@ -85,6 +85,46 @@ public sealed class ConnectionLimitTests
             channel.Dispose();
     }
 
+    /// <summary>A machine that has an IPv6 network used another address for each connection, and took all places.</summary>
+    [Theory]
+    [InlineData("2001:db8:0:7::1", "2001:db8:0:7:ffff::2", true)]
+    [InlineData("2001:db8:0:7::1", "2001:db8:0:8::1", false)]
+    [InlineData("fe80::1%2", "fe80::2%3", false)]
+    [InlineData("192.0.2.1", "::ffff:192.0.2.1", true)]
+    [InlineData("192.0.2.1", "192.0.2.2", false)]
+    [InlineData("::ffff:192.0.2.1", "::ffff:192.0.2.2", false)]
+    public async Task Connect_FromAddressesOfOneNetwork_CountsAsFromOneHost(string first, string second, bool isOneHost)
+    {
+        var (log, remote) = (new LinesLog(), IPAddress.Parse(first));
+        await using var server = await EchoServer.StartAsync(listen: listen =>
+        {
+            listen.Use(next => connection =>
+            {
+                connection.RemoteEndPoint = new IPEndPoint(Volatile.Read(ref remote), 1);
+                return next(connection);
+            });
+            new ConnectionLimit(Limit, log, TimeProvider.System).Guard(listen);
+        });
+        var channels = new List<GrpcChannel>();
+        for (var number = 0; number < Limit * 3 / 4; number++)
+        {
+            channels.Add(GrpcChannel.ForAddress($"http://127.0.0.1:{server.Port}"));
+            await new Echo.EchoClient(channels[^1]).UnaryAsync(new EchoRequest());
+        }
+        Volatile.Write(ref remote, IPAddress.Parse(second));
+        if (isOneHost)
+        {
+            Assert.True(await IsRefusedAsync(server.Port));
+            Assert.Contains(first.Contains(':') ? "from 2001:db8:0:7::/64: 6 from there" : "from 192.0.2.1: 6 from there", Assert.Single(log.Lines), StringComparison.Ordinal);
+        }
+        else
+        {
+            await server.Client.UnaryAsync(new EchoRequest());
+        }
+        foreach (var channel in channels)
+            channel.Dispose();
+    }
+
     // A reset may come before the connection is known to be made.
     private static async Task<bool> IsRefusedAsync(int port)
     {
