@@ -30,8 +30,7 @@ internal static class KestrelListener
             // Before TLS, so that a connection that never gets that far counts.
             if (limits.ConnectionsMax is { } connectionsMax)
                 new ConnectionLimit(connectionsMax, logs.CreateLogger<ConnectionLimit>(), TimeProvider.System).Guard(listen);
-            // Those of nodes are never kept waiting.
-            if (!limits.IsForPeers)
+            if (limits.IsGated)
                 ReadingGate.OfProcess.Guard(listen);
             if (address.Scheme == Uri.UriSchemeHttps)
                 (tls ?? throw new ArgumentException($"'{address}' needs certificates.", nameof(tls))).Secure(listen, limits.IsForPeers);

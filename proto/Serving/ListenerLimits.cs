@@ -27,6 +27,9 @@ internal sealed class ListenerLimits
     // Of one request: what gRPC and tracing add is some hundred bytes, and a large token has 4 KiB. An open call holds twice as much.
     private const int HeaderBytesMax = 8 << 10;
 
+    // A browser sends its cookies of a host to all ports of it. There are few connections, with one request each.
+    private const int AdminHeaderBytesMax = 32 << 10;
+
     private static readonly TimeSpan PingDelay = TimeSpan.FromSeconds(30);
     private static readonly TimeSpan PingTimeout = TimeSpan.FromSeconds(20);
 
@@ -43,8 +46,21 @@ internal sealed class ListenerLimits
     /// <summary>Only nodes of the cluster have business there.</summary>
     public bool IsForPeers { get; private init; }
 
+    /// <summary>
+    /// Connections wait to be read while the process has much to do. Those of clients alone: probes, operators and nodes are few, and must not stand in one queue behind thousands of clients.
+    /// </summary>
+    public bool IsGated { get; private init; }
+
+    private int HeadersMax { get; init; } = HeaderBytesMax;
+
     /// <summary>Of a port that clients reach.</summary>
-    public static ListenerLimits OfClients(int connectionsMax) => new() { ConnectionsMax = connectionsMax };
+    public static ListenerLimits OfClients(int connectionsMax) => new() { ConnectionsMax = connectionsMax, IsGated = true };
+
+    /// <summary>Of the port for probes, scrapers and people, who come with browsers; it counts its connections itself.</summary>
+    public static ListenerLimits OfAdmin() => new() { HeadersMax = AdminHeaderBytesMax };
+
+    /// <summary>Of the port of an embedded coordinator, which nodes call.</summary>
+    public static ListenerLimits OfCoordinator() => new() { ConnectionsMax = ConnectionsDefault };
 
     /// <summary>Of a port for the streams between nodes, which carry large records, idle for long and never end.</summary>
     public static ListenerLimits OfPeers(int connectionsMax) => new() { ConnectionsMax = connectionsMax, IsForPeers = true };
@@ -57,7 +73,7 @@ internal sealed class ListenerLimits
         limits.Http2.MaxStreamsPerConnection = StreamsPerConnectionMax;
         limits.Http2.InitialConnectionWindowSize = IsForPeers ? PeerConnectionWindowBytes : ConnectionWindowBytes;
         limits.Http2.InitialStreamWindowSize = IsForPeers ? PeerStreamWindowBytes : StreamWindowBytes;
-        limits.MaxRequestHeadersTotalSize = HeaderBytesMax;
+        limits.MaxRequestHeadersTotalSize = HeadersMax;
         limits.MaxRequestBodySize = MessageBytesMax;
         limits.MinRequestBodyDataRate = limits.MinResponseDataRate = SlowestRate;
     }

@@ -20,7 +20,7 @@ internal sealed class CoordinatorServer : IAsyncDisposable
     /// <exception cref="IOException">The port is taken.</exception>
     public static async Task<CoordinatorServer> StartAsync(EmbeddedCoordinator coordinator, string listen, ILoggerFactory logs, CancellationToken cancellationToken)
     {
-        var builder = ServerBuilder.Create(logs, new Uri(listen));
+        var builder = ServerBuilder.Create(logs, new Uri(listen), limits: ListenerLimits.OfCoordinator());
         builder.Services.AddSingleton(coordinator);
         builder.Services.AddSingleton(new ReflectionCatalog(
             Etcdserverpb.KV.Descriptor, Etcdserverpb.Watch.Descriptor, Etcdserverpb.Lease.Descriptor, Etcdserverpb.Maintenance.Descriptor));

@@ -37,7 +37,7 @@ internal sealed class AdminServer : IAsyncDisposable
     {
         var admin = new AdminServer();
         admin.Add(endpoints);
-        var builder = ServerBuilder.Create(logs, listen, protocols: HttpProtocols.Http1);
+        var builder = ServerBuilder.Create(logs, listen, protocols: HttpProtocols.Http1, limits: ListenerLimits.OfAdmin());
         builder.Services.Configure<KestrelServerOptions>(static kestrel =>
         {
             kestrel.Limits.MaxConcurrentConnections = ConnectionsMax;

@@ -72,6 +72,16 @@ public sealed class AdminServerTests : IAsyncLifetime
         Assert.Equal("alive\n", await _http.GetStringAsync("/health/alive"));
     }
 
+    /// <summary>A browser sends its cookies of a host to all ports of it: one with more than a client port takes of headers, 8 KiB, was refused by the console.</summary>
+    [Fact]
+    public async Task Headers_OfABrowserWithManyCookies_AreTaken()
+    {
+        using var request = new HttpRequestMessage(HttpMethod.Get, "/health/alive");
+        request.Headers.Add("Cookie", "c=" + new string('c', 24 << 10));
+        using var answer = await _http.SendAsync(request);
+        Assert.Equal(HttpStatusCode.OK, answer.StatusCode);
+    }
+
     [Fact]
     public async Task Ask_OfAProcess_GivesItsAnswer()
     {

@@ -54,6 +54,14 @@ public sealed class ListenerLimitsTests
         Assert.Equal((513, 7), (frame!.Stream, frame.Payload[3]));
     }
 
+    /// <summary>Probes, operators and nodes stood in one queue with thousands of clients while the pool had much to do, for up to a minute: a node that was alive looked dead.</summary>
+    [Fact]
+    public void Connections_OfClientsAlone_WaitToBeRead()
+    {
+        Assert.True(ListenerLimits.OfClients(1).IsGated);
+        Assert.All([ListenerLimits.OfPeers(1), ListenerLimits.OfAdmin(), ListenerLimits.OfCoordinator()], limits => Assert.False(limits.IsGated));
+    }
+
     private static Http2Frame Request(int stream) => new(
         Http2Frame.Headers,
         Http2Frame.EndHeaders,
