@@ -28,6 +28,7 @@ internal sealed class RouterMetrics : IDisposable
         _requests = Meter.CreateHistogram("kvcluster.router.request.duration", "s", "Calls of clients that were answered, from their arrival.", null, Buckets.Seconds);
         _refused = Meter.CreateCounter<long>("kvcluster.router.request.refused", "{request}", "Calls of clients that ended with an error, by its reason.");
         Meter.CreateObservableUpDownCounter("kvcluster.router.request.active", () => Interlocked.Read(ref _active), "{request}", "Calls of clients under way.");
+        Meter.CreateObservableUpDownCounter("kvcluster.router.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Connections of clients that are not read for now, as the thread pool of the process has much to do.");
         // There from the start with 0: what began to exist with its first event would not be seen to rise.
         Meter.CreateObservableCounter("kvcluster.router.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival, as too many were open; counted nowhere else.");
     }

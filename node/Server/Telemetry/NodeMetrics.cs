@@ -67,6 +67,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter = new Meter(Name, null, [new Tag("kvcluster.node", identity.Node)]);
         _requests = Seconds("kvcluster.node.request.duration", "Calls of clients that were answered, from their arrival.");
         _refused = Counter("kvcluster.node.request.refused", "{request}", "Calls of clients that were refused, by the reason.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Connections of clients that are not read for now, as the thread pool of the process has much to do.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.request.active", () => Interlocked.Read(ref _activeRequests), "{request}", "Calls of clients under way.");
         _transactionOperations = _meter.CreateHistogram("kvcluster.node.transaction.operations", "{operation}", "Operations that were merged into one transaction.", null, Buckets.Counts);
         _transactionWait = Seconds("kvcluster.node.transaction.wait.duration", "How long the first request of a merged transaction had waited.");
