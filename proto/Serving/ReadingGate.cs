@@ -12,20 +12,20 @@ namespace KvCluster.Serving;
 /// <param name="queued">Work items that wait for a thread of the pool.</param>
 /// <param name="queuedMax">Beyond it nothing more is read. What one read brings, some hundred requests, comes on top.</param>
 /// <param name="batch">Reads that are let through at once when the queue has become short.</param>
-internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch)
+/// <param name="looksWithoutAny">Looks, a millisecond apart, after which one is let through though the queue is long: a pool that never has a short one would have nobody be read at all.</param>
+internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, int looksWithoutAny = ReadingGate.LooksWithoutAnyDefault)
 {
     /// <summary>A work item that begins a request takes some 30 microseconds, so that so many are done in as many milliseconds on any number of processors.</summary>
     private const int QueuedMaxPerProcessor = 1_000;
 
     private const int BatchPerProcessor = 8;
 
+    private const int LooksWithoutAnyDefault = 16;
+
     private static readonly TimeSpan Interval = TimeSpan.FromMilliseconds(1);
 
-    // Without it a pool that never has a short queue would have nobody be read at all.
-    private const int LooksWithoutAny = 16;
-
     private readonly Lock _lock = new();
-    private readonly Queue<TaskCompletionSource> _waiting = [];
+    private readonly LinkedList<TaskCompletionSource<bool>> _waiting = [];
     private readonly AutoResetEvent _somebodyWaits = new(initialState: false);
     private Thread? _watch;
     private int _waiters;
@@ -41,14 +41,18 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch)
     public void Guard(ListenOptions listen) => listen.Use(next => connection => RunAsync(next, connection));
 
     /// <summary>Completes when what has come on a connection may be looked at, mostly at once.</summary>
-    public Task PassAsync()
+    /// <param name="closed">Of the connection.</param>
+    /// <returns>False: the connection ended before its turn came.</returns>
+    public ValueTask<bool> PassAsync(CancellationToken closed) =>
+        Volatile.Read(ref _waiters) == 0 && queued() <= queuedMax ? ValueTask.FromResult(true) : new ValueTask<bool>(WaitAsync(closed));
+
+    private async Task<bool> WaitAsync(CancellationToken closed)
     {
-        if (Volatile.Read(ref _waiters) == 0 && queued() <= queuedMax)
-            return Task.CompletedTask;
-        var turn = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var turn = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+        LinkedListNode<TaskCompletionSource<bool>> place;
         lock (_lock)
         {
-            _waiting.Enqueue(turn);
+            place = _waiting.AddLast(turn);
             Volatile.Write(ref _waiters, _waiting.Count);
             if (_watch is null)
             {
@@ -58,13 +62,27 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch)
             }
         }
         _somebodyWaits.Set();
-        return turn.Task;
+        using var registration = closed.UnsafeRegister(_ => GiveUp(place), null);
+        return await turn.Task.ConfigureAwait(false);
+    }
+
+    // It waits in nobody's way: thousands that come and go would fill the queue.
+    private void GiveUp(LinkedListNode<TaskCompletionSource<bool>> place)
+    {
+        lock (_lock)
+        {
+            if (place.List is null)
+                return;
+            _waiting.Remove(place);
+            Volatile.Write(ref _waiters, _waiting.Count);
+        }
+        place.Value.SetResult(false);
     }
 
     private async Task RunAsync(ConnectionDelegate next, ConnectionContext connection)
     {
         var transport = connection.Transport;
-        connection.Transport = new GatedPipe(new GatedReader(transport.Input, this), transport.Output);
+        connection.Transport = new GatedPipe(new GatedReader(transport.Input, this, connection.ConnectionClosed), transport.Output);
         try
         {
             await next(connection).ConfigureAwait(false);
@@ -87,18 +105,20 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch)
         }
     }
 
-    private bool LetSomeThrough(int looksWithoutAny)
+    private bool LetSomeThrough(int looks)
     {
         lock (_lock)
         {
             var passed = 0;
             // Half: what they bring is queued only after all of them have passed.
-            while (passed < batch && _waiting.Count > 0 && (queued() <= queuedMax / 2 || (passed == 0 && looksWithoutAny >= LooksWithoutAny)))
+            while (passed < batch && _waiting.Count > 0 && (queued() <= queuedMax / 2 || (passed == 0 && looks >= looksWithoutAny)))
             {
-                _waiting.Dequeue().SetResult();
+                var turn = _waiting.First!.Value;
+                _waiting.RemoveFirst();
+                Volatile.Write(ref _waiters, _waiting.Count);
+                turn.SetResult(true);
                 passed++;
             }
-            Volatile.Write(ref _waiters, _waiting.Count);
             return passed > 0;
         }
     }
@@ -110,7 +130,7 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch)
         public PipeWriter Output => output;
     }
 
-    private sealed class GatedReader(PipeReader inner, ReadingGate gate) : PipeReader
+    private sealed class GatedReader(PipeReader inner, ReadingGate gate, CancellationToken closed) : PipeReader
     {
         public override bool TryRead(out ReadResult result) => inner.TryRead(out result);
 
@@ -120,9 +140,10 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch)
         {
             var result = await inner.ReadAsync(cancellationToken).ConfigureAwait(false);
             // The end of a connection waits for nobody; a read that is cancelled at the gate is told so by the next one.
-            if (!result.IsCanceled && !result.IsCompleted)
-                await gate.PassAsync().ConfigureAwait(false);
-            return result;
+            if (result.IsCanceled || result.Buffer.IsEmpty || await gate.PassAsync(closed).ConfigureAwait(false))
+                return result;
+            // Nobody is there to answer. What came before the end is not read: whoever sends and ends would pass the gate.
+            return new ReadResult(result.Buffer.Slice(0, 0), isCanceled: false, isCompleted: true);
         }
 
         public override void AdvanceTo(SequencePosition consumed) => inner.AdvanceTo(consumed);

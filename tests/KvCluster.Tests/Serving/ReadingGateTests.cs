@@ -1,6 +1,7 @@
 using KvCluster.Serving;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
+using KvCluster.Tests.Grpc.Wire;
 
 namespace KvCluster.Tests.Serving;
 
@@ -12,37 +13,70 @@ public sealed class ReadingGateTests
 {
     private const int QueuedMax = 100;
     private const int Batch = 4;
+    private const int Waiters = 10 * Batch;
 
+    // Never lets anybody through while the queue is long, however slow the test is.
     private readonly ReadingGate _gate;
     private long _queued;
 
-    public ReadingGateTests() => _gate = new ReadingGate(() => Volatile.Read(ref _queued), QueuedMax, Batch);
+    public ReadingGateTests() => _gate = new ReadingGate(() => Volatile.Read(ref _queued), QueuedMax, Batch, looksWithoutAny: int.MaxValue);
 
     [Fact]
-    public async Task Pass_WithALongQueue_WaitsUntilItIsShort_AndInTurn()
+    public async Task Pass_WithALongQueue_WaitsUntilItIsShort()
     {
-        Assert.True(_gate.PassAsync().IsCompleted);
+        Assert.True(await _gate.PassAsync(CancellationToken.None));
         Volatile.Write(ref _queued, QueuedMax + 1);
-        var waiting = Enumerable.Range(0, 10 * Batch).Select(_ => _gate.PassAsync()).ToList();
-        Assert.All(waiting.Skip(10), turn => Assert.False(turn.IsCompleted));
-        // While others wait nobody overtakes them.
+        var waiting = Enumerable.Range(0, Waiters).Select(_ => PassAsync(_gate)).ToList();
+        // While others wait nobody overtakes them, and they wait until half of the queue is gone.
         Volatile.Write(ref _queued, QueuedMax);
-        Assert.False(_gate.PassAsync().IsCompleted);
-        Volatile.Write(ref _queued, 0);
-        for (var number = 0; number < waiting.Count; number++)
+        waiting.Add(PassAsync(_gate));
+        Assert.Equal(Waiters + 1, _gate.Waiting);
+        Assert.DoesNotContain(waiting, turn => turn.IsCompleted);
+        Volatile.Write(ref _queued, QueuedMax / 2);
+        Assert.DoesNotContain(false, await Task.WhenAll(waiting));
+        Assert.Equal(0, _gate.Waiting);
+        Volatile.Write(ref _queued, QueuedMax);
+        Assert.True(_gate.PassAsync(CancellationToken.None).IsCompleted);
+    }
+
+    [Fact]
+    public async Task Pass_OfThoseThatWait_IsInTurn()
+    {
+        // The queue is short once for each turn that is given.
+        var turns = 0;
+        var gate = new ReadingGate(() => Interlocked.Decrement(ref turns) >= 0 ? 0 : QueuedMax + 1, QueuedMax, Batch, looksWithoutAny: int.MaxValue);
+        var waiting = Enumerable.Range(0, Waiters).Select(_ => PassAsync(gate)).ToList();
+        while (waiting.Count > 0)
         {
-            await waiting[number];
-            Assert.All(waiting.Take(number), turn => Assert.True(turn.IsCompleted));
+            Volatile.Write(ref turns, 1);
+            Assert.Same(waiting[0], await Task.WhenAny(waiting));
+            waiting.RemoveAt(0);
+            Assert.Equal(waiting.Count, gate.Waiting);
         }
-        await Eventually.TrueAsync(() => _gate.Waiting == 0, "all have passed");
-        Assert.True(_gate.PassAsync().IsCompleted);
     }
 
     [Fact]
     public async Task Pass_WithAQueueThatStaysLong_LetsOneAfterTheOtherThrough()
     {
-        Volatile.Write(ref _queued, long.MaxValue);
-        await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => _gate.PassAsync()));
+        var gate = new ReadingGate(static () => long.MaxValue, QueuedMax, Batch, looksWithoutAny: 2);
+        Assert.DoesNotContain(false, await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => PassAsync(gate))));
+    }
+
+    /// <summary>Whoever came and went waited on: thousands of them would have stood before those that are there.</summary>
+    [Fact]
+    public async Task Pass_OfAConnectionThatEnds_WaitsInNobodysWay()
+    {
+        Volatile.Write(ref _queued, QueuedMax + 1);
+        using var closed = new CancellationTokenSource();
+        var gone = Enumerable.Range(0, Waiters).Select(_ => _gate.PassAsync(closed.Token).AsTask()).ToList();
+        var stays = PassAsync(_gate);
+        await closed.CancelAsync();
+        Assert.DoesNotContain(true, await Task.WhenAll(gone));
+        Assert.Equal(1, _gate.Waiting);
+        Assert.False(await _gate.PassAsync(closed.Token));
+        Assert.False(stays.IsCompleted);
+        Volatile.Write(ref _queued, 0);
+        Assert.True(await stays);
     }
 
     [Fact]
@@ -52,23 +86,43 @@ public sealed class ReadingGateTests
         await server.Client.UnaryAsync(new EchoRequest());
         Volatile.Write(ref _queued, QueuedMax + 1);
         var calls = Enumerable.Range(0, 20).Select(_ => server.Client.UnaryAsync(new EchoRequest()).ResponseAsync).ToList();
-        await Eventually.TrueAsync(() => _gate.Waiting == 1 || calls.TrueForAll(call => call.IsCompleted), "what has come on it waits");
+        await Eventually.TrueAsync(() => _gate.Waiting == 1, "what has come on it waits");
+        Assert.DoesNotContain(calls, call => call.IsCompleted);
         Volatile.Write(ref _queued, 0);
         await Task.WhenAll(calls);
     }
 
+    /// <summary>A connection whose caller had gone stayed until its turn came, and kept its place among the connections. What had come on it was served, if it came with the end.</summary>
     [Fact]
-    public async Task Close_OfConnectionsThatWaitAtTheGate_EndsThem()
+    public async Task Close_OfConnectionsThatWaitAtTheGate_EndsThemUnread()
     {
+        const int count = 5;
         await using var server = await EchoServer.StartAsync(listen: _gate.Guard);
+        var held = new TaskCompletionSource();
+        server.Service.Held = held.Task;
         Volatile.Write(ref _queued, QueuedMax + 1);
-        var connections = new List<Grpc.Wire.Http2Connection>();
-        for (var number = 0; number < 5; number++)
-            connections.Add(await Grpc.Wire.Http2Connection.ConnectAsync(server.Port));
+        var connections = new List<Http2Connection>();
+        for (var number = 0; number < count; number++)
+        {
+            connections.Add(await Http2Connection.ConnectAsync(server.Port));
+            await connections[^1].WriteAsync([.. Request.ToBytes(), .. new Http2Frame(Http2Frame.Data, Http2Frame.EndStream, 1, Http2Frame.Message([])).ToBytes()]);
+        }
+        await Eventually.TrueAsync(() => server.Connections == count && _gate.Waiting == count, "all wait");
         foreach (var connection in connections)
             connection.Dispose();
         await Eventually.TrueAsync(() => server.Connections == 0, "all have ended");
+        Assert.Equal((0, 0), (_gate.Waiting, server.Service.Open));
+        held.SetResult();
         Volatile.Write(ref _queued, 0);
         await server.Client.UnaryAsync(new EchoRequest());
     }
+
+    private static Http2Frame Request => new(
+        Http2Frame.Headers,
+        Http2Frame.EndHeaders,
+        1,
+        Http2Frame.HeaderBlock(
+            (":method", "POST"), (":scheme", "http"), (":path", "/kvcluster.testing.Echo/Unary"), (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc")));
+
+    private static Task<bool> PassAsync(ReadingGate gate) => gate.PassAsync(CancellationToken.None).AsTask();
 }
