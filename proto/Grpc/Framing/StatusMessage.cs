@@ -7,8 +7,8 @@ namespace Grpc.Shared;
 internal static class StatusMessage
 {
     /// <summary>
-    /// Longer texts are cut: clients take 8 KiB of headers by default, and encoded each of these may be three. Our own are far shorter; one that repeats what a caller sent may be as long as
-    /// that is.
+    /// What is longer when encoded is cut: clients take 8 KiB of headers by default. Our own texts are far shorter; one that repeats what a caller sent may be as long as that is, and three times as long when
+    /// encoded.
     /// </summary>
     public const int BytesMax = 4 << 10;
 
@@ -16,33 +16,34 @@ internal static class StatusMessage
 
     public static string Encode(string message)
     {
-        message = Shorten(message);
-        if (!message.AsSpan().ContainsAnyExceptInRange(' ', '~') && !message.Contains('%'))
+        if (message.Length <= BytesMax && !message.AsSpan().ContainsAnyExceptInRange(' ', '~') && !message.Contains('%'))
             return message;
-        var encoded = new StringBuilder(message.Length * 2);
-        foreach (var octet in Encoding.UTF8.GetBytes(message))
+        var encoded = new StringBuilder(Math.Min(message.Length, BytesMax));
+        Span<byte> octets = stackalloc byte[4];
+        var cutAt = 0;
+        foreach (var rune in message.AsSpan().EnumerateRunes())
         {
-            if (octet is >= (byte)' ' and <= (byte)'~' and not (byte)'%')
-                encoded.Append((char)octet);
+            var count = rune.EncodeToUtf8(octets);
+            var isPlain = rune.Value is >= ' ' and <= '~' and not '%';
+            if (encoded.Length + (isPlain ? 1 : 3 * count) > BytesMax)
+            {
+                encoded.Length = cutAt;
+                return encoded.Append(Cut).ToString();
+            }
+            if (isPlain)
+                encoded.Append((char)rune.Value);
             else
-                encoded.Append(CultureInfo.InvariantCulture, $"%{octet:X2}");
+                AppendEscaped(encoded, octets[..count]);
+            if (encoded.Length <= BytesMax - Cut.Length)
+                cutAt = encoded.Length;
         }
         return encoded.ToString();
     }
 
-    private static string Shorten(string message)
+    private static void AppendEscaped(StringBuilder encoded, ReadOnlySpan<byte> octets)
     {
-        if (message.Length <= BytesMax && Encoding.UTF8.GetByteCount(message) <= BytesMax)
-            return message;
-        var (bytes, kept) = (0, 0);
-        foreach (var rune in message.AsSpan().EnumerateRunes())
-        {
-            bytes += rune.Utf8SequenceLength;
-            if (bytes > BytesMax - Cut.Length)
-                break;
-            kept += rune.Utf16SequenceLength;
-        }
-        return string.Concat(message.AsSpan(0, kept), Cut);
+        foreach (var octet in octets)
+            encoded.Append(CultureInfo.InvariantCulture, $"%{octet:X2}");
     }
 
     /// <summary>Never fails: what is not an escape stays as it is.</summary>
