@@ -184,7 +184,11 @@ internal sealed class ServerCall : ServerCallContext
         var buffer = read.Buffer;
         var end = buffer.End;
         if (message is null && FrameFormat.TryRead(ref buffer, RequestBytesMax, out var isCompressed, out var payload))
-            message = Deserialize(payload, isCompressed, marshaller, out _onlyBytes);
+        {
+            message = Deserialize(payload, isCompressed, marshaller, out var countedBytes);
+            // Also one that is too small to count once it is served.
+            _onlyBytes = Math.Max(countedBytes, payload.Length);
+        }
         if (message is not null && !buffer.IsEmpty)
             throw new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the request."));
         // Whoever does not end the request that has come keeps its message waiting.

@@ -20,6 +20,7 @@ public sealed class CompressedRequestTests
 
     // As it grows, a message holds a piece more than it has.
     private const int MessageBytes = (2 * Mebibyte) - (128 << 10);
+    private const string StatusField = "grpc-status";
     private static readonly (string, string) Gzip = ("grpc-encoding", "gzip");
 
     [Fact]
@@ -47,14 +48,17 @@ public sealed class CompressedRequestTests
         await Eventually.TrueAsync(() => memory.Arriving.Bytes == 0, "all of it comes back");
     }
 
-    [Fact]
-    public async Task Message_OfARequestThatIsNotEnded_CountsUntilItsCallerIsGone()
+    /// <summary>A plain message of up to 64 KiB did not count, also if its caller never ended the request: with all calls that may be open that was a gigabyte beside the budget.</summary>
+    [Theory]
+    [InlineData(true, MessageBytes)]
+    [InlineData(false, 12 << 10)]
+    public async Task Message_OfARequestThatIsNotEnded_CountsUntilItsCallerIsGone(bool isCompressed, int bytes)
     {
         var memory = new MessageMemory(8 * Mebibyte, 8 * Mebibyte);
         await using var server = await EchoServer.StartAsync(configureServices: services => services.AddSingleton(memory));
         using var connection = await ConnectAsync(server.Port);
-        var payload = Request(MessageBytes, delayMs: 0);
-        await SendAsync(connection, 1, "Unary", Compressed(payload), end: false, Gzip);
+        var payload = Request(bytes, delayMs: 0);
+        await SendAsync(connection, 1, "Unary", isCompressed ? Compressed(payload) : Http2Frame.Message(payload), end: false, Gzip);
         await Eventually.TrueAsync(() => memory.Arriving.Bytes == payload.Length, "it counts with what it is");
         connection.Dispose();
         await Eventually.TrueAsync(() => memory.Arriving.Bytes == 0 && server.Connections == 0, "all of it comes back");
@@ -89,12 +93,28 @@ public sealed class CompressedRequestTests
             {
                 var payload = Request(100_000, delayMs: 0);
                 await SendAsync(connection, stream, method, isCompressed ? Compressed(payload) : Http2Frame.Message(payload)[..1_005], end: false, Gzip);
-                Assert.Equal(StatusCode.InvalidArgument, await StatusAsync(connection));
+                var end = await EndAsync(connection);
+                Assert.Equal(StatusCode.InvalidArgument, StatusOf(end));
+                Assert.Contains($"at most 1000, {method == "Duplex"}", end, StringComparison.Ordinal);
                 stream += 2;
             }
         }
         await SendAsync(connection, stream, "ServerStream", Compressed(Request(100_000, delayMs: 0)), end: true, Gzip);
         Assert.Equal(StatusCode.OK, await StatusAsync(connection));
+    }
+
+    /// <summary>Of a stream earlier calls may have been applied; of a call by itself nothing was.</summary>
+    [Theory]
+    [InlineData("Unary", "; nothing was applied. Send less in one request.")]
+    [InlineData("Duplex", "Its calls without an answer may have been applied: ")]
+    public async Task Message_LargerThanItsMethodTakes_IsToldWhatWasApplied(string method, string told)
+    {
+        await using var server = await EchoServer.StartAsync(configureServices: services => services.AddRequestLimits());
+        using var connection = await ConnectAsync(server.Port);
+        await SendAsync(connection, 1, method, Http2Frame.Message(Request(RequestLimits.QuestionBytesMax + 1, delayMs: 0)), end: false);
+        var end = await EndAsync(connection);
+        Assert.Equal(StatusCode.InvalidArgument, StatusOf(end));
+        Assert.Contains(told, end, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -174,17 +194,24 @@ public sealed class CompressedRequestTests
         await connection.WriteAsync(new Http2Frame(Http2Frame.Data, end ? Http2Frame.EndStream : Http2Frame.None, stream, body));
     }
 
-    // The next that any call ends with.
-    private static async Task<StatusCode> StatusAsync(Http2Connection connection)
+    private static async Task<StatusCode> StatusAsync(Http2Connection connection) => StatusOf(await EndAsync(connection));
+
+    // The header fields that any call ends with next.
+    private static async Task<string> EndAsync(Http2Connection connection)
     {
         while (await connection.ReadAsync() is { } frame)
         {
             Assert.False(frame.Type == Http2Frame.Reset && frame.Payload[3] != 0, "The server reset a call.");
-            const string name = "grpc-status";
             var text = System.Text.Encoding.Latin1.GetString(frame.Payload);
-            if (frame.Type == Http2Frame.Headers && text.IndexOf(name, StringComparison.Ordinal) is >= 0 and var at)
-                return (StatusCode)int.Parse(text.AsSpan(at + name.Length + 1, text[at + name.Length]), System.Globalization.CultureInfo.InvariantCulture);
+            if (frame.Type == Http2Frame.Headers && text.Contains(StatusField, StringComparison.Ordinal))
+                return text;
         }
         throw new InvalidOperationException("The server closed the connection without a status.");
+    }
+
+    private static StatusCode StatusOf(string fields)
+    {
+        var at = fields.IndexOf(StatusField, StringComparison.Ordinal) + StatusField.Length;
+        return (StatusCode)int.Parse(fields.AsSpan(at + 1, fields[at]), System.Globalization.CultureInfo.InvariantCulture);
     }
 }
