@@ -91,7 +91,7 @@ internal sealed class JournalSegments : IDisposable
     /// <summary>Takes room back that was given away from there on, since what went there found none on the disk.</summary>
     public void TakeBack(long offset) => _offset = offset;
 
-    /// <summary>Gives up what is kept for a full disk; false when that was done before.</summary>
+    /// <summary>Gives up what is kept for a full disk; false when that was done before, or the file's delete found no room.</summary>
     public bool ReleaseReserve() => _reserve.Release();
 
     /// <summary>
@@ -182,9 +182,9 @@ internal sealed class JournalSegments : IDisposable
     public void Retire(ulong number)
     {
         var path = SegmentName.PathOf(_directory, number);
-        if (_spares.Count < SparesMax && HasRoomFor(() => SegmentPreparation.EraseFront(_context.Files, path)))
+        if (_spares.Count < SparesMax && TryWithinRoom(() => SegmentPreparation.EraseFront(_context.Files, path)))
             _spares.Push(number);
-        else if (!HasRoomFor(() => _context.Files.Delete(path)))
+        else if (!TryWithinRoom(() => _context.Files.Delete(path)))
             NoteFull();
     }
 
@@ -265,7 +265,8 @@ internal sealed class JournalSegments : IDisposable
         return _next;
     }
 
-    private static bool HasRoomFor(Action change)
+    /// <summary>Makes a change; false when it found no room.</summary>
+    private static bool TryWithinRoom(Action change)
     {
         try
         {

@@ -842,6 +842,7 @@ internal sealed class ClusterNode : IDisposable
     private PlantedBug Bug => _run.Bug;
 
     private bool IsFaulty(PlantedBug bug) => Bug == bug && _run.Chance(FaultyPermille);
+
     // As the replica does it, but that now and then the reader's thread stands still between its snapshot and its look at the lease, while everything else goes on: writes, other
     // leaderships, the end of its own process. Opened without a snapshot: nobody answers.
     private bool TryOpenLinearizable(ShardReplica replica, out ReadSnapshot? snapshot)

@@ -51,7 +51,7 @@ internal static class FuzzedSnapshot
         var bytes = new byte[source.BytesTotal];
         for (var read = 0; read < bytes.Length;)
             read += source.Read(bytes.AsSpan(read), read);
-        return new Sound(bytes, (int)source.PrefixBytes, source.Covers.Etag, source.Covers.ChainChecksum, [.. Units(bytes, (int)source.PrefixBytes)]);
+        return new Sound(bytes, source.Covers.Etag, source.Covers.ChainChecksum, [.. Units(bytes, (int)source.PrefixBytes)]);
     }
 
     // What one checksum is over: a page, or the pages of one long value.
@@ -136,5 +136,5 @@ internal static class FuzzedSnapshot
     }
 
     /// <summary>A stream as it should be.</summary>
-    private sealed record Sound(byte[] Bytes, int PrefixBytes, UInt128 Etag, uint ChainChecksum, (int Offset, int Bytes)[] Units);
+    private sealed record Sound(byte[] Bytes, UInt128 Etag, uint ChainChecksum, (int Offset, int Bytes)[] Units);
 }

@@ -88,21 +88,9 @@ public sealed class UnprovenTailTests : IDisposable
     [Fact]
     public void Open_LongJournal_WritesTheTailAgainAndNoMore()
     {
-        for (var index = 0; index < 40; index++)
-            _ = _replica.Put($"key-{index}", new string('x', 2000));
-        var writtenAgain = 0;
-        _disk.Fault = call =>
-        {
-            if (call.Operation == "Write" && call.Path.EndsWith(".journal", StringComparison.Ordinal) && call.Offset > 0)
-                writtenAgain += call.Bytes;
-            return DiskFault.None;
-        };
-        _replica.Reopen();
-        Assert.Equal(4096, writtenAgain);
+        Assert.Equal(4096, BytesWrittenAgain(hasDirect: false));
         // Direct writes never were in the cache alone.
-        (_disk.HasDirect, writtenAgain) = (true, 0);
-        _replica.Reopen();
-        Assert.Equal(0, writtenAgain);
+        Assert.Equal(0, BytesWrittenAgain(hasDirect: true));
     }
 
     // The second of a promise's two writes failed in the cache: the promise was taken for one that is in both slots, and was in one.
@@ -160,6 +148,24 @@ public sealed class UnprovenTailTests : IDisposable
             Assert.All(answers, answer => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome));
             Assert.Equal(hasDirect ? 2 : 1, most);
         }
+    }
+
+    private static int BytesWrittenAgain(bool hasDirect)
+    {
+        var disk = new SimulatedDisk { HasDirect = hasDirect };
+        using var replica = new ReplicaBench(1, disk: disk);
+        replica.Lead(1);
+        for (var index = 0; index < 40; index++)
+            _ = replica.Put($"key-{index}", new string('x', 2000));
+        var writtenAgain = 0;
+        disk.Fault = call =>
+        {
+            if (call.Operation == "Write" && call.Path.EndsWith(".journal", StringComparison.Ordinal) && call.Offset > 0)
+                writtenAgain += call.Bytes;
+            return DiskFault.None;
+        };
+        replica.Reopen();
+        return writtenAgain;
     }
 
     private void FailTheNext(string operation, string end)

@@ -29,8 +29,10 @@ public sealed class DiskFaultTests
             using (var bench = new StoreBench(disk))
             {
                 bench.Open();
+                var served = CrashTests.CountOf(bench);
+                Assert.True(served >= answered, $"{story}: {answered} requests were answered, {served} are there after a restart of the process.");
                 // What it serves now counts as answered.
-                answered = CrashTests.CountOf(bench);
+                answered = served;
             }
             disk.Restart((UnsyncedWrites)(answered % 4), answered);
             CrashTests.CheckPrefix(disk, answered, story);
