@@ -28,13 +28,17 @@ internal sealed class ControlFile : IDisposable
     /// <summary>The slot that does not hold the newest state holds what binds this replica all the same.</summary>
     private bool _isInBoth;
 
-    private ControlFile(IStorageFile file, ControlState state, ulong sequence, int slotsValid, bool isInBoth)
+    /// <summary>The slot that holds the newest state is known to be on the disk.</summary>
+    private bool _newestIsSynced;
+
+    private ControlFile(IStorageFile file, ControlState state, ulong sequence, int slotsValid, bool isInBoth, bool newestIsSynced)
     {
         _file = file;
         _sequence = sequence;
         State = state;
         SlotsValid = slotsValid;
         _isInBoth = isInBoth;
+        _newestIsSynced = newestIsSynced;
     }
 
     /// <summary>The newest state that was written.</summary>
@@ -47,7 +51,7 @@ internal sealed class ControlFile : IDisposable
     public static ControlFile Create(IFileSystem files, string path, ControlState state)
     {
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew, Direct: true, DataSync: true));
-        var control = new ControlFile(file, state, 0, slotsValid: 2, isInBoth: false);
+        var control = new ControlFile(file, state, 0, slotsValid: 2, isInBoth: false, newestIsSynced: true);
         try
         {
             file.Resize(2 * SlotBytes);
@@ -87,7 +91,7 @@ internal sealed class ControlFile : IDisposable
             return null;
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true));
         // What was read through the page cache may be a write whose sync failed under an earlier process: it is not known which slots the disk has.
-        return new ControlFile(file, newest, newestSequence, valid, isInBoth: file.IsDirect && older is not null && !Binds(older, newest));
+        return new ControlFile(file, newest, newestSequence, valid, isInBoth: file.IsDirect && older is not null && !Binds(older, newest), newestIsSynced: file.IsDirect);
     }
 
     /// <summary>
@@ -100,6 +104,7 @@ internal sealed class ControlFile : IDisposable
         var holdsInBoth = _isInBoth && !Binds(State, state);
         // Until it has succeeded: a write that did not may have damaged its slot.
         _isInBoth = false;
+        SyncNewest();
         WriteSlot(state);
         if (!holdsInBoth)
             WriteSlot(state);
@@ -150,12 +155,28 @@ internal sealed class ControlFile : IDisposable
         }
     }
 
+    /// <summary>
+    /// The write of the newest slot that was found at the open may have failed under the process before: it is in the page cache then, and torn on the disk,
+    /// where the other slot is the only sound one. So it is written again in its own place before the other is written over.
+    /// </summary>
+    private void SyncNewest()
+    {
+        if (_newestIsSynced)
+            return;
+        WriteSlot(State, _sequence);
+        _newestIsSynced = true;
+    }
+
     private void WriteSlot(ControlState state)
     {
-        var sequence = _sequence + 1;
+        WriteSlot(state, _sequence + 1);
+        (_sequence, State) = (_sequence + 1, state);
+    }
+
+    private void WriteSlot(ControlState state, ulong sequence)
+    {
         Encode(_block.Span, state, sequence);
         _file.Write(_block.Span, (long)(sequence % 2) * SlotBytes);
-        (_sequence, State) = (sequence, state);
     }
 
     /// <summary>Writes a slot.</summary>
