@@ -616,8 +616,11 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>A received state takes the place of a stopped store: the checkpoints that were requested of that one are written here. After <see cref="Start"/>.</summary>
     public void TakeOver(ReplicaStore before) => _checkpoints.TakeOver(before._checkpoints);
 
-    /// <summary>No store takes the place of this one, which is stopped: whoever waits for a checkpoint is told.</summary>
-    public void EndRequests() => _checkpoints.EndRequests();
+    /// <summary>
+    /// No store takes the place of this one, which is stopped, or none until there is room: whoever waits for a checkpoint, and whoever asks for one after that, is told. Writer executor.
+    /// </summary>
+    /// <param name="reason">What they are told; null: that the store has stopped.</param>
+    public void EndRequests(Exception? reason = null) => _checkpoints.EndRequests(reason);
 
     /// <summary>
     /// Ends the store, if it is not stopped, and its readers: none comes any more, those that are there may read on for ten seconds, then the data file

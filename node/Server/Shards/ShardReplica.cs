@@ -80,7 +80,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         _context = context;
         _clockTicksPerMicrosecond = context.Clock.TimestampFrequency / 1_000_000;
         _journal = new ReplicaJournalView(store);
-        var snapshots = new SnapshotTransfers(context.Storage, Enqueue, action => LeaveVisit(new Visit(action, null)), TryStopStore, UseStore, Fail);
+        var snapshots = new SnapshotTransfers(context.Storage, Enqueue, action => LeaveVisit(new Visit(action, null)), TryStopStore, full => _journal.Store.EndRequests(full), UseStore, Fail);
         _performer = new EffectPerformer(context, _journal, _waitingReads, _followerReads, Enqueue, _atOnce.Enqueue, why => Quarantine(why, null), snapshots);
         Shard = record.Shard;
         _performer.Remember(record, revision);

@@ -20,10 +20,11 @@ namespace KvCluster.Node.Shards;
 /// Stops the store in use, on the writer executor, and calls back there when it changes its directory no more; false: not yet, ask again after what is
 /// under way.
 /// </param>
+/// <param name="lacksRoom">The received state cannot be opened until the disk has room; nobody knows when. Writer executor.</param>
 /// <param name="use">Takes the received state's store into use, on the writer executor, also when the replica has ended; null: there is none.</param>
 /// <param name="fail">The replica cannot go on. Writer executor.</param>
 internal sealed class SnapshotTransfers(
-    StoreContext context, Action<Event> later, Action<Action> visit, Func<Action, bool> tryStop, Action<ReplicaStore?> use, Action<Exception> fail)
+    StoreContext context, Action<Event> later, Action<Action> visit, Func<Action, bool> tryStop, Action<Exception> lacksRoom, Action<ReplicaStore?> use, Action<Exception> fail)
 {
     /// <summary>Verified at a time: little enough for the checkpoints of other shards that use the executor too.</summary>
     private const long VerifyStepBytes = 4 << 20;
@@ -224,6 +225,7 @@ internal sealed class SnapshotTransfers(
             }
             // The old state is stopped and the new one not open: only room is missing, and this replica is no more than slow until there is some.
             StoreLog.SnapshotWaitsForRoom(context.Log, full.Message);
+            context.Writer.Post(new WorkAction(() => lacksRoom(full)));
             _retry = context.Time.CreateTimer(
                 _ => context.Checkpoints.Post(new WorkAction(() => SwitchIn(installer, control, installed))), null, RoomInterval, Timeout.InfiniteTimeSpan);
         }

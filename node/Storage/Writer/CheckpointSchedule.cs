@@ -42,6 +42,9 @@ internal sealed class CheckpointSchedule
 
     /// <summary>Ended, and another store may take this one's place: requests wait for it.</summary>
     private bool _keepsRequests;
+
+    /// <summary>Why requests are refused after the end; null: since it has ended.</summary>
+    private Exception? _refusal;
     private volatile bool _isUrgent;
     private volatile ITimer? _rest;
     private ITimer? _idle;
@@ -178,10 +181,10 @@ internal sealed class CheckpointSchedule
         End();
     }
 
-    /// <summary>Nobody takes its place.</summary>
-    public void EndRequests()
+    /// <summary>Nobody takes its place, or, for the given reason, nobody knows when.</summary>
+    public void EndRequests(Exception? reason = null)
     {
-        _keepsRequests = false;
+        (_keepsRequests, _refusal) = (false, reason);
         TakeRequests();
     }
 
@@ -234,7 +237,7 @@ internal sealed class CheckpointSchedule
         while (_requested.TryDequeue(out var request))
             _waiting.Add((_pages.PublishedEtag, request));
         if (_hasEnded && !_keepsRequests)
-            EndWaiting(new StoreStoppedException(_failure));
+            EndWaiting(_refusal ?? new StoreStoppedException(_failure));
         else if (_hasEnded)
             return;
         else if (_running is null && _waiting.Count > 0)

@@ -119,6 +119,32 @@ public sealed class SnapshotTransfersTests : IDisposable
         Assert.Equal(NameOf(frame).Etag.Value, _used!.Published);
     }
 
+    // Whoever had asked for a checkpoint, or asked for one now, waited without an end: the old store was stopped, and none took its place while the disk was full.
+    [Fact]
+    public void Install_DiskFullWhenTheStateIsOpened_EndsRequestsForCheckpoints()
+    {
+        var frame = Received();
+        _receiver.Verify(NameOf(frame), _follower.Store.Control);
+        RunDisk();
+        _follower.Disk.Refuse = (operation, path) => operation == "Resize" ? new StorageIoException(operation, path, "no space left", isDiskFull: true) : null;
+        _receiver.Install(_follower.Store.Control with { Committed = NameOf(frame).Etag.Value }, () => _isInstalled = true);
+        RunDisk();
+        _follower.Run();
+        // Stopped, and nothing looked for room yet.
+        var before = _follower.Store.CheckpointAsync();
+        _follower.Run();
+        Assert.False(before.IsCompleted);
+        RunAll();
+        var whileItWaits = _follower.Store.CheckpointAsync();
+        RunAll();
+        foreach (var checkpoint in (Task[])[before, whileItWaits])
+            Assert.True(Assert.IsType<StorageIoException>(checkpoint.Exception?.InnerException).IsDiskFull);
+        _follower.Disk.Refuse = null;
+        _follower.Time.Advance(TimeSpan.FromSeconds(1));
+        RunAll();
+        Assert.True(_isInstalled);
+    }
+
     [Fact]
     public void Verify_PageOfALyingPeer_FailsTheSnapshotAndNothingElse()
     {
@@ -193,6 +219,7 @@ public sealed class SnapshotTransfersTests : IDisposable
             bench.Store.Stop(quiet);
             return true;
         },
+        full => bench.Store.EndRequests(full),
         use,
         static failure => Assert.Fail($"The replica fails: {failure}"));
 
