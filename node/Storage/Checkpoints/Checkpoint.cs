@@ -120,7 +120,7 @@ internal sealed unsafe class Checkpoint
         long pages = 0;
         foreach (var tree in Root.Trees)
             Collect(tree.Reference, ref pages);
-        _store.Free.BeginNext(Left, pages + 2, _store.FirstBatchToPlace);
+        _store.Free.BeginNext(Left, pages + 2, new PageBirth(_store.FirstBatchToPlace, _store.NewestMeta.Revision + 1));
         return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
     }
 

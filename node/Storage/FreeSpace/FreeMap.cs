@@ -29,8 +29,8 @@ internal sealed unsafe class FreeMap
 
     private readonly List<PageRun> _runs = [];
 
-    /// <summary>By checkpoint since the open: the first batch whose root may reach what it placed.</summary>
-    private readonly ulong[] _bornBy = new ulong[PlacingsKept];
+    /// <summary>By checkpoint since the open: who reaches what it placed.</summary>
+    private readonly PageBirth[] _bornBy = new PageBirth[PlacingsKept];
 
     /// <summary>Which checkpoint since the open placed a page, 0 for none: 4 bytes for each of 8,192. By page of the map, made when a checkpoint takes the first of its pages.</summary>
     private uint[]?[] _placedBy = [];
@@ -130,18 +130,18 @@ internal sealed unsafe class FreeMap
         }
     }
 
-    /// <summary>The first batch whose root may reach what lies at a page, or an earlier one.</summary>
-    public ulong BornOf(long page)
+    /// <summary>Who reaches what lies at a page.</summary>
+    public PageBirth BornOf(long page)
     {
         var placed = _placedBy[page / 64 / WordsPerPage]?[page % (64 * WordsPerPage)] ?? 0;
-        return placed == 0 || _placing - placed >= PlacingsKept ? 0 : _bornBy[placed % PlacingsKept];
+        return placed == 0 || _placing - placed >= PlacingsKept ? default : _bornBy[placed % PlacingsKept];
     }
 
     /// <summary>Starts the map of the next checkpoint: what was pending is free in it, and what was left since then is pending.</summary>
     /// <param name="left">Pages that the new checkpoint does not reach, and the newest does.</param>
     /// <param name="pagesWanted">How many will be taken, about.</param>
-    /// <param name="born">The first batch whose root may reach what will be placed.</param>
-    public void BeginNext(List<PageRun> left, long pagesWanted, ulong born)
+    /// <param name="born">Who will reach what is placed.</param>
+    public void BeginNext(List<PageRun> left, long pagesWanted, PageBirth born)
     {
         _bornBy[++_placing % PlacingsKept] = born;
         _saved = new Saved(FilePages, [.. _free], [.. _pending], [.. _reusable], [.. _places], [.. _checksums], _directory);
@@ -353,3 +353,8 @@ internal sealed unsafe class FreeMap
     private sealed record Saved(
         long FilePages, ulong[] Free, ulong[] Pending, ulong[] Reusable, ulong[] Places, uint[] Checksums, ulong Directory);
 }
+
+/// <summary>Who reaches what lies at a page of the file. Zeros: as old as the file.</summary>
+/// <param name="Batch">The first batch whose root may reach it, or an earlier one.</param>
+/// <param name="Revision">Of the checkpoint that placed it, or of an earlier one.</param>
+internal readonly record struct PageBirth(ulong Batch, ulong Revision);

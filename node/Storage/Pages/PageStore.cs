@@ -11,7 +11,7 @@ namespace KvCluster.Storage.Pages;
 /// <remarks>
 /// A page of the file goes through these hands: in use; left by a batch not yet published (goes with it when dropped); left by a published one; pending in the
 /// next checkpoint's map; free in the map after that, when its checkpoint's finish has overwritten the last meta page that reached it; reusable
-/// when no older snapshot or pin is open.
+/// when no pin is open of a checkpoint that reached it, and no reader has a root from its life.
 /// </remarks>
 internal sealed unsafe class PageStore : IDisposable
 {
@@ -23,11 +23,14 @@ internal sealed unsafe class PageStore : IDisposable
     private readonly RetiredPages<RetiredScratch> _retiredScratch;
     private readonly RetiredPages<RetiredRun> _retiredRuns;
 
-    /// <summary>Of those, what only pins keep.</summary>
-    private readonly List<RetiredRun> _pinnedRuns = [];
+    /// <summary>Runs that pins keep, each by the revision of one of those pins: looked at again when that one is gone, so that they cost nothing while it is there.</summary>
+    private readonly Dictionary<ulong, List<RetiredRun>> _pinnedRuns = [];
+    private readonly List<ulong> _pinsGone = [];
     private readonly List<ReaderSlots.Reader> _present = [];
     private readonly Lock _pinLock = new();
-    private readonly SortedDictionary<ulong, int> _pins = [];
+
+    /// <summary>Revision of each open pin. Never changed, but replaced under the lock: the writer reads it for every batch.</summary>
+    private ulong[] _pins = [];
     private List<PageRun> _left = [];
     private List<PageRun> _pending;
 
@@ -52,7 +55,7 @@ internal sealed unsafe class PageStore : IDisposable
         _pending = Free.PendingRuns();
         _readers = new ReaderSlots(options.SnapshotsMax);
         _retiredScratch = new RetiredPages<RetiredScratch>(_readers, retired => _pool.Return((byte*)retired.Page));
-        _retiredRuns = new RetiredPages<RetiredRun>(_readers, FreeUnlessPinned);
+        _retiredRuns = new RetiredPages<RetiredRun>(_readers, AllowReuse);
         _batch = new WriteBatch(this, Space, _pool);
         _published = new StoreRoot(newest.Coverage.Etag, 0, newest.Trees);
         _fileBytes = file.Length;
@@ -294,7 +297,7 @@ internal sealed unsafe class PageStore : IDisposable
     {
         lock (_pinLock)
         {
-            _pins[_newestMeta.Revision] = _pins.GetValueOrDefault(_newestMeta.Revision) + 1;
+            Volatile.Write(ref _pins, [.. _pins, _newestMeta.Revision]);
             return new CheckpointPin(this, _newestMeta, _newestRuns);
         }
     }
@@ -310,7 +313,7 @@ internal sealed unsafe class PageStore : IDisposable
         var leaving = new List<List<PageRun>> { _left, _pending };
         if (_checkpoint is not null)
             leaving.Add(_checkpoint.Left);
-        leaving.Add([.. _retiredRuns.All.Concat(_pinnedRuns).Select(retired => retired.Run)]);
+        leaving.Add([.. _retiredRuns.All.Concat(_pinnedRuns.Values.SelectMany(runs => runs)).Select(retired => retired.Run)]);
         var walk = new StoreWalk(Space, Free, leaving);
         walk.CheckPublished(_published, _newestMeta);
         walk.CheckProtected(_newestMeta.Trees, "newest checkpoint");
@@ -410,8 +413,8 @@ internal sealed unsafe class PageStore : IDisposable
     {
         lock (_pinLock)
         {
-            if (--_pins[revision] == 0)
-                _pins.Remove(revision);
+            var index = Array.IndexOf(_pins, revision);
+            Volatile.Write(ref _pins, [.. _pins[..index], .. _pins[(index + 1)..]]);
         }
     }
 
@@ -502,10 +505,15 @@ internal sealed unsafe class PageStore : IDisposable
             return;
         _readers.Collect(_present);
         _retiredScratch.Release(_present);
-        // During a checkpoint's write the map is not the writer's.
+        var held = _retiredScratch.HeldBytes;
+        // During a checkpoint's write the map is not the writer's, and of the runs it is not known then which readers have left them.
         if (_checkpoint is not { IsBegun: true })
+        {
             ReleaseRuns();
-        if (PinnedBytes > Options.PinnedBytesMax)
+            held += _retiredRuns.HeldBytes;
+        }
+        // Not what pins keep, or a checkpoint under way: no reader's end frees that.
+        if (held > Options.PinnedBytesMax)
             EndReader();
     }
 
@@ -513,43 +521,52 @@ internal sealed unsafe class PageStore : IDisposable
     private void Retire(PageRun run, ulong epoch)
     {
         _retiredFileBytes += run.Count * Page.Bytes;
+        var pins = Volatile.Read(ref _pins);
         for (var (first, end) = (run.First, run.First + run.Count); first < end;)
         {
             var born = Free.BornOf(first);
             var next = first + 1;
             while (next < end && Free.BornOf(next) == born)
                 next++;
-            _retiredRuns.Add(new RetiredRun(epoch, born, _batchCheckpointed, _newestMeta.Revision, new PageRun(first, next - first)));
+            KeepWhilePinned(new RetiredRun(epoch, born, _batchCheckpointed, _newestMeta.Revision, new PageRun(first, next - first)), pins);
             first = next;
         }
     }
 
     private void ReleaseRuns()
     {
-        if (_pinnedRuns.Count > 0)
+        var pins = Volatile.Read(ref _pins);
+        foreach (var pinned in _pinnedRuns.Keys)
         {
-            var oldestPin = OldestPin();
-            for (var i = _pinnedRuns.Count - 1; i >= 0; i--)
-            {
-                if (_pinnedRuns[i].Revision > oldestPin)
-                    continue;
-                AllowReuse(_pinnedRuns[i]);
-                _pinnedRuns[i] = _pinnedRuns[^1];
-                _pinnedRuns.RemoveAt(_pinnedRuns.Count - 1);
-            }
+            if (!pins.Contains(pinned))
+                _pinsGone.Add(pinned);
         }
+        foreach (var gone in _pinsGone)
+        {
+            _pinnedRuns.Remove(gone, out var runs);
+            foreach (var run in runs!)
+                KeepWhilePinned(run, pins);
+        }
+        _pinsGone.Clear();
         _retiredRuns.Release(_present);
     }
 
-    private void FreeUnlessPinned(RetiredRun retired)
+    /// <summary>Pins first, and readers when those are gone: so no reader is ended for what a pin keeps. No later pin reaches it: that is of a later checkpoint.</summary>
+    private void KeepWhilePinned(in RetiredRun retired, ulong[] pins)
     {
-        if (retired.Revision > OldestPin())
-            _pinnedRuns.Add(retired);
-        else
-            AllowReuse(retired);
+        foreach (var pinned in pins)
+        {
+            if (!retired.IsReachedByPin(pinned))
+                continue;
+            if (!_pinnedRuns.TryGetValue(pinned, out var runs))
+                _pinnedRuns[pinned] = runs = [];
+            runs.Add(retired);
+            return;
+        }
+        _retiredRuns.Add(retired);
     }
 
-    private void AllowReuse(in RetiredRun retired)
+    private void AllowReuse(RetiredRun retired)
     {
         Free.AllowReuse(retired.Run);
         _retiredFileBytes -= retired.Bytes;
@@ -566,11 +583,5 @@ internal sealed unsafe class PageStore : IDisposable
             if (reader.Epoch == oldest)
                 _readers.End(reader.Slot, reader.Ticket);
         }
-    }
-
-    private ulong OldestPin()
-    {
-        lock (_pinLock)
-            return _pins.Count == 0 ? ulong.MaxValue : _pins.First().Key;
     }
 }

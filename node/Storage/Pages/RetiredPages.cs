@@ -104,15 +104,18 @@ internal readonly record struct RetiredScratch(ulong Epoch, nint Page, ulong Lef
 
 /// <summary>A run of the file's pages.</summary>
 /// <param name="Epoch">Readers that come later do not reach it.</param>
-/// <param name="Born">The first batch whose root may reach it, or an earlier one.</param>
+/// <param name="Born">Roots of earlier batches, and pins of earlier checkpoints, do not reach it.</param>
 /// <param name="Left">The batch that left it, or a later one.</param>
 /// <param name="Revision">Pins of this and later checkpoints do not reach it.</param>
 /// <param name="Run">The pages.</param>
-internal readonly record struct RetiredRun(ulong Epoch, ulong Born, ulong Left, ulong Revision, PageRun Run) : IRetiredPages
+internal readonly record struct RetiredRun(ulong Epoch, PageBirth Born, ulong Left, ulong Revision, PageRun Run) : IRetiredPages
 {
     /// <inheritdoc/>
     public long Bytes => Run.Count * Page.Bytes;
 
     /// <inheritdoc/>
-    public bool IsReachedBy(in ReaderSlots.Reader reader) => reader.Reaches(Epoch, Born, Left);
+    public bool IsReachedBy(in ReaderSlots.Reader reader) => reader.Reaches(Epoch, Born.Batch, Left);
+
+    /// <summary>Whether a pin of the checkpoint with this revision reaches them.</summary>
+    public bool IsReachedByPin(ulong pinned) => Born.Revision <= pinned && pinned < Revision;
 }

@@ -91,6 +91,99 @@ public sealed class LongReaderTests
         store.Verify();
     }
 
+    // A pin kept all pages that were left since it was taken, also those that came after it: the file grew by every checkpoint of a snapshot's transfer.
+    [Fact]
+    public void PinnedCheckpoint_ManyCheckpoints_KeepsNoPageOfTheFileThatItDoesNotReach()
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        var random = new Random(1);
+        var etag = Load(store);
+        Checkpoint(store);
+        var treeBytes = store.FileBytes;
+        // The second comes on the way, and goes first.
+        using var pin = store.Pin();
+        var before = Content(pin);
+        CheckpointPin? second = null;
+        for (var checkpoint = 0; checkpoint < 60; checkpoint++)
+        {
+            for (var put = 0; put < 60; put++)
+                Put(store, ++etag, random.Next(Keys), (byte)put);
+            Checkpoint(store);
+            if (checkpoint == 5)
+                second = store.Pin();
+            if (checkpoint == 30)
+                second!.Dispose();
+        }
+        // The pins' pages, the newest ones, and those that the meta page before reaches.
+        Assert.True(store.FileBytes <= 5 * treeBytes, $"The file has {store.FileBytes} bytes, and had {treeBytes} with the same keys.");
+        Assert.True(store.PinnedBytes <= treeBytes + (1 << 20), $"{store.PinnedBytes} bytes are pinned, and the checkpoint has {treeBytes}.");
+        Assert.Equal(before, Content(pin));
+        store.Verify();
+        pin.Dispose();
+        Put(store, ++etag, 0, 0);
+        Assert.Equal(0, store.PinnedBytes);
+        store.Verify();
+    }
+
+    // Each batch looked at all runs that pins keep, and there was nothing to free: tens of thousands during a snapshot's transfer, on a thread that other shards share.
+    [Fact]
+    public void Begin_WhileAPinKeepsManyRuns_TakesNoLongerThanWithFew()
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        UInt128 etag = 0;
+        Rewrite(every: 1);
+        using var pin = store.Pin();
+        Rewrite(every: Keys / 10);
+        RetireAll();
+        Assert.True(store.PinnedBytes > 0);
+        var few = BestBegin();
+        // No two pages beside each other, which would be one run.
+        Rewrite(every: 8);
+        RetireAll();
+        Assert.True(store.PinnedBytes > 2_000 * Page.Bytes, $"Only {store.PinnedBytes} bytes are pinned.");
+        // Whatever else the machine does, some of them are not disturbed.
+        for (var tries = 1; BestBegin() is var many && many > 5 * few; tries++)
+            Assert.True(tries < 50, $"{many} ticks with many runs and {few} with few, {tries} times.");
+
+        void Rewrite(int every)
+        {
+            var batch = store.Begin();
+            for (var key = 0; key < Keys; key += every)
+            {
+                var name = new byte[4];
+                System.Buffers.Binary.BinaryPrimitives.WriteInt32BigEndian(name, key);
+                batch.Put(TreeId.Kv, name, new byte[1_900]);
+            }
+            batch.Seal(++etag);
+            store.Publish(etag);
+            Checkpoint(store);
+        }
+
+        void RetireAll()
+        {
+            for (var checkpoint = 0; checkpoint < 2; checkpoint++)
+            {
+                Put(store, ++etag, 0, 1);
+                Checkpoint(store);
+            }
+        }
+
+        long BestBegin()
+        {
+            var best = long.MaxValue;
+            for (var begin = 0; begin < 300; begin++)
+            {
+                var started = System.Diagnostics.Stopwatch.GetTimestamp();
+                var batch = store.Begin();
+                best = Math.Min(best, System.Diagnostics.Stopwatch.GetTimestamp() - started);
+                batch.Abort();
+            }
+            return best;
+        }
+    }
+
     [Fact]
     public void SeveralReaders_OfDifferentAge_EachReadsItsStateToTheEnd() => Seeded.Run(10, random =>
     {
@@ -118,6 +211,72 @@ public sealed class LongReaderTests
         }
         while (store.Readers > 0)
             store.CloseReader(0);
+    });
+
+    [Fact]
+    public void SeveralPins_OfDifferentAge_EachIsReadAsItWasToTheEnd() => Seeded.Run(10, random =>
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        var pins = new List<(CheckpointPin Pin, string Content)>();
+        UInt128 etag = 0;
+        for (var step = 0; step < 200; step++)
+        {
+            var batch = store.Begin();
+            for (var put = random.Next(1, 30); put > 0; put--)
+                batch.Put(TreeId.Kv, BitConverter.GetBytes(random.Next(600)), new byte[random.Next(10) == 0 ? 9_000 : 100]);
+            batch.Seal(++etag);
+            store.Publish(etag);
+            using ReadSnapshot? reader = random.Next(3) == 0 ? store.OpenSnapshot() : null;
+            if (random.Next(2) == 0)
+                TryCheckpoint();
+            if (random.Next(5) == 0 && pins.Count < 5)
+            {
+                var pin = store.Pin();
+                pins.Add((pin, Content(pin)));
+            }
+            if (random.Next(8) == 0 && pins.Count > 0)
+                Unpin(random.Next(pins.Count));
+        }
+        while (pins.Count > 0)
+            Unpin(0);
+        Put(store, ++etag, 0, 0);
+        Assert.Equal(0, store.PinnedBytes);
+        store.Verify();
+
+        void Unpin(int index)
+        {
+            Assert.Equal(pins[index].Content, Content(pins[index].Pin));
+            pins[index].Pin.Dispose();
+            pins.RemoveAt(index);
+        }
+
+        // Some find no room and are given up, and some have nothing new but the map.
+        void TryCheckpoint()
+        {
+            if (store.BeginCheckpoint(covered => new Coverage(covered, default, 0), UInt128.MaxValue, repeats: random.Next(2) == 0) is not { } checkpoint)
+                return;
+            var fullAt = random.Next(1, 8);
+            disk.Fault = call => call.Operation == "Write" && --fullAt == 0 ? DiskFault.NoRoom : DiskFault.None;
+            while (true)
+            {
+                try
+                {
+                    checkpoint.Write();
+                    break;
+                }
+                catch (StorageIoException)
+                {
+                    if (!checkpoint.MayBeAbandoned)
+                        continue;
+                    store.AbandonCheckpoint(checkpoint);
+                    return;
+                }
+            }
+            store.FinishCheckpoint(checkpoint);
+            if (random.Next(4) == 0)
+                TryCheckpoint();
+        }
     });
 
     [Fact]
@@ -155,6 +314,53 @@ public sealed class LongReaderTests
             Put(store, ++etag, put * 60, 1);
         Assert.True(old.IsTooOld);
         Assert.False(young.IsTooOld);
+    }
+
+    // Readers were ended, one after the other, for bytes that a pin kept and that their end did not free.
+    [Fact]
+    public void PinnedBytes_KeptByAPin_EndNoReader()
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28, PinnedBytesMax = 1 << 20 }, new byte[16]);
+        var etag = Load(store);
+        Checkpoint(store);
+        using var pin = store.Pin();
+        // Of the same age as the pin: what it reaches too does not count before the pin has gone.
+        using var old = store.OpenSnapshot();
+        LeaveAll(store, ref etag);
+        Assert.True(store.PinnedBytes > 1 << 20);
+        using var young = store.OpenSnapshot();
+        for (var put = 0; put < 3; put++)
+            Put(store, ++etag, put, 2);
+        Assert.False(old.IsTooOld || young.IsTooOld);
+        pin.Dispose();
+        Put(store, ++etag, 0, 3);
+        Assert.True(old.IsTooOld);
+        Assert.False(young.IsTooOld);
+    }
+
+    // Pages of the file whose reader has left are free only when the checkpoint under way is finished; meanwhile the next reader was ended for them.
+    [Fact]
+    public void PinnedBytes_OfAReaderThatLeftDuringACheckpoint_EndNoOther()
+    {
+        using var disk = new SimulatedDisk();
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28, PinnedBytesMax = 1 << 20 }, new byte[16]);
+        var etag = Load(store);
+        Checkpoint(store);
+        using var old = store.OpenSnapshot();
+        LeaveAll(store, ref etag);
+        Assert.True(old.IsTooOld);
+        Put(store, ++etag, 0, 2);
+        using var young = store.OpenSnapshot();
+        var checkpoint = store.BeginCheckpoint(covered => new Coverage(covered, default, 0), UInt128.MaxValue)!;
+        old.Dispose();
+        Put(store, ++etag, 0, 3);
+        Assert.False(young.IsTooOld);
+        checkpoint.Write();
+        store.FinishCheckpoint(checkpoint);
+        Put(store, ++etag, 0, 4);
+        Assert.False(young.IsTooOld);
+        Assert.True(store.PinnedBytes < 1 << 20, $"{store.PinnedBytes} bytes are pinned.");
     }
 
     // Scratch memory was kept for good at the largest size that it ever had.
@@ -200,6 +406,21 @@ public sealed class LongReaderTests
         batch.Seal(1);
         store.Publish(1);
         return 1;
+    }
+
+    /// <summary>All pages of the file are left, by checkpoints that are finished.</summary>
+    private static void LeaveAll(PageStore store, ref UInt128 etag)
+    {
+        var batch = store.Begin();
+        for (var key = 0; key < Keys; key++)
+            batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[99]);
+        batch.Seal(++etag);
+        store.Publish(etag);
+        for (var checkpoint = 0; checkpoint < 3; checkpoint++)
+        {
+            Put(store, ++etag, 0, (byte)checkpoint);
+            Checkpoint(store);
+        }
     }
 
     private static void Put(PageStore store, UInt128 etag, int key, byte value)
