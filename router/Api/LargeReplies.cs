@@ -40,15 +40,24 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax)
         {
             return await reading.WaitAsync(Left(deadlineMs), cancellationToken).ConfigureAwait(false);
         }
-        catch (Exception failure) when (failure is TimeoutException or OperationCanceledException && !reading.IsCompleted)
+        catch (TimeoutException)
         {
-            // Of how it ends nobody hears.
-            _ = reading.ContinueWith(static ended => _ = ended.Exception, CancellationToken.None, TaskContinuationOptions.OnlyOnFaulted, TaskScheduler.Default);
-            if (failure is TimeoutException)
-                return null;
+            // It may have ended between the deadline and here.
+            if (reading.IsCompletedSuccessfully)
+                return await reading.ConfigureAwait(false);
+            Abandon(reading);
+            return null;
+        }
+        catch (OperationCanceledException)
+        {
+            Abandon(reading);
             throw;
         }
     }
+
+    // Of how it ends nobody hears.
+    private static void Abandon(Task<RoutedReply> reading) =>
+        _ = reading.ContinueWith(static ended => _ = ended.Exception, CancellationToken.None, TaskContinuationOptions.OnlyOnFaulted, TaskScheduler.Default);
 
     private static TimeSpan Left(long deadlineMs) => TimeSpan.FromMilliseconds(Math.Clamp(deadlineMs - Environment.TickCount64, 0, int.MaxValue));
 
