@@ -99,11 +99,11 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <param name="isIdentified">The request is a change with a RequestId: repeating it does no harm.</param>
     /// <param name="atAnyReplica">The request is a read that any replica may serve.</param>
     /// <param name="parent">The span of the call that this is part of; default: the current one of the caller's flow, if there is one.</param>
-    /// <param name="lane">Of a read.</param>
+    /// <param name="way">Of a read's response. On the large lane there is one attempt: who keeps room for a response is not to keep it while the shard cannot answer.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
         Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
-        ActivityContext parent = default, ReplyLane lane = ReplyLane.Any)
+        ActivityContext parent = default, ReplyWay way = default)
     {
         ObjectDisposedException.ThrowIf(_closed, typeof(KvClient));
         if (request.Length > RequestBytesMax)
@@ -112,12 +112,12 @@ internal sealed class CallRouter : IAsyncDisposable
             parent = current.Context;
         var began = ClientMetrics.WatchesRequests ? Stopwatch.GetTimestamp() : 0;
         var span = ClientMetrics.TakesSpans ? ClientMetrics.StartCall(method, parent) : null;
-        var work = new Work(this, method, key, request, deadlineMs, isIdentified, atAnyReplica) { Traceparent = TraceparentOf(span, parent), Lane = lane };
+        var work = new Work(this, method, key, request, deadlineMs, isIdentified, atAnyReplica) { Traceparent = TraceparentOf(span, parent), Way = way };
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
         {
             var attempt = await TryAsync(work, cancellationToken).ConfigureAwait(false);
-            if (attempt.MayRetry)
+            if (attempt.MayRetry && way.Lane != ReplyLane.Large)
             {
                 if (attempt.Pause(0, _runtime) is { } asked)
                     await Task.Delay(asked, _runtime.Time, cancellationToken).ConfigureAwait(false);
@@ -161,6 +161,22 @@ internal sealed class CallRouter : IAsyncDisposable
         return true;
     }
 
+    /// <summary>Whether a read that ended so may be served when it is made again.</summary>
+    public static bool MayRepeat(Status error) => RetriedReasons.Contains(CallStatus.ReasonOf(error));
+
+    /// <summary>Waits before a read that failed on the large lane is made again on the small one: as long as between two attempts of a call, and it takes a repetition of the budget as well.</summary>
+    /// <param name="failure">What <see cref="MayRepeat"/> is true of.</param>
+    /// <param name="turn">How often that was so before.</param>
+    /// <param name="deadlineMs"><see cref="ClientRuntime.NowMs"/> at which to give up.</param>
+    /// <param name="cancellationToken">The caller is gone.</param>
+    public Task PauseAsync(Status failure, int turn, long deadlineMs, CancellationToken cancellationToken)
+    {
+        var asked = failure.GetDetail<RetryInfo>()?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;
+        var least = _budget.TryTake() ? TimeSpan.Zero : TimeSpan.FromMilliseconds(NewsWaitMs);
+        var pause = Attempt.Failed(failure, mayRetry: true, (asked > least ? asked : least, _runtime.Left(deadlineMs))).Pause(turn, _runtime);
+        return Task.Delay(pause ?? least, _runtime.Time, cancellationToken);
+    }
+
     /// <summary>Where to begin a stream at a shard's leader or at any of its replicas, as far as is known; in gateway mode the gateway.</summary>
     /// <param name="route">The shard.</param>
     /// <param name="atAnyReplica">Every other attempt goes to a replica, in turn; those between to the leader, like all others.</param>
@@ -182,8 +198,9 @@ internal sealed class CallRouter : IAsyncDisposable
 
     private static void End(Work work, long began, Activity? span, string? reason, StatusCode status)
     {
-        // A response that is too large for the lane that it was asked for in is asked for again in another, which is the call.
-        if (began != 0 && reason != StatusDetails.ReplyLarge)
+        // A response that is too large for the lane that it was asked for in is asked for again in another, which is the call; and so is one that failed on the large lane.
+        var isAskedAgain = reason == StatusDetails.ReplyLarge || (work.Way.Lane == ReplyLane.Large && RetriedReasons.Contains(reason));
+        if (began != 0 && !isAskedAgain)
             ClientMetrics.RequestEnded(work.Method, Stopwatch.GetElapsedTime(began), reason);
         if (span is null)
             return;
@@ -211,8 +228,13 @@ internal sealed class CallRouter : IAsyncDisposable
         var call = PendingCall.Rent(work.Method, work.Request, shard?.Shard ?? 0, route?.Generation ?? 0, AttemptDeadline(work));
         call.Traceparent = work.Traceparent;
         call.IsPatient = chosen is null;
-        call.ReplyBytesMax = work.Lane == ReplyLane.Small ? SmallReplyBytes : 0u;
-        var answer = await (work.Lane == ReplyLane.Large ? _large : _connections).To(address).CallAsync(call, cancellationToken).ConfigureAwait(false);
+        call.ReplyBytesMax = work.Way switch
+        {
+            { Lane: ReplyLane.Any } => 0u,
+            { Lane: ReplyLane.Large, BytesMax: > 0 and var bytesMax } => (uint)bytesMax,
+            _ => SmallReplyBytes,
+        };
+        var answer = await (work.Way.Lane == ReplyLane.Large ? _large : _connections).To(address).CallAsync(call, cancellationToken).ConfigureAwait(false);
         return answer.Reply is { } reply ? Judge(work, reply) : JudgeSilence(work, answer);
     }
 
@@ -230,7 +252,7 @@ internal sealed class CallRouter : IAsyncDisposable
     /// </summary>
     private string? ChooseAddress(ShardRoute? route, Work work)
     {
-        var turn = work.Attempts++;
+        var turn = work.Way.Turn + work.Attempts++;
         if (turn > 0)
             ClientMetrics.Retried(work.Method, work.LastReason);
         if (_options.Gateway)
@@ -350,7 +372,7 @@ internal sealed class CallRouter : IAsyncDisposable
 
         public required string Traceparent { get; init; }
 
-        public required ReplyLane Lane { get; init; }
+        public required ReplyWay Way { get; init; }
 
         public ReadOnlyMemory<byte> Key { get; } = key;
 

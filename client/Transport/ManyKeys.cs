@@ -8,17 +8,24 @@ namespace KvCluster.Client.Transport;
 /// <summary>Reads many keys with one call for each shard that owns some of them. Used by the client library and the router.</summary>
 internal static class ManyKeys
 {
-    /// <summary>One entry for each key, in the order of the keys; with <c>Error</c> set, nothing. Where the responses of shards are too large for the lane, the error says the sum of all.</summary>
-    public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error)> GetAsync(
+    // Of no cluster, whose shards count from 0: the keys whose shard is not known.
+    private const uint NoShard = uint.MaxValue;
+
+    /// <summary>
+    /// One entry for each key, in the order of the keys; with <c>Error</c> set, nothing. Where the responses of shards are too large for the lane, the error says the sum of all, and
+    /// <c>PartBytesMax</c> what to keep for each of them.
+    /// </summary>
+    public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<uint, int>? PartBytesMax)> GetAsync(
         CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken,
-        ReplyLane lane = ReplyLane.Any)
+        ReplyWay way = default)
     {
         await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         var entries = new GetResponse[keys.Count];
-        var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.Find(keys[index].Span)?.Shard ?? 0);
-        var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(calls, keys, [.. group], read, deadlineMs, cancellationToken, lane))).ConfigureAwait(false);
+        var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.Find(keys[index].Span)?.Shard ?? NoShard);
+        var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(
+            calls, keys, [.. group], read, deadlineMs, cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key))).ConfigureAwait(false);
         var largeBytes = 0L;
-        foreach (var (indexes, response, error) in answers)
+        foreach (var (_, indexes, response, error) in answers)
         {
             if (error is not null)
             {
@@ -27,23 +34,29 @@ internal static class ManyKeys
                     largeBytes += bytes;
                     continue;
                 }
-                return ([], error);
+                return ([], error, null);
             }
             for (var place = 0; place < indexes.Length; place++)
                 entries[indexes[place]] = response!.Entries[place];
         }
+        if (largeBytes == 0)
+            return (entries, null, null);
         // What is small is asked for again with the rest.
-        return largeBytes > 0 ? ([], CallStatus.ReplyLarge(largeBytes + answers.Sum(static answer => answer.Response?.CalculateSize() ?? 0L))) : (entries, null);
+        var sizes = answers.ToDictionary(static answer => answer.Shard, static answer => answer.Error is { } error ? CallStatus.LargeReplyBytes(error) : answer.Response!.CalculateSize());
+        return ([], CallStatus.ReplyLarge(sizes.Values.Sum(static bytes => (long)bytes)), sizes.ToDictionary(
+            static size => size.Key,
+            // Never less than before, so that parts that grow in turns come together in the end.
+            size => Math.Max(ReplyWay.RoomFor(size.Value), way.PartBytesMax?.GetValueOrDefault(size.Key) ?? 0)));
     }
 
-    private static async Task<(int[] Indexes, GetManyResponse? Response, Status? Error)> GetOfShardAsync(
-        CallRouter calls, IReadOnlyList<ByteString> keys, int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyLane lane)
+    private static async Task<(uint Shard, int[] Indexes, GetManyResponse? Response, Status? Error)> GetOfShardAsync(
+        CallRouter calls, IReadOnlyList<ByteString> keys, int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, uint shard)
     {
         var request = new GetManyRequest { Read = read };
         foreach (var index in indexes)
             request.Keys.Add(keys[index]);
         var reply = await calls.CallAsync(
-            Method.GetMany, keys[indexes[0]].Memory, request.ToByteString(), deadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, lane: lane).ConfigureAwait(false);
-        return (indexes, reply.Error is null ? GetManyResponse.Parser.ParseFrom(reply.Response) : null, reply.Error);
+            Method.GetMany, keys[indexes[0]].Memory, request.ToByteString(), deadlineMs, cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false, way: way).ConfigureAwait(false);
+        return (shard, indexes, reply.Error is null ? GetManyResponse.Parser.ParseFrom(reply.Response) : null, reply.Error);
     }
 }

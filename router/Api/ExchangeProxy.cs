@@ -377,8 +377,7 @@ internal sealed class ExchangeProxy : IDisposable
                 AdaptLocked(answer?.Response.Length ?? 0);
             }
             // From here on the answer counts itself.
-            _heldBytes -= open.HeldBytes;
-            open.HeldBytes = 0;
+            GiveBackLocked(open);
             EndLocked(open, answer);
             LetHoldsInLocked();
             if (_waitingReads > 0)
@@ -425,6 +424,8 @@ internal sealed class ExchangeProxy : IDisposable
         LinkedListNode<OpenCall.Hold> hold;
         lock (_gate)
         {
+            // A response that has grown needs more room; with the old one kept it would wait for itself.
+            GiveBackLocked(open);
             hold = _holds.AddLast(new OpenCall.Hold(open, bytes + ReplyOverheadBytes));
             LetHoldsInLocked();
         }
@@ -450,6 +451,21 @@ internal sealed class ExchangeProxy : IDisposable
                 }
             }
         }
+    }
+
+    private void Release(OpenCall open)
+    {
+        lock (_gate)
+        {
+            GiveBackLocked(open);
+            LetHoldsInLocked();
+        }
+    }
+
+    private void GiveBackLocked(OpenCall open)
+    {
+        _heldBytes -= open.HeldBytes;
+        open.HeldBytes = 0;
     }
 
     // What is left beside them is for small answers that come meanwhile.
@@ -578,6 +594,8 @@ internal sealed class ExchangeProxy : IDisposable
         public int HeldBytes { get; set; }
 
         public ValueTask<bool> HoldAsync(int bytes, long deadlineMs, CancellationToken cancellationToken) => exchange.HoldAsync(this, bytes, deadlineMs, cancellationToken);
+
+        public void Release() => exchange.Release(this);
 
         // What the process has no room for is dropped when it comes.
         public bool MayRespond(int bytes) => true;

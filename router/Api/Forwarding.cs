@@ -25,6 +25,9 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private static readonly RoutedReply AnswerTooLarge = new(ByteString.Empty, CallStatus.Create(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The values asked for have more than {AnswerBytesMax:N0} bytes together; ask for fewer keys.", "no"));
 
+    private static readonly RoutedReply PassedWaiting = new(ByteString.Empty, CallStatus.Create(
+        StatusCode.DeadlineExceeded, "BUSY", "The deadline passed while the read waited behind other large ones. Ask for less at a time, or try again.", "no"));
+
     private static readonly RoutedReply RepliesWait = new(ByteString.Empty, KvProxy.RepliesWait);
 
     /// <summary>Forwards a call; <paramref name="request"/> must not change until the answer.</summary>
@@ -46,9 +49,9 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
         {
-            var reply = await ForwardAsync(method, request, span?.Context ?? default, deadlineMs, LaneOf(method), cancellationToken).ConfigureAwait(false);
-            if (reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) is var bytes and > 0)
-                reply = await BringAsync(method, request, span?.Context ?? default, deadlineMs, bytes, caller, room, cancellationToken).ConfigureAwait(false);
+            var reply = await ForwardAsync(method, request, span?.Context ?? default, deadlineMs, new ReplyWay(LaneOf(method)), cancellationToken).ConfigureAwait(false);
+            if (reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) > 0)
+                reply = await BringAsync(method, request, span?.Context ?? default, deadlineMs, reply, caller, room, cancellationToken).ConfigureAwait(false);
             (reason, status) = reply.Error is { } error ? (CallStatus.ReasonOf(error), (StatusCode)error.Code) : (null, StatusCode.OK);
             return reply;
         }
@@ -80,31 +83,47 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     // Reads ask for a small response first: what is larger has to wait for its turn, and not in the stream that all callers share.
     private static ReplyLane LaneOf(Method method) => method is Method.Get or Method.GetMany ? ReplyLane.Small : ReplyLane.Any;
 
+    // What a read keeps for its response it keeps only while a node is asked for it. Where that fails, the read waits on the small lane until its shard answers, as any other: otherwise a few reads of a shard
+    // without a leader would keep all that there is for large responses.
     private async ValueTask<RoutedReply> BringAsync(
-        Method method, ByteString request, ActivityContext parent, long deadlineMs, int bytes, ServerCallContext caller, IReplyRoom room, CancellationToken cancellationToken)
+        Method method, ByteString request, ActivityContext parent, long deadlineMs, RoutedReply reply, ServerCallContext caller, IReplyRoom room, CancellationToken cancellationToken)
     {
-        // Known before anything is brought: what nobody has room for stays at the node.
-        var reply = !await room.HoldAsync(bytes, deadlineMs, cancellationToken).ConfigureAwait(false) ? null : await large.ReadAsync(
-            CallerNumbers.OfConnection(caller),
-            bytes,
-            deadlineMs,
-            untilMs => room.MayRespond(bytes)
-                ? ForwardAsync(method, request, parent, untilMs, ReplyLane.Large, CancellationToken.None)
-                : ValueTask.FromResult(RepliesWait),
-            cancellationToken).ConfigureAwait(false);
-        return reply ?? new RoutedReply(ByteString.Empty, CallStatus.Create(
-            StatusCode.DeadlineExceeded, "BUSY", "The deadline passed while the read waited behind other large ones. Ask for less at a time, or try again.", "no"));
+        var connection = CallerNumbers.OfConnection(caller);
+        for (var turn = 0; reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) is var bytes and > 0; turn++)
+        {
+            // A response that has grown beyond it meanwhile is refused by the node, with its size, and has to wait for its turn as what it is.
+            var bytesMax = reply.PartBytesMax is { } parts ? ReplyWay.RoomFor(parts.Values) : ReplyWay.RoomFor(bytes);
+            var way = new ReplyWay(ReplyLane.Large, bytesMax, turn, reply.PartBytesMax);
+            // Known before anything is brought: what nobody has room for stays at the node.
+            var brought = !await room.HoldAsync(bytesMax, deadlineMs, cancellationToken).ConfigureAwait(false) ? null : await large.ReadAsync(
+                connection,
+                bytesMax,
+                deadlineMs,
+                (untilMs, abandoned) => room.MayRespond(bytes)
+                    ? ForwardAsync(method, request, parent, untilMs, way, abandoned)
+                    : ValueTask.FromResult(RepliesWait),
+                cancellationToken).ConfigureAwait(false);
+            if (brought is not { } answer)
+                return PassedWaiting;
+            reply = answer;
+            if (reply.Error is not { } failure || failure == RepliesWait.Error || !CallRouter.MayRepeat(failure))
+                continue;
+            room.Release();
+            await calls.PauseAsync(failure, turn, deadlineMs, cancellationToken).ConfigureAwait(false);
+            reply = await ForwardAsync(method, request, parent, deadlineMs, new ReplyWay(ReplyLane.Small), cancellationToken).ConfigureAwait(false);
+        }
+        return reply;
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<RoutedReply> ForwardAsync(Method method, ByteString request, ActivityContext parent, long deadlineMs, ReplyLane lane, CancellationToken cancellationToken)
+    private async ValueTask<RoutedReply> ForwardAsync(Method method, ByteString request, ActivityContext parent, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
         try
         {
             if (method is Method.Unspecified or > Method.OpenSession)
                 return Refused("BAD_REQUEST", $"There is no method {(int)method}; nothing was applied.");
             if (method == Method.GetMany)
-                return await GetManyAsync(request, deadlineMs, lane, cancellationToken).ConfigureAwait(false);
+                return await GetManyAsync(request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
             if (method == Method.Write && !await IsOfOneShardAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false))
                 return Refused("SHARDS_DIFFER", "The keys of one Write must be of one shard; nothing was applied.");
             return await calls.CallAsync(
@@ -116,7 +135,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
                 RequestKeys.HasId(method, request.Span),
                 !RequestKeys.ModeOf(method, request.Span).IsForLeader(),
                 parent,
-                lane).ConfigureAwait(false);
+                way).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {
@@ -155,7 +174,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         return true;
     }
 
-    private async ValueTask<RoutedReply> GetManyAsync(ByteString request, long deadlineMs, ReplyLane lane, CancellationToken cancellationToken)
+    private async ValueTask<RoutedReply> GetManyAsync(ByteString request, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
         // Counted where they lie: each key, position and unknown field becomes an object of many times its bytes.
         var (keysCount, positions) = RequestKeys.CountMany(request.Span);
@@ -165,9 +184,9 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             return Refused("BAD_REQUEST", RequestKeys.TooManyPositions);
         var message = ManyParser.ParseFrom(request);
         var keys = message.Keys;
-        var (entries, error) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, lane).ConfigureAwait(false);
+        var (entries, error, partBytesMax) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, way).ConfigureAwait(false);
         if (error is not null)
-            return CallStatus.LargeReplyBytes(error) > AnswerBytesMax ? AnswerTooLarge : new RoutedReply(ByteString.Empty, error);
+            return CallStatus.LargeReplyBytes(error) > AnswerBytesMax ? AnswerTooLarge : new RoutedReply(ByteString.Empty, error) { PartBytesMax = partBytesMax };
         var response = new GetManyResponse { Entries = { entries } };
         // Each shard's part has kept to it; so does the whole.
         return response.CalculateSize() <= AnswerBytesMax

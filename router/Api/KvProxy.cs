@@ -122,6 +122,11 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     // A unary call has a response of its own to write.
     ValueTask<bool> IReplyRoom.HoldAsync(int bytes, long deadlineMs, CancellationToken cancellationToken) => ValueTask.FromResult(true);
 
+    void IReplyRoom.Release()
+    {
+        // Nothing is kept for it.
+    }
+
     bool IReplyRoom.MayRespond(int bytes) => memory.MayRespond(bytes);
 
     // With what it takes as objects, of which there may be as many as positions.

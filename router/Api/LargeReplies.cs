@@ -6,13 +6,21 @@ namespace KvCluster.Router.Api;
 
 /// <summary>Lets reads out whose responses are large, as many as the router takes at a time.</summary>
 /// <param name="bytesMax">Bytes of their responses; a single one may always have more.</param>
-internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax)
+/// <param name="leastMs">See <see cref="LeastMs"/>.</param>
+/// <param name="mostMs">See <see cref="MostMs"/>.</param>
+internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int leastMs = LargeReplies.LeastMs, int mostMs = LargeReplies.MostMs)
 {
     /// <summary>Two of the largest answers, four of the largest values: enough to keep a fast network busy.</summary>
     public const long BytesMax = 32L << 20;
 
-    /// <summary>A read goes on for so long without its caller, so that its response is not still on its way when its bytes are free. A replica that is well begins at once.</summary>
-    private const long LeastMs = 2_000;
+    /// <summary>
+    /// A read goes on for so long without its caller, so that its response is not still on its way when its bytes are free. A replica that is well begins at once. One that is not must not
+    /// keep the bytes for longer: callers that are gone may have allowed days.
+    /// </summary>
+    public const int LeastMs = 2_000;
+
+    /// <summary>A read keeps its bytes for no longer: all of them come in that time over a connection of 10 Mbit/s. The shard of one that takes longer is stuck.</summary>
+    public const int MostMs = 30_000;
 
     private readonly Lock _gate = new();
     private readonly Dictionary<uint, LinkedList<Waiter>> _waiting = [];
@@ -29,13 +37,16 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax)
     /// <param name="caller">By connection.</param>
     /// <param name="bytes">Of the response, as far as is known.</param>
     /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
-    /// <param name="read">Makes it, with a deadline; is not cancelled.</param>
+    /// <param name="read">Makes it, with a deadline, once; is cancelled when its caller has been gone for a while.</param>
     /// <param name="cancellationToken">The caller is gone.</param>
-    public async Task<RoutedReply?> ReadAsync(uint caller, int bytes, long deadlineMs, Func<long, ValueTask<RoutedReply>> read, CancellationToken cancellationToken)
+    public async Task<RoutedReply?> ReadAsync(uint caller, int bytes, long deadlineMs, Func<long, CancellationToken, ValueTask<RoutedReply>> read, CancellationToken cancellationToken)
     {
         if (!await TryEnterAsync(caller, bytes, deadlineMs, cancellationToken).ConfigureAwait(false))
             return null;
-        var reading = ReadToEndAsync(bytes, Math.Max(deadlineMs, Environment.TickCount64 + LeastMs), read);
+        // The read may need it for longer than its caller waits, so it is left to the collector.
+        var abandoned = new CancellationTokenSource();
+        var nowMs = Environment.TickCount64;
+        var reading = ReadToEndAsync(bytes, Math.Clamp(deadlineMs, nowMs + leastMs, nowMs + mostMs), read, abandoned.Token);
         try
         {
             return await reading.WaitAsync(Left(deadlineMs), cancellationToken).ConfigureAwait(false);
@@ -45,27 +56,30 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax)
             // It may have ended between the deadline and here.
             if (reading.IsCompletedSuccessfully)
                 return await reading.ConfigureAwait(false);
-            Abandon(reading);
+            Abandon(reading, abandoned);
             return null;
         }
         catch (OperationCanceledException)
         {
-            Abandon(reading);
+            Abandon(reading, abandoned);
             throw;
         }
     }
 
-    // Of how it ends nobody hears.
-    private static void Abandon(Task<RoutedReply> reading) =>
+    private void Abandon(Task<RoutedReply> reading, CancellationTokenSource abandoned)
+    {
+        abandoned.CancelAfter(leastMs);
+        // Of how it ends nobody hears.
         _ = reading.ContinueWith(static ended => _ = ended.Exception, CancellationToken.None, TaskContinuationOptions.OnlyOnFaulted, TaskScheduler.Default);
+    }
 
     private static TimeSpan Left(long deadlineMs) => TimeSpan.FromMilliseconds(Math.Clamp(deadlineMs - Environment.TickCount64, 0, int.MaxValue));
 
-    private async Task<RoutedReply> ReadToEndAsync(int bytes, long deadlineMs, Func<long, ValueTask<RoutedReply>> read)
+    private async Task<RoutedReply> ReadToEndAsync(int bytes, long deadlineMs, Func<long, CancellationToken, ValueTask<RoutedReply>> read, CancellationToken abandoned)
     {
         try
         {
-            return await read(deadlineMs).ConfigureAwait(false);
+            return await read(deadlineMs, abandoned).ConfigureAwait(false);
         }
         finally
         {

@@ -2,6 +2,7 @@ using System.Runtime.ExceptionServices;
 using Google.Protobuf;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Api;
+using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Router;
 
@@ -29,12 +30,47 @@ public sealed class LargeRepliesTests
         AppDomain.CurrentDomain.FirstChanceException += AnswerNow;
         try
         {
-            var reply = await large.ReadAsync(1, 100, Environment.TickCount64 + 20, _ => new ValueTask<RoutedReply>(answer.Task), CancellationToken.None);
+            var reply = await large.ReadAsync(1, 100, Environment.TickCount64 + 20, (_, _) => new ValueTask<RoutedReply>(answer.Task), CancellationToken.None);
             Assert.Equal(Answer, reply);
         }
         finally
         {
             AppDomain.CurrentDomain.FirstChanceException -= AnswerNow;
         }
+    }
+
+    /// <summary>A read whose shard was stuck kept its bytes until the deadline of its caller, which may be weeks away, also when that caller was gone: four of them kept all.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task ReadAsync_OfAStuckShard_GivesItsBytesBack(bool isCallerGone)
+    {
+        // Far away is what the test does not wait for.
+        var far = (int)Eventually.Limit.TotalMilliseconds * 2;
+        var large = new LargeReplies(bytesMax: 100, leastMs: isCallerGone ? 20 : 1, mostMs: isCallerGone ? far : 50);
+        using var gone = new CancellationTokenSource();
+        var began = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var stuck = large.ReadAsync(
+            1,
+            100,
+            Environment.TickCount64 + far,
+            async (untilMs, abandoned) =>
+            {
+                began.SetResult();
+                // As a call that is not answered: it ends by its deadline, or when it is cancelled.
+                await Task.Delay(TimeSpan.FromMilliseconds(untilMs - Environment.TickCount64), abandoned);
+                return default;
+            },
+            gone.Token);
+        await began.Task;
+        if (isCallerGone)
+        {
+            await gone.CancelAsync();
+            await Assert.ThrowsAnyAsync<OperationCanceledException>(() => stuck);
+        }
+        var next = large.ReadAsync(2, 100, Environment.TickCount64 + far, static (_, _) => ValueTask.FromResult(Answer), CancellationToken.None);
+        Assert.Equal(Answer, await next.WaitAsync(Eventually.Limit));
+        if (!isCallerGone)
+            Assert.Equal(default(RoutedReply), await stuck);
     }
 }

@@ -3,6 +3,7 @@ using Grpc.Core;
 using Grpc.Health.V1;
 using Grpc.Net.Client;
 using KvCluster.Client;
+using KvCluster.Client.Transport;
 using KvCluster.Router;
 using KvCluster.Serving;
 using KvCluster.Tests.Client;
@@ -256,7 +257,7 @@ public sealed class RouterHostTests : IAsyncLifetime
             {
                 if (call.Method != Method.Get || !GetRequest.Parser.ParseFrom(call.Request).Key.Equals(Utf8("a")))
                     return null;
-                if (call.ReplyBytesMax != 0)
+                if (call.ReplyBytesMax == CallRouter.SmallReplyBytes)
                 {
                     Interlocked.Increment(ref small);
                     return null;

@@ -1,0 +1,182 @@
+using System.Collections.Concurrent;
+using Google.Protobuf;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Client.Transport;
+using KvCluster.Router;
+using KvCluster.Serving.Admin;
+using KvCluster.Tests.Client;
+using KvCluster.Tests.Grpc;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
+using Method = KvCluster.V1.Method;
+
+namespace KvCluster.Tests.Router;
+
+/// <summary>Reads with large responses through a router, whose shards cannot answer, or whose values grow while they wait for their turn.</summary>
+public sealed class LargeReadTests : IAsyncLifetime
+{
+    private const int Value = 8 << 20;
+
+    private FakeCluster _cluster = null!;
+    private RouterHost _router = null!;
+    private GrpcChannel _channel = null!;
+    private Kv.KvClient _kv = null!;
+
+    public async Task InitializeAsync()
+    {
+        // "a" is of shard 1 and node 1, "h" of 2, "q" of 3.
+        _cluster = await FakeCluster.StartAsync(3, "g", "p");
+        // Room for the answers to all calls of a test at the same moment.
+        _router = await StartAsync(mebibytes: 1_024);
+        _channel = GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
+        _kv = new Kv.KvClient(_channel);
+    }
+
+    public async Task DisposeAsync()
+    {
+        _channel.Dispose();
+        await _router.DisposeAsync();
+        await _cluster.DisposeAsync();
+    }
+
+    /// <summary>
+    /// Reads that had heard how large their responses are kept what the router has for such responses while their shard had no leader, up to their deadlines: no large value of any
+    /// other shard was read. Those of an exchange kept the room of their stream as well.
+    /// </summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Gets_OfLargeValuesOfAShardThatLosesItsLeader_LeaveThoseOfOthersAlone(bool byExchange)
+    {
+        const int Asked = 4;
+        Put("a", Value);
+        Put("q", Value);
+        var (small, refused) = (0, 0);
+        _cluster.Nodes[0].Script = async call =>
+        {
+            if (IsSmall(call) && Interlocked.Increment(ref small) <= Asked)
+                return null;
+            // The leader is lost when all of them have heard of the size.
+            await Eventually.TrueAsync(() => Volatile.Read(ref small) >= Asked, "the reads ask for the size");
+            Interlocked.Increment(ref refused);
+            return FakeNode.Refuse(call, StatusCode.Unavailable, "NO_LEADER");
+        };
+        using var stream = _kv.Exchange();
+        var waiting = new List<Task<int>>();
+        if (byExchange)
+        {
+            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = Get("a").ToByteString() }) } });
+            await Eventually.TrueAsync(() => Volatile.Read(ref refused) > Asked, "the reads are repeated");
+            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = 100, Method = Method.Get, Request = Get("q").ToByteString() } } });
+            Assert.Equal(100ul, (await NextAsync(stream)).Id);
+        }
+        else
+        {
+            waiting.AddRange(Enumerable.Range(0, Asked).Select(async _ => (await _kv.GetAsync(Get("a"))).Value.Length));
+            await Eventually.TrueAsync(() => Volatile.Read(ref refused) > Asked, "the reads are repeated");
+            Assert.Equal(Value, (await _kv.GetAsync(Get("q"), deadline: DateTime.UtcNow + Eventually.Limit)).Value.Length);
+        }
+        Assert.All(waiting, call => Assert.False(call.IsCompleted));
+        _cluster.Nodes[0].Script = null;
+        for (var left = byExchange ? Asked : 0; left > 0; left--)
+            Assert.Equal(Value, GetResponse.Parser.ParseFrom((await NextAsync(stream)).Response).Value.Length);
+        Assert.All(await Task.WhenAll(waiting), bytes => Assert.Equal(Value, bytes));
+    }
+
+    /// <summary>Reads waited for their turn as what they were when they were asked for: five hundred of a value of 65 KiB were let out at once, and brought 8 MiB each if the value had become as large.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Gets_OfAValueThatGrows_WaitForTheirTurnAsWhatItIs(bool byExchange)
+    {
+        const int Asked = 6;
+        Put("a", 70_000);
+        var grown = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var release = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var brought = new ConcurrentQueue<uint>();
+        var first = 0;
+        _cluster.Nodes[0].Script = async call =>
+        {
+            if (IsSmall(call))
+                return null;
+            Interlocked.Increment(ref first);
+            await grown.Task;
+            if (call.ReplyBytesMax is > 0 and < Value)
+                return null;
+            brought.Enqueue(call.ReplyBytesMax);
+            await release.Task;
+            return null;
+        };
+        using var stream = _kv.Exchange();
+        var waiting = new List<Task<int>>();
+        if (byExchange)
+            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = Get("a").ToByteString() }) } });
+        else
+            waiting.AddRange(Enumerable.Range(0, Asked).Select(async _ => (await _kv.GetAsync(Get("a"))).Value.Length));
+        await Eventually.TrueAsync(() => Volatile.Read(ref first) == Asked, "all of them are brought, as they are small enough");
+        Put("a", Value);
+        grown.SetResult();
+        await Eventually.TrueAsync(() => brought.Count >= 2, "they are asked for as what they are");
+        // Large ones of others wait in turn, and small ones do not.
+        Assert.False((await _kv.GetAsync(Get("b"))).Found);
+        Assert.InRange(brought.Sum(bytes => bytes == 0 ? int.MaxValue : bytes), 1, 32 << 20);
+        release.SetResult();
+        for (var left = byExchange ? Asked : 0; left > 0; left--)
+            Assert.Equal(Value, GetResponse.Parser.ParseFrom((await NextAsync(stream)).Response).Value.Length);
+        Assert.All(await Task.WhenAll(waiting), bytes => Assert.Equal(Value, bytes));
+    }
+
+    /// <summary>The parts of a GetMany had no limit of their own: with one large value, each shard could add as much as it liked to what was kept for the sum.</summary>
+    [Fact]
+    public async Task GetMany_OfPartsThatGrow_BringsNoMoreThanIsKeptForThem()
+    {
+        Put("a", 100_000);
+        Put("h", 10);
+        Put("q", 200_000);
+        var large = new ConcurrentQueue<(uint Node, uint BytesMax)>();
+        foreach (var node in _cluster.Nodes)
+        {
+            node.Script = call =>
+            {
+                if (!IsSmall(call))
+                {
+                    large.Enqueue((node.Id, call.ReplyBytesMax));
+                    // After it said how large it is.
+                    if (node.Id == 2 && large.Count(seen => seen.Node == 2) == 1)
+                        Put("h", 300_000);
+                }
+                return Task.FromResult<Reply?>(null);
+            };
+        }
+        var response = await _kv.GetManyAsync(new GetManyRequest { Keys = { new[] { "q", "h", "a", "b" }.Select(ByteString.CopyFromUtf8) } });
+        Assert.Equal([200_000, 300_000, 100_000, 0], response.Entries.Select(entry => entry.Value.Length));
+        var ofNodes = large.GroupBy(seen => seen.Node).OrderBy(node => node.Key).Select(node => node.Select(seen => seen.BytesMax).ToList()).ToList();
+        Assert.Equal([2, 2, 2], ofNodes.Select(node => node.Count));
+        Assert.All(ofNodes[0], bytesMax => Assert.InRange(bytesMax, 100_000u, 120_000u));
+        Assert.InRange(ofNodes[1][0], 10u, 5_000u);
+        Assert.InRange(ofNodes[1][1], 300_000u, 350_000u);
+        Assert.All(ofNodes[2], bytesMax => Assert.InRange(bytesMax, 200_000u, 240_000u));
+    }
+
+    private static bool IsSmall(Call call) => call.ReplyBytesMax == CallRouter.SmallReplyBytes;
+
+    private static GetRequest Get(string key) => new() { Key = ByteString.CopyFromUtf8(key) };
+
+    private static async Task<Reply> NextAsync(AsyncDuplexStreamingCall<ExchangeRequest, ExchangeResponse> stream)
+    {
+        Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit));
+        var reply = Assert.Single(stream.ResponseStream.Current.Replies);
+        Assert.Equal(0, reply.Code);
+        return reply;
+    }
+
+    private Task<RouterHost> StartAsync(int mebibytes) => RouterHost.StartAsync(
+        new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.Nodes[1].Address], Timeout = Eventually.Limit, CallMemoryMebibytes = mebibytes },
+        new ProcessHealth(),
+        NullLoggerFactory.Instance,
+        CancellationToken.None);
+
+    private void Put(string key, int bytes) => _cluster.Write(
+        [], [new Operation { Put = new PutOperation { Key = ByteString.CopyFromUtf8(key), Value = UnsafeByteOperations.UnsafeWrap(new byte[bytes]) } }]);
+}
