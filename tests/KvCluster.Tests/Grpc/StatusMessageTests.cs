@@ -28,6 +28,7 @@ public sealed class StatusMessageTests
         Assert.Equal(text, StatusMessage.Encode(text));
         Assert.Equal(text[..^3] + "...", StatusMessage.Encode(text + 'x'));
         Assert.Equal(string.Concat(Enumerable.Repeat("%25", StatusMessage.BytesMax / 3)), StatusMessage.Encode(new string('%', StatusMessage.BytesMax / 3)));
+        Assert.EndsWith("%25...", StatusMessage.Encode(new string('%', (StatusMessage.BytesMax / 3) + 1)), StringComparison.Ordinal);
         Assert.Equal("100%25 gr%C3%BCn", StatusMessage.Encode("100% gr\u00fcn"));
         // Half of a character.
         Assert.Equal("%EF%BF%BDa", StatusMessage.Encode("\ud83da"));
