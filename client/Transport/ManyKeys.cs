@@ -22,8 +22,9 @@ internal static class ManyKeys
         await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         var entries = new GetResponse[keys.Count];
         var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.Find(keys[index].Span)?.Shard ?? NoShard);
+        var seen = read?.Mode == ReadMode.Session ? read.Seen.ToLookup(static position => position.Shard) : null;
         var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(
-            calls, keys, [.. group], read, deadlineMs, cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key))).ConfigureAwait(false);
+            calls, keys, [.. group], OptionsOf(group.Key, read, seen), deadlineMs, cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key))).ConfigureAwait(false);
         var largeBytes = 0L;
         foreach (var (_, indexes, response, error) in answers)
         {
@@ -48,6 +49,11 @@ internal static class ManyKeys
             // Never less than before, so that parts that grow in turns come together in the end.
             size => Math.Max(ReplyWay.RoomFor(size.Value), way.PartBytesMax?.GetValueOrDefault(size.Key) ?? 0)));
     }
+
+    // A node passes over the positions of other shards, and each part is a request of its own: with all of them, the parts of a request would have as many times its bytes as it has shards.
+    private static ReadOptions? OptionsOf(uint shard, ReadOptions? read, ILookup<uint, Position>? seen) => read is null || read.Seen.Count == 0 || (seen is not null && shard == NoShard)
+        ? read
+        : new ReadOptions { Mode = read.Mode, Seen = { seen?[shard] ?? [] } };
 
     private static async Task<(uint Shard, int[] Indexes, GetManyResponse? Response, Status? Error)> GetOfShardAsync(
         CallRouter calls, IReadOnlyList<ByteString> keys, int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, uint shard)

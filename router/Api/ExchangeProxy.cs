@@ -224,9 +224,9 @@ internal sealed class ExchangeProxy : IDisposable
     {
         open = null;
         var shard = _forwarding.ShardOf(call.Method, call.Request);
+        var (isRead, requestBytes) = (IsRead(call.Method), call.Request.Length + RequestKeys.ObjectBytes(call.Method, call.Request));
         lock (_gate)
         {
-            var (isRead, requestBytes) = (IsRead(call.Method), call.Request.Length);
             if (!TryTakePlaceLocked(!isRead, requestBytes, shard, out var ofStream, out var ofProcess))
             {
                 AddLocked(Refused(call.Id, "The shard has as many calls under way as the router takes of one; nothing was applied. Try again."));
@@ -240,7 +240,7 @@ internal sealed class ExchangeProxy : IDisposable
             }
             open = _pool.TryPop(out var pooled) ? pooled : new OpenCall(this);
             // Of two calls with one number, which the caller must not send, the second can only end with the stream.
-            open.Begin(ToCall(call), arrivedMs, ofStream, ofProcess, _open.TryAdd(call.Id, open) ? null : _broken.Token);
+            open.Begin(ToCall(call), requestBytes, arrivedMs, ofStream, ofProcess, _open.TryAdd(call.Id, open) ? null : _broken.Token);
             if (!isRead)
                 return true;
             open.Reads = ReadsOfLocked(shard);
@@ -387,8 +387,8 @@ internal sealed class ExchangeProxy : IDisposable
 
     private void EndLocked(OpenCall open, Reply? answer)
     {
-        _requestBytes.Free(open.Call.Request.Length);
-        ReturnPlaceLocked(open.Call.Request.Length, open.OfStream, open.OfProcess);
+        _requestBytes.Free(open.RequestBytes);
+        ReturnPlaceLocked(open.RequestBytes, open.OfStream, open.OfProcess);
         if (_open.TryGetValue(open.Call.Id, out var found) && found == open)
             _open.Remove(open.Call.Id);
         if (answer is not null && !_isBroken)
@@ -575,6 +575,9 @@ internal sealed class ExchangeProxy : IDisposable
 
         public Call Call { get; private set; } = null!;
 
+        /// <summary>What it counts with.</summary>
+        public int RequestBytes { get; private set; }
+
         public long ArrivedMs { get; private set; }
 
         public FairPlaces.Share OfStream { get; private set; } = null!;
@@ -600,8 +603,8 @@ internal sealed class ExchangeProxy : IDisposable
         // What the process has no room for is dropped when it comes.
         public bool MayRespond(int bytes) => true;
 
-        public void Begin(Call call, long arrivedMs, FairPlaces.Share ofStream, FairPlaces.Share ofProcess, CancellationToken? other) =>
-            (Call, ArrivedMs, OfStream, OfProcess, Token) = (call, arrivedMs, ofStream, ofProcess, other ?? _givenUp.Token);
+        public void Begin(Call call, int requestBytes, long arrivedMs, FairPlaces.Share ofStream, FairPlaces.Share ofProcess, CancellationToken? other) =>
+            (Call, RequestBytes, ArrivedMs, OfStream, OfProcess, Token) = (call, requestBytes, arrivedMs, ofStream, ofProcess, other ?? _givenUp.Token);
 
         public void GiveUp() => _ = _givenUp.CancelAsync();
 

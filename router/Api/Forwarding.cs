@@ -19,7 +19,6 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 
     private static readonly MessageParser<GetManyRequest> ManyParser = GetManyRequest.Parser.WithDiscardUnknownFields(true);
 
-    private const int KeysPerCallMax = 10_000;
     private const int AnswerBytesMax = 16 << 20;
 
     private static readonly RoutedReply AnswerTooLarge = new(ByteString.Empty, CallStatus.Create(
@@ -178,8 +177,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     {
         // Counted where they lie: each key, position and unknown field becomes an object of many times its bytes.
         var (keysCount, positions) = RequestKeys.CountMany(request.Span);
-        if (keysCount > KeysPerCallMax)
-            return Refused("TOO_MANY_OPERATIONS", $"At most {KeysPerCallMax:N0} keys can be read in one call.");
+        if (keysCount > RequestKeys.KeysMax)
+            return Refused("TOO_MANY_OPERATIONS", $"At most {RequestKeys.KeysMax:N0} keys can be read in one call.");
         if (positions > RequestLimits.PositionsMax)
             return Refused("BAD_REQUEST", RequestKeys.TooManyPositions);
         var message = ManyParser.ParseFrom(request);

@@ -16,9 +16,6 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     /// <summary>A scan's first page, of which nothing is known: some pages' size, as a single large value makes a page larger.</summary>
     private const int FirstPageBytes = 2 << 20;
 
-    /// <summary>A position and its etag as objects, and the reference to them.</summary>
-    private const int PositionBytes = 128;
-
     /// <summary>Nothing is kept of what this version does not know: as an object it has twenty times its bytes.</summary>
     private static readonly MessageParser<ScanRequest> ScanParser = ScanRequest.Parser.WithDiscardUnknownFields(true);
 
@@ -135,13 +132,13 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         var positions = RequestKeys.CountPositionsOfScan(request.Written);
         if (positions > RequestLimits.PositionsMax)
             throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", RequestKeys.TooManyPositions, "no").ToRpcException();
-        var bytes = request.Count + (positions * PositionBytes);
+        var bytes = request.Count + (positions * RequestKeys.PartBytes);
         return memory.Requests.TryTake(bytes, isSmall: bytes <= ByteBudget.SmallBytes) ? bytes : throw RequestsWait.ToRpcException();
     }
 
     private async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
     {
-        var requestBytes = request.Count;
+        var requestBytes = request.Count + RequestKeys.ObjectBytes(method, request.Written);
         if (!memory.Requests.TryTake(requestBytes, isSmall: requestBytes <= ByteBudget.SmallBytes))
             return Refuse(RequestsWait, context);
         try

@@ -8,6 +8,12 @@ namespace KvCluster.Router.Api;
 /// <summary>Finds the keys in encoded requests, and whether they have an id, without decoding or copying anything else.</summary>
 internal static class RequestKeys
 {
+    /// <summary>Keys of a GetMany.</summary>
+    public const int KeysMax = 10_000;
+
+    /// <summary>A key, or a position and its etag, as objects, and the reference to them.</summary>
+    public const int PartBytes = 128;
+
     /// <summary>The first key of a request to one shard; empty where it names none.</summary>
     /// <exception cref="InvalidProtocolBufferException">The bytes are no message.</exception>
     public static ReadOnlySpan<byte> First(Method method, ReadOnlySpan<byte> request)
@@ -73,6 +79,23 @@ internal static class RequestKeys
                 reader.Skip();
         }
         return (keys, positions);
+    }
+
+    /// <summary>What a call takes besides its bytes: the keys and positions of a GetMany become objects, to be sent to their shards. 0: of others the bytes are passed on, and what has too many of them is refused.</summary>
+    public static int ObjectBytes(Method method, ReadOnlySpan<byte> request)
+    {
+        if (method != Method.GetMany)
+            return 0;
+        try
+        {
+            var (keys, positions) = CountMany(request);
+            return keys > KeysMax || positions > RequestLimits.PositionsMax ? 0 : (keys + positions) * PartBytes;
+        }
+        catch (MalformedMessageException)
+        {
+            // Its caller hears of it when it is forwarded.
+            return 0;
+        }
     }
 
     /// <summary>Positions that a Scan has seen.</summary>

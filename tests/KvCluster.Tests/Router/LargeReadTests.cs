@@ -4,7 +4,9 @@ using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Client.Transport;
 using KvCluster.Router;
+using KvCluster.Serving;
 using KvCluster.Serving.Admin;
+using KvCluster.Serving.Memory;
 using KvCluster.Tests.Client;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
@@ -157,6 +159,64 @@ public sealed class LargeReadTests : IAsyncLifetime
         Assert.InRange(ofNodes[1][0], 10u, 5_000u);
         Assert.InRange(ofNodes[1][1], 300_000u, 350_000u);
         Assert.All(ofNodes[2], bytesMax => Assert.InRange(bytesMax, 200_000u, 240_000u));
+    }
+
+    /// <summary>Each shard's part of a GetMany was sent all positions that its caller has seen: a request of a megabyte became one of ninety in a router of a hundred shards.</summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task GetMany_WithPositionsOfManyShards_SendsEachShardItsOwn(bool isSession)
+    {
+        var mode = isSession ? ReadMode.Session : ReadMode.Replica;
+        var read = new ReadOptions { Mode = mode };
+        for (var shard = 1u; shard <= 5; shard++)
+            read.Seen.Add(new Position { Shard = shard, Etag = new V1.Etag { Epoch = 1, Change = shard } });
+        read.Seen.Add(new Position { Shard = 2, Etag = new V1.Etag { Epoch = 1, Change = 77 } });
+        var response = await _kv.GetManyAsync(new GetManyRequest { Keys = { new[] { "q", "h", "a" }.Select(ByteString.CopyFromUtf8) }, Read = read });
+        Assert.Equal(3, response.Entries.Count);
+        var parts = _cluster.Nodes.SelectMany(node => node.Calls).Select(call => GetManyRequest.Parser.ParseFrom(call.Request)).OrderBy(part => part.Keys[0].ToStringUtf8()).ToList();
+        Assert.Equal(["a", "h", "q"], parts.Select(part => Assert.Single(part.Keys).ToStringUtf8()));
+        Assert.All(parts, part => Assert.Equal(mode, part.Read.Mode));
+        Assert.Equal(isSession ? [1, 2, 77, 3] : [], parts.SelectMany(part => part.Read.Seen).Select(position => position.Etag.Change));
+    }
+
+    /// <summary>A GetMany of 64 KiB counted with so much and took four megabytes for its positions: a few hundred of them filled the memory of a router, and counted as small requests.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task GetManys_WithManyPositions_CountWithWhatTheyTake(bool byExchange)
+    {
+        // A quarter of the least memory, three quarters of which are for large requests: 24 MiB.
+        const int Asked = 12;
+        await using var router = await StartAsync(mebibytes: CallMemory.MebibytesMin);
+        using var channel = GrpcChannel.ForAddress(router.Address);
+        var kv = new Kv.KvClient(channel);
+        foreach (var node in _cluster.Nodes)
+            node.Script = static _ => Task.FromResult<Reply?>(FakeNode.Silence);
+        var request = new GetManyRequest { Keys = { ByteString.CopyFromUtf8("a") }, Read = new ReadOptions { Mode = ReadMode.Session } };
+        request.Read.Seen.AddRange(Enumerable.Range(0, RequestLimits.PositionsMax).Select(_ => new Position()));
+        using var given = new CancellationTokenSource();
+        using var stream = kv.Exchange(cancellationToken: given.Token);
+        var refused = 0;
+        if (byExchange)
+        {
+            for (var id = 1ul; id <= Asked; id++)
+                await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = id, Method = Method.GetMany, Request = request.ToByteString() } } });
+            Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit));
+            Assert.All(stream.ResponseStream.Current.Replies, reply => Assert.Equal((int)StatusCode.Unavailable, reply.Code));
+            return;
+        }
+        var calls = Enumerable.Range(0, Asked).Select(async _ =>
+        {
+            var failure = await Assert.ThrowsAsync<RpcException>(() => kv.GetManyAsync(request, cancellationToken: given.Token).ResponseAsync);
+            if (failure.StatusCode == StatusCode.Unavailable)
+                Interlocked.Increment(ref refused);
+        }).ToList();
+        // Five of four megabytes have room; fewer, where two come at the same moment.
+        await Eventually.TrueAsync(() => Volatile.Read(ref refused) >= Asked - 5, "the others are refused");
+        await given.CancelAsync();
+        await Task.WhenAll(calls);
+        Assert.InRange(refused, Asked - 5, Asked - 1);
     }
 
     private static bool IsSmall(Call call) => call.ReplyBytesMax == CallRouter.SmallReplyBytes;
