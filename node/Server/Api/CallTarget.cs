@@ -22,6 +22,9 @@ internal readonly record struct CallTarget(uint Shard, ulong Generation, long De
     /// <summary>Where its exchange finds it while it waits; null: it is in none, and only the token ends it.</summary>
     public CallWaits? Waits { get; init; }
 
+    /// <summary>Trees are not to be read on the thread that starts it, which others wait for.</summary>
+    public bool ReadsElsewhere { get; init; }
+
     /// <summary>The call's span; null: it is in no trace.</summary>
     public Activity? Span { get; init; }
 

@@ -10,7 +10,7 @@ namespace KvCluster.Node.Api;
 /// <summary>Brings each call to where it is run.</summary>
 internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads threads, NodeMetrics metrics, TimeProvider clock)
 {
-    private readonly KvReads _reads = new(lookup, opener, threads);
+    private readonly KvReads _reads = new(lookup, opener, threads, clock);
     private readonly KvChanges _changes = new(lookup);
 
     /// <summary>Whether calls are to say when they came.</summary>

@@ -10,9 +10,24 @@ namespace KvCluster.Node.Api;
 
 /// <summary>
 /// Get and GetMany, of encoded requests. Called by <see cref="KvCalls"/>, which answers what is thrown before the first wait. Trees are read where <see cref="ReadThreads"/> says.
+/// A GetMany of many keys is read in turns: between them it has no place, so that others are read, and ends if its caller has gone.
 /// </summary>
-internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads threads)
+/// <param name="clock">Of deadlines and turns.</param>
+internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads threads, TimeProvider clock)
 {
+    /// <summary>Keys that are read in one turn, and on the thread that asks if it may: a few changes of threads cost less than as many keys that are in memory.</summary>
+    internal const int KeysOfOneTurnMax = 32;
+
+    /// <summary>GetManys of more keys that are read at once: more than there are threads, so that none of them waits. Each keeps a snapshot and up to 16 MiB of its answer.</summary>
+    internal const int LongReadsMax = 24;
+
+    /// <summary>How long a turn of a GetMany with more keys is, beyond the key in hand: much longer than a change of threads takes.</summary>
+    private static readonly TimeSpan TurnTime = TimeSpan.FromMilliseconds(2);
+
+    // Never disposed: it has no handle unless somebody asks for it.
+    private readonly SemaphoreSlim _longReads = new(LongReadsMax);
+    private readonly long _turnTicks = (long)(TurnTime.TotalSeconds * clock.TimestampFrequency);
+
     public ValueTask GetAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
@@ -31,14 +46,15 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
             return KvCalls.Refuse(sink, bad);
         if (Find(key, options, target, out var query, out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
-        var isToWait = threads.TryEnterHere();
+        var isToWait = !target.ReadsElsewhere && threads.TryEnterHere();
         if (isToWait)
         {
             try
             {
                 if (ReadOpener.TryOpen(shard, query, out var read))
                 {
-                    AnswerGet(shard, read, key, sink);
+                    using (read.Snapshot)
+                        AnswerGet(shard, read, key, sink);
                     return ValueTask.CompletedTask;
                 }
             }
@@ -47,31 +63,35 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 threads.LeaveHere();
             }
         }
-        return GetLaterAsync(key.ToArray(), shard, query, target, sink, isToWait);
+        return AnswerLaterAsync(key.ToArray(), 0, shard, query, target, sink, isToWait);
     }
 
     public ValueTask GetManyAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
-        if (TryFind(request, target, out var shard, out var query) is { } refusal)
+        if (TryFind(request, target, out var shard, out var query, out var keyCount) is { } refusal)
             return KvCalls.Refuse(sink, refusal);
-        var isToWait = threads.TryEnterHere();
+        var isToWait = !target.ReadsElsewhere && keyCount <= KeysOfOneTurnMax && threads.TryEnterHere();
         if (isToWait)
         {
+            var entries = new Entries();
             try
             {
                 if (ReadOpener.TryOpen(shard!, query, out var read))
                 {
-                    AnswerGetMany(shard!, read, request, sink);
+                    using (read.Snapshot)
+                        entries.Read(shard!.Shard, read, request, sink.ReplyBytesMax, clock, until: long.MaxValue);
+                    entries.Answer(sink);
                     return ValueTask.CompletedTask;
                 }
             }
             finally
             {
                 threads.LeaveHere();
+                entries.Return();
             }
         }
-        return GetManyLaterAsync(request.ToArray(), shard!, query, target, sink, isToWait);
+        return AnswerLaterAsync(request.ToArray(), keyCount, shard!, query, target, sink, isToWait);
     }
 
     private HostedShard? Find(ReadOnlySpan<byte> key, ReadOnlySpan<byte> options, in CallTarget target, out ReadQuery query, out Refusal refusal)
@@ -88,12 +108,12 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
     }
 
     // Null: all keys are of the shard found.
-    private Refusal? TryFind(ReadOnlySpan<byte> request, in CallTarget target, out HostedShard? shard, out ReadQuery query)
+    private Refusal? TryFind(ReadOnlySpan<byte> request, in CallTarget target, out HostedShard? shard, out ReadQuery query, out int keyCount)
     {
         shard = null;
         query = default;
+        keyCount = 0;
         ReadOnlySpan<byte> first = default, options = default;
-        var keyCount = 0;
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
@@ -135,22 +155,65 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         return true;
     }
 
-    private async ValueTask GetLaterAsync<TSink>(byte[] key, HostedShard shard, ReadQuery query, CallTarget target, TSink sink, bool isToWait)
+    /// <summary>Answers a read that cannot be answered at once.</summary>
+    /// <param name="asked">The key of a Get, or the request of a GetMany.</param>
+    /// <param name="keyCount">Of a GetMany; 0: a Get.</param>
+    /// <param name="isToConfirm">A snapshot cannot be opened without waiting.</param>
+    private async ValueTask AnswerLaterAsync<TSink>(byte[] asked, int keyCount, HostedShard shard, ReadQuery query, CallTarget target, TSink sink, bool isToConfirm)
         where TSink : struct, IReplySink
     {
         using var wait = target.BeginWait();
+        var isLong = keyCount > KeysOfOneTurnMax;
+        var isOneOfLong = false;
+        var isConfirmed = false;
+        var isOpen = false;
+        OpenedRead read = default;
+        var entries = new Entries();
         try
         {
-            // The turn comes before the snapshot, which keeps pages from being reused.
-            if (!isToWait)
+            if (isLong)
             {
-                var turn = await threads.EnterAsync();
+                await _longReads.WaitAsync(wait.Token).ConfigureAwait(false);
+                isOneOfLong = true;
+            }
+            while (true)
+            {
+                if (isToConfirm && await opener.ConfirmAsync(shard, query, target.DeadlineTimestamp, wait.Token).ConfigureAwait(false) is { } unconfirmed)
+                {
+                    sink.Refuse(unconfirmed);
+                    return;
+                }
+                isConfirmed |= isToConfirm;
+                // The turn comes before the snapshot, which keeps pages from being reused and of which there are only so many. A later one is as good.
+                var turn = await threads.EnterAsync(isElsewhere: isLong || target.ReadsElsewhere);
                 try
                 {
                     wait.Token.ThrowIfCancellationRequested();
-                    if (ReadOpener.TryOpen(shard, query, out var opened))
+                    var now = clock.GetTimestamp();
+                    if (target.DeadlineTimestamp != 0 && now > target.DeadlineTimestamp)
                     {
-                        AnswerGet(shard, opened, key, sink);
+                        sink.Refuse(Refusals.DeadlinePassed);
+                        return;
+                    }
+                    if (isOpen && read.Snapshot.IsTooOld)
+                    {
+                        sink.Refuse(Refusals.ReadTooSlow);
+                        return;
+                    }
+                    if (!isOpen)
+                        isOpen = isConfirmed ? ReadOpener.OpenConfirmed(shard, out read) : ReadOpener.TryOpen(shard, query, out read);
+                    isToConfirm = !isOpen;
+                    if (isOpen && keyCount == 0)
+                    {
+                        // Before the place is left: the way back to the pool may be long.
+                        using (read.Snapshot)
+                            AnswerGet(shard, read, asked, sink);
+                        return;
+                    }
+                    if (isOpen && entries.Read(shard.Shard, read, asked, sink.ReplyBytesMax, clock, isLong ? now + _turnTicks : long.MaxValue))
+                    {
+                        read.Snapshot.Dispose();
+                        entries.Answer(sink);
                         return;
                     }
                 }
@@ -159,81 +222,23 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                     await turn.LeaveAsync();
                 }
             }
-            var read = await opener.OpenAsync(shard, query, target.DeadlineTimestamp, wait.Token).ConfigureAwait(false);
-            if (read.Refusal is not null)
-            {
-                sink.Refuse(read.Refusal);
-                return;
-            }
-            var place = await threads.EnterAsync();
-            try
-            {
-                AnswerGet(shard, read, key, sink);
-            }
-            finally
-            {
-                await place.LeaveAsync();
-            }
         }
         catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
         {
             sink.Refuse(refusal);
         }
-    }
-
-    private async ValueTask GetManyLaterAsync<TSink>(byte[] request, HostedShard shard, ReadQuery query, CallTarget target, TSink sink, bool isToWait)
-        where TSink : struct, IReplySink
-    {
-        using var wait = target.BeginWait();
-        try
+        finally
         {
-            // The turn comes before the snapshot, which keeps pages from being reused.
-            if (!isToWait)
-            {
-                var turn = await threads.EnterAsync();
-                try
-                {
-                    wait.Token.ThrowIfCancellationRequested();
-                    if (ReadOpener.TryOpen(shard, query, out var opened))
-                    {
-                        AnswerGetMany(shard, opened, request, sink);
-                        return;
-                    }
-                }
-                finally
-                {
-                    await turn.LeaveAsync();
-                }
-            }
-            var read = await opener.OpenAsync(shard, query, target.DeadlineTimestamp, wait.Token).ConfigureAwait(false);
-            if (read.Refusal is not null)
-            {
-                sink.Refuse(read.Refusal);
-                return;
-            }
-            var place = await threads.EnterAsync();
-            try
-            {
-                AnswerGetMany(shard, read, request, sink);
-            }
-            finally
-            {
-                await place.LeaveAsync();
-            }
-        }
-        catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
-        {
-            sink.Refuse(refusal);
+            if (isOpen)
+                read.Snapshot.Dispose();
+            entries.Return();
+            if (isOneOfLong)
+                _longReads.Release();
         }
     }
 
-    // Ends the snapshot.
     private static void AnswerGet<TSink>(HostedShard shard, in OpenedRead read, ReadOnlySpan<byte> key, TSink sink)
-        where TSink : struct, IReplySink
-    {
-        using (read.Snapshot)
-            sink.Answer(Read(shard.Shard, read, key));
-    }
+        where TSink : struct, IReplySink => sink.Answer(Read(shard.Shard, read, key));
 
     private static GetAnswer Read(uint shard, in OpenedRead read, ReadOnlySpan<byte> key)
     {
@@ -244,16 +249,24 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: true, value, etag);
     }
 
-    // Ends the snapshot. The request has been checked.
-    private static void AnswerGetMany<TSink>(HostedShard shard, in OpenedRead read, ReadOnlySpan<byte> request, TSink sink)
-        where TSink : struct, IReplySink
+    /// <summary>The answer to a GetMany, as far as it has been read. Its request has been checked.</summary>
+    private struct Entries
     {
-        var message = MessageBytes.Rent();
-        // What the sink would refuse is counted and not copied.
-        var bytes = 0;
-        using (read.Snapshot)
+        // Taken with the first entry.
+        private MessageBytes? _message;
+        private int _readBytes;
+        private int _bytes;
+
+        /// <summary>Reads on, one key at least. True: that was all, or more than may be answered.</summary>
+        /// <param name="shard">The snapshot's.</param>
+        /// <param name="read">The same at every call.</param>
+        /// <param name="request">Likewise.</param>
+        /// <param name="replyBytesMax">What the sink would refuse is counted and not copied.</param>
+        /// <param name="clock">Of the turn; not asked if that has no end.</param>
+        /// <param name="until">When the turn is over, as a timestamp of the clock; the greatest number: it is not.</param>
+        public bool Read(uint shard, in OpenedRead read, ReadOnlySpan<byte> request, int replyBytesMax, TimeProvider clock, long until)
         {
-            var reader = new WireReader(request);
+            var reader = new WireReader(request[_readBytes..]);
             for (int field; (field = reader.ReadField()) != 0;)
             {
                 if (field != GetManyRequest.KeysFieldNumber)
@@ -261,26 +274,44 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                     reader.Skip();
                     continue;
                 }
-                var entry = Read(shard.Shard, read, reader.ReadBytes());
+                var entry = KvReads.Read(shard, read, reader.ReadBytes());
                 var entryBytes = entry.Size;
-                bytes += WireWriter.BytesFieldSize(entryBytes);
-                if (bytes > Refusals.AnswerBytesMax)
+                _bytes += WireWriter.BytesFieldSize(entryBytes);
+                if (_bytes > Refusals.AnswerBytesMax)
+                    return true;
+                if (_bytes <= replyBytesMax)
                 {
-                    message.Return();
-                    sink.Refuse(Refusals.AnswerTooLarge);
-                    return;
+                    _message ??= MessageBytes.Rent();
+                    var writer = new WireWriter(_message.Append(WireWriter.BytesFieldSize(entryBytes)));
+                    writer.BytesHeader(GetManyResponse.EntriesFieldNumber, entryBytes);
+                    entry.WriteTo(writer.Take(entryBytes));
                 }
-                if (bytes > sink.ReplyBytesMax)
-                    continue;
-                var writer = new WireWriter(message.Append(WireWriter.BytesFieldSize(entryBytes)));
-                writer.BytesHeader(GetManyResponse.EntriesFieldNumber, entryBytes);
-                entry.WriteTo(writer.Take(entryBytes));
+                if (until != long.MaxValue && clock.GetTimestamp() >= until)
+                {
+                    _readBytes = request.Length - reader.Left;
+                    return reader.Left == 0;
+                }
             }
+            return true;
         }
-        if (bytes > sink.ReplyBytesMax)
-            sink.Refuse(Refusals.ReplyLarge(bytes));
-        else
-            sink.Answer(new EncodedAnswer(message.Written));
-        message.Return();
+
+        /// <summary>Gives what was read, or the refusal of what is too large, to the sink.</summary>
+        public readonly void Answer<TSink>(TSink sink)
+            where TSink : struct, IReplySink
+        {
+            if (_bytes > Refusals.AnswerBytesMax)
+                sink.Refuse(Refusals.AnswerTooLarge);
+            else if (_bytes > sink.ReplyBytesMax)
+                sink.Refuse(Refusals.ReplyLarge(_bytes));
+            else
+                sink.Answer(new EncodedAnswer(_message is null ? default : _message.Written));
+        }
+
+        /// <summary>Gives its memory back. A second time does nothing.</summary>
+        public void Return()
+        {
+            _message?.Return();
+            _message = null;
+        }
     }
 }

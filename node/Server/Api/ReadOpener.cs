@@ -56,13 +56,26 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
     {
         if (TryOpen(shard, query, out var read))
             return read;
-        var refusal = query.Mode switch
-        {
-            ReadMode.Session => await CatchUpWithSessionAsync(shard, query.Seen, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
-            ReadMode.Replica when !shard.Replica!.IsServing => await CatchUpWithLeaderAsync(shard, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
-            _ => await shard.Replica!.ConfirmReadAsync(cancellationToken).ConfigureAwait(false) is not null ? null : Refusals.NotLeader(shard.Route, lookup.Node),
-        };
-        return refusal is null ? new OpenedRead(shard.Replica!.OpenSnapshot(), null, null) : new OpenedRead(default, null, refusal);
+        if (await ConfirmAsync(shard, query, deadlineTimestamp, cancellationToken).ConfigureAwait(false) is { } refusal)
+            return new OpenedRead(default, null, refusal);
+        OpenConfirmed(shard, out read);
+        return read;
+    }
+
+    /// <summary>The wait of <see cref="OpenAsync"/>: for a round of confirmation that begins after this call, or until the replica has caught up. It holds no snapshot.</summary>
+    /// <returns>Null: a snapshot opened from now on, however much later, is new enough (<see cref="OpenConfirmed"/>).</returns>
+    public async ValueTask<Refusal?> ConfirmAsync(HostedShard shard, ReadQuery query, long deadlineTimestamp, CancellationToken cancellationToken) => query.Mode switch
+    {
+        ReadMode.Session => await CatchUpWithSessionAsync(shard, query.Seen, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
+        ReadMode.Replica when !shard.Replica!.IsServing => await CatchUpWithLeaderAsync(shard, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
+        _ => await shard.Replica!.ConfirmReadAsync(cancellationToken).ConfigureAwait(false) is not null ? null : Refusals.NotLeader(shard.Route, lookup.Node),
+    };
+
+    /// <summary>Opens what was confirmed; always true.</summary>
+    public static bool OpenConfirmed(HostedShard shard, out OpenedRead read)
+    {
+        read = new OpenedRead(shard.Replica!.OpenSnapshot(), null, null);
+        return true;
     }
 
     private ValueTask<Refusal?> CatchUpWithSessionAsync(HostedShard shard, UInt128 seen, long deadlineTimestamp, CancellationToken cancellationToken)

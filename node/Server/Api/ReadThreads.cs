@@ -2,7 +2,8 @@
 // idle to the thread pool, on which everything of a node leaves and arrives, heartbeats too: 128 Gets of a file whose disk needed 200 ms for a read kept the whole
 // pool for twenty seconds, and the node lost its shards. Nobody can say beforehand whether a page is there without asking the kernel each time, so what is
 // bounded is how many read on the pool at once; who comes beyond that has its turn on a fixed set of threads of this node, which may wait for the disk as they like.
-// Pages that are in memory take microseconds: then next to none has to change threads. Called by KvReads and KvScans, on any thread.
+// Pages that are in memory take microseconds: then next to none has to change threads. The loop of an exchange, for which all calls of the stream wait, stays away from trees while
+// InlineReads says so; and a read of many keys has its turns on those threads only. Called by KvReads and KvScans, on any thread.
 using System.Collections.Concurrent;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
@@ -75,7 +76,8 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
     public void LeaveHere() => Interlocked.Decrement(ref _here);
 
     /// <summary>Goes on at once where there is a place on this thread, else on one of those for it. The place is given back when the read is over.</summary>
-    public Entering EnterAsync() => new(this, TryEnterHere());
+    /// <param name="isElsewhere">Not on this thread: others wait for what it does next, or it is a read that may take long.</param>
+    public Entering EnterAsync(bool isElsewhere = false) => new(this, !isElsewhere && TryEnterHere());
 
     /// <summary>
     /// Touches what was found, so that whoever copies it under a lock does not wait for the disk with that, and all who need the lock with him.

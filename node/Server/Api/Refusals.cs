@@ -76,6 +76,10 @@ internal static class Refusals
 
     public static readonly Refusal GivenUp = new(StatusCode.Cancelled, "CANCELLED", "The caller gave the change up before its turn came; nothing was applied.");
 
+    /// <summary>Of a GetMany that was read in turns.</summary>
+    public static readonly Refusal ReadTooSlow = new(
+        StatusCode.Unavailable, "BUSY", "The keys were read so slowly that their snapshot kept memory from being reused. Ask for fewer keys at once, or later.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
+
     public static readonly Refusal SnapshotTooOld = new(
         StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly for one snapshot, which kept memory from being reused. The entries received are true; go on after the last of them.");
 

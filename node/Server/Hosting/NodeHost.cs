@@ -83,6 +83,9 @@ internal sealed class NodeHost : IAsyncDisposable
         }
     }
 
+    /// <summary>The node's replicas, for tests of what reads them; null until it has started.</summary>
+    internal ShardHost? Shards => _shards;
+
     /// <summary>What this node's metrics are of; null until it has started.</summary>
     public Meter? Meter { get; private set; }
 

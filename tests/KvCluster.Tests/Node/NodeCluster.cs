@@ -126,6 +126,8 @@ internal sealed class NodeCluster : IAsyncDisposable
         return listener;
     }
 
+    public ShardHost ShardsOf(uint node) => _nodes[node].Shards!;
+
     public Kv.KvClient KvOf(uint node) => new(_channels[node]);
 
     public async Task<NodeStatus> StatusOfAsync(uint node, bool digest = false, uint? shard = null)

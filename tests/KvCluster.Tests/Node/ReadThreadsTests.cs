@@ -58,6 +58,19 @@ public sealed class ReadThreadsTests
         reads.LeaveHere();
     }
 
+    [Fact]
+    public async Task EnterAsync_Elsewhere_LeavesTheThreadThatAsksThoughThereArePlaces()
+    {
+        await using var reads = new ReadThreads(hereMax: 2, threads: 1);
+        reads.Run();
+        var place = await reads.EnterAsync(isElsewhere: true);
+        Assert.False(Thread.CurrentThread.IsThreadPoolThread);
+        Assert.True(reads.TryEnterHere() && reads.TryEnterHere());
+        await place.LeaveAsync();
+        Assert.True(Thread.CurrentThread.IsThreadPoolThread);
+        Assert.False(reads.TryEnterHere());
+    }
+
     // With the places of threads that had lost a race, none would be left after some hours.
     [Fact]
     public async Task TryEnterHere_ByManyAtOnce_LosesNoPlace()

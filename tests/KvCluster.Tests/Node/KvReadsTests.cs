@@ -1,0 +1,259 @@
+using Google.Protobuf;
+using KvCluster.Node.Api;
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Telemetry;
+using KvCluster.Storage;
+using KvCluster.Storage.Pages;
+using KvCluster.Tests.Grpc;
+using KvCluster.V1;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Reads that wait for their turn, at a node of whose read threads there is one, which the test holds: a disk that is as slow as is wanted.</summary>
+public sealed class KvReadsTests : IAsyncLifetime
+{
+    private const int SnapshotsMax = 32;
+    private const int Keys = 100;
+
+    private readonly SteppingTime _time = new();
+    private readonly List<string> _order = [];
+    private NodeCluster _cluster = null!;
+    private NodeMetrics _metrics = null!;
+
+    public async Task InitializeAsync()
+    {
+        _cluster = await NodeCluster.StartAsync(new StoreOptions { Pages = new PageStoreOptions { SnapshotsMax = SnapshotsMax } });
+        _metrics = new NodeMetrics(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 0);
+        await _cluster.PutAsync(Put("old"));
+    }
+
+    public async Task DisposeAsync()
+    {
+        await _metrics.DisposeAsync();
+        await _cluster.DisposeAsync();
+    }
+
+    /// <summary>
+    /// A GetMany kept its place for all of its keys, up to 10,000: 22 of them over pages that were not in memory had every other read of the node wait until they were done, for minutes.
+    /// </summary>
+    [Fact]
+    public async Task GetMany_OfManyKeys_LetsOthersHaveTheirTurn_AndStaysAtItsSnapshot()
+    {
+        await using var threads = new ReadThreads(hereMax: 0, threads: 1);
+        threads.Run();
+        var reads = Create(threads);
+        using var disk = await HoldAsync(threads);
+        var many = ManyAsync(reads, "many", Keys);
+        var change = RunAsync(threads, () => _cluster.KvOf(1).Put(Put("new")));
+        var get = GetAsync(reads, "get");
+        disk.Release();
+        await change.WaitAsync(Eventually.Limit);
+        Assert.Equal("new", GetResponse.Parser.ParseFrom((await get.WaitAsync(Eventually.Limit)).Answer).Value.ToStringUtf8());
+        var answer = GetManyResponse.Parser.ParseFrom((await many.WaitAsync(Eventually.Limit)).Answer);
+        Assert.Equal(Enumerable.Repeat("old", Keys), answer.Entries.Select(static entry => entry.Value.ToStringUtf8()));
+        Assert.Equal(["get", "many"], _order);
+    }
+
+    /// <summary>It was read to its end for a caller who had gone.</summary>
+    [Fact]
+    public async Task GetMany_WhoseCallerGoesBetweenItsTurns_EndsThere()
+    {
+        await using var threads = new ReadThreads(hereMax: 1, threads: 1);
+        threads.Run();
+        using var disk = await HoldAsync(threads);
+        using var caller = new CancellationTokenSource();
+        var many = ManyAsync(Create(threads), "many", Keys, new CallTarget(0, 0, 0, caller.Token));
+        var leaving = RunAsync(threads, caller.Cancel);
+        disk.Release();
+        await leaving.WaitAsync(Eventually.Limit);
+        Assert.Equal("CANCELLED", (await many.WaitAsync(Eventually.Limit)).Reason);
+    }
+
+    /// <summary>Reads whose deadline had passed while they waited were made all the same, and those behind them waited longer.</summary>
+    [Theory]
+    [InlineData(0)]
+    [InlineData(2)]
+    [InlineData(Keys)]
+    public async Task Read_WhoseDeadlinePassesBeforeItsTurn_IsRefused(int keys)
+    {
+        await using var threads = new ReadThreads(hereMax: 1, threads: 1);
+        threads.Run();
+        var reads = Create(threads);
+        using var disk = await HoldAsync(threads);
+        // Far more than the test's own looks at the clock.
+        var target = new CallTarget(0, 0, _time.GetTimestamp() + 1_000_000, CancellationToken.None) { ReadsElsewhere = true };
+        // It comes before the first turn of these, and before the second of one of many keys.
+        var late = keys == Keys ? null : RunAsync(threads, () => _time.Advance(2_000_000));
+        var read = keys == 0 ? GetAsync(reads, "read", target) : ManyAsync(reads, "read", keys, target);
+        late ??= RunAsync(threads, () => _time.Advance(2_000_000));
+        disk.Release();
+        await late.WaitAsync(Eventually.Limit);
+        Assert.Equal("DEADLINE_PASSED", (await read.WaitAsync(Eventually.Limit)).Reason);
+    }
+
+    /// <summary>
+    /// A read that had been confirmed had its snapshot while it waited for its turn: as many of them as there are snapshots, over a slow disk, had every read of the shard refused.
+    /// </summary>
+    [Theory]
+    [InlineData(0)]
+    [InlineData(2)]
+    [InlineData(Keys)]
+    public async Task Reads_ThatAreConfirmedAndWaitForTheirTurn_HoldNoSnapshot(int keys)
+    {
+        const int Reads = 4 * SnapshotsMax;
+        await using var threads = new ReadThreads(hereMax: 0, threads: 1);
+        threads.Run();
+        var reads = Create(threads);
+        using var first = await HoldAsync(threads);
+        var quorum = new ReadOptions { Mode = ReadMode.Quorum };
+        var waiting = Enumerable.Range(0, Reads).Select(_ => keys == 0 ? GetAsync(reads, "read", read: quorum) : ManyAsync(reads, "read", keys, read: quorum)).ToList();
+        // Behind the turns in which they find that they are to be confirmed.
+        var holding = HoldAsync(threads);
+        first.Release();
+        using var second = await holding;
+        // Whoever asks later is confirmed no earlier. Where these are not yet waiting again, the test shows less.
+        Assert.NotNull(await _cluster.ShardsOf(1).Find("k"u8)!.Replica!.ConfirmReadAsync(CancellationToken.None));
+        second.Release();
+        Assert.All(await Task.WhenAll(waiting).WaitAsync(Eventually.Limit), static outcome => Assert.Equal("", outcome.Reason));
+    }
+
+    [Fact]
+    public async Task GetMany_OfMoreCallersThanAreReadAtOnce_IsAnsweredToAllWhoWait()
+    {
+        const int Reads = 4 * KvReads.LongReadsMax;
+        await using var threads = new ReadThreads(hereMax: 0, threads: 2);
+        threads.Run();
+        var reads = Create(threads);
+        using var caller = new CancellationTokenSource();
+        for (var round = 0; round < 2; round++)
+        {
+            var waiting = Enumerable.Range(0, Reads).Select(number => ManyAsync(reads, "many", Keys, new CallTarget(0, 0, 0, number % 2 == 0 ? caller.Token : CancellationToken.None))).ToList();
+            await caller.CancelAsync();
+            var outcomes = await Task.WhenAll(waiting).WaitAsync(Eventually.Limit);
+            Assert.All(outcomes.Where((_, number) => number % 2 == 0), static outcome => Assert.Contains(outcome.Reason, (string[])["", "CANCELLED"]));
+            Assert.All(outcomes.Where((_, number) => number % 2 == 1), static outcome => Assert.Equal("", outcome.Reason));
+        }
+    }
+
+    /// <summary>The thread that asks is a stream's, for which all of its callers wait.</summary>
+    [Fact]
+    public async Task Read_ThatIsForElsewhereOrOfManyKeys_DoesNotHoldUpTheThreadThatAsks()
+    {
+        await using var threads = new ReadThreads(hereMax: 4, threads: 1);
+        threads.Run();
+        var reads = Create(threads);
+        using var disk = await HoldAsync(threads);
+        var elsewhere = new CallTarget(0, 0, 0, CancellationToken.None) { ReadsElsewhere = true };
+        Task<Outcome>[] waiting = [GetAsync(reads, "get", elsewhere), ManyAsync(reads, "few", 2, elsewhere), ManyAsync(reads, "many", KvReads.KeysOfOneTurnMax + 1)];
+        Assert.Equal("", (await GetAsync(reads, "here")).Reason);
+        Assert.Equal("", (await ManyAsync(reads, "here", KvReads.KeysOfOneTurnMax)).Reason);
+        Assert.All(waiting, static read => Assert.False(read.IsCompleted));
+        disk.Release();
+        Assert.All(await Task.WhenAll(waiting).WaitAsync(Eventually.Limit), static outcome => Assert.Equal("", outcome.Reason));
+    }
+
+    private KvReads Create(ReadThreads threads)
+    {
+        var lookup = new ShardLookup(1, _cluster.ShardsOf(1), _metrics.Activity.Hot);
+        return new KvReads(lookup, new ReadOpener(lookup, TimeProvider.System), threads, _time);
+    }
+
+    private static PutRequest Put(string value) => new() { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8(value) };
+
+    private Task<Outcome> GetAsync(KvReads reads, string name, CallTarget target = default, ReadOptions? read = null)
+    {
+        var sink = new Sink(name, _order, new TaskCompletionSource<Outcome>(TaskCreationOptions.RunContinuationsAsynchronously));
+        return EndAsync(reads.GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8("k"), Read = read }.ToByteArray(), target, sink), sink);
+    }
+
+    private Task<Outcome> ManyAsync(KvReads reads, string name, int keys, CallTarget target = default, ReadOptions? read = null)
+    {
+        var sink = new Sink(name, _order, new TaskCompletionSource<Outcome>(TaskCreationOptions.RunContinuationsAsynchronously));
+        var request = new GetManyRequest { Keys = { Enumerable.Repeat(ByteString.CopyFromUtf8("k"), keys) }, Read = read };
+        return EndAsync(reads.GetManyAsync(request.ToByteArray(), target, sink), sink);
+    }
+
+    private static async Task<Outcome> EndAsync(ValueTask running, Sink sink)
+    {
+        await running;
+        return await sink.Told.Task;
+    }
+
+    /// <summary>Takes the only thread.</summary>
+    private static async Task<Held> HoldAsync(ReadThreads threads)
+    {
+        var held = new Held();
+        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        _ = RunAsync(threads, () =>
+        {
+            begun.SetResult();
+            held.Wait();
+        });
+        await begun.Task.WaitAsync(Eventually.Limit);
+        return held;
+    }
+
+    private static async Task RunAsync(ReadThreads threads, Action read)
+    {
+        var place = await threads.EnterAsync(isElsewhere: true);
+        try
+        {
+            read();
+        }
+        finally
+        {
+            await place.LeaveAsync();
+        }
+    }
+
+    /// <param name="Reason">Why there is no answer; "": there is one.</param>
+    private sealed record Outcome(string Reason, byte[] Answer);
+
+    private readonly record struct Sink(string Name, List<string> Order, TaskCompletionSource<Outcome> Told) : IReplySink
+    {
+        public int ReplyBytesMax => int.MaxValue;
+
+        public Refusal? Answer<T>(scoped in T answer)
+            where T : IAnswer, allows ref struct
+        {
+            var bytes = new byte[answer.Size];
+            answer.WriteTo(bytes);
+            Tell(new Outcome("", bytes));
+            return null;
+        }
+
+        public void Refuse(Refusal refusal) => Tell(new Outcome(refusal.Reason, []));
+
+        private void Tell(Outcome outcome)
+        {
+            lock (Order)
+                Order.Add(Name);
+            Told.SetResult(outcome);
+        }
+    }
+
+    /// <summary>What holds a thread up; not for longer than the test.</summary>
+    private sealed class Held : IDisposable
+    {
+        // Not disposed of: the thread may be about to wait.
+        private readonly ManualResetEventSlim _released = new();
+
+        public void Wait() => _released.Wait();
+
+        public void Release() => _released.Set();
+
+        public void Dispose() => Release();
+    }
+
+    /// <summary>A clock of milliseconds that goes on by one whenever somebody looks.</summary>
+    private sealed class SteppingTime : TimeProvider
+    {
+        private long _now;
+
+        public override long TimestampFrequency => 1_000;
+
+        public override long GetTimestamp() => Interlocked.Increment(ref _now);
+
+        public void Advance(long milliseconds) => Interlocked.Add(ref _now, milliseconds);
+    }
+}
