@@ -2,7 +2,8 @@
 // on any thread; they gather in messages, and whoever adds the first starts the loop that sends. Both loops end with the stream.
 // The stream may be shared by many callers, as a router's is: what one of them asks for slows the stream down or is refused, and never breaks it. A
 // call is not begun while replies of 8 MiB are not written; one whose answer is found while there is no room for it is refused before it is copied. Nothing but
-// replies that are not read has the stream wait: a call of a shard that has its share, of places or of bytes, is refused as busy.
+// replies that are not read has the stream wait: a call of a shard that has its share, of places or of bytes, is refused as busy. Trees whose pages are in memory
+// are read by the loop itself; while the disk is slow, elsewhere (InlineReads).
 using System.Text;
 using Google.Protobuf;
 using Grpc.Core;
@@ -41,6 +42,7 @@ internal sealed class KvExchange(
     private readonly FairPlaces _places = new(OpenCallsMax);
     private readonly FairPlaces.Share _heldOfNode = new();
     private readonly CallWaits _waits = new();
+    private readonly InlineReads _inline = new(clock.TimestampFrequency, DiskWaits.OfThisThread);
     private readonly Lock _gate = new();
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly Queue<MessageBytes> _full = new();
@@ -124,6 +126,7 @@ internal sealed class KvExchange(
     private bool StartSome(ReadOnlySpan<byte> message, long arrived, ref int left)
     {
         var reader = new WireReader(message[^left..]);
+        _inline.Starts(arrived);
         try
         {
             for (int field; (field = reader.ReadField()) != 0;)
@@ -149,6 +152,10 @@ internal sealed class KvExchange(
         {
             throw new RpcException(new Status(StatusCode.InvalidArgument, MalformedMessageException.StreamText));
         }
+        finally
+        {
+            _inline.Ended(clock.GetTimestamp());
+        }
     }
 
     private void Cancel(ref WireReader reader)
@@ -169,19 +176,21 @@ internal sealed class KvExchange(
         var head = CallHead.Read(call);
         var method = head.Method;
         var watched = calls.Watches ? arrived : 0;
+        var now = clock.GetTimestamp();
         var target = new CallTarget(head.Shard, head.Generation, head.TimeoutMs == 0 ? 0 : arrived + (head.TimeoutMs * clock.TimestampFrequency / 1_000), cancellationToken)
         {
             Caller = Caller,
             Id = head.Id,
             Waits = _waits,
             ArrivedTimestamp = watched,
+            ReadsElsewhere = !_inline.Begun(now),
             Span = head.Traceparent.Length != Spans.HeaderLength || watched == 0 ? null : NodeTraces.StartCall(method, Encoding.ASCII.GetString(head.Traceparent)),
         };
         var refusal = TryOpen(head.Generation == 0 ? 0 : head.Shard, method, head.Request.Length, out var place);
         if (refusal is not null)
             calls.Refused(method, refusal);
         var sink = new Sink(this, head.Id, place, head.ReplyBytesMax is 0 or > int.MaxValue ? int.MaxValue : (int)head.ReplyBytesMax);
-        if (refusal is null && target.DeadlineTimestamp != 0 && clock.GetTimestamp() > target.DeadlineTimestamp)
+        if (refusal is null && target.DeadlineTimestamp != 0 && now > target.DeadlineTimestamp)
             refusal = Refusals.DeadlinePassed;
         if (refusal is not null)
         {

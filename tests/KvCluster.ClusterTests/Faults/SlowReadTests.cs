@@ -49,5 +49,51 @@ public sealed class SlowReadTests
         }
     }
 
+    /// <summary>
+    /// The loop of an exchange read by itself whatever had come, one page after the other, since it needs no more than one of the places for that: behind Gets of pages that were not in memory everything
+    /// else of the stream waited until all of them were answered, changes and other shards' calls too.
+    /// </summary>
+    [BadDiskFact]
+    public async Task Call_BehindGetsOfAnExchangeThatTheDiskIsSlowToRead_DoesNotWaitForThem()
+    {
+        await using var disk = await BadDisk.CreateAsync();
+        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Node ? disk.Data : null);
+        await using (var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit }))
+            await Task.WhenAll(Enumerable.Range(0, Values).Select(number => client.PutAsync(Key(number).ToByteArray(), new byte[ValueBytes]).AsTask()));
+        await cluster.UntilFollowsAsync(Node);
+        await cluster.CheckpointAsync();
+        for (var round = 0; ; round++)
+        {
+            await disk.ForgetMappedAsync(DataFile);
+            disk.Rule($"read-delay {BadDisk.InRules(DataFile)} 50");
+            using var exchange = cluster.KvOf(Node).Exchange(deadline: DateTime.UtcNow + Until.Limit);
+            var request = new ExchangeRequest();
+            for (var number = 0; number < Gets; number++)
+            {
+                var get = new GetRequest { Key = Key((number * RoundsMax) + round), Read = new ReadOptions { Mode = ReadMode.Stale } };
+                request.Calls.Add(new Call { Id = (ulong)number, Method = Method.Get, Request = get.ToByteString(), TimeoutMs = 600_000 });
+            }
+            // A change is told at once that this node does not lead.
+            request.Calls.Add(new Call { Id = Gets, Method = Method.Put, Request = new PutRequest { Key = Key(0) }.ToByteString(), TimeoutMs = 600_000 });
+            await exchange.RequestStream.WriteAsync(request);
+            var replies = new List<Reply>();
+            var before = -1;
+            while (replies.Count <= Gets && await exchange.ResponseStream.MoveNext(CancellationToken.None))
+            {
+                replies.AddRange(exchange.ResponseStream.Current.Replies);
+                if (before >= 0 || (before = replies.FindIndex(static reply => reply.Id == Gets)) < 0)
+                    continue;
+                disk.Rule();
+            }
+            Assert.Equal(Gets + 1, replies.Count);
+            Assert.All(replies, static reply => Assert.Equal(reply.Id != Gets, reply.Code == 0));
+            // The first had the loop wait, and so it knew.
+            if (before <= Gets / 2)
+                return;
+            // The system may have kept the pages, or the machine stood still.
+            Assert.True(round + 1 < RoundsMax, $"{before} of {Gets} Gets were answered before the change that came behind them, in each of {RoundsMax} rounds");
+        }
+    }
+
     private static ByteString Key(int number) => ByteString.CopyFromUtf8(string.Create(CultureInfo.InvariantCulture, $"cold/{number:00000}"));
 }
