@@ -2,10 +2,10 @@ using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Client.Runtime;
 using KvCluster.Client.Sessions;
 using KvCluster.Client.Transport;
-using KvCluster.Security;
-using KvCluster.Serving;
+using KvCluster.Tls;
 using KvCluster.V1;
 using KvCluster.Wire;
 

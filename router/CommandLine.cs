@@ -1,12 +1,12 @@
 using KvCluster.AdminConsole;
 using KvCluster.Client.Telemetry;
 using KvCluster.Router.Configuration;
-using KvCluster.Security;
-using KvCluster.Serving;
-using KvCluster.Serving.Admin;
-using KvCluster.Serving.Configuration;
-using KvCluster.Serving.Logs;
-using KvCluster.Serving.Telemetry;
+using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Admin;
+using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Logs;
+using KvCluster.ServiceDefaults.Telemetry;
+using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Router;

@@ -1,6 +1,6 @@
-using KvCluster.Serving;
-using KvCluster.Serving.Memory;
-using KvCluster.Serving.Security;
+using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Security;
 
 namespace KvCluster.Router;
 

@@ -1,3 +1,4 @@
+
 namespace KvCluster.Cli;
 
 /// <summary>Exit codes of `kv`; stable, scripts depend on them.</summary>

@@ -1,7 +1,6 @@
 using System.Globalization;
 using System.Text;
 using System.Text.Json;
-using KvCluster.Serving;
 using Spectre.Console;
 
 namespace KvCluster.Cli;

@@ -1,5 +1,3 @@
-using KvCluster.Serving;
-
 namespace KvCluster.Cli;
 
 /// <summary>Lines for the person who called `kv`. Any thread.</summary>

@@ -1,3 +1,4 @@
+
 namespace KvCluster.Cli;
 
 /// <summary>Standard input, for the commands that take "-". One reader.</summary>

@@ -1,6 +1,6 @@
 using Grpc.Core;
+using KvCluster.Client.Runtime;
 using KvCluster.Client.Telemetry;
-using KvCluster.Client.Transport;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Client.Routing;
@@ -21,18 +21,18 @@ internal sealed class MapWatch : IAsyncDisposable
 
     private readonly RouteTable _table;
     private readonly IReadOnlyList<string> _endpoints;
-    private readonly INodeConnector _connector;
+    private readonly IShardMapSource _source;
     private readonly ClientRuntime _runtime;
     private readonly ILogger _log;
     private readonly CancellationTokenSource _disposed = new();
     private readonly Task _running;
     private volatile string _failure = "no endpoint has answered yet";
 
-    public MapWatch(RouteTable table, IReadOnlyList<string> endpoints, INodeConnector connector, ClientRuntime runtime, ILogger log)
+    public MapWatch(RouteTable table, IReadOnlyList<string> endpoints, IShardMapSource source, ClientRuntime runtime, ILogger log)
     {
         _table = table;
         _endpoints = endpoints;
-        _connector = connector;
+        _source = source;
         _runtime = runtime;
         _log = log;
         _running = RunAsync();
@@ -114,7 +114,7 @@ internal sealed class MapWatch : IAsyncDisposable
     {
         try
         {
-            await foreach (var map in _connector.WatchMap(address, cancellationToken).ConfigureAwait(false))
+            await foreach (var map in _source.WatchMap(address, cancellationToken).ConfigureAwait(false))
             {
                 if (!_table.TryFold(map, out var foreign))
                 {

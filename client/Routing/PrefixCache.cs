@@ -1,3 +1,5 @@
+using KvCluster.Client.Telemetry;
+
 namespace KvCluster.Client.Routing;
 
 /// <summary>

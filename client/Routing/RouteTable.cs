@@ -1,4 +1,5 @@
 using System.Diagnostics.CodeAnalysis;
+using KvCluster.Client.Runtime;
 using KvCluster.Client.Telemetry;
 using KvCluster.V1;
 

@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using Google.Protobuf;
+using KvCluster.Client.Runtime;
 using KvCluster.Client.Transport;
 using KvCluster.V1;
 using KvCluster.Wire;

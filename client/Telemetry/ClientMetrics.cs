@@ -2,8 +2,7 @@
 // process. Measured on any thread, without a lock; while nobody listens an instrument costs the reading of a flag.
 using System.Diagnostics;
 using System.Diagnostics.Metrics;
-using KvCluster.Client.Routing;
-using KvCluster.Serving;
+using KvCluster.Telemetry;
 using KvCluster.V1;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 

@@ -4,8 +4,9 @@ using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Google.Rpc;
 using KvCluster.Client.Routing;
+using KvCluster.Client.Runtime;
 using KvCluster.Client.Telemetry;
-using KvCluster.Serving;
+using KvCluster.Telemetry;
 using KvCluster.V1;
 using Polly;
 using Polly.Retry;
@@ -105,7 +106,9 @@ internal sealed class CallRouter : IAsyncDisposable
         Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
         ActivityContext parent = default, ReplyWay way = default)
     {
-        ObjectDisposedException.ThrowIf(_closed, typeof(KvClient));
+        // The one that its user has closed.
+        if (_closed)
+            throw new ObjectDisposedException("KvCluster.Client.KvClient");
         if (request.Length > RequestBytesMax)
             return new RoutedReply(ByteString.Empty, CallStatus.TooLarge(method, request.Length));
         if (parent == default && Activity.Current is { IdFormat: ActivityIdFormat.W3C } current)

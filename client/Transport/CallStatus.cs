@@ -1,7 +1,6 @@
 using System.Globalization;
 using Google.Rpc;
 using Grpc.Core;
-using KvCluster.Serving;
 using Method = KvCluster.V1.Method;
 using Status = Google.Rpc.Status;
 

@@ -1,6 +1,7 @@
 using System.Diagnostics.CodeAnalysis;
 using Grpc.Core;
 using KvCluster.Client.Routing;
+using KvCluster.Client.Runtime;
 using KvCluster.Client.Telemetry;
 using Microsoft.Extensions.Logging;
 

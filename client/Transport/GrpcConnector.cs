@@ -1,6 +1,6 @@
 using System.Runtime.CompilerServices;
 using Grpc.Net.Client;
-using KvCluster.Security;
+using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Client.Transport;

@@ -1,5 +1,4 @@
 using Google.Protobuf;
-using KvCluster.Serving;
 using KvCluster.V1;
 using Status = Google.Rpc.Status;
 

@@ -1,6 +1,6 @@
 using System.Collections.Concurrent;
 using Grpc.Net.Client;
-using KvCluster.Security;
+using KvCluster.Tls;
 
 namespace KvCluster.Client.Transport;
 

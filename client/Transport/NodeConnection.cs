@@ -3,7 +3,7 @@ using System.Threading.Channels;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Client.Telemetry;
-using KvCluster.Security;
+using KvCluster.Tls;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 

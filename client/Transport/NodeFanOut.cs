@@ -1,5 +1,4 @@
 using Grpc.Core;
-using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;

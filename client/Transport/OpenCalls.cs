@@ -1,5 +1,4 @@
 using System.Diagnostics.CodeAnalysis;
-using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;

@@ -1,6 +1,5 @@
 using Google.Rpc;
 using Grpc.Core;
-using KvCluster.Serving;
 using Status = Google.Rpc.Status;
 
 namespace KvCluster.Client.Transport;

@@ -1,7 +1,7 @@
 using System.Collections.Concurrent;
 using System.Threading.Tasks.Sources;
 using Google.Protobuf;
-using KvCluster.Serving;
+using KvCluster.Client.Runtime;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;

@@ -1,3 +1,5 @@
+using KvCluster.Client.Runtime;
+
 namespace KvCluster.Client.Transport;
 
 /// <summary>

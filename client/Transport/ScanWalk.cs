@@ -1,7 +1,6 @@
 using System.Runtime.CompilerServices;
 using Google.Rpc;
 using Grpc.Core;
-using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;

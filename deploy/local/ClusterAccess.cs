@@ -1,7 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
-using KvCluster.Security;
+using KvCluster.Tls;
 using KvCluster.V1;
 
 namespace KvCluster.Local;

@@ -1,8 +1,9 @@
+using KvCluster.Node;
+using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Hosting;
 using KvCluster.Router;
-using KvCluster.Serving.Admin;
-using KvCluster.Serving.Security;
+using KvCluster.ServiceDefaults.Admin;
+using KvCluster.ServiceDefaults.Security;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Local;

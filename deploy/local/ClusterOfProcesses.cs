@@ -1,6 +1,6 @@
 using System.Globalization;
-using KvCluster.Node.Coordination;
-using KvCluster.Security;
+using KvCluster.Node.Coordination.Embedded;
+using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Local;

@@ -1,6 +1,6 @@
 using System.Text.Json;
 using System.Text.Json.Serialization;
-using KvCluster.Node.Coordination;
+using KvCluster.Node.Runtime;
 
 namespace KvCluster.Local;
 

@@ -1,9 +1,10 @@
 using System.Text;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Hosting;
-using KvCluster.Security;
-using KvCluster.Serving.Logs;
-using KvCluster.Serving.Security;
+using KvCluster.ServiceDefaults.Logs;
+using KvCluster.ServiceDefaults.Security;
+using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Local;

@@ -1,3 +1,11 @@
+using KvCluster.Replication.Digests;
+using KvCluster.Replication.Elections;
+using KvCluster.Replication.Following;
+using KvCluster.Replication.Leading;
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Progress;
+using KvCluster.Replication.Protocol;
+using KvCluster.Replication.State;
 using KvCluster.V1;
 
 namespace KvCluster.Replication;
@@ -68,11 +76,11 @@ internal sealed class ReplicaCore
     private readonly ReplicaContext _context;
     private readonly TailCut _cut;
     private readonly Promises _promises;
-    private readonly Following _following;
+    private readonly Follower _follower;
     private readonly Election _election;
     private readonly FollowerReads _followerReads;
     private readonly DigestAnswers _digests;
-    private Leadership? _leadership;
+    private Leader? _leader;
     private long _heardLeaderUs;
     private long _leaderRestsUs;
     private long _recordAskedUs = long.MinValue / 2;
@@ -91,13 +99,13 @@ internal sealed class ReplicaCore
         // At start the promise is at least the epoch of the last record; who led it, the shard's record tells.
         if (journal.Last.Etag.Epoch > control.PromisedEpoch)
             _context.Control.Require(control with { PromisedEpoch = journal.Last.Etag.Epoch, PromisedLeader = 0, PromisedIncarnation = 0 });
-        _context.Refilling = journal.Last.Etag < Wire.Greater(control.Committed, control.Acknowledged);
+        _context.Refilling = journal.Last.Etag < Etag.Max(control.Committed, control.Acknowledged);
         _context.EpochSeen = Math.Max(_context.Promised, startup.Record.Epoch);
         // A restarted replica does not know whether a leader lives; a new shard has none.
         _heardLeaderUs = _context.EpochSeen == 0 ? long.MinValue / 2 : startup.NowUs;
         _cut = new TailCut(_context);
         _promises = new Promises(_context);
-        _following = new Following(_context, _cut);
+        _follower = new Follower(_context, _cut);
         _election = new Election(_context, _cut, _promises, epoch => Obey(epoch, _context.Self, _context.Incarnation), StartLeading);
         _followerReads = new FollowerReads(_context);
         _digests = new DigestAnswers(_context);
@@ -118,15 +126,15 @@ internal sealed class ReplicaCore
     public long LeaseEndUs => Lease.EndUs;
 
     /// <summary>This leader has asked another replica to take over.</summary>
-    public bool MayHandOver => _leadership is { MayHandOver: true };
+    public bool MayHandOver => _leader is { MayHandOver: true };
 
     /// <summary>This leader was asked for nothing for some time: it beats seldom, so that silence of its followers means little.</summary>
-    public bool Rests => _leadership is { Rests: true };
+    public bool Rests => _leader is { Rests: true };
 
     /// <summary>What this replica does now, for status and logs.</summary>
     public ReplicaRole Role => _stopped ? ReplicaRole.Stopped
-        : _leadership is { Serving: true } or { HandsOver: true } ? ReplicaRole.Leader
-        : _leadership is not null || _election.Standing ? ReplicaRole.Candidate
+        : _leader is { Serving: true } or { HandsOver: true } ? ReplicaRole.Leader
+        : _leader is not null || _election.Standing ? ReplicaRole.Candidate
         : _context.Refilling ? ReplicaRole.Refilling
         : _context.Counts ? ReplicaRole.Follower
         : ReplicaRole.Learner;
@@ -136,7 +144,7 @@ internal sealed class ReplicaCore
 
     /// <summary>Whether it leads, or heard of a leader within the longest time after which followers stand; for status and metrics.</summary>
     public bool HasLeader(long nowUs) =>
-        _leadership is { Serving: true } || (_leadership is null && nowUs - _heardLeaderUs < _context.Options.TimeoutGreatestUs + _leaderRestsUs);
+        _leader is { Serving: true } || (_leader is null && nowUs - _heardLeaderUs < _context.Options.TimeoutGreatestUs + _leaderRestsUs);
 
     /// <summary>The epoch that this replica obeys, or leads.</summary>
     public ulong Epoch => _context.Promised;
@@ -148,16 +156,16 @@ internal sealed class ReplicaCore
     /// When what is committed here, and applied once the effects are performed, last was all that was committed, as far as this replica could know;
     /// <see cref="long.MinValue"/>: never since its start. In microseconds of the boot clock.
     /// </summary>
-    public long CurrentUs => _leadership is { Serving: true } ? _leadership.CurrentUs : _following.CurrentUs;
+    public long CurrentUs => _leader is { Serving: true } ? _leader.CurrentUs : _follower.CurrentUs;
 
     /// <summary>Until then this replica neither stands nor prepares a higher epoch, in microseconds of the boot clock.</summary>
     public long GrantEndUs => _promises.GrantEndUs;
 
     /// <summary>The other replicas as this leader sees them, for status; empty while not leading.</summary>
-    public IReadOnlyCollection<FollowerProgress> Followers => _leadership?.Followers ?? [];
+    public IReadOnlyCollection<FollowerProgress> Followers => _leader?.Followers ?? [];
 
     /// <summary>This leader's last comparison of digests that found no difference; null: none in its epoch.</summary>
-    public DigestsCompared? DigestsCompared => _leadership?.DigestsCompared;
+    public DigestsCompared? DigestsCompared => _leader?.DigestsCompared;
 
     /// <summary>Handles one event; <see cref="Effects"/> then holds what to do.</summary>
     /// <param name="happened">What happened.</param>
@@ -201,70 +209,70 @@ internal sealed class ReplicaCore
                 OnCutDone();
                 break;
             case Event.RecordAppended appended:
-                Invariant.Check(_leadership is not null, $"Record {appended.Record.Name} was appended without leading.");
-                _leadership.OnAppended(appended.Record);
+                Invariant.Check(_leader is not null, $"Record {appended.Record.Name} was appended without leading.");
+                _leader.OnAppended(appended.Record);
                 break;
-            case Event.BodiesSent sent when _leadership?.Epoch == sent.Epoch:
-                _leadership.OnBodiesSent(sent.Replica, sent.Last, sent.Bytes);
+            case Event.BodiesSent sent when _leader?.Epoch == sent.Epoch:
+                _leader.OnBodiesSent(sent.Replica, sent.Last, sent.Bytes);
                 break;
             case Event.ShardRecordRead read:
                 OnRecord(read.ReadId, read.Record, read.Revision);
                 break;
             case Event.CompareAndSetDone done:
                 _election.OnSetDone(done.SetId, done.Outcome);
-                _leadership?.OnSetDone(done.SetId, done.Outcome, done.Revision);
+                _leader?.OnSetDone(done.SetId, done.Outcome, done.Revision);
                 break;
-            case Event.ReadArrived read when _leadership is { Serving: true }:
-                _leadership.OnRead(read.ReadId);
+            case Event.ReadArrived read when _leader is { Serving: true }:
+                _leader.OnRead(read.ReadId);
                 break;
             case Event.ReadArrived read:
                 _context.Emit(new Effect.ReadsRefused(read.ReadId));
                 break;
             case Event.FollowerReadArrived read:
-                _followerReads.Add(read.ReadId, _leadership is null ? _following.Leader : 0);
+                _followerReads.Add(read.ReadId, _leader is null ? _follower.Leader : 0);
                 break;
             case Event.NodeSilent silent:
                 OnNodeSilent(silent.Node);
                 break;
             case Event.DiskHealth health:
                 _context.DiskImpaired = health.Impaired;
-                _leadership?.LeaveImpaired();
+                _leader?.LeaveImpaired();
                 break;
-            case Event.TransferAsked asked when _leadership is not null:
-                _leadership.Transfer(asked.OrderId, asked.Replica);
+            case Event.TransferAsked asked when _leader is not null:
+                _leader.Transfer(asked.OrderId, asked.Replica);
                 break;
             case Event.TransferAsked asked:
                 _context.Emit(new Effect.OrderEnded(asked.OrderId, false, "this replica does not lead"));
                 break;
-            case Event.ReplicasAsked asked when _leadership is not null:
-                _leadership.ChangeReplicas(asked.OrderId, asked.Change);
+            case Event.ReplicasAsked asked when _leader is not null:
+                _leader.ChangeReplicas(asked.OrderId, asked.Change);
                 break;
             case Event.ReplicasAsked asked:
                 _context.Emit(new Effect.OrderEnded(asked.OrderId, false, "this replica does not lead"));
                 break;
-            case Event.DigestTaken taken when _context.OwnDigest.TryEnd(taken.TakeId, taken.Digest) && _leadership is null:
-                _digests.Report(_following.Leader);
+            case Event.DigestTaken taken when _context.OwnDigest.TryEnd(taken.TakeId, taken.Digest) && _leader is null:
+                _digests.Report(_follower.Leader);
                 break;
-            case Event.SnapshotOpened opened when _leadership is not null:
-                _leadership.OnSnapshotOpened(opened.Replica, opened.Covers, opened.BytesTotal);
+            case Event.SnapshotOpened opened when _leader is not null:
+                _leader.OnSnapshotOpened(opened.Replica, opened.Covers, opened.BytesTotal);
                 break;
             case Event.SnapshotOpened opened:
                 _context.Emit(new Effect.CloseSnapshot(opened.Replica));
                 break;
             case Event.SnapshotLost lost:
-                _leadership?.OnSnapshotLost(lost.Replica, lost.Covers, lost.Reason);
+                _leader?.OnSnapshotLost(lost.Replica, lost.Covers, lost.Reason);
                 break;
             case Event.SnapshotStored stored:
-                _following.OnSnapshotStored(stored.Covers, stored.BytesStored);
+                _follower.OnSnapshotStored(stored.Covers, stored.BytesStored);
                 break;
             case Event.SnapshotVerified verified:
-                _following.OnSnapshotVerified(verified.Covers, verified.BytesVerified, verified.IsWhole);
+                _follower.OnSnapshotVerified(verified.Covers, verified.BytesVerified, verified.IsWhole);
                 break;
             case Event.SnapshotFailed failed:
-                _following.OnSnapshotFailed(failed.Covers, failed.Fault, failed.Reason);
+                _follower.OnSnapshotFailed(failed.Covers, failed.Fault, failed.Reason);
                 break;
             case Event.SnapshotInstalled installed:
-                _following.OnSnapshotInstalled(installed.Covers);
+                _follower.OnSnapshotInstalled(installed.Covers);
                 break;
         }
     }
@@ -274,46 +282,46 @@ internal sealed class ReplicaCore
     {
         if (_promises.TryRelease(out var held))
             OnPrepare(held);
-        _following.ReplayParked();
+        _follower.ReplayParked();
         _cut.Pump();
-        _following.PumpInstall();
-        _election.Advance(_following.Installing);
-        _promises.Answer(_cut.Busy || _following.Installing);
-        _leadership?.Advance();
-        if (_leadership is null)
-            _following.Acknowledge();
+        _follower.PumpInstall();
+        _election.Advance(_follower.Installing);
+        _promises.Answer(_cut.Busy || _follower.Installing);
+        _leader?.Advance();
+        if (_leader is null)
+            _follower.Acknowledge();
         PublishLease();
         _context.Control.Pump(_context.Effects, _context.NowUs);
-        NextTickUs = _following.HasWork ? _context.NowUs : Math.Max(_context.NowUs, NextDueUs());
+        NextTickUs = _follower.HasWork ? _context.NowUs : Math.Max(_context.NowUs, NextDueUs());
     }
 
     private void PublishLease()
     {
-        var endUs = _leadership?.LeaseEndUs ?? 0;
+        var endUs = _leader?.LeaseEndUs ?? 0;
         if (endUs != _lease.EndUs)
-            Volatile.Write(ref _lease, endUs == 0 ? Lease.None : new Lease(_leadership!.Epoch, endUs));
+            Volatile.Write(ref _lease, endUs == 0 ? Lease.None : new Lease(_leader!.Epoch, endUs));
     }
 
     private long NextDueUs()
     {
         var dueUs = Math.Min(_promises.DueUs, _context.Control.DueUs);
         dueUs = Math.Min(dueUs, _followerReads.DueUs);
-        dueUs = Math.Min(dueUs, _election.DueUs(leading: _leadership is not null));
-        if (_leadership is null)
+        dueUs = Math.Min(dueUs, _election.DueUs(leading: _leader is not null));
+        if (_leader is null)
             return dueUs;
-        dueUs = Math.Min(dueUs, _leadership.DueUs);
+        dueUs = Math.Min(dueUs, _leader.DueUs);
         return SupersededDueUs > _context.NowUs ? Math.Min(dueUs, SupersededDueUs) : dueUs;
     }
 
-    private long SupersededDueUs => _leadership is null || _leadership.SupersededUs == long.MaxValue
+    private long SupersededDueUs => _leader is null || _leader.SupersededUs == long.MaxValue
         ? long.MaxValue
-        : _leadership.SupersededUs + _context.Options.TimeoutGreatestUs;
+        : _leader.SupersededUs + _context.Options.TimeoutGreatestUs;
 
     // A leader that rests may be gone with its node, a follower that it waits for as well: from here on the short times count.
     private void OnNodeSilent(uint node)
     {
-        _leadership?.Asked();
-        if (_leaderRestsUs == 0 || _context.View.NodeOf(_following.Leader) != node)
+        _leader?.Asked();
+        if (_leaderRestsUs == 0 || _context.View.NodeOf(_follower.Leader) != node)
             return;
         _leaderRestsUs = 0;
         _election.RestartTimer();
@@ -322,11 +330,11 @@ internal sealed class ReplicaCore
     private void OnTick()
     {
         _followerReads.OnTick();
-        if (_leadership?.OnTick() is { } reason)
+        if (_leader?.OnTick() is { } reason)
             StopLeading(reason);
         if (_context.NowUs >= SupersededDueUs)
             _election.StandWaived();
-        _election.OnTick(leading: _leadership is not null);
+        _election.OnTick(leading: _leader is not null);
     }
 
     private void OnFrame(Frame frame)
@@ -354,8 +362,8 @@ internal sealed class ReplicaCore
                 break;
             case Frame.PayloadOneofCase.Ack or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Match or Frame.PayloadOneofCase.SnapshotAck
                 or Frame.PayloadOneofCase.TransferReady or Frame.PayloadOneofCase.ReadIndex or Frame.PayloadOneofCase.DigestReport or Frame.PayloadOneofCase.DigestDoubt:
-                if (_leadership?.Epoch == frame.Epoch)
-                    _leadership.OnFrame(frame);
+                if (_leader?.Epoch == frame.Epoch)
+                    _leader.OnFrame(frame);
                 break;
             case Frame.PayloadOneofCase.PreVote:
                 OnPreVote(frame);
@@ -376,7 +384,7 @@ internal sealed class ReplicaCore
                 _election.OnTail(frame);
                 break;
             case Frame.PayloadOneofCase.Fenced:
-                if (_leadership is not null && frame.Epoch > _leadership.Epoch)
+                if (_leader is not null && frame.Epoch > _leader.Epoch)
                     StopLeading($"fenced by epoch {frame.Epoch}");
                 _election.Fenced(frame.Epoch);
                 break;
@@ -397,17 +405,17 @@ internal sealed class ReplicaCore
         switch (frame.PayloadCase)
         {
             case Frame.PayloadOneofCase.TransferAsk:
-                _following.HearLeader(frame);
+                _follower.HearLeader(frame);
                 _election.ReadForTransfer();
                 return;
             case Frame.PayloadOneofCase.ReadIndexAnswer:
                 // Committed first: most reads can then be answered at once, and not with the next heartbeat.
-                _following.LearnCommitted(frame, frame.ReadIndexAnswer.Committed.FromWire());
+                _follower.LearnCommitted(frame, frame.ReadIndexAnswer.Committed.FromWire());
                 _followerReads.OnAnswer(frame);
                 return;
             case Frame.PayloadOneofCase.DigestAsk:
-                _following.HearLeader(frame);
-                if (_following.MayAnswer)
+                _follower.HearLeader(frame);
+                if (_follower.MayAnswer)
                     _digests.OnAsk(frame);
                 return;
             case Frame.PayloadOneofCase.DigestDiffers:
@@ -422,14 +430,14 @@ internal sealed class ReplicaCore
 
         if (frame.PayloadCase != Frame.PayloadOneofCase.Heartbeat)
         {
-            _following.OnLeaderFrame(frame);
+            _follower.OnLeaderFrame(frame);
             return;
         }
 
-        _following.HearLeader(frame);
-        if (_following.MayAnswer)
-            _following.AnswerHeartbeat(frame, _promises.TryGrant(frame.Heartbeat, _election.Standing));
-        _following.LearnCommitted(frame, frame.Heartbeat.Committed.FromWire());
+        _follower.HearLeader(frame);
+        if (_follower.MayAnswer)
+            _follower.AnswerHeartbeat(frame, _promises.TryGrant(frame.Heartbeat, _election.Standing));
+        _follower.LearnCommitted(frame, frame.Heartbeat.Committed.FromWire());
         _digests.OnHeartbeat(frame);
     }
 
@@ -465,20 +473,20 @@ internal sealed class ReplicaCore
     private void Obey(ulong epoch, ulong leader, ulong incarnation)
     {
         Invariant.Check(epoch >= _context.Promised, $"Epoch {epoch} would be promised after {_context.Promised}.");
-        if (_leadership is not null)
+        if (_leader is not null)
             StopLeading($"epoch {epoch} is promised to replica {leader:x}", leader);
         _context.Control.Require(_context.Control.Wanted with { PromisedEpoch = epoch, PromisedLeader = leader, PromisedIncarnation = incarnation });
         _context.EpochSeen = Math.Max(_context.EpochSeen, epoch);
         _promises.PromiseRose();
-        _following.StartEpoch();
+        _follower.StartEpoch();
         _followerReads.RefuseAll();
         _election.PromiseRose();
     }
 
     private void OnPreVote(Frame frame)
     {
-        _leadership?.Asked();
-        var silent = _leadership is null && _context.NowUs - _heardLeaderUs >= _context.Options.TimeoutLeastUs + _leaderRestsUs;
+        _leader?.Asked();
+        var silent = _leader is null && _context.NowUs - _heardLeaderUs >= _context.Options.TimeoutLeastUs + _leaderRestsUs;
         var granted = silent && _context.Counts;
         if (granted)
             _election.RestartTimer();
@@ -521,7 +529,7 @@ internal sealed class ReplicaCore
     {
         var control = _context.Control.Synced;
         if (frame.Epoch != _context.Promised || !_context.Control.PromiseSynced || control.PromisedLeader != frame.Sender
-            || control.PromisedIncarnation != frame.SenderIncarnation || _cut.Busy || _following.Installing)
+            || control.PromisedIncarnation != frame.SenderIncarnation || _cut.Busy || _follower.Installing)
             return;
         var after = frame.FetchTail.After.FromWire();
         var answer = _context.FrameTo(frame.Sender, frame.Epoch);
@@ -550,7 +558,7 @@ internal sealed class ReplicaCore
         // Under a later leader nothing is known of the record kept: it may not have it.
         if (!_context.Options.Rules.IsCommon(epoch, _context.Promised))
             return;
-        _following.OnCutDone(kept);
+        _follower.OnCutDone(kept);
         _election.OnCutDone(kept);
     }
 
@@ -575,7 +583,7 @@ internal sealed class ReplicaCore
     private void Answer(long readId, ShardRecord? record, long revision)
     {
         _election.OnRecordRead(readId, record, revision);
-        _leadership?.OnRecordRead(readId, record, revision);
+        _leader?.OnRecordRead(readId, record, revision);
     }
 
     // False: nothing may be concluded from this record.
@@ -608,7 +616,7 @@ internal sealed class ReplicaCore
             _election.RestartTimer();
         }
 
-        if (_leadership is not null && !_leadership.TryFollowRecord())
+        if (_leader is not null && !_leader.TryFollowRecord())
             StopLeading("the record names other voters");
         return true;
     }
@@ -626,7 +634,7 @@ internal sealed class ReplicaCore
 
     private void Remove()
     {
-        if (_leadership is not null)
+        if (_leader is not null)
             StopLeading("this replica was removed");
         _context.Control.Require(_context.Control.Wanted with { Removed = true });
         _context.Log("the shard's record no longer names this replica: it stops for good");
@@ -643,7 +651,7 @@ internal sealed class ReplicaCore
 
     private void StartLeading(ulong epoch, Quorum quorum)
     {
-        _leadership = new Leadership(_context, epoch, quorum);
+        _leader = new Leader(_context, epoch, quorum);
         _context.Emit(new Effect.StartLeading(epoch));
     }
 
@@ -651,8 +659,8 @@ internal sealed class ReplicaCore
     {
         // First of all, for readers on other threads.
         Volatile.Write(ref _lease, Lease.None);
-        _leadership!.Stop(reason, successor);
-        _leadership = null;
+        _leader!.Stop(reason, successor);
+        _leader = null;
         _context.Emit(new Effect.LeaderKnown(_context.Promised, 0, 0));
         _election.RestartTimer();
     }

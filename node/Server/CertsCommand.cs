@@ -1,9 +1,9 @@
 using System.CommandLine;
 using KvCluster.Node.Configuration;
-using KvCluster.Security;
-using KvCluster.Serving;
-using KvCluster.Serving.Configuration;
-using KvCluster.Serving.Security;
+using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Security;
+using KvCluster.Tls;
 
 namespace KvCluster.Node;
 

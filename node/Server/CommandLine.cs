@@ -1,13 +1,15 @@
 using KvCluster.AdminConsole;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Coordination.Embedded;
+using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Node.Hosting;
-using KvCluster.Security;
-using KvCluster.Serving;
-using KvCluster.Serving.Admin;
-using KvCluster.Serving.Configuration;
-using KvCluster.Serving.Logs;
-using KvCluster.Serving.Telemetry;
+using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Admin;
+using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Logs;
+using KvCluster.ServiceDefaults.Telemetry;
+using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node;

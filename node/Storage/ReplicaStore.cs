@@ -1,11 +1,17 @@
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
+using KvCluster.Storage.Maintenance;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;
+using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Snapshots;
 using KvCluster.Storage.Threads;
-using KvCluster.Storage.Writer;
+using KvCluster.Storage.Transactions;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Storage;
 
@@ -328,7 +334,7 @@ internal sealed class ReplicaStore : IDisposable
             else if (_transaction.Payload.Length > 0)
                 record = SealAndAppend(batch, Last, RecordFlags.ResultOnly, 0, _transaction.Payload, _transaction);
             else
-                batch.Abort();
+                _pages.Abort(batch);
         }
         catch (Exception exception)
         {
@@ -891,10 +897,10 @@ internal sealed class ReplicaStore : IDisposable
         }
         catch
         {
-            batch.Abort();
+            _pages.Abort(batch);
             throw;
         }
-        batch.Seal(_index[end - 1].Record.Etag);
+        _pages.Seal(batch, _index[end - 1].Record.Etag);
     }
 
     /// <summary>Shard time never falls.</summary>
@@ -903,7 +909,7 @@ internal sealed class ReplicaStore : IDisposable
         var body = RecordBody.Encode(previous, flags, _epoch, operationCount, _shardClock.Microseconds, payload);
         RecordApplier.SetShardTime(batch, _shardClock.Microseconds);
         _ = RecordBody.TryReadHeader(body, out var record);
-        batch.Seal(record.Etag);
+        _pages.Seal(batch, record.Etag);
         // Before a lane can be done with it.
         if (merged is not null && _context.Observer.IsWatching)
             _context.Observer.Appended(record, operationCount, merged.Waited, merged.Traces);

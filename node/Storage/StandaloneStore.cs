@@ -1,6 +1,11 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
-using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Threads;
+using KvCluster.Storage.Transactions;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Storage;

@@ -4,7 +4,7 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
-using KvCluster.Serving;
+using KvCluster.ServiceDefaults;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Method = KvCluster.V1.Method;

@@ -1,5 +1,5 @@
 using Google.Protobuf;
-using KvCluster.Serving;
+using KvCluster.ServiceDefaults;
 using KvCluster.V1;
 using KvCluster.Wire;
 

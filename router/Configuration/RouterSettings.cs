@@ -1,4 +1,4 @@
-using KvCluster.Serving.Configuration;
+using KvCluster.ServiceDefaults.Configuration;
 
 namespace KvCluster.Router.Configuration;
 

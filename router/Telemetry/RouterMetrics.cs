@@ -2,8 +2,9 @@
 using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using Grpc.Core;
-using KvCluster.Serving;
-using KvCluster.Serving.Memory;
+using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Memory;
+using KvCluster.Telemetry;
 using Method = KvCluster.V1.Method;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 

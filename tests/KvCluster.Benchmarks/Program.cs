@@ -6,7 +6,7 @@ using KvCluster.Benchmarks.Cluster;
 using KvCluster.Benchmarks.Engine;
 using KvCluster.Benchmarks.Grpc;
 using KvCluster.Benchmarks.Routing;
-using KvCluster.Serving;
+using KvCluster.ServiceDefaults;
 using Spectre.Console;
 
 SharedArrays.KeepMany();

@@ -1,4 +1,5 @@
-using KvCluster.Replication;
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Simulation;
 

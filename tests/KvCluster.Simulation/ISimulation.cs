@@ -19,6 +19,6 @@ internal interface ISimulation
 
     /// <summary>Runs all of it.</summary>
     /// <exception cref="Violation">A rule does not hold.</exception>
-    /// <exception cref="Replication.InvariantException">An invariant of the protocol's code does not hold.</exception>
+    /// <exception cref="InvariantException">An invariant of the protocol's code does not hold.</exception>
     void Run();
 }

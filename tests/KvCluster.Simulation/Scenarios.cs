@@ -1,4 +1,4 @@
-using KvCluster.Replication;
+using KvCluster.Replication.Protocol;
 using KvCluster.Simulation.Cluster;
 using KvCluster.Simulation.Engine;
 using KvCluster.Simulation.Protocol;

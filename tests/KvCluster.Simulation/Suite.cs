@@ -1,5 +1,4 @@
 using System.Collections.Concurrent;
-using KvCluster.Replication;
 
 namespace KvCluster.Simulation;
 

@@ -1,3 +1,4 @@
+
 namespace KvCluster.Cli.Files;
 
 /// <summary>

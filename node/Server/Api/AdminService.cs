@@ -1,8 +1,9 @@
 using Grpc.Core;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Node.Placement;
+using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
-using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;

@@ -1,5 +1,8 @@
 using Grpc.Core;
 using KvCluster.Node.Hosting;
+using KvCluster.Node.Map;
+using KvCluster.Node.Placement;
+using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.V1;
 

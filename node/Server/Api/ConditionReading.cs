@@ -1,8 +1,8 @@
 using KvCluster.Node.Hosting;
-using KvCluster.Storage;
+using KvCluster.Storage.Transactions;
 using KvCluster.V1;
 using KvCluster.Wire;
-using WriteRequest = KvCluster.Storage.WriteRequest;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 

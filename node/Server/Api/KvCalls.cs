@@ -2,7 +2,7 @@
 // far as it can without waiting, so that changes are submitted in the order in which they came. Everything a caller can get wrong ends
 // as a refusal; an exception that leaves here is a bug.
 using KvCluster.Node.Telemetry;
-using KvCluster.Serving;
+using KvCluster.Telemetry;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;

@@ -2,12 +2,11 @@ using System.Buffers.Binary;
 using System.Security.Cryptography;
 using Grpc.Core;
 using KvCluster.Node.Hosting;
-using KvCluster.Serving;
-using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Sessions;
 using KvCluster.V1;
 using KvCluster.Wire;
-using WriteRequest = KvCluster.Storage.WriteRequest;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 

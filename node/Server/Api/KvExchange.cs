@@ -7,9 +7,10 @@
 using System.Text;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
-using KvCluster.Serving;
-using KvCluster.Serving.Memory;
+using KvCluster.ServiceDefaults.Memory;
+using KvCluster.Telemetry;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging;

@@ -1,10 +1,9 @@
 using KvCluster.Node.Hosting;
-using KvCluster.Serving;
-using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
 using KvCluster.Wire;
-using WriteRequest = KvCluster.Storage.WriteRequest;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 

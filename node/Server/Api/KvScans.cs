@@ -1,14 +1,16 @@
 using System.Diagnostics.CodeAnalysis;
 using Google.Protobuf;
 using Grpc.Core;
-using KvCluster.Node.Coordination;
-using KvCluster.Serving;
-using KvCluster.Serving.Memory;
-using KvCluster.Storage;
+using KvCluster.Node.Coordination.Etcd;
+using KvCluster.ServiceDefaults.Memory;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 using KvCluster.V1;
 using KvCluster.Wire;
-using WriteRequest = KvCluster.Storage.WriteRequest;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 

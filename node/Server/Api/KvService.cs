@@ -1,8 +1,8 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Telemetry;
-using KvCluster.Serving;
-using KvCluster.Serving.Memory;
+using KvCluster.ServiceDefaults.Memory;
+using KvCluster.Telemetry;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging;
 
@@ -36,7 +36,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
         }
         finally
         {
-            metrics.Scanned(clock.GetElapsedTime(began), refusal);
+            metrics.Scanned(clock.GetElapsedTime(began), refusal?.Reason);
         }
         if (refusal is not null)
             throw refusal.ToStatus().ToRpcException();

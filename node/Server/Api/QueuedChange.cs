@@ -1,4 +1,4 @@
-using KvCluster.Storage;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Node.Api;
 

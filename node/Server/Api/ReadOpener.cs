@@ -1,5 +1,5 @@
 using KvCluster.Node.Hosting;
-using KvCluster.Storage.Pages;
+using KvCluster.Storage.DataFile;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
@@ -103,3 +103,9 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
         return left > TimeSpan.Zero ? left : TimeSpan.Zero;
     }
 }
+
+/// <summary>A snapshot that is new enough for a read, and what its answer says of it; or why there is none.</summary>
+/// <param name="Snapshot">Closed by who asked for it, if there is no refusal.</param>
+/// <param name="AgeUs">Of a stale read, if known: for how long it may be out of date.</param>
+/// <param name="Refusal">Null: it is open.</param>
+internal readonly record struct OpenedRead(ReadSnapshot Snapshot, ulong? AgeUs, Refusal? Refusal);

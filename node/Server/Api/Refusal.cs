@@ -1,7 +1,7 @@
 using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
-using KvCluster.Serving;
+using KvCluster.Telemetry;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;

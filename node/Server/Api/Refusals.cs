@@ -2,13 +2,13 @@ using System.Globalization;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Hosting;
-using KvCluster.Serving;
-using KvCluster.Storage;
-using KvCluster.Storage.Pages;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Sessions;
 using KvCluster.V1;
 using KvCluster.Wire;
-using WriteRequest = KvCluster.Storage.WriteRequest;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 

@@ -1,4 +1,4 @@
-using KvCluster.Serving.Memory;
+using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;

@@ -2,11 +2,11 @@ using System.Globalization;
 using System.Net;
 using System.Text;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Hosting;
-using KvCluster.Replication;
-using KvCluster.Security;
-using KvCluster.Serving.Configuration;
-using KvCluster.Storage;
+using KvCluster.Node.Coordination.Etcd;
+using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.Storage.Context;
+using KvCluster.Tls;
 
 namespace KvCluster.Node.Configuration;
 

@@ -1,7 +1,6 @@
 using System.Globalization;
 using System.Security.Cryptography;
 using Google.Protobuf;
-using KvCluster.Node.Shards;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Coordination;

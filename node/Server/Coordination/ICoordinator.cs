@@ -1,5 +1,3 @@
-using KvCluster.Node.Shards;
-
 namespace KvCluster.Node.Coordination;
 
 /// <summary>

@@ -1,6 +1,7 @@
+using KvCluster.Node.Map;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
-using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Hosting;

@@ -1,4 +1,5 @@
 using System.Collections.Frozen;
+using KvCluster.Node.Map;
 
 namespace KvCluster.Node.Hosting;
 

@@ -2,7 +2,7 @@
 // shards/{id}, one replica each; aside/{id}, the last that was set aside, or one before it that has more, and then aside/{id}-later; retired/{id}-{replica}, those that left, until
 // space is needed; examined, what `kv doctor` wrote to try the disk. Used while the node starts, on one thread.
 using System.Globalization;
-using KvCluster.Node.Coordination;
+using KvCluster.Node.Runtime;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Recovery;
 

@@ -1,7 +1,7 @@
 // The node's record in the coordinator, under a lease that one loop keeps alive. The record only says where the node is; nothing depends
 // on the lease's end.
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Runtime;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 

@@ -1,7 +1,7 @@
 // A port that the system chose, held from the moment it is known until the server listens on it. Used by NodeHost as it starts.
 using System.Net;
 using System.Net.Sockets;
-using KvCluster.Serving;
+using KvCluster.ServiceDefaults;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Server.Kestrel.Transport.Sockets;
 using Microsoft.Extensions.DependencyInjection;

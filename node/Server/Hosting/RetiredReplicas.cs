@@ -1,5 +1,6 @@
 // The directories of replicas that left their shards, kept until their space is needed: should the record that said so have been wrong, what they hold is
 // still there. Nobody reads them; an operator may. A loop on the thread pool looks for room; what cannot be deleted is told and tried again.
+using KvCluster.Node.Runtime;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;

@@ -1,5 +1,5 @@
-using KvCluster.Replication;
-using KvCluster.Storage;
+using KvCluster.Replication.Protocol;
+using KvCluster.Storage.Control;
 
 namespace KvCluster.Node.Shards;
 

@@ -1,8 +1,14 @@
 using Google.Protobuf;
-using KvCluster.Replication;
+using KvCluster.Node.Coordination;
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Journal;
 using KvCluster.V1;
-using Event = KvCluster.Replication.Event;
+using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Node.Shards;
 

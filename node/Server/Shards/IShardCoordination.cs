@@ -1,3 +1,4 @@
+using KvCluster.Node.Coordination;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Shards;
@@ -6,22 +7,6 @@ namespace KvCluster.Node.Shards;
 /// <param name="Record">The record; null when there is none or the read failed: nothing was learnt.</param>
 /// <param name="Revision">The record's mod revision, to compare against.</param>
 internal readonly record struct ShardRecordRead(ShardRecord? Record, long Revision);
-
-/// <summary>The outcome of one compare-and-set on a shard's record.</summary>
-internal enum CompareAndSetOutcome
-{
-    /// <summary>The record is now ours, at the revision answered.</summary>
-    Won,
-
-    /// <summary>The record had another revision; nothing was changed.</summary>
-    Lost,
-
-    /// <summary>It may or may not have happened, or may still happen. Settled only by reading or repeating the same compare.</summary>
-    Unknown,
-}
-
-/// <summary>Answer to a compare-and-set. <paramref name="Revision"/> is the new mod revision when won.</summary>
-internal readonly record struct CompareAndSetResult(CompareAndSetOutcome Outcome, long Revision);
 
 /// <summary>A shard's access to its record in the coordinator. Two implementations: over <c>ICoordinator</c>, and the simulator's.</summary>
 internal interface IShardCoordination

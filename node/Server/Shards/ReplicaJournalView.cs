@@ -1,5 +1,7 @@
-using KvCluster.Replication;
+using KvCluster.Replication.Log;
 using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Journal;
 
 namespace KvCluster.Node.Shards;
 

@@ -1,15 +1,23 @@
 using System.Collections.Concurrent;
 using KvCluster.Node.Telemetry;
-using KvCluster.Node.Transport;
 using KvCluster.Replication;
+using KvCluster.Replication.Digests;
+using KvCluster.Replication.Leading;
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;
+using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Threads;
 using KvCluster.V1;
-using Event = KvCluster.Replication.Event;
-using WriteRequest = KvCluster.Storage.WriteRequest;
+using Event = KvCluster.Replication.Protocol.Event;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Shards;
 

@@ -1,8 +1,8 @@
 using KvCluster.Node.Telemetry;
-using KvCluster.Replication;
+using KvCluster.Replication.Protocol;
+using KvCluster.Storage.Context;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
-using KvCluster.Storage;
 
 namespace KvCluster.Node.Shards;
 

@@ -1,11 +1,13 @@
 using Google.Protobuf;
-using KvCluster.Replication;
+using KvCluster.Replication.Log;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Control;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Snapshots;
 using KvCluster.Storage.Threads;
 using KvCluster.V1;
-using Event = KvCluster.Replication.Event;
+using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Node.Shards;
 

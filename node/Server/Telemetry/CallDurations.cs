@@ -1,4 +1,4 @@
-using KvCluster.Serving;
+using KvCluster.Telemetry;
 
 namespace KvCluster.Node.Telemetry;
 

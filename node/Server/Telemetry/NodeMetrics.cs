@@ -3,11 +3,11 @@
 // comes from NodeReadings, so that no collection ever waits for a shard.
 using System.Diagnostics;
 using System.Diagnostics.Metrics;
-using KvCluster.Node.Api;
-using KvCluster.Node.Hosting;
-using KvCluster.Replication;
-using KvCluster.Serving;
-using KvCluster.Serving.Memory;
+using KvCluster.Node.Runtime;
+using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Memory;
+using KvCluster.Telemetry;
 using KvCluster.V1;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 
@@ -140,18 +140,18 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     /// <summary>A scan has ended.</summary>
     /// <param name="took">From its arrival.</param>
-    /// <param name="refusal">Why it had no answer; null: it had.</param>
-    public void Scanned(TimeSpan took, Refusal? refusal)
+    /// <param name="refusedFor">The reason why it had no answer; null: it had.</param>
+    public void Scanned(TimeSpan took, string? refusedFor)
     {
         Interlocked.Decrement(ref _activeRequests);
-        if (refusal is null)
+        if (refusedFor is null)
         {
             _requests.Record(took.TotalSeconds, MethodTags.Scan);
             Activity.Answered(isRead: true, took);
         }
         else
         {
-            _refused.Add(1, MethodTags.Scan, new Tag(RpcTags.Error, refusal.Reason));
+            _refused.Add(1, MethodTags.Scan, new Tag(RpcTags.Error, refusedFor));
             Activity.Refused();
         }
     }

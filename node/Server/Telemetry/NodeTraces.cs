@@ -1,7 +1,7 @@
 // Spans of a node: a call, the merged transaction that it became part of, the writes to journals, the way to each follower. A node begins no trace by
 // itself; it goes on with those that callers sampled, so a call that is in none costs the reading of a flag. Any thread.
 using System.Diagnostics;
-using KvCluster.Serving;
+using KvCluster.Telemetry;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Telemetry;

@@ -1,9 +1,10 @@
 // What one shard's replica does, as metrics and spans. The store and the driver call it on the shard's writer executor; journal writes are told on the
 // journal's lanes, which is why the records in traces stand under a lock. There are few of those: nothing is kept for others but a ring of times.
 using System.Diagnostics;
-using KvCluster.Replication;
-using KvCluster.Serving;
-using KvCluster.Storage;
+using KvCluster.Replication.Log;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
+using KvCluster.Telemetry;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Telemetry;

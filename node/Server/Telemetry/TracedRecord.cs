@@ -1,5 +1,5 @@
 using System.Diagnostics;
-using KvCluster.Serving;
+using KvCluster.Telemetry;
 
 namespace KvCluster.Node.Telemetry;
 

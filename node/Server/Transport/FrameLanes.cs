@@ -1,6 +1,7 @@
 // Frames that wait for one stream, a lane for each shard. Any thread adds, never waiting; the stream's sender takes. A lane takes a share of each message
 // in turn, so that a shard with much to send, or whose lane is full, delays no other's heartbeats and drops no other's frames.
 using System.Diagnostics.CodeAnalysis;
+using KvCluster.Node.Shards;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Transport;

@@ -2,7 +2,7 @@
 // thread pool. What does not fit, or comes while there is no session, is dropped: the protocol repeats what matters.
 using System.Diagnostics;
 using Grpc.Core;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Runtime;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Transport;

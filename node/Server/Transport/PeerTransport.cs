@@ -4,10 +4,11 @@ using System.Collections.Concurrent;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Hosting;
+using KvCluster.Node.Map;
+using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
-using KvCluster.Security;
+using KvCluster.Tls;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 

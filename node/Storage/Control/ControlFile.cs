@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Control;

@@ -1,3 +1,5 @@
+using KvCluster.Storage.Encoding;
+
 namespace KvCluster.Storage.Journal;
 
 /// <summary>

@@ -1,3 +1,6 @@
+using KvCluster.Storage.Control;
+using KvCluster.Storage.Encoding;
+
 namespace KvCluster.Storage.Journal;
 
 /// <summary>

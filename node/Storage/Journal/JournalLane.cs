@@ -32,3 +32,19 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// <inheritdoc/>
     public void Execute() => run(this);
 }
+
+/// <summary>What a <see cref="JournalLane"/> does next.</summary>
+internal enum JournalStep
+{
+    /// <summary>Nothing.</summary>
+    None,
+
+    /// <summary>Write <see cref="JournalLane.Write"/>, beside whatever the other lanes do.</summary>
+    Write,
+
+    /// <summary>A step towards the next segment, beside writes into the current one.</summary>
+    Fill,
+
+    /// <summary>The job that is next, with nothing else in flight.</summary>
+    Alone,
+}

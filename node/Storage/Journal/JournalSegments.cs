@@ -1,4 +1,6 @@
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Journal;

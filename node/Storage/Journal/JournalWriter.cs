@@ -1,6 +1,8 @@
 using System.Diagnostics.CodeAnalysis;
 using System.Globalization;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Threads;
 
@@ -306,12 +308,22 @@ internal sealed class JournalWriter : IDisposable
         return quiet;
     }
 
+    private bool IsAnyWriteDone()
+    {
+        foreach (var write in _writes)
+        {
+            if (write.IsDone)
+                return true;
+        }
+        return false;
+    }
+
     private void CompleteWrite(JournalLane lane)
     {
         lane.Write!.IsDone = _failure is null && !lane.FoundNoRoom;
         lane.Write = null;
         lane.FoundNoRoom = false;
-        while (_writes.TryPeek(out var first) && _context.Rules.MayReport(_writes))
+        while (_writes.TryPeek(out var first) && _context.Rules.MayReport(first.IsDone, IsAnyWriteDone()))
         {
             foreach (var job in first.Jobs)
                 _completed.Enqueue(job);

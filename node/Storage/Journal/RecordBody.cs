@@ -1,6 +1,7 @@
 using System.Buffers.Binary;
+using KvCluster.Storage.Encoding;
 
-namespace KvCluster.Storage;
+namespace KvCluster.Storage.Journal;
 
 /// <summary>
 /// The codec of a record's body, byte for byte the same on every disk and on the wire (FORMAT.md, "Body"). Pure; any thread.
@@ -70,7 +71,7 @@ internal static class RecordBody
     /// <summary>How many operations the payload has.</summary>
     public static int OperationCount(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt32LittleEndian(body[12..]);
 
-    /// <summary>The encoded operations (see <see cref="Writer.OperationReader"/>).</summary>
+    /// <summary>The encoded operations (see <c>OperationReader</c>).</summary>
     public static ReadOnlySpan<byte> Payload(ReadOnlySpan<byte> body) => body[HeaderBytes..^TrailerBytes];
 
     /// <summary>Builds the body that follows <paramref name="previous"/>: in its own array, which shipping may hold on to.</summary>

@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Journal;
 

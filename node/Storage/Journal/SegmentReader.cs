@@ -1,3 +1,4 @@
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Journal;

@@ -1,5 +1,6 @@
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Pages;

@@ -1,3 +1,4 @@
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
@@ -257,4 +258,25 @@ internal sealed class JournalLine
 
     private static RecordRef RecordBefore(in SegmentHeader header) =>
         new(header.LastEtag, default, header.LastChecksum, 0, 0, RecordFlags.None);
+}
+
+/// <summary>A segment of the line.</summary>
+/// <param name="Header">Its header.</param>
+/// <param name="Bytes">Its file's length.</param>
+internal readonly record struct LineSegment(SegmentHeader Header, long Bytes);
+
+/// <summary>How the last segment of the line ends.</summary>
+internal enum TailFault
+{
+    /// <summary>No record of this life was being written right behind the last; of two writes in flight the later may be there.</summary>
+    None,
+
+    /// <summary>A record behind the end is torn, or sound but unchained; nothing shows that what is missing was durable.</summary>
+    Torn,
+
+    /// <summary>A later record shows that what is missing was durable.</summary>
+    Lost,
+
+    /// <summary>Behind the end is something that the disk cannot read: a torn write leaves no such thing, so a record may be there that was whole.</summary>
+    Unreadable,
 }

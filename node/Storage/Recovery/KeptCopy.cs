@@ -1,4 +1,5 @@
 using KvCluster.Storage.Control;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Recovery;

@@ -1,4 +1,4 @@
-using System.Text;
+using KvCluster.Storage.Control;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Recovery;
@@ -21,7 +21,7 @@ internal static class QuarantineMark
         var mode = files.FileExists(path) ? StorageFileMode.OpenExisting : StorageFileMode.CreateNew;
         using var file = files.Open(path, new StorageFileOptions(mode));
         files.SyncDirectory(directory);
-        var text = Encoding.UTF8.GetBytes(OneLine(reason));
+        var text = System.Text.Encoding.UTF8.GetBytes(OneLine(reason));
         file.Resize(text.Length);
         file.Write(text, 0);
         file.Sync();
@@ -33,11 +33,11 @@ internal static class QuarantineMark
         if (!files.FileExists(layout.Quarantined))
             return null;
         using var file = files.Open(layout.Quarantined, new StorageFileOptions(StorageFileMode.OpenExisting));
-        var text = new byte[Math.Min(file.Length, Encoding.UTF8.GetMaxByteCount(ReasonCharsMax))];
+        var text = new byte[Math.Min(file.Length, System.Text.Encoding.UTF8.GetMaxByteCount(ReasonCharsMax))];
         try
         {
             var read = file.Read(text, 0);
-            return read == 0 ? "the reason was not written" : OneLine(Encoding.UTF8.GetString(text, 0, read));
+            return read == 0 ? "the reason was not written" : OneLine(System.Text.Encoding.UTF8.GetString(text, 0, read));
         }
         catch (StorageIoException failure)
         {

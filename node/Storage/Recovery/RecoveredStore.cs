@@ -1,8 +1,10 @@
 using System.Buffers.Binary;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
-using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Recovery;
 

@@ -1,4 +1,5 @@
 using System.Buffers;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 

@@ -1,5 +1,5 @@
 using System.Buffers.Binary;
-using KvCluster.Storage.Writer;
+using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Sessions;
 

@@ -1,5 +1,6 @@
-using KvCluster.Storage.Pages;
-using KvCluster.Storage.Writer;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Storage.Sessions;
 

@@ -1,6 +1,6 @@
 using System.Buffers.Binary;
-using KvCluster.Storage.Pages;
-using KvCluster.Storage.Writer;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Storage.Sessions;
 

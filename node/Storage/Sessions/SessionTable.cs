@@ -1,5 +1,7 @@
 using System.Buffers.Binary;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Storage.Sessions;
 

@@ -1,5 +1,5 @@
-using KvCluster.Storage.Pages;
-using KvCluster.Storage.Writer;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Storage.Sessions;
 
@@ -59,9 +59,9 @@ internal sealed class TransactionResults
     public bool Has(UInt128 session) => _sessions.ContainsKey(session);
 
     /// <summary>Adds a result to a session that <see cref="Find"/> gave.</summary>
-    public void Add(SessionResults session, WriteRequest request)
+    public void Add(SessionResults session, ulong sequence, in WriteResult result, uint digest)
     {
-        session.Add(request.Sequence, request.Result, request.Digest);
+        session.Add(sequence, result, digest);
         Count++;
     }
 

@@ -1,9 +1,13 @@
 using System.Buffers.Binary;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Storage.Snapshots;
 

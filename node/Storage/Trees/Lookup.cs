@@ -1,6 +1,8 @@
 using System.Runtime.CompilerServices;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
 
-namespace KvCluster.Storage.Pages;
+namespace KvCluster.Storage.Trees;
 
 /// <summary>Point reads, for batches and snapshots alike.</summary>
 internal static unsafe class Lookup

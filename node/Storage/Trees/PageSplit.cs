@@ -1,4 +1,6 @@
-namespace KvCluster.Storage.Pages;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Trees;
 
 /// <summary>
 /// Where pages are split, shared and joined. Pure: entries come from pages that stay as they are and go into others, whose owners say what they are; used by the

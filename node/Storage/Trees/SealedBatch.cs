@@ -1,4 +1,6 @@
-namespace KvCluster.Storage.Pages;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Trees;
 
 /// <summary>A batch's root with what it made and let go, until it is published or dropped. Pooled; on the writer only.</summary>
 internal sealed class SealedBatch

@@ -1,4 +1,6 @@
-namespace KvCluster.Storage.Pages;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Trees;
 
 /// <summary>
 /// Changes on top of the newest state, seen by nobody until published. One is open at a time; used on the writer only. An exception leaves
@@ -8,7 +10,6 @@ namespace KvCluster.Storage.Pages;
 /// <remarks>Each page that a batch touches is copied once into scratch memory, from the root down, and then changed in place.</remarks>
 internal sealed unsafe class WriteBatch
 {
-    private readonly PageStore _store;
     private readonly PageSpace _space;
     private readonly ScratchPool _pool;
     private readonly TreeRoot[] _trees = new TreeRoot[StoreRoot.TreesMax];
@@ -21,9 +22,8 @@ internal sealed unsafe class WriteBatch
     private int _depth;
 
     /// <summary>The store's one batch, opened again and again.</summary>
-    public WriteBatch(PageStore store, PageSpace space, ScratchPool pool)
+    public WriteBatch(PageSpace space, ScratchPool pool)
     {
-        _store = store;
         _space = space;
         _pool = pool;
     }
@@ -111,21 +111,21 @@ internal sealed unsafe class WriteBatch
         return new Cursor(_space, _trees[(int)tree], lower, upper);
     }
 
-    /// <summary>Ends the batch: it is the newest state, not published yet. Etags rise.</summary>
-    public void Seal(UInt128 etag)
+    /// <summary>Ends the batch and gives what it made: a state that is not published yet.</summary>
+    internal SealedBatch Seal(UInt128 etag)
     {
         Invariant.Check(IsOpen, $"A batch that is not open is sealed as {etag}.");
         IsOpen = false;
         _changes.Root = new StoreRoot(etag, _number, [.. _trees]);
-        _store.AddSealed(_changes);
+        return _changes;
     }
 
-    /// <summary>Ends the batch without a trace.</summary>
-    public void Abort()
+    /// <summary>Ends the batch and gives what it made, which nothing refers to.</summary>
+    internal SealedBatch Abort()
     {
         Invariant.Check(IsOpen, $"A batch that is not open is aborted.");
         IsOpen = false;
-        _store.Discard(_changes);
+        return _changes;
     }
 
     private static void Fill(Span<byte> place, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)

@@ -1,8 +1,11 @@
 using System.Buffers.Binary;
 using System.Diagnostics;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Benchmarks.Engine;

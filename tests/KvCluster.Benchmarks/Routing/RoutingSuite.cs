@@ -4,8 +4,8 @@ using System.Diagnostics;
 using System.Globalization;
 using System.Text;
 using Google.Protobuf;
-using KvCluster.Client;
 using KvCluster.Client.Routing;
+using KvCluster.Client.Runtime;
 using KvCluster.V1;
 
 namespace KvCluster.Benchmarks.Routing;

@@ -4,7 +4,6 @@ using Google.Rpc;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Processes;
-using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;

@@ -3,7 +3,6 @@ using Google.Rpc;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Client;
-using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.History;

@@ -25,7 +25,7 @@ public sealed class OtlpTests
         await Until.TrueAsync(() => receiver.Has("/v1/traces", traceBytes) && receiver.Has("/v1/traces", "journal write"), "the trace comes");
         await Until.TrueAsync(() => receiver.Has("/v1/metrics", "kvcluster.node.journal.write.duration"), "metrics come");
         await Until.TrueAsync(() => receiver.Has("/v1/metrics", traceBytes), "an exemplar names the trace");
-        await Until.TrueAsync(() => receiver.Has("/v1/logs", "KvCluster.Node.Hosting.NodeHost"), "logs come");
+        await Until.TrueAsync(() => receiver.Has("/v1/logs", "KvCluster.Node.NodeHost"), "logs come");
         foreach (var path in (string[])["/v1/traces", "/v1/metrics", "/v1/logs"])
         {
             Assert.True(receiver.Has(path, "kv-node"));

@@ -1,3 +1,4 @@
+using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.V1;
 

@@ -1,4 +1,4 @@
-using KvCluster.Storage;
+using KvCluster.Storage.Sessions;
 
 namespace KvCluster.Simulation.Cluster;
 

@@ -2,18 +2,29 @@ using System.Buffers.Binary;
 using System.Collections.Immutable;
 using System.Text;
 using KvCluster.Disk;
+using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Node.Map;
+using KvCluster.Node.Placement;
+using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
-using KvCluster.Replication;
+using KvCluster.Replication.Digests;
+using KvCluster.Replication.Protocol;
 using KvCluster.Simulation.Cluster.Routing;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Sessions;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
-using WriteRequest = KvCluster.Storage.WriteRequest;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Simulation.Cluster;
 
@@ -1217,8 +1228,8 @@ internal sealed class ClusterNode : IDisposable
         }
 
         Violation.Unless(
-            Damaged && failure is not Replication.InvariantException,
-            failure is Replication.InvariantException ? Rule.Invariant : Rule.GoesOn,
+            Damaged && failure is not InvariantException,
+            failure is InvariantException ? Rule.Invariant : Rule.GoesOn,
             $"the replica on node {Id} stops: {failure.Message}");
         Lose(failure.Message);
     }

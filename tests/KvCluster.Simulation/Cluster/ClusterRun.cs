@@ -1,6 +1,6 @@
 using System.Runtime.ExceptionServices;
 using Google.Protobuf;
-using KvCluster.Replication;
+using KvCluster.Replication.Protocol;
 using KvCluster.Simulation.Cluster.Routing;
 using KvCluster.V1;
 

@@ -1,6 +1,7 @@
 using System.Text;
-using KvCluster.Storage;
-using KvCluster.Storage.Writer;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Simulation.Cluster;
 

@@ -1,5 +1,5 @@
 using KvCluster.Node.Shards;
-using KvCluster.Storage.Pages;
+using KvCluster.Storage.DataFile;
 
 namespace KvCluster.Simulation.Cluster;
 

@@ -1,5 +1,6 @@
-using KvCluster.Storage;
-using KvCluster.Storage.Journal;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Simulation.Cluster;
@@ -9,7 +10,7 @@ internal sealed class FaultyRules(PlantedBug bug) : StoreRules
 {
     public override bool RemembersLoss => bug != PlantedBug.LossForgotten;
 
-    public override bool MayReport(Queue<JournalWrite> writes) => base.MayReport(writes) || (bug == PlantedBug.ReportOutOfOrder && writes.Any(static write => write.IsDone));
+    public override bool MayReport(bool isOldestDone, bool isAnyDone) => base.MayReport(isOldestDone, isAnyDone) || (bug == PlantedBug.ReportOutOfOrder && isAnyDone);
 
     public override Coverage RecoversFrom(PageStore pages) => bug == PlantedBug.RecycleByNewerMeta ? pages.Covered : base.RecoversFrom(pages);
 

@@ -1,5 +1,5 @@
 using KvCluster.Node.Shards;
-using KvCluster.Storage;
+using KvCluster.Storage.Journal;
 
 namespace KvCluster.Simulation.Cluster;
 

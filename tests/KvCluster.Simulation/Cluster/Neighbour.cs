@@ -1,11 +1,15 @@
 using System.Buffers.Binary;
 using Google.Protobuf;
+using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
 using KvCluster.Storage;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
 using KvCluster.V1;
-using WriteRequest = KvCluster.Storage.WriteRequest;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Simulation.Cluster;
 

@@ -1,4 +1,4 @@
-using KvCluster.Node.Hosting;
+using KvCluster.Node.Placement;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;

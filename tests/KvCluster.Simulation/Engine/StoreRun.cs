@@ -2,9 +2,15 @@ using System.Text;
 using KvCluster.Disk;
 using KvCluster.Simulation.Cluster;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Recovery;
+using KvCluster.Storage.Sessions;
 using Microsoft.Extensions.Logging.Abstractions;
-using WriteRequest = KvCluster.Storage.WriteRequest;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Simulation.Engine;
 

@@ -1,4 +1,6 @@
 using KvCluster.Replication;
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Protocol;

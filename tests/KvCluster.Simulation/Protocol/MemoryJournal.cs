@@ -1,4 +1,4 @@
-using KvCluster.Replication;
+using KvCluster.Replication.Log;
 
 namespace KvCluster.Simulation.Protocol;
 

@@ -1,4 +1,4 @@
-using KvCluster.Replication;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Protocol;

@@ -1,6 +1,6 @@
 using System.Buffers.Binary;
 using System.Numerics;
-using KvCluster.Replication;
+using KvCluster.Replication.Log;
 
 namespace KvCluster.Simulation.Protocol;
 

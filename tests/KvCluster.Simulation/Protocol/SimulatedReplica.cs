@@ -1,5 +1,8 @@
 using Google.Protobuf;
 using KvCluster.Replication;
+using KvCluster.Replication.Digests;
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Protocol;

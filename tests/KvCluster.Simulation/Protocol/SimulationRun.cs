@@ -1,5 +1,5 @@
 using System.Text;
-using KvCluster.Replication;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Protocol;

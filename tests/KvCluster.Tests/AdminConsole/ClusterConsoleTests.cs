@@ -6,10 +6,10 @@ using System.Text.Json;
 using System.Text.RegularExpressions;
 using KvCluster.AdminConsole;
 using KvCluster.Client;
-using KvCluster.Security;
-using KvCluster.Serving.Admin;
+using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Client;
 using KvCluster.Tests.Node;
+using KvCluster.Tls;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.AdminConsole;

@@ -1,5 +1,4 @@
 using KvCluster.Processes;
-using KvCluster.Serving;
 
 namespace KvCluster.Tests.Cli;
 

@@ -3,7 +3,6 @@ using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Transport;
-using KvCluster.Serving;
 using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;

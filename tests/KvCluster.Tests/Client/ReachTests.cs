@@ -5,9 +5,10 @@ using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Client;
+using KvCluster.Client.Runtime;
 using KvCluster.Client.Transport;
 using KvCluster.Router;
-using KvCluster.Serving.Admin;
+using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Node;
 using KvCluster.Tests.Serving.Security;
@@ -130,7 +131,7 @@ public sealed class ReachTests
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         var log = new LinesLog();
-        var connector = new ThrowingConnector(new GrpcConnector(new KvCluster.Security.TlsConnector(files: null), 16, log));
+        var connector = new ThrowingConnector(new GrpcConnector(new KvCluster.Tls.TlsConnector(files: null), 16, log));
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = Eventually.Limit, Log = log }, connector, ClientRuntime.Machine);
         await client.PutAsync("a", "1");
         Assert.Contains(log.Lines, line => line.Contains("the shard map's stream", StringComparison.Ordinal));
@@ -191,7 +192,7 @@ public sealed class ReachTests
         await using var cluster = await FakeCluster.StartAsync(1);
         using var gone = await DroppingHost.StartAsync();
         cluster.AddressesTold[1] = gone.Address;
-        var connector = new KeepingConnector(new GrpcConnector(new KvCluster.Security.TlsConnector(files: null), 16, NullLogger.Instance, Timeout.InfiniteTimeSpan));
+        var connector = new KeepingConnector(new GrpcConnector(new KvCluster.Tls.TlsConnector(files: null), 16, NullLogger.Instance, Timeout.InfiniteTimeSpan));
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = Eventually.Limit }, connector, ClientRuntime.Machine);
         var put = client.PutAsync("a", "1").AsTask();
         await Eventually.TrueAsync(() => connector.Connections.ContainsKey(gone.Address), "the client has gone to the node");
@@ -206,14 +207,14 @@ public sealed class ReachTests
 
     private static KvClient Patient(string[] endpoints) => new(
         new KvClientOptions { Endpoints = endpoints, Timeout = Eventually.Limit },
-        new GrpcConnector(new KvCluster.Security.TlsConnector(files: null), 16, NullLogger.Instance, Timeout.InfiniteTimeSpan),
+        new GrpcConnector(new KvCluster.Tls.TlsConnector(files: null), 16, NullLogger.Instance, Timeout.InfiniteTimeSpan),
         ClientRuntime.Machine);
 
     /// <summary>A call that came when the connection was closed kept its place; those behind it waited for places until their deadlines.</summary>
     [Fact]
     public async Task Calls_OfAClosedConnection_AllEndAtOnce()
     {
-        var connection = new NodeConnection("http://127.0.0.1:1", new KvCluster.Security.TlsConnector(files: null), callsInFlightMax: 4, NullLogger.Instance, TimeSpan.FromSeconds(2));
+        var connection = new NodeConnection("http://127.0.0.1:1", new KvCluster.Tls.TlsConnector(files: null), callsInFlightMax: 4, NullLogger.Instance, TimeSpan.FromSeconds(2));
         await connection.DisposeAsync();
         for (var number = 0; number < 10; number++)
         {

@@ -2,7 +2,7 @@ using System.Text;
 using Grpc.Core;
 using KvCluster.Client;
 using KvCluster.Router;
-using KvCluster.Serving.Admin;
+using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;

@@ -1,9 +1,10 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client;
+using KvCluster.Client.Runtime;
 using KvCluster.Client.Transport;
-using KvCluster.Security;
 using KvCluster.Tests.Grpc;
+using KvCluster.Tls;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 using Method = KvCluster.V1.Method;

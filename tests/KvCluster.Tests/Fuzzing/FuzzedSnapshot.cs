@@ -1,5 +1,5 @@
 using System.Buffers.Binary;
-using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Snapshots;
 using KvCluster.Tests.Storage.Store;

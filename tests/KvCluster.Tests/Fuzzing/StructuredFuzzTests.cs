@@ -2,13 +2,13 @@ using System.Buffers.Binary;
 using System.Globalization;
 using Google.Protobuf;
 using KvCluster.Node.Api;
-using KvCluster.Storage;
 using KvCluster.Storage.Control;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Snapshots;
-using KvCluster.Storage.Writer;
+using KvCluster.Storage.Transactions;
 using KvCluster.V1;
 using KvCluster.Wire;
 

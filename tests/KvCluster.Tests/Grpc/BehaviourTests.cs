@@ -7,7 +7,6 @@ using Google.Rpc;
 using Grpc.Core;
 using Grpc.Core.Interceptors;
 using Grpc.Net.Client;
-using KvCluster.Serving;
 using KvCluster.Tests.Grpc.Proto;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Hosting;

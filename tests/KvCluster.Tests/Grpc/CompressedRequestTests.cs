@@ -3,7 +3,7 @@ using Google.Protobuf;
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
 using Grpc.Shared;
-using KvCluster.Serving;
+using KvCluster.ServiceDefaults;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;
 using Microsoft.Extensions.DependencyInjection;

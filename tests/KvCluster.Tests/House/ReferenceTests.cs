@@ -5,17 +5,19 @@ public sealed class ReferenceTests
 {
     private static readonly Dictionary<string, string[]> Allowed = new()
     {
+        ["proto/Primitives/KvCluster.Primitives.csproj"] = [],
+        ["proto/Tls/KvCluster.Tls.csproj"] = [],
         ["proto/Grpc/KvCluster.Grpc.csproj"] = [],
         ["proto/Grpc.Server/KvCluster.Grpc.Server.csproj"] = ["KvCluster.Grpc"],
-        ["proto/Contract/KvCluster.Proto.csproj"] = ["KvCluster.Grpc"],
-        ["proto/Console/KvCluster.AdminConsole.csproj"] = ["KvCluster.Client", "KvCluster.Serving"],
-        ["proto/Serving/KvCluster.Serving.csproj"] = ["KvCluster.Proto", "KvCluster.Grpc.Server"],
-        ["node/Storage/KvCluster.Storage.csproj"] = [],
+        ["proto/Contract/KvCluster.Proto.csproj"] = ["KvCluster.Primitives", "KvCluster.Grpc"],
+        ["client/Console/KvCluster.AdminConsole.csproj"] = ["KvCluster.Client", "KvCluster.ServiceDefaults"],
+        ["proto/ServiceDefaults/KvCluster.ServiceDefaults.csproj"] = ["KvCluster.Proto", "KvCluster.Tls", "KvCluster.Grpc.Server"],
+        ["node/Storage/KvCluster.Storage.csproj"] = ["KvCluster.Primitives"],
         ["node/Replication/KvCluster.Replication.csproj"] = ["KvCluster.Proto"],
-        ["node/Server/KvCluster.Node.csproj"] = ["KvCluster.Storage", "KvCluster.Replication", "KvCluster.Proto", "KvCluster.Serving", "KvCluster.AdminConsole"],
-        ["client/KvCluster.Client.csproj"] = ["KvCluster.Proto"],
+        ["node/Server/KvCluster.Node.csproj"] = ["KvCluster.Storage", "KvCluster.Replication", "KvCluster.Proto", "KvCluster.ServiceDefaults", "KvCluster.AdminConsole"],
+        ["client/KvCluster.Client.csproj"] = ["KvCluster.Proto", "KvCluster.Tls"],
         ["client/Cli/KvCluster.Cli.csproj"] = ["KvCluster.Client"],
-        ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.Serving", "KvCluster.AdminConsole"],
+        ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.ServiceDefaults", "KvCluster.AdminConsole"],
         ["deploy/local/KvCluster.Local.csproj"] = ["KvCluster.Node", "KvCluster.Router"],
     };
 

@@ -1,5 +1,4 @@
-using KvCluster.Node.Hosting;
-using KvCluster.Node.Telemetry;
+using KvCluster.Node.Runtime;
 using KvCluster.Tests.Grpc;
 using Microsoft.Extensions.Logging.Abstractions;
 

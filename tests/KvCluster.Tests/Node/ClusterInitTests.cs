@@ -1,5 +1,6 @@
 using System.Text;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Coordination.Embedded;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;

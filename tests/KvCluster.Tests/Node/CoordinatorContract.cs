@@ -1,5 +1,4 @@
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Shards;
 using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Node;

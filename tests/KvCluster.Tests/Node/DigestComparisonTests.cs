@@ -1,7 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
-using KvCluster.Replication;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;

@@ -1,6 +1,7 @@
 using KvCluster.Disk;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Coordination.Embedded;
+using KvCluster.Node.Runtime;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Tests.Node;

@@ -1,7 +1,8 @@
 using System.Diagnostics;
 using Etcdserverpb;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Coordination.Embedded;
+using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Processes;
 using KvCluster.Tests.Grpc;
 using Microsoft.Extensions.Logging.Abstractions;

@@ -1,7 +1,6 @@
 using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
-using KvCluster.Serving;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using KvCluster.Wire;

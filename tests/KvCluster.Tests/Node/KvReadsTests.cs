@@ -1,9 +1,9 @@
 using Google.Protobuf;
 using KvCluster.Node.Api;
-using KvCluster.Node.Hosting;
+using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
-using KvCluster.Storage;
-using KvCluster.Storage.Pages;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 

@@ -1,7 +1,6 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
-using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;

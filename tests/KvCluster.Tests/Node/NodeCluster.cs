@@ -2,11 +2,14 @@ using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Node;
+using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Hosting;
 using KvCluster.Processes;
-using KvCluster.Replication;
-using KvCluster.Serving.Admin;
+using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -46,10 +49,10 @@ internal sealed class NodeCluster : IAsyncDisposable
     public TimeSpan LearnerPatience { get; set; } = new NodeOptions { Node = 1, DataDirectory = "", Listen = "" }.LearnerPatience;
 
     /// <summary>Likewise.</summary>
-    public KvCluster.Storage.StoreOptions Storage { get; init; } = new();
+    public KvCluster.Storage.Context.StoreOptions Storage { get; init; } = new();
 
     /// <summary>One node whose replicas have these bounds.</summary>
-    public static async Task<NodeCluster> StartAsync(KvCluster.Storage.StoreOptions storage)
+    public static async Task<NodeCluster> StartAsync(KvCluster.Storage.Context.StoreOptions storage)
     {
         var cluster = new NodeCluster { Storage = storage };
         await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster([1], 1, []), CancellationToken.None);

@@ -1,9 +1,14 @@
 using Google.Protobuf;
 using Grpc.Net.Client;
+using KvCluster.Node;
+using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Hosting;
-using KvCluster.Serving.Admin;
+using KvCluster.Node.Runtime;
+using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;

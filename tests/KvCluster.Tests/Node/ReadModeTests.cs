@@ -5,8 +5,7 @@ using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Client;
-using KvCluster.Replication;
-using KvCluster.Serving;
+using KvCluster.Replication.Protocol;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 

@@ -2,10 +2,10 @@ using Etcdserverpb;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Shards;
+using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Processes;
-using KvCluster.Security;
 using KvCluster.Tests.Grpc;
+using KvCluster.Tls;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;

@@ -1,5 +1,4 @@
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Shards;
 
 namespace KvCluster.Tests.Node;
 

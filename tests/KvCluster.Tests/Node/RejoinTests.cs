@@ -1,12 +1,13 @@
 using System.Runtime.CompilerServices;
 using System.Text.RegularExpressions;
 using Google.Protobuf;
+using KvCluster.Node;
+using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
-using KvCluster.Node.Shards;
 using KvCluster.Processes;
-using KvCluster.Replication;
-using KvCluster.Serving.Admin;
+using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults.Admin;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 

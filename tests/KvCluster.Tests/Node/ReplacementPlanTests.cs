@@ -1,5 +1,5 @@
-using KvCluster.Node.Hosting;
-using KvCluster.Replication;
+using KvCluster.Node.Placement;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;

@@ -1,9 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Shards;
-using KvCluster.Replication;
-using KvCluster.Serving;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;

@@ -3,9 +3,8 @@ using System.Diagnostics.Metrics;
 using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
-using KvCluster.Serving;
-using KvCluster.Storage;
-using KvCluster.Storage.Pages;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
 using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 

@@ -1,7 +1,6 @@
 using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
-using KvCluster.Serving;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;

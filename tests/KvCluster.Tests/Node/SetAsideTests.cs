@@ -1,5 +1,4 @@
 using KvCluster.Node.Hosting;
-using KvCluster.Storage;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Files;
 

@@ -1,4 +1,4 @@
-using KvCluster.Node.Hosting;
+using KvCluster.Node.Runtime;
 using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Node;

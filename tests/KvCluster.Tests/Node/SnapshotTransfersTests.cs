@@ -1,14 +1,15 @@
 using KvCluster.Disk;
 using KvCluster.Node.Shards;
-using KvCluster.Replication;
+using KvCluster.Replication.Log;
 using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Snapshots;
 using KvCluster.Storage.Threads;
 using KvCluster.Tests.Storage.Store;
 using KvCluster.V1;
-using Event = KvCluster.Replication.Event;
+using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Node;
 

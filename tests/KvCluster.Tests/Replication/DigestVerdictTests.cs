@@ -1,5 +1,6 @@
 using Google.Protobuf;
-using KvCluster.Replication;
+using KvCluster.Replication.Digests;
+using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Tests.Replication;
 

@@ -1,4 +1,4 @@
-using KvCluster.Replication;
+using KvCluster.Replication.Progress;
 
 namespace KvCluster.Tests.Replication;
 

@@ -1,4 +1,4 @@
-using KvCluster.Replication;
+using KvCluster.Replication.State;
 
 namespace KvCluster.Tests.Replication;
 

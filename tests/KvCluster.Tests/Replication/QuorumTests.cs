@@ -1,4 +1,4 @@
-using KvCluster.Replication;
+using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Tests.Replication;
 

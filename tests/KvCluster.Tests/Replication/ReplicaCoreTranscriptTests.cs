@@ -1,6 +1,8 @@
-using KvCluster.Replication;
+using KvCluster.Replication.Leading;
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
-using Event = KvCluster.Replication.Event;
+using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Replication;
 

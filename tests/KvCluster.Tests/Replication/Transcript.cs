@@ -1,7 +1,8 @@
 using Google.Protobuf;
 using KvCluster.Replication;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
-using Event = KvCluster.Replication.Event;
+using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Replication;
 

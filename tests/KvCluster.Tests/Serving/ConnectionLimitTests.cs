@@ -1,7 +1,7 @@
 using System.Net;
 using System.Net.Sockets;
 using Grpc.Net.Client;
-using KvCluster.Serving;
+using KvCluster.ServiceDefaults;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Node;

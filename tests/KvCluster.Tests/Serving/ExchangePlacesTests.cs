@@ -1,5 +1,4 @@
-using KvCluster.Serving;
-using KvCluster.Serving.Memory;
+using KvCluster.ServiceDefaults.Memory;
 
 namespace KvCluster.Tests.Serving;
 

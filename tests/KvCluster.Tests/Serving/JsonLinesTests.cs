@@ -1,5 +1,5 @@
 using System.Text.Json;
-using KvCluster.Serving.Logs;
+using KvCluster.ServiceDefaults.Logs;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
 

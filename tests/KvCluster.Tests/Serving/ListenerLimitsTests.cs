@@ -1,6 +1,6 @@
 using Grpc.Core;
 using Grpc.Net.Client;
-using KvCluster.Serving;
+using KvCluster.ServiceDefaults;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;

@@ -1,4 +1,4 @@
-using KvCluster.Serving.Memory;
+using KvCluster.ServiceDefaults.Memory;
 
 namespace KvCluster.Tests.Serving;
 

@@ -1,9 +1,8 @@
 using KvCluster.Node.Configuration;
-using KvCluster.Node.Hosting;
-using KvCluster.Replication;
+using KvCluster.Replication.Protocol;
 using KvCluster.Router.Configuration;
-using KvCluster.Serving.Configuration;
-using KvCluster.Storage;
+using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.Storage.Context;
 
 namespace KvCluster.Tests.Serving;
 

@@ -1,7 +1,12 @@
+using KvCluster.Node;
+using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Coordination.Embedded;
+using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Node.Hosting;
+using KvCluster.Node.Runtime;
 using KvCluster.Processes;
-using KvCluster.Serving.Admin;
+using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Storage.Files;
 using KvCluster.Tests.Cli;
 using KvCluster.Tests.Grpc;

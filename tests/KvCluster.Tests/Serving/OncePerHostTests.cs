@@ -1,5 +1,5 @@
 using System.Net;
-using KvCluster.Serving.Logs;
+using KvCluster.ServiceDefaults.Logs;
 using KvCluster.Tests.Node;
 
 namespace KvCluster.Tests.Serving;

@@ -1,5 +1,5 @@
-using KvCluster.Serving.Configuration;
-using KvCluster.Serving.Logs;
+using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Logs;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Tests.Serving;

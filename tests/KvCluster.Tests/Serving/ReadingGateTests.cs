@@ -1,4 +1,4 @@
-using KvCluster.Serving;
+using KvCluster.ServiceDefaults;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;

@@ -1,6 +1,6 @@
 using KvCluster.Node.Configuration;
 using KvCluster.Router.Configuration;
-using KvCluster.Serving.Configuration;
+using KvCluster.ServiceDefaults.Configuration;
 
 namespace KvCluster.Tests.Serving;
 

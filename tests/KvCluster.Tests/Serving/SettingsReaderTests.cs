@@ -1,4 +1,4 @@
-using KvCluster.Serving.Configuration;
+using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.Tests.Node;
 
 namespace KvCluster.Tests.Serving;

@@ -1,10 +1,10 @@
 using System.Diagnostics.Metrics;
 using System.Text.RegularExpressions;
 using KvCluster.Client.Telemetry;
-using KvCluster.Node.Hosting;
+using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.Router.Telemetry;
-using KvCluster.Serving.Telemetry;
+using KvCluster.ServiceDefaults.Telemetry;
 
 namespace KvCluster.Tests.Telemetry;
 

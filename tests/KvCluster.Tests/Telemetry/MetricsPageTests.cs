@@ -1,7 +1,7 @@
 using System.Diagnostics.Metrics;
 using KvCluster.Processes;
-using KvCluster.Serving;
-using KvCluster.Serving.Telemetry;
+using KvCluster.ServiceDefaults.Telemetry;
+using KvCluster.Telemetry;
 
 namespace KvCluster.Tests.Telemetry;
 

@@ -1,6 +1,6 @@
 using System.Diagnostics.Metrics;
 using KvCluster.Node.Api;
-using KvCluster.Node.Hosting;
+using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.V1;
 

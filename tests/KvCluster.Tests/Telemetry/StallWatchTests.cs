@@ -1,4 +1,4 @@
-using KvCluster.Node.Hosting;
+using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.Storage.Threads;
 using Microsoft.Extensions.Logging.Abstractions;

@@ -5,7 +5,7 @@ using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Client;
 using KvCluster.Router;
-using KvCluster.Serving.Admin;
+using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Node;
 using KvCluster.V1;

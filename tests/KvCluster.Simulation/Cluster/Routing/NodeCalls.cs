@@ -2,13 +2,14 @@ using System.Buffers.Binary;
 using Google.Protobuf;
 using KvCluster.Node.Api;
 using KvCluster.Node.Shards;
-using KvCluster.Serving;
-using KvCluster.Storage;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 using KvCluster.V1;
 using KvCluster.Wire;
-using WriteRequest = KvCluster.Storage.WriteRequest;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Simulation.Cluster.Routing;
 

@@ -1,7 +1,9 @@
 using System.Buffers.Binary;
 using System.Text;
 using KvCluster.Client;
-using KvCluster.Storage;
+using KvCluster.Client.Runtime;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Simulation.Cluster.Routing;
 

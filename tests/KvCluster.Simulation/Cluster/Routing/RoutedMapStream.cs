@@ -1,5 +1,6 @@
 using Grpc.Core;
-using KvCluster.Node.Hosting;
+using KvCluster.Node.Map;
+using KvCluster.Node.Runtime;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster.Routing;

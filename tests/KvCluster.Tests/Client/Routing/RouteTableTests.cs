@@ -1,5 +1,5 @@
-using KvCluster.Client;
 using KvCluster.Client.Routing;
+using KvCluster.Client.Runtime;
 using KvCluster.V1;
 using static KvCluster.Tests.Client.Routing.ShardMapTests;
 

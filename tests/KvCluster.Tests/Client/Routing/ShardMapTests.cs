@@ -1,6 +1,7 @@
 using System.Text;
 using Google.Protobuf;
 using KvCluster.Client.Routing;
+using KvCluster.Client.Telemetry;
 using KvCluster.V1;
 using Xunit.Abstractions;
 using ShardMap = KvCluster.Client.Routing.ShardMap;

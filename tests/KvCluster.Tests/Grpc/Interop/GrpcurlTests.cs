@@ -1,6 +1,6 @@
 using System.Diagnostics;
 using KvCluster.Processes;
-using KvCluster.Serving;
+using KvCluster.ServiceDefaults;
 using KvCluster.Tests.Grpc.Proto;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;

@@ -1,6 +1,6 @@
-using KvCluster.Security;
-using KvCluster.Serving.Security;
+using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tests.Node;
+using KvCluster.Tls;
 
 namespace KvCluster.Tests.Serving.Security;
 

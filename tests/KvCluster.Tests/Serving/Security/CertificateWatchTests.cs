@@ -1,6 +1,6 @@
 using KvCluster.Disk;
-using KvCluster.Security;
-using KvCluster.Serving.Security;
+using KvCluster.ServiceDefaults.Security;
+using KvCluster.Tls;
 
 namespace KvCluster.Tests.Serving.Security;
 

@@ -1,8 +1,8 @@
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
-using KvCluster.Security;
-using KvCluster.Serving.Security;
+using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tests.Node;
+using KvCluster.Tls;
 
 namespace KvCluster.Tests.Serving.Security;
 

@@ -1,5 +1,5 @@
-using KvCluster.Security;
-using KvCluster.Serving.Security;
+using KvCluster.ServiceDefaults.Security;
+using KvCluster.Tls;
 
 namespace KvCluster.Tests.Serving.Security;
 

@@ -1,14 +1,16 @@
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Client;
+using KvCluster.Node;
+using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
-using KvCluster.Node.Hosting;
+using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Router;
-using KvCluster.Security;
-using KvCluster.Serving.Admin;
-using KvCluster.Serving.Security;
+using KvCluster.ServiceDefaults.Admin;
+using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Node;
+using KvCluster.Tls;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 

@@ -1,4 +1,5 @@
 using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Tests.Storage.Pages;

@@ -1,4 +1,5 @@
-using KvCluster.Storage;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Tests.Storage.Pages;
 

@@ -1,4 +1,5 @@
 using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 
@@ -43,7 +44,7 @@ public sealed class MapRangeTests
         var batch = store.Begin();
         for (var i = 0; i < count; i++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes((etag << 32) + (ulong)i), new byte[8000]);
-        batch.Seal(etag);
+        store.Seal(batch, etag);
         store.Publish(etag);
     }
 

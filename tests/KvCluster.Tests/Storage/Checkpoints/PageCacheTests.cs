@@ -1,4 +1,5 @@
 using System.Runtime.InteropServices;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Tests.Storage.Pages;
@@ -20,7 +21,7 @@ public sealed unsafe partial class PageCacheTests
         var batch = file.Pages.Begin();
         for (var key = 0; key < 20_000; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[100]);
-        batch.Seal(1);
+        file.Pages.Seal(batch, 1);
         file.Pages.Publish(1);
         file.Checkpoint();
 

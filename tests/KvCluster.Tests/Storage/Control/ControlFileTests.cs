@@ -1,5 +1,4 @@
 using KvCluster.Disk;
-using KvCluster.Storage;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Files;
 

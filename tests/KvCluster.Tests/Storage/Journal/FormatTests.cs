@@ -1,5 +1,5 @@
-using KvCluster.Storage;
 using KvCluster.Storage.Control;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 
 namespace KvCluster.Tests.Storage.Journal;

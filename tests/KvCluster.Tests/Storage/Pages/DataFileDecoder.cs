@@ -1,5 +1,5 @@
 using System.Buffers.Binary;
-using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Tests.Storage.Pages;
 

@@ -1,4 +1,5 @@
 using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
@@ -51,7 +52,7 @@ public sealed class DataFormatTests
             var batch = store.Begin();
             batch.Put(TreeId.Kv, "b"u8, "two"u8);
             batch.Put(TreeId.Kv, "abcdefghij"u8, "1"u8);
-            batch.Seal(new UInt128(0x0102, 0x0304));
+            store.Seal(batch, new UInt128(0x0102, 0x0304));
             store.Publish(new UInt128(0x0102, 0x0304));
             var checkpoint = store.BeginCheckpoint(etag => new Coverage(etag, new JournalPosition(0x0A0B, 0x3000), 0xA1B2C3D4), UInt128.MaxValue)!;
             checkpoint.Write();

@@ -1,5 +1,6 @@
 using System.Text;
 using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
@@ -61,7 +62,7 @@ public sealed class FileSizeTests
                 batch.Put(TreeId.Kv, key, header, value);
                 raw += key.Length + value.Length;
             }
-            batch.Seal(++etag);
+            store.Seal(batch, ++etag);
             store.Publish(etag);
         }
         var checkpoint = store.BeginCheckpoint(one => new Coverage(one, default, 0), UInt128.MaxValue)!;

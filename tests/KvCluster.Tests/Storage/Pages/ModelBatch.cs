@@ -1,5 +1,6 @@
 using System.Collections.Immutable;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Tests.Storage.Pages;
 

@@ -1,4 +1,5 @@
 using System.Collections.Immutable;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;

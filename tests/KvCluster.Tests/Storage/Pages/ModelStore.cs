@@ -1,4 +1,5 @@
 using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
@@ -53,10 +54,10 @@ internal sealed class ModelStore : IDisposable
         var etag = NextEtag(Newest.Etag);
         if (!seal)
         {
-            batch.Abort();
+            Store.Abort(batch);
             return;
         }
-        batch.Seal(etag);
+        Store.Seal(batch, etag);
         _sealed.Add(model.Result(etag));
         Assert.Equal(etag, Store.NewestEtag);
     }

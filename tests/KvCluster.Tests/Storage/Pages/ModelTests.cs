@@ -1,3 +1,4 @@
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
@@ -113,10 +114,10 @@ public sealed class ModelTests
             }
             if (random.Next(10) == 0)
             {
-                batch.Abort();
+                file.Pages.Abort(batch);
                 return;
             }
-            batch.Seal(++_etag);
+            file.Pages.Seal(batch, ++_etag);
             _unpublished.Add((_etag, content));
         }
 

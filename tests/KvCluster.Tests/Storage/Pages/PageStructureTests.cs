@@ -1,5 +1,6 @@
 using KvCluster.Disk;
-using KvCluster.Storage;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 
@@ -51,7 +52,7 @@ public sealed unsafe class PageStructureTests
                 var batch = store.Begin();
                 for (var put = 0; put < 300; put++)
                     batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
-                batch.Seal(etag);
+                store.Seal(batch, etag);
                 store.Publish(etag);
                 var checkpoint = store.BeginCheckpoint(covered => new Coverage(covered, default, 0), UInt128.MaxValue)!;
                 checkpoint.Write();
@@ -110,7 +111,7 @@ public sealed unsafe class PageStructureTests
         var profile = KeyProfile.All[random.Next(KeyProfile.All.Length)];
         for (var put = 0; put < 200; put++)
             batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
-        batch.Seal(1);
+        store.Seal(batch, 1);
         store.Publish(1);
         var checkpoint = store.BeginCheckpoint(covered => new Coverage(covered, default, 0), UInt128.MaxValue)!;
         checkpoint.Write();

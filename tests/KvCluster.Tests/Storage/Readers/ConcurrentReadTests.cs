@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 
@@ -59,7 +60,7 @@ public sealed class ConcurrentReadTests : IDisposable
         BinaryPrimitives.WriteUInt64LittleEndian(large, round);
         for (var key = 0; key < Keys; key++)
             batch.Put(TreeId.Kv, KeyOf(key), key % 50 == 0 ? large : value);
-        batch.Seal(new UInt128(1, round));
+        store.Seal(batch, new UInt128(1, round));
         store.Publish(new UInt128(1, round));
     }
 

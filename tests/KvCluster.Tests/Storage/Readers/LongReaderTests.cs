@@ -1,5 +1,6 @@
 using System.Runtime.InteropServices;
 using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Tests.Storage.Pages;
@@ -372,7 +373,7 @@ public sealed class LongReaderTests
         var batch = store.Begin();
         for (var key = 0; key < 60_000; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[900]);
-        batch.Seal(1);
+        store.Seal(batch, 1);
         store.Publish(1);
         Assert.True(store.ScratchReservedBytes > 50 << 20, $"{store.ScratchReservedBytes} bytes are reserved.");
         var checkpoint = store.BeginCheckpoint(etag => new Coverage(etag, default, 0), UInt128.MaxValue)!;
@@ -403,7 +404,7 @@ public sealed class LongReaderTests
         var batch = store.Begin();
         for (var key = 0; key < Keys; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[100]);
-        batch.Seal(1);
+        store.Seal(batch, 1);
         store.Publish(1);
         return 1;
     }
@@ -427,7 +428,7 @@ public sealed class LongReaderTests
     {
         var batch = store.Begin();
         batch.Put(TreeId.Kv, BitConverter.GetBytes(key), Enumerable.Repeat(value, 100).ToArray());
-        batch.Seal(etag);
+        store.Seal(batch, etag);
         store.Publish(etag);
     }
 

@@ -1,5 +1,8 @@
 using KvCluster.Disk;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Recovery;
 using KvCluster.Tests.Storage.Store;

@@ -1,6 +1,6 @@
 using KvCluster.Disk;
-using KvCluster.Storage;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Sessions;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Recovery;

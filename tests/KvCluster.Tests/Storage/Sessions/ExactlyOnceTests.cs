@@ -1,5 +1,6 @@
-using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Sessions;

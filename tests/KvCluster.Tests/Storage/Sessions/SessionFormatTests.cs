@@ -1,5 +1,7 @@
-using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Journal;
 using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Sessions;

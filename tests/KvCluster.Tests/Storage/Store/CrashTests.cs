@@ -1,6 +1,7 @@
 using KvCluster.Disk;
-using KvCluster.Storage;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
 

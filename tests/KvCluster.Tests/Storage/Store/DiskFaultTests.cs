@@ -1,5 +1,6 @@
 using KvCluster.Disk;
-using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Sessions;
 
 namespace KvCluster.Tests.Storage.Store;
 

@@ -1,5 +1,6 @@
 using KvCluster.Node.Api;
-using KvCluster.Storage;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Storage.Store;

@@ -1,5 +1,6 @@
 using KvCluster.Disk;
-using KvCluster.Storage;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
 

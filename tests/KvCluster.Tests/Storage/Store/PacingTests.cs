@@ -1,5 +1,7 @@
 using KvCluster.Storage;
-using KvCluster.Storage.Pages;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Maintenance;
 
 namespace KvCluster.Tests.Storage.Store;
 

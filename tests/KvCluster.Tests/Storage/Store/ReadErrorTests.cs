@@ -1,5 +1,7 @@
 using KvCluster.Disk;
 using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Sessions;
 
 namespace KvCluster.Tests.Storage.Store;
 

@@ -1,6 +1,9 @@
-using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
 

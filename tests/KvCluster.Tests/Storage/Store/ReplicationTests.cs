@@ -1,6 +1,9 @@
 using KvCluster.Disk;
-using KvCluster.Storage;
-using KvCluster.Storage.Writer;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
 

@@ -1,5 +1,7 @@
-using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
+using KvCluster.Storage.Sessions;
 
 namespace KvCluster.Tests.Storage.Store;
 

@@ -1,5 +1,5 @@
 using KvCluster.Disk;
-using KvCluster.Storage.Writer;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
 

@@ -1,5 +1,7 @@
 using KvCluster.Disk;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Snapshots;

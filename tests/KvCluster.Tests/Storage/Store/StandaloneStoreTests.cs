@@ -1,8 +1,12 @@
 using System.Globalization;
 using System.Text;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Storage.Store;

@@ -1,7 +1,11 @@
 using System.Text;
 using KvCluster.Disk;
 using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Storage.Store;

@@ -1,7 +1,10 @@
 using System.Globalization;
 using System.Text;
-using KvCluster.Storage;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Storage.Store;

@@ -1,6 +1,8 @@
 using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 using KvCluster.Tests.Storage.Pages;
 using PageNode = KvCluster.Storage.Pages.Node;
 
@@ -224,7 +226,7 @@ public sealed unsafe class SplitTests
                 batch.Put(TreeId.Kv, k, v);
                 model[k] = v;
             }
-            batch.Seal(1);
+            store.Seal(batch, 1);
             store.Publish(1);
             store.Verify();
         }

@@ -1,0 +1,54 @@
+using System.Security.Cryptography;
+using System.Text;
+using KvCluster.Tls;
+using Microsoft.AspNetCore.Http;
+
+namespace KvCluster.AdminConsole;
+
+/// <summary>The token that changes through the console need. Its file is read at each use, which is seldom, so that a new token needs no restart. Any thread.</summary>
+internal sealed class AdminToken
+{
+    /// <summary>Sixteen random characters cannot be guessed through a network.</summary>
+    private const int LengthLeast = 16;
+
+    private const string Scheme = "Bearer ";
+
+    private readonly string? _file;
+
+    /// <param name="file">Null: there is none, and nobody may change anything.</param>
+    /// <exception cref="UnusableFileException">It cannot be read, or holds too short a token.</exception>
+    public AdminToken(string? file)
+    {
+        _file = file;
+        if (file is not null)
+            _ = Read(file);
+    }
+
+    /// <summary>Whether there is one.</summary>
+    public bool IsSet => _file is not null;
+
+    /// <summary>Whether a request shows it: "Authorization: Bearer ...", and nowhere else, so that it is in no address and no log of addresses.</summary>
+    /// <exception cref="UnusableFileException">The file cannot be read any more.</exception>
+    public bool IsShownBy(HttpRequest request)
+    {
+        if (_file is null || request.Headers.Authorization.ToString() is not { } shown || !shown.StartsWith(Scheme, StringComparison.OrdinalIgnoreCase))
+            return false;
+        // Digests have one length whatever was sent, so the comparison takes one time.
+        return CryptographicOperations.FixedTimeEquals(Digest(shown[Scheme.Length..].Trim()), Digest(Read(_file)));
+    }
+
+    private static byte[] Digest(string token) => SHA256.HashData(Encoding.UTF8.GetBytes(token));
+
+    private static string Read(string file)
+    {
+        try
+        {
+            var token = File.ReadAllText(file).Trim();
+            return token.Length >= LengthLeast ? token : throw new UnusableFileException(file, $"a token has at least {LengthLeast} characters");
+        }
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
+        {
+            throw new UnusableFileException(file, failure.Message);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+// What all calls under /api/ have in common: who may make them, JSON in and out, and failures as a status with one line. Any thread.
+using System.Text.Json;
+using System.Text.Json.Serialization;
+using KvCluster.Client;
+using KvCluster.ServiceDefaults.Admin;
+using KvCluster.ServiceDefaults.Logs;
+using KvCluster.Tls;
+using Microsoft.AspNetCore.Http;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.AdminConsole;
+
+/// <summary>Makes the endpoints of the console's JSON.</summary>
+internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnlySet<string> hosts, TimeProvider time, ILogger log)
+{
+    private static readonly JsonSerializerOptions Json = new(JsonSerializerDefaults.Web)
+    {
+        DefaultIgnoreCondition = JsonIgnoreCondition.WhenWritingNull,
+        UnmappedMemberHandling = JsonUnmappedMemberHandling.Disallow,
+    };
+
+    private readonly OncePerHost _refused = new(time);
+
+    /// <summary>Answers a GET.</summary>
+    public AdminEndpoint Get(string path, Access access, Func<HttpRequest, CancellationToken, Task<object>> answer) =>
+        new(HttpMethods.Get, path, context => RunAsync(context, access, answer));
+
+    /// <summary>Answers a POST of JSON.</summary>
+    public AdminEndpoint Post<TRequest>(string path, Func<TRequest, CancellationToken, Task<object>> answer)
+        where TRequest : class => new(HttpMethods.Post, path, context => RunAsync(context, Access.Change, async (request, stop) =>
+        {
+            var command = await ReadAsync<TRequest>(request, stop).ConfigureAwait(false);
+            var done = await answer(command, stop).ConfigureAwait(false);
+            ConsoleLog.Changed(log, path, context.Connection.RemoteIpAddress);
+            return done;
+        }));
+
+    /// <summary>Whether keys and values may be shown to who asks.</summary>
+    public bool MaySeeKeys(HttpRequest request) => !keysNeedToken || token.IsShownBy(request);
+
+    private static async Task<TRequest> ReadAsync<TRequest>(HttpRequest request, CancellationToken cancellationToken)
+    {
+        // A form of another site cannot send this type.
+        if (!request.HasJsonContentType())
+            throw new BadRequestException("The request is not JSON.");
+        return await request.ReadFromJsonAsync<TRequest>(Json, cancellationToken).ConfigureAwait(false) ?? throw new BadRequestException("The request is empty.");
+    }
+
+    private async Task RunAsync(HttpContext context, Access access, Func<HttpRequest, CancellationToken, Task<object>> answer)
+    {
+        PageHeaders.Set(context.Response);
+        var (status, document) = await AnswerAsync(context, access, answer).ConfigureAwait(false);
+        context.Response.StatusCode = status;
+        await context.Response.WriteAsJsonAsync(document, document.GetType(), Json, context.RequestAborted).ConfigureAwait(false);
+    }
+
+    private async Task<(int Status, object Document)> AnswerAsync(HttpContext context, Access access, Func<HttpRequest, CancellationToken, Task<object>> answer)
+    {
+        try
+        {
+            return Refusal(context, access) ?? (StatusCodes.Status200OK, await answer(context.Request, context.RequestAborted).ConfigureAwait(false));
+        }
+        catch (KvConditionFailedException failure)
+        {
+            return Failed(StatusCodes.Status412PreconditionFailed, failure.Message);
+        }
+        catch (KvUnavailableException failure)
+        {
+            return Failed(StatusCodes.Status503ServiceUnavailable, failure.Message);
+        }
+        catch (KvOutcomeUnknownException failure)
+        {
+            return Failed(StatusCodes.Status504GatewayTimeout, $"It is not known whether this was done: {failure.Message}");
+        }
+        catch (KvException failure)
+        {
+            return Failed(failure is KvInvalidRequestException ? StatusCodes.Status400BadRequest : StatusCodes.Status409Conflict, failure.Message);
+        }
+        catch (Exception failure) when (failure is BadRequestException or JsonException)
+        {
+            return Failed(StatusCodes.Status400BadRequest, failure.Message);
+        }
+        catch (UnusableFileException failure)
+        {
+            ConsoleLog.TokenUnusable(log, failure.Message);
+            return Failed(StatusCodes.Status503ServiceUnavailable, "The token's file is not usable; the log says why.");
+        }
+    }
+
+    private (int Status, object Document)? Refusal(HttpContext context, Access access)
+    {
+        if (!PageHeaders.IsKnownHost(context.Request, hosts))
+            return Failed(StatusCodes.Status403Forbidden, $"This port was asked for as '{context.Request.Host.Host}', which admin-hosts in the configuration does not name.");
+        if (!PageHeaders.IsOfThisPage(context.Request))
+            return Failed(StatusCodes.Status403Forbidden, "This was asked by another site's page.");
+        if (access == Access.Open || (access == Access.Keys && !keysNeedToken))
+            return null;
+        if (!token.IsSet)
+            return Failed(StatusCodes.Status403Forbidden, "This is off: there is no admin-token-file in the configuration.");
+        if (token.IsShownBy(context.Request))
+            return null;
+        if (context.Request.Headers.Authorization.Count > 0 && _refused.MaySay(context.Connection.RemoteIpAddress, out var host))
+            ConsoleLog.TokenRefused(log, host);
+        context.Response.Headers.WWWAuthenticate = "Bearer";
+        return Failed(StatusCodes.Status401Unauthorized, "This needs the token.");
+    }
+
+    private static (int Status, object Document) Failed(int status, string error) => (status, new { error });
+}

@@ -1,0 +1,81 @@
+// The page on the admin port. A program adds it when it serves; requests come on any thread. All the page knows comes through one client of the
+// cluster, so that node and router show the same.
+using System.Buffers.Text;
+using System.Globalization;
+using KvCluster.Client;
+using KvCluster.ServiceDefaults.Admin;
+using Microsoft.AspNetCore.Http;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.AdminConsole;
+
+/// <summary>Shows a cluster, its keys, and lets operators change it. Disposed when the program stops, after which its calls fail.</summary>
+internal sealed class ClusterConsole : IAsyncDisposable
+{
+    private readonly KvClient _client;
+    private readonly ClusterReading _reading;
+    private readonly KeyBrowser _keys;
+    private readonly ApiEndpoint _api;
+    private readonly AdminToken _token;
+    private readonly string _program;
+
+    private ClusterConsole(ConsoleOptions options, ILogger log)
+    {
+        _program = options.Program;
+        _token = options.Token;
+        _client = new KvClient(new KvClientOptions { Endpoints = options.Endpoints, Tls = options.Tls });
+        _reading = new ClusterReading(_client);
+        _keys = new KeyBrowser(_client);
+        _api = new ApiEndpoint(_token, options.KeysNeedToken, options.Hosts, TimeProvider.System, log);
+    }
+
+    /// <summary>Shows the console from now on.</summary>
+    /// <param name="admin">The admin port; null: there is none.</param>
+    /// <returns>To be disposed when the program stops; null without an admin port.</returns>
+    /// <exception cref="KvException">A file of TLS.</exception>
+    public static ClusterConsole? Add(AdminServer? admin, ConsoleOptions options, ILoggerFactory logs)
+    {
+        if (admin is null)
+            return null;
+        var console = new ClusterConsole(options, logs.CreateLogger<ClusterConsole>());
+        admin.Add([.. PageFiles.Endpoints(), .. console.Endpoints()]);
+        return console;
+    }
+
+    public ValueTask DisposeAsync() => _client.DisposeAsync();
+
+    private IEnumerable<AdminEndpoint> Endpoints() =>
+    [
+        _api.Get("/api/overview", Access.Open, async (request, stop) =>
+            Overview.Of(_program, _token.IsSet, _api.MaySeeKeys(request), await _reading.ReadAsync(stop).ConfigureAwait(false))),
+        _api.Get("/api/keys", Access.Keys, (request, stop) => _keys.ListAsync(Key(request, "prefix"), Key(request, "after"), Limit(request), stop)),
+        _api.Get("/api/value", Access.Keys, (request, stop) => _keys.ReadAsync(Key(request, "key"), stop)),
+        _api.Get("/api/token", Access.Change, static (_, _) => Task.FromResult<object>(new { })),
+        _api.Post<PutCommand>("/api/put", _keys.PutAsync),
+        _api.Post<DeleteCommand>("/api/delete", _keys.DeleteAsync),
+        _api.Post<TransferCommand>("/api/transfer", async (transfer, stop) => new { Leader = await _client.TransferAsync(transfer.Shard, transfer.Node, stop).ConfigureAwait(false) }),
+        _api.Post<DrainCommand>("/api/drain", async (drain, stop) =>
+        {
+            var outcome = await _client.DrainAsync(drain.Node, drain.Draining, cancellationToken: stop).ConfigureAwait(false);
+            return new { outcome.GivenAway, Kept = outcome.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) };
+        }),
+    ];
+
+    // As base64 with the letters of URLs: keys are bytes.
+    private static ReadOnlyMemory<byte> Key(HttpRequest request, string name)
+    {
+        try
+        {
+            return Base64Url.DecodeFromChars(request.Query[name].ToString());
+        }
+        catch (FormatException)
+        {
+            throw new BadRequestException($"{name} is not base64url.");
+        }
+    }
+
+    private static int Limit(HttpRequest request) =>
+        int.TryParse(request.Query["limit"], NumberStyles.None, CultureInfo.InvariantCulture, out var limit) && limit is > 0 and <= KeyBrowser.RowsMax
+            ? limit
+            : throw new BadRequestException($"limit is 1 to {KeyBrowser.RowsMax}.");
+}

@@ -1,0 +1,43 @@
+namespace KvCluster.Client;
+
+/// <summary>A call that failed. The message is one line for people; <see cref="Reason"/> is for programs.</summary>
+public class KvException : Exception
+{
+    /// <summary>Creates it.</summary>
+    public KvException(string reason, string message, ChangeOutcome outcome = ChangeOutcome.NotApplied, Exception? cause = null)
+        : base(message, cause)
+    {
+        Reason = reason;
+        Outcome = outcome;
+    }
+
+    /// <summary>Stable, in capitals: CONDITION_FAILED, NO_LEADER, KEY_TOO_LONG and so on; kv.proto lists them.</summary>
+    public string Reason { get; }
+
+    /// <summary>What became of the change.</summary>
+    public ChangeOutcome Outcome { get; }
+}
+
+/// <summary>A condition did not hold; nothing was applied.</summary>
+public sealed class KvConditionFailedException(string message, int conditionIndex, ShardPosition position) : KvException("CONDITION_FAILED", message)
+{
+    /// <summary>Which of the request's conditions.</summary>
+    public int ConditionIndex { get; } = conditionIndex;
+
+    /// <summary>The newest etag that it was evaluated on.</summary>
+    public ShardPosition Position { get; } = position;
+}
+
+/// <summary>The request itself was refused: an empty or too long key, a too large value, keys of different shards; nothing was applied.</summary>
+public sealed class KvInvalidRequestException(string reason, string message) : KvException(reason, message);
+
+/// <summary>
+/// The change was sent, repeated until the time was up, and nobody can say whether it was applied. Read the key, or repeat the change where that
+/// does no harm.
+/// </summary>
+public sealed class KvOutcomeUnknownException(string message, Exception? cause = null)
+    : KvException("OUTCOME_UNKNOWN", message, ChangeOutcome.Unknown, cause);
+
+/// <summary>The cluster could not be reached, or had no leader, for as long as the call was allowed to take; nothing was applied.</summary>
+public sealed class KvUnavailableException(string reason, string message, Exception? cause = null)
+    : KvException(reason, message, ChangeOutcome.NotApplied, cause);

@@ -1,0 +1,43 @@
+using Google.Rpc;
+using Grpc.Core;
+using Status = Google.Rpc.Status;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>Turns what a call ended with into the exceptions that users see.</summary>
+internal static class KvErrors
+{
+    public static KvException ToException(Status status)
+    {
+        var info = status.GetDetail<ErrorInfo>();
+        if (CallStatus.IsUnknown(status))
+            return new KvOutcomeUnknownException(status.Message);
+        var reason = CallStatus.ReasonOf(status);
+        return (StatusCode)status.Code switch
+        {
+            StatusCode.FailedPrecondition when reason == "CONDITION_FAILED" => ConditionFailed(status.Message, info),
+            StatusCode.Unavailable or StatusCode.DeadlineExceeded => new KvUnavailableException(reason, status.Message),
+            StatusCode.InvalidArgument => new KvInvalidRequestException(reason, status.Message),
+            _ => new KvException(reason, status.Message),
+        };
+    }
+
+    /// <summary>The same for a stream, which changes nothing, or a call of an operator, whose outcome was judged. A caller who stopped waiting hears that.</summary>
+    public static Exception ToException(RpcException failure, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
+        ? new OperationCanceledException(failure.Status.Detail, failure, cancellationToken)
+        : ToException(failure);
+
+    private static KvException ToException(RpcException failure) => failure.GetRpcStatus() is { } status
+        ? ToException(status)
+        : failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded
+            ? new KvUnavailableException(failure.StatusCode.ToString(), failure.Status.Detail, failure)
+            : new KvException(failure.StatusCode.ToString(), failure.Status.Detail, ChangeOutcome.NotApplied, failure);
+
+    private static KvConditionFailedException ConditionFailed(string message, ErrorInfo? info)
+    {
+        var index = info?.Metadata.TryGetValue("condition", out var text) == true && int.TryParse(text, out var parsed) ? parsed : -1;
+        var etag = info?.Metadata.TryGetValue("etag", out var etagText) == true && Etag.TryParse(etagText, null, out var found) ? found : default;
+        var shard = info?.Metadata.TryGetValue("shard", out var shardText) == true && uint.TryParse(shardText, out var id) ? id : 0;
+        return new KvConditionFailedException(message, index, new ShardPosition(shard, etag));
+    }
+}

@@ -1,0 +1,59 @@
+using Google.Protobuf;
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
+using KvCluster.Replication.State;
+using KvCluster.V1;
+
+namespace KvCluster.Replication.Digests;
+
+/// <summary>A follower's side of comparing trees (<see cref="DigestComparison"/>): takes its digest where its leader says, reports it, and stops if it is wrong.</summary>
+internal sealed class DigestAnswers(ReplicaContext context)
+{
+    private const int ShownBytes = 8;
+    private long _doubtDueUs = long.MinValue;
+
+    /// <summary>The begin of a digest, as logs show it.</summary>
+    public static string Shown(ByteString digest) => Convert.ToHexStringLower(digest.Span[..Math.Min(ShownBytes, digest.Length)]);
+
+    /// <summary>The leader names a record, perhaps again.</summary>
+    public void OnAsk(Frame frame)
+    {
+        var ask = frame.DigestAsk;
+        // A lesser one was overtaken on its way.
+        if (ask.Number < context.OwnDigest.Number)
+            return;
+        if (ask.Number > context.OwnDigest.Number)
+            context.OwnDigest.Take(ask.Number, ask.Etag.FromWire());
+        Report(frame.Sender);
+    }
+
+    /// <summary>Tells the leader, if there is something to tell.</summary>
+    public void Report(ulong leader)
+    {
+        if (leader == 0 || context.OwnDigest.Value is not { } digest)
+            return;
+        var frame = context.FrameTo(leader, context.Promised);
+        frame.DigestReport = new DigestReport { Number = context.OwnDigest.Number, Digest = digest };
+        context.Send(frame);
+    }
+
+    /// <summary>A majority has another digest than the one that this process reported of its present trees: it stops for good.</summary>
+    public void OnDiffers(DigestDiffers differs)
+    {
+        var own = context.OwnDigest;
+        if (differs.Number != own.Number || own.Value is not { IsEmpty: false } reported || reported != differs.Reported)
+            return;
+        context.Emit(new Effect.Quarantine($"its trees at {own.Etag} have the digest {Shown(reported)}, those of a majority {Shown(differs.Expected)}"));
+    }
+
+    /// <summary>Reminds a leader that serves that this replica's trees were the odd ones when it led.</summary>
+    public void OnHeartbeat(Frame frame)
+    {
+        if (!context.TreeDoubted || frame.Heartbeat.Committed.FromWire().Epoch != frame.Epoch || context.NowUs < _doubtDueUs)
+            return;
+        _doubtDueUs = context.NowUs + context.Options.DigestRepeatUs;
+        var answer = context.FrameTo(frame.Sender, frame.Epoch);
+        answer.DigestDoubt = new DigestDoubt();
+        context.Send(answer);
+    }
+}

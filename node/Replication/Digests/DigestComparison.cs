@@ -1,0 +1,230 @@
+using Google.Protobuf;
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Progress;
+using KvCluster.Replication.Protocol;
+using KvCluster.Replication.State;
+using KvCluster.V1;
+
+namespace KvCluster.Replication.Digests;
+
+/// <summary>
+/// A leader's side of comparing the trees of its voters in the background: at an interval it names its newest record, each voter takes the digest of its trees
+/// when exactly that is applied, and who differs from a majority is told to stop for good. One of one epoch; the followers' side is
+/// <see cref="DigestAnswers"/>.
+/// </summary>
+/// <remarks>
+/// Nothing here is needed for safety of the journal, so nothing waits for it: an answer that does not come is one digest less to judge by. Replicas are
+/// quarantined only by a majority of voters that has reported one and the same digest, and only when that majority has all that is committed, without
+/// the help of the replica that goes.
+/// </remarks>
+internal sealed class DigestComparison
+{
+    // After a comparison that came to nothing.
+    private const int RetriesInAnInterval = 16;
+
+    // Who is silent for so many of the greatest timeouts is not waited for: digests may take hours.
+    private const int SilentTimeouts = 4;
+
+    private readonly ReplicaContext _context;
+    private readonly Func<FollowerProgress, Frame> _frameTo;
+    private readonly SeededRandom _random;
+    private readonly Dictionary<ulong, ByteString?> _reports = [];
+    private readonly Dictionary<ulong, Condemned> _condemned = [];
+    private ulong _number;
+    private Etag _etag;
+    private long _dueUs;
+    private long _beganUs = long.MinValue / 2;
+    private long _deadlineUs;
+    private long _repeatUs;
+
+    /// <param name="context">The replica.</param>
+    /// <param name="epoch">The epoch that it leads.</param>
+    /// <param name="frameTo">An envelope to a follower.</param>
+    public DigestComparison(ReplicaContext context, ulong epoch, Func<FollowerProgress, Frame> frameTo)
+    {
+        _context = context;
+        _frameTo = frameTo;
+        // Apart from the election's numbers, and so that the shards of a node, led since the same moment, do not compare at once.
+        _random = new SeededRandom(context.Self ^ (epoch << 32) ^ context.Shard);
+        _dueUs = IntervalUs == 0 ? long.MaxValue : context.NowUs + _random.Between(RetryUs, IntervalUs + 1);
+    }
+
+    /// <summary>Digests are waited for, or a follower is being told to stop.</summary>
+    public bool Busy => Running || _condemned.Count > 0;
+
+    /// <summary>The last comparison that found no difference.</summary>
+    public DigestsCompared? Last { get; private set; }
+
+    /// <summary>When something is to be done by the clock.</summary>
+    public long DueUs
+    {
+        get
+        {
+            var dueUs = Running ? Math.Min(_deadlineUs, _repeatUs) : _dueUs;
+            foreach (var condemned in _condemned.Values)
+                dueUs = Math.Min(dueUs, condemned.RepeatUs);
+            return dueUs;
+        }
+    }
+
+    private bool Running => _etag != Etag.None;
+
+    private long IntervalUs => _context.Options.DigestIntervalUs;
+
+    private long RetryUs => IntervalUs / RetriesInAnInterval;
+
+    /// <summary>Its tree is wrong: what it acknowledges is not counted any more.</summary>
+    public bool IsCondemned(ulong replica) => _condemned.Count > 0 && _condemned.ContainsKey(replica);
+
+    /// <summary>Whether a comparison is to begin now, if the shard is in order.</summary>
+    public bool IsDue => !Running && _context.NowUs >= _dueUs;
+
+    /// <summary>Not now: the shard has other things to do.</summary>
+    public void Postpone() => _dueUs = _context.NowUs + _context.Options.DigestRepeatUs;
+
+    /// <summary>Names the newest record to these voters and to this replica itself.</summary>
+    public void Begin(IReadOnlyCollection<FollowerProgress> voters)
+    {
+        _beganUs = _context.NowUs;
+        _number++;
+        _etag = _context.Journal.Last.Etag;
+        _deadlineUs = _context.NowUs + _context.Options.DigestTimeUs;
+        foreach (var voter in voters)
+            _reports[voter.Replica] = null;
+        // Before anything more is sent, so that it comes there before the record is known to be committed.
+        Ask(voters);
+        _context.OwnDigest.Take(_number, _etag);
+    }
+
+    /// <summary>A follower's digest.</summary>
+    public void OnReport(FollowerProgress follower, DigestReport report)
+    {
+        if (Running && report.Number == _number && _reports.ContainsKey(follower.Replica))
+            _reports[follower.Replica] = report.Digest;
+    }
+
+    /// <summary>A follower that led before, and was the odd one then, wants a comparison.</summary>
+    public void OnDoubt()
+    {
+        if (IntervalUs > 0)
+            _dueUs = Math.Min(_dueUs, Math.Max(_context.NowUs, _beganUs + RetryUs));
+    }
+
+    /// <summary>Another process speaks for a follower, or its state is being replaced: what was said of it holds no more.</summary>
+    public void OnReplaced(FollowerProgress follower)
+    {
+        if (_reports.ContainsKey(follower.Replica))
+            _reports[follower.Replica] = ByteString.Empty;
+        if (_condemned.Remove(follower.Replica))
+            OnDoubt();
+    }
+
+    /// <summary>Asks again, and judges when the time is up.</summary>
+    public void OnTick(IReadOnlyCollection<FollowerProgress> followers, Quorum quorum)
+    {
+        if (Running && _context.NowUs >= _deadlineUs)
+            Judge(quorum);
+        else if (Running && _context.NowUs >= _repeatUs)
+            Ask([.. followers.Where(follower => _reports.TryGetValue(follower.Replica, out var report) && report is null)]);
+    }
+
+    /// <summary>Judges when all is known, and tells who is to go.</summary>
+    /// <param name="followers">All other replicas.</param>
+    /// <param name="quorum">The voters.</param>
+    /// <param name="durableOf">What a replica has durable and matched; nothing for one that <see cref="IsCondemned"/>.</param>
+    public void Advance(IReadOnlyDictionary<ulong, FollowerProgress> followers, Quorum quorum, Func<ulong, Etag> durableOf)
+    {
+        if (Running)
+        {
+            foreach (var replica in _reports.Keys.ToList())
+            {
+                if (_reports[replica] is null && !(followers.TryGetValue(replica, out var follower) && MayReport(follower)))
+                    _reports[replica] = ByteString.Empty;
+            }
+
+            var nobodyElse = _reports.Values.All(report => report is { IsEmpty: true });
+            if (nobodyElse || (_context.OwnDigest.Value is not null && _reports.Values.All(report => report is not null)))
+                Judge(quorum);
+        }
+
+        foreach (var (replica, condemned) in _condemned.ToList())
+        {
+            if (!followers.TryGetValue(replica, out var follower))
+                _condemned.Remove(replica);
+            else if (follower.State == FollowerState.Snapshot)
+                OnReplaced(follower);
+            else if (_context.NowUs >= condemned.RepeatUs)
+                Tell(follower, condemned, mayGo: quorum.Agreed(durableOf) >= condemned.Committed);
+        }
+    }
+
+    private bool MayReport(FollowerProgress follower) =>
+        follower.State != FollowerState.Snapshot && _context.NowUs - follower.HeardUs < SilentTimeouts * _context.Options.TimeoutGreatestUs;
+
+    private void Ask(IReadOnlyCollection<FollowerProgress> voters)
+    {
+        _repeatUs = _context.NowUs + _context.Options.DigestRepeatUs;
+        foreach (var voter in voters)
+        {
+            var frame = _frameTo(voter);
+            frame.DigestAsk = new DigestAsk { Number = _number, Etag = _etag.ToWire() };
+            _context.Send(frame);
+        }
+    }
+
+    private void Judge(Quorum quorum)
+    {
+        var digests = _reports.Where(report => report.Value is { IsEmpty: false }).ToDictionary(report => report.Key, report => report.Value!);
+        if (_context.OwnDigest.Value is { IsEmpty: false } own)
+            digests[_context.Self] = own;
+        var verdict = DigestVerdict.Of(quorum, digests);
+        var isDone = verdict.Compared > 1;
+        if (!isDone)
+            _context.Log($"no digests to compare at {_etag}: the voters were past it, or gave up; tried again later");
+        else if (verdict.Distinct == 1)
+            Last = new DigestsCompared(_etag, verdict.Compared, _context.NowUs);
+        else if (verdict.Expected is null)
+            _context.Emit(new Effect.Alarm($"the trees of the voters differ at {_etag}, and no majority has the same; nobody is rebuilt: {Shown(digests)}"));
+        else if (verdict.Odd.Contains(_context.Self))
+            DoubtItself(digests);
+        else
+            Condemn(verdict, digests);
+        _context.OwnDigest.Forget();
+        _reports.Clear();
+        _etag = Etag.None;
+        var pauseUs = isDone ? IntervalUs : RetryUs;
+        _dueUs = _context.NowUs + (pauseUs * 3 / 4) + _random.Between(0, (pauseUs / 2) + 1);
+    }
+
+    // A leader tells nobody to stop, itself included, whose tree is not the majority's: the next one compares again.
+    private void DoubtItself(Dictionary<ulong, ByteString> digests)
+    {
+        _context.TreeDoubted = true;
+        _context.Emit(new Effect.Alarm($"this leader's trees are not those of a majority at {_etag}: it hands over, to be rebuilt: {Shown(digests)}"));
+    }
+
+    private void Condemn(DigestVerdict verdict, Dictionary<ulong, ByteString> digests)
+    {
+        foreach (var odd in verdict.Odd)
+        {
+            _condemned[odd] = new Condemned(_number, digests[odd], verdict.Expected!, _context.Committed, _context.NowUs);
+            _context.Emit(new Effect.Alarm($"the trees of replica {odd:x} are not those of a majority at {_etag}: it is quarantined, to be rebuilt: {Shown(digests)}"));
+        }
+    }
+
+    private void Tell(FollowerProgress follower, Condemned condemned, bool mayGo)
+    {
+        _condemned[follower.Replica] = condemned with { RepeatUs = _context.NowUs + _context.Options.HeartbeatIntervalUs };
+        // One that is silent has stopped, or hears nothing either.
+        if (!mayGo || _context.NowUs - follower.HeardUs >= _context.Options.TimeoutLeastUs)
+            return;
+        var frame = _frameTo(follower);
+        frame.DigestDiffers = new DigestDiffers { Number = condemned.Number, Reported = condemned.Reported, Expected = condemned.Expected };
+        _context.Send(frame);
+    }
+
+    private static string Shown(Dictionary<ulong, ByteString> digests) =>
+        string.Join(", ", digests.OrderBy(digest => digest.Key).Select(digest => $"{digest.Key:x} has {DigestAnswers.Shown(digest.Value)}"));
+
+    private sealed record Condemned(ulong Number, ByteString Reported, ByteString Expected, Etag Committed, long RepeatUs);
+}

@@ -1,0 +1,108 @@
+using KvCluster.Replication.Log;
+using KvCluster.Replication.State;
+using KvCluster.V1;
+
+namespace KvCluster.Replication.Elections;
+
+/// <summary>
+/// What this replica promises to others: grants to its leader, and answers to Prepare. A grant is a promise not to prepare a higher epoch nor to
+/// stand; a Prepare that meets one is held until it ends.
+/// </summary>
+internal sealed class Promises
+{
+    // A peer that asks for more than this is not believed: it could stop elections for as long as it likes.
+    private const long GrantUsMax = 60_000_000;
+
+    private readonly ReplicaContext _context;
+    private Frame? _held;
+    private ulong _answerTo;
+    private ulong _releasedRound;
+
+    public Promises(ReplicaContext context)
+    {
+        _context = context;
+        // What the process before granted is not known, only how long the longest grant was.
+        GrantEndUs = context.NowUs + context.Control.Synced.LeaseLongestUs;
+    }
+
+    /// <summary>Until then this replica neither prepares a higher epoch nor stands.</summary>
+    public long GrantEndUs { get; private set; }
+
+    /// <summary>No grant runs.</summary>
+    public bool Free => _context.NowUs >= GrantEndUs;
+
+    /// <summary>When a held Prepare can be taken up; <see cref="long.MaxValue"/> without one.</summary>
+    public long DueUs => _held is null ? long.MaxValue : GrantEndUs;
+
+    /// <summary>Grants the lease that a heartbeat asks for. False: not now; the leader asks again with the next heartbeat.</summary>
+    /// <param name="standing">This replica has a transaction under way that may make it a candidate.</param>
+    public bool TryGrant(Heartbeat heartbeat, bool standing)
+    {
+        var leaseUs = (long)heartbeat.LeaseUs;
+        if (leaseUs is <= 0 or > GrantUsMax || heartbeat.Round <= _releasedRound || _held is not null || standing || _context.Refilling)
+            return false;
+        var lengthUs = _context.Options.LengthenedByDrift(leaseUs);
+        if (_context.Control.Synced.LeaseLongestUs < lengthUs)
+        {
+            // The wait after a restart must cover it: on disk first.
+            if (_context.Control.Wanted.LeaseLongestUs < lengthUs)
+                _context.Control.Require(_context.Control.Wanted with { LeaseLongestUs = lengthUs });
+            return false;
+        }
+
+        GrantEndUs = Math.Max(GrantEndUs, _context.NowUs + lengthUs);
+        return true;
+    }
+
+    /// <summary>
+    /// The promised leader serves no more in its epoch: grants of its rounds up to this one are void, whenever they come. So are those to leaders
+    /// before it, which have no majority since it was prepared.
+    /// </summary>
+    public void Release(ulong round)
+    {
+        _releasedRound = Math.Max(_releasedRound, round);
+        GrantEndUs = Math.Min(GrantEndUs, _context.NowUs);
+    }
+
+    /// <summary>Holds a Prepare until the running grant ends; of several the one of the highest epoch.</summary>
+    public void Hold(Frame prepare)
+    {
+        if (_held is null || _held.Epoch < prepare.Epoch)
+            _held = prepare;
+    }
+
+    /// <summary>Gives back a held Prepare whose time has come, if its epoch is still above the promise.</summary>
+    public bool TryRelease(out Frame prepare)
+    {
+        prepare = _held!;
+        if (_held is null || !Free)
+            return false;
+        _held = null;
+        return prepare.Epoch > _context.Promised;
+    }
+
+    /// <summary>The promise rose: a held Prepare that it covers is moot, and so is an answer owed for a lower epoch.</summary>
+    public void PromiseRose()
+    {
+        _answerTo = 0;
+        // Rounds are numbered anew in each epoch.
+        _releasedRound = 0;
+        if (_held is not null && _held.Epoch <= _context.Promised)
+            _held = null;
+    }
+
+    /// <summary>Owes the candidate of the promised epoch an answer, given when the promise is synced.</summary>
+    public void OweAnswer(ulong candidate) => _answerTo = candidate;
+
+    /// <summary>Answers a Prepare that is due. The durable etag is read now: nothing was acknowledged in a lower epoch since the promise rose.</summary>
+    /// <param name="journalBusy">A cut or an installation is under way; what is durable is not settled.</param>
+    public void Answer(bool journalBusy)
+    {
+        if (_answerTo == 0 || !_context.Control.PromiseSynced || journalBusy || !_context.Counts)
+            return;
+        var frame = _context.FrameTo(_answerTo, _context.Promised);
+        frame.Prepared = new Prepared { Last = _context.Journal.Durable.Name.ToWire() };
+        _context.Send(frame);
+        _answerTo = 0;
+    }
+}

@@ -1,0 +1,89 @@
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
+using KvCluster.Replication.State;
+using KvCluster.V1;
+
+namespace KvCluster.Replication.Following;
+
+/// <summary>
+/// Linearizable reads at a replica that does not lead: the leader is asked, after they arrived, up to where this replica must have applied. One question is
+/// under way at a time and stands for all reads that came before it; those that come meanwhile share the next one.
+/// </summary>
+internal sealed class FollowerReads(ReplicaContext context)
+{
+    private readonly Queue<(long ReadId, ulong Number)> _waiting = new();
+    private ulong _leader;
+    private ulong _numberLast;
+    private ulong _numberAsked;
+    private long _resendUs = long.MaxValue;
+    private long _deadlineUs = long.MaxValue;
+
+    /// <summary>When something is to be done by the clock.</summary>
+    public long DueUs => Math.Min(_resendUs, _deadlineUs);
+
+    /// <summary>A read arrived; 0 for <paramref name="leader"/> means that none is known, and refuses it.</summary>
+    public void Add(long readId, ulong leader)
+    {
+        if (leader == 0)
+        {
+            context.Emit(new Effect.ReadIndexRefused(readId));
+            return;
+        }
+
+        if (leader != _leader)
+            RefuseAll();
+        _leader = leader;
+        _waiting.Enqueue((readId, _numberLast + 1));
+        if (_numberAsked == 0)
+            Ask();
+    }
+
+    /// <summary>The leader's answer.</summary>
+    public void OnAnswer(Frame frame)
+    {
+        if (frame.Sender != _leader || frame.ReadIndexAnswer.Number != _numberAsked || frame.ReceiverIncarnation != context.Incarnation)
+            return;
+        var last = 0L;
+        while (_waiting.TryPeek(out var first) && first.Number <= _numberAsked)
+            last = _waiting.Dequeue().ReadId;
+        _numberAsked = 0;
+        _resendUs = _deadlineUs = long.MaxValue;
+        context.Emit(new Effect.ReadIndexKnown(last, frame.ReadIndexAnswer.Committed.FromWire()));
+        if (_waiting.Count > 0)
+            Ask();
+    }
+
+    /// <summary>Does what the clock asks for.</summary>
+    public void OnTick()
+    {
+        if (context.NowUs >= _deadlineUs)
+            RefuseAll();
+        else if (context.NowUs >= _resendUs)
+            Send();
+    }
+
+    /// <summary>The leader changed, or does not answer: the callers go elsewhere.</summary>
+    public void RefuseAll()
+    {
+        if (_waiting.Count > 0)
+            context.Emit(new Effect.ReadIndexRefused(_waiting.Last().ReadId));
+        _waiting.Clear();
+        _numberAsked = 0;
+        _resendUs = _deadlineUs = long.MaxValue;
+    }
+
+    private void Ask()
+    {
+        _numberAsked = ++_numberLast;
+        _deadlineUs = context.NowUs + context.Options.TimeoutLeastUs;
+        Send();
+    }
+
+    private void Send()
+    {
+        _resendUs = context.NowUs + context.Options.HeartbeatIntervalUs;
+        var frame = context.FrameTo(_leader, context.Promised);
+        frame.ReadIndex = new ReadIndex { Number = _numberAsked };
+        context.Send(frame);
+    }
+}

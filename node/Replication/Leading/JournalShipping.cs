@@ -1,0 +1,329 @@
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Progress;
+using KvCluster.Replication.Protocol;
+using KvCluster.Replication.State;
+using KvCluster.V1;
+
+namespace KvCluster.Replication.Leading;
+
+/// <summary>
+/// How a leader's journal gets to its followers: each is probed for the last common record, then sent bodies within a window, or a snapshot where the
+/// journal does not reach back that far (<see cref="FollowerTransitions"/>). One of one epoch.
+/// </summary>
+internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
+{
+    /// <summary>A frame to a follower. It names the process that this leadership has taken note of, so that the follower knows what the leader knows of it.</summary>
+    public Frame FrameTo(FollowerProgress follower)
+    {
+        var frame = context.FrameTo(follower.Replica, epoch);
+        frame.ReceiverIncarnation = follower.Incarnation;
+        return frame;
+    }
+
+    /// <summary>What a follower has durable and matched.</summary>
+    public void OnAck(FollowerProgress follower, Etag durable, bool refilling)
+    {
+        if (!refilling)
+        {
+            follower.HeardUs = context.NowUs;
+            follower.Acked = Etag.Max(follower.Acked, durable);
+            follower.ToldToRefill &= durable < follower.Remembered;
+        }
+
+        var before = follower.OutstandingBytes;
+        follower.Release(durable);
+        if (follower.OutstandingBytes < before)
+            follower.MovedUs = context.NowUs;
+    }
+
+    /// <summary>The driver has sent bodies up to here.</summary>
+    public void OnBodiesSent(FollowerProgress follower, RecordName last, long bytes)
+    {
+        if (!follower.Sending)
+            return;
+        follower.Sending = false;
+        if (last == follower.Sent)
+        {
+            SendFromCheckpoint(follower);
+            return;
+        }
+
+        follower.Sent = last;
+        follower.Enqueue(last.Etag, bytes, context.NowUs);
+    }
+
+    /// <summary>A checkpoint is pinned for a follower.</summary>
+    public void OnSnapshotOpened(FollowerProgress follower, RecordName covers, long bytesTotal)
+    {
+        if (follower.State != FollowerState.Snapshot)
+        {
+            context.Emit(new Effect.CloseSnapshot(follower.Replica));
+            return;
+        }
+
+        follower.Covers = covers;
+        follower.SnapshotBytes = bytesTotal;
+        follower.SnapshotSent = follower.SnapshotStored = follower.SnapshotVerified = 0;
+        follower.MovedUs = follower.SnapshotMovedUs = context.NowUs;
+    }
+
+    /// <summary>The checkpoint is not kept for the follower any more.</summary>
+    public void OnSnapshotLost(FollowerProgress follower, RecordName covers, string reason)
+    {
+        if (follower.State == FollowerState.Snapshot && follower.Covers == covers)
+            GiveUpSnapshot(follower, reason);
+    }
+
+    /// <summary>The answer to a probe, or to bodies that do not follow what the follower has: the next step to the common record.</summary>
+    public void OnMatch(FollowerProgress follower, Match match)
+    {
+        OnAck(follower, match.Durable.FromWire(), match.Refilling);
+        var record = match.Record.FromWire();
+        if (match.Found)
+        {
+            if (follower.State != FollowerState.Probe)
+                return;
+            if (TailMatch.Has(context.Journal, record))
+                Continue(follower, record);
+            else if (record == follower.Probe)
+                // Asked for while the journal still reached back that far.
+                SendFromCheckpoint(follower);
+            return;
+        }
+
+        if (follower.State == FollowerState.Snapshot)
+            return;
+        var asked = follower.State == FollowerState.Probe ? follower.Probe : follower.Sent;
+        // Lacking what an earlier process of it acknowledged: it lost records, and must be told.
+        follower.ToldToRefill |= asked.Etag <= follower.Remembered && record.Etag < follower.Remembered;
+        if (!TailMatch.TryStepBack(context.Journal, asked, record, out var next, out var common))
+        {
+            SendFromCheckpoint(follower);
+            return;
+        }
+
+        if (common && !follower.ToldToRefill)
+        {
+            Continue(follower, record);
+            return;
+        }
+
+        Signal(follower, FollowerSignal.Differs);
+        follower.Probe = next;
+        SendProbe(follower);
+    }
+
+    /// <summary>The follower is another process now.</summary>
+    public void OnRestarted(FollowerProgress follower)
+    {
+        context.Log($"replica {follower.Replica:x} has restarted");
+        follower.Restart();
+        Signal(follower, FollowerSignal.Restarted);
+        // Asking for what it acknowledged shows at once whether it still has it.
+        var found = context.Journal.TryFind(follower.Remembered, out var remembered);
+        follower.Probe = found && follower.Remembered != Etag.None ? remembered.Name : context.Journal.Last.Name;
+        follower.ProbeDueUs = context.NowUs;
+    }
+
+    /// <summary>So much of a snapshot is stored or verified, or all of it installed, or it failed there.</summary>
+    public void OnSnapshotAck(FollowerProgress follower, SnapshotAck ack)
+    {
+        if (follower.State != FollowerState.Snapshot || follower.Covers == default || ack.Covers.FromWire() != follower.Covers)
+            return;
+        if (ack.Installed)
+        {
+            var covers = follower.Covers;
+            Signal(follower, FollowerSignal.Installed);
+            follower.SnapshotsGivenUp = 0;
+            follower.SnapshotDueUs = 0;
+            follower.Probe = covers;
+            follower.ProbeDueUs = context.NowUs;
+            return;
+        }
+
+        if (ack.Fault != SnapshotFault.Unspecified)
+        {
+            // The bytes were sound when they left, as far as each page tells of itself: whether it is the page that belongs there, only the whole tree tells.
+            if (ack.Fault == SnapshotFault.Damaged)
+                context.Emit(Effect.CheckPages.Instance);
+            var reason = ack.Fault switch
+            {
+                SnapshotFault.NoRoom => "its disk has no room for it",
+                SnapshotFault.Damaged => "it found it damaged",
+                _ => "its disk failed",
+            };
+            // For room is asked with the first bytes: asking often costs nothing.
+            GiveUpSnapshot(follower, reason, costsMuch: ack.Fault != SnapshotFault.NoRoom);
+            return;
+        }
+
+        var (stored, verified) = (Math.Min((long)ack.BytesStored, follower.SnapshotBytes), (long)ack.BytesVerified);
+        if (stored > follower.SnapshotStored || verified > follower.SnapshotVerified)
+            follower.SnapshotMovedUs = context.NowUs;
+        if (stored != follower.SnapshotStored || verified != follower.SnapshotVerified)
+            follower.MovedUs = context.NowUs;
+        // Less than before: it starts over, from a new process or a new epoch.
+        if (stored < follower.SnapshotStored)
+            follower.SnapshotSent = stored;
+        (follower.SnapshotStored, follower.SnapshotVerified) = (stored, verified);
+    }
+
+    /// <summary>Sends anew what seems lost.</summary>
+    public void CheckStall(FollowerProgress follower)
+    {
+        if (follower.State == FollowerState.Snapshot && follower.Covers != default
+            && context.NowUs - follower.SnapshotMovedUs >= context.Options.SnapshotPatienceUs)
+        {
+            GiveUpSnapshot(follower, $"nothing of it moved for {context.Options.SnapshotPatienceUs / 1_000_000} s");
+            return;
+        }
+
+        if (context.NowUs - follower.MovedUs < context.Options.StallUs)
+            return;
+        if (follower.State == FollowerState.Replicate && follower.OutstandingBytes > 0)
+        {
+            Signal(follower, FollowerSignal.Stalled);
+            follower.Probe = follower.Sent;
+            follower.ProbeDueUs = context.NowUs;
+        }
+        else if (follower.State == FollowerState.Snapshot && follower.Covers != default)
+        {
+            Signal(follower, FollowerSignal.Stalled);
+            follower.MovedUs = context.NowUs;
+            follower.SnapshotSent = follower.SnapshotStored;
+            // All is stored: it is being verified, or that it is installed was not heard.
+            if (follower.SnapshotStored == follower.SnapshotBytes)
+                AskForSnapshot(follower);
+        }
+    }
+
+    /// <summary>Sends what the follower can take now.</summary>
+    public void SendTo(FollowerProgress follower)
+    {
+        switch (follower.State)
+        {
+            case FollowerState.Probe when context.NowUs >= follower.ProbeDueUs:
+                SendProbe(follower);
+                break;
+            case FollowerState.Replicate:
+                SendBodies(follower);
+                break;
+            case FollowerState.Snapshot:
+                SendSnapshot(follower);
+                break;
+        }
+    }
+
+    /// <summary>Nothing more is sent to the follower: its checkpoint is let go.</summary>
+    public void Stop(FollowerProgress follower)
+    {
+        if (follower.State == FollowerState.Snapshot && follower.Covers != default)
+            context.Emit(new Effect.CloseSnapshot(follower.Replica));
+    }
+
+    // The record is common: send what follows it.
+    private void Continue(FollowerProgress follower, RecordName common)
+    {
+        Signal(follower, FollowerSignal.Common);
+        follower.Sent = common;
+        follower.ForgetBehind(common.Etag);
+        follower.MovedUs = context.NowUs;
+    }
+
+    // The journal has nothing at the place where the follower needs it. Soon after a snapshot that came to nothing it is probed only: it may have recovered.
+    private void SendFromCheckpoint(FollowerProgress follower)
+    {
+        if (context.NowUs >= follower.SnapshotDueUs)
+        {
+            Signal(follower, FollowerSignal.OutOfReach);
+            return;
+        }
+
+        if (follower.State == FollowerState.Replicate)
+            follower.Probe = follower.Sent;
+        Signal(follower, FollowerSignal.Stalled);
+        follower.ProbeDueUs = follower.SnapshotDueUs;
+    }
+
+    // Nobody is lost by it: the follower goes on with what it has, and a newer checkpoint is sent later, from its beginning.
+    private void GiveUpSnapshot(FollowerProgress follower, string reason, bool costsMuch = true)
+    {
+        context.Log($"replica {follower.Replica:x} does not get the snapshot at {follower.Covers}: {reason}; begins anew later");
+        Signal(follower, FollowerSignal.GivenUp);
+        var pauseUs = Math.Min(context.Options.SnapshotRetryUs << Math.Min(follower.SnapshotsGivenUp, 30), context.Options.SnapshotRetryMostUs);
+        follower.SnapshotsGivenUp += costsMuch ? 1 : 0;
+        follower.SnapshotDueUs = context.NowUs + pauseUs;
+        follower.Probe = context.Journal.Last.Name;
+        // At once: its journal may be enough by now.
+        follower.ProbeDueUs = context.NowUs;
+    }
+
+    private void Signal(FollowerProgress follower, FollowerSignal signal)
+    {
+        var before = follower.State;
+        follower.State = FollowerTransitions.Next(before, signal);
+        if (follower.State == before)
+            return;
+        context.Log($"replica {follower.Replica:x}: {before} to {follower.State} ({signal})");
+        if (before == FollowerState.Snapshot)
+        {
+            if (follower.Covers != default)
+                context.Emit(new Effect.CloseSnapshot(follower.Replica));
+            follower.Covers = default;
+        }
+
+        if (follower.State == FollowerState.Snapshot)
+        {
+            follower.ForgetBehind(Etag.None);
+            context.Emit(new Effect.OpenSnapshot(follower.Replica));
+        }
+    }
+
+    private void SendProbe(FollowerProgress follower)
+    {
+        follower.ProbeDueUs = context.NowUs + context.Options.HeartbeatIntervalUs;
+        var frame = FrameTo(follower);
+        frame.Probe = new Probe { Record = follower.Probe.ToWire(), Remembered = (follower.ToldToRefill ? follower.Remembered : Etag.None).ToWire() };
+        context.Send(frame);
+    }
+
+    private void SendBodies(FollowerProgress follower)
+    {
+        var windowBytes = context.Options.WindowBytes - follower.OutstandingBytes;
+        var node = context.View.NodeOf(follower.Replica);
+        if (follower.Sending || windowBytes <= 0 || node == 0 || follower.Sent.Etag >= context.Journal.Last.Etag)
+            return;
+        follower.Sending = true;
+        var frame = FrameTo(follower);
+        frame.Append = new Append { Previous = follower.Sent.ToWire(), Committed = context.Committed.ToWire() };
+        context.Emit(new Effect.SendBodies(node, frame, follower.Sent, (int)Math.Min(windowBytes, context.Options.FrameBytes)));
+    }
+
+    private void AskForSnapshot(FollowerProgress follower)
+    {
+        var frame = FrameTo(follower);
+        frame.SnapshotChunk = new SnapshotChunk { Covers = follower.Covers.ToWire(), Offset = (ulong)follower.SnapshotBytes, BytesTotal = (ulong)follower.SnapshotBytes };
+        context.Send(frame);
+    }
+
+    private void SendSnapshot(FollowerProgress follower)
+    {
+        var node = context.View.NodeOf(follower.Replica);
+        while (follower.Covers != default
+            && node != 0
+            && follower.SnapshotSent < follower.SnapshotBytes
+            && follower.SnapshotSent - follower.SnapshotStored < context.Options.SnapshotWindowBytes)
+        {
+            var bytes = (int)Math.Min(context.Options.SnapshotChunkBytes, follower.SnapshotBytes - follower.SnapshotSent);
+            var frame = FrameTo(follower);
+            frame.SnapshotChunk = new SnapshotChunk
+            {
+                Covers = follower.Covers.ToWire(),
+                Offset = (ulong)follower.SnapshotSent,
+                BytesTotal = (ulong)follower.SnapshotBytes,
+            };
+            context.Emit(new Effect.SendSnapshotChunk(node, frame, bytes));
+            follower.SnapshotSent += bytes;
+        }
+    }
+}

@@ -1,0 +1,74 @@
+using Google.Protobuf;
+using Google.Protobuf.Collections;
+
+namespace KvCluster.Replication.Log;
+
+/// <summary>What bodies from a peer mean for the own journal.</summary>
+internal enum TailFit
+{
+    /// <summary>The journal does not have the record that they follow.</summary>
+    Missing,
+
+    /// <summary>Damaged, or not a chain: use nothing of it.</summary>
+    Damaged,
+
+    /// <summary>The journal has other records after the last common one.</summary>
+    Conflict,
+
+    /// <summary>Fits: the common part is passed over, the rest may be appended.</summary>
+    Fits,
+}
+
+/// <summary>Compares bodies from a peer with the own journal. Pure; shared by a follower's append and a candidate's fetch.</summary>
+/// <param name="Fit">How they fit.</param>
+/// <param name="Common">The last record both have, before anything is appended.</param>
+/// <param name="FirstNew">Index of the first body that the journal lacks; the count of bodies if none.</param>
+/// <param name="End">The last record after appending.</param>
+internal readonly record struct TailMatch(TailFit Fit, RecordName Common, int FirstNew, RecordName End)
+{
+    /// <summary>Compares.</summary>
+    /// <param name="epochMax">No record of a higher epoch may come from this peer.</param>
+    public static TailMatch Of(IJournalView journal, RecordName previous, RepeatedField<ByteString> bodies, ulong epochMax)
+    {
+        if (!Has(journal, previous))
+            return new TailMatch(TailFit.Missing, default, 0, default);
+        var common = previous;
+        var end = previous;
+        var firstNew = 0;
+        foreach (var body in bodies)
+        {
+            if (!journal.TryVerify(body.Span, out var record) || record.PreviousName != end || record.Etag <= end.Etag || record.Etag.Epoch > epochMax)
+                return new TailMatch(TailFit.Damaged, default, 0, default);
+            if (common == end && Has(journal, record.Name))
+            {
+                common = record.Name;
+                firstNew++;
+            }
+
+            end = record.Name;
+        }
+
+        var conflict = common != end && common != journal.Last.Name;
+        return new TailMatch(conflict ? TailFit.Conflict : TailFit.Fits, common, firstNew, end);
+    }
+
+    /// <summary>The journal has exactly this record, hence all before it.</summary>
+    public static bool Has(IJournalView journal, RecordName name) => journal.TryFind(name.Etag, out var own) && own.Checksum == name.Checksum;
+
+    /// <summary>
+    /// Where to look for the last common record next, when the peer has not <paramref name="asked"/> but <paramref name="hint"/> at or before it:
+    /// the hint itself if it is common, else the own record at or before it. False: the own journal no longer reaches back that far.
+    /// </summary>
+    public static bool TryStepBack(IJournalView journal, RecordName asked, RecordName hint, out RecordName next, out bool common)
+    {
+        common = Has(journal, hint);
+        next = hint;
+        if (common)
+            return true;
+        var found = journal.TryFindAtOrBefore(hint.Etag < asked.Etag ? hint.Etag : JustBefore(asked.Etag), out var own);
+        next = own.Name;
+        return found;
+    }
+
+    private static Etag JustBefore(Etag etag) => etag == Etag.None ? Etag.None : Etag.FromValue(etag.Value - 1);
+}

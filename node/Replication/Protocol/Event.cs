@@ -1,0 +1,121 @@
+using Google.Protobuf;
+using KvCluster.Replication.Log;
+using KvCluster.V1;
+
+namespace KvCluster.Replication.Protocol;
+
+/// <summary>What happens to a replica. Each is handed to <see cref="ReplicaCore.Step"/> with the time at which it is handled.</summary>
+internal abstract record Event
+{
+    private Event()
+    {
+    }
+
+    /// <summary>Time has passed: <see cref="ReplicaCore.NextTickUs"/> is reached. Earlier and later calls do no harm.</summary>
+    internal sealed record Tick : Event
+    {
+        public static readonly Tick Instance = new();
+    }
+
+    /// <summary>A frame of this shard arrived. Anything may arrive: the core checks whom it is meant for and from whom it comes.</summary>
+    internal sealed record FrameReceived(Frame Frame) : Event;
+
+    /// <summary><see cref="IJournalView.Durable"/> has risen.</summary>
+    internal sealed record Durable : Event
+    {
+        public static readonly Durable Instance = new();
+    }
+
+    /// <summary>The control file is synced with this content.</summary>
+    internal sealed record ControlWritten(ControlRecord Control) : Event;
+
+    /// <summary>An <see cref="Effect.Cut"/> is done: the new segment's header is synced and <see cref="IJournalView.Last"/> is the record kept.</summary>
+    internal sealed record CutDone : Event
+    {
+        public static readonly CutDone Instance = new();
+    }
+
+    /// <summary>The leader's own store appended a record: the epoch-open record right after <see cref="Effect.StartLeading"/>, batches later.</summary>
+    internal sealed record RecordAppended(JournalRecord Record) : Event;
+
+    /// <summary>
+    /// Answer to <see cref="Effect.SendBodies"/>: sent up to and with <paramref name="Last"/>. Equal to what the effect asked to follow
+    /// after: the journal no longer has what comes next.
+    /// </summary>
+    internal sealed record BodiesSent(ulong Replica, ulong Epoch, RecordName Last, long Bytes) : Event;
+
+    /// <summary>
+    /// The shard's record became known. <paramref name="ReadId"/> is that of the <see cref="Effect.ReadRecord"/> that this answers, 0 from
+    /// a watch. <paramref name="Record"/> null: the coordinator did not answer, or has no record.
+    /// </summary>
+    internal sealed record ShardRecordRead(long ReadId, ShardRecord? Record, long Revision) : Event;
+
+    /// <summary>Answer to <see cref="Effect.CompareAndSet"/>.</summary>
+    internal sealed record CompareAndSetDone(long SetId, SetOutcome Outcome, long Revision) : Event;
+
+    /// <summary>
+    /// A read arrived that the lease does not cover, or that asks for a quorum. It is answered once, by
+    /// <see cref="Effect.ReadsConfirmed"/> or <see cref="Effect.ReadsRefused"/> naming this id or a higher one. Ids rise by call.
+    /// </summary>
+    internal sealed record ReadArrived(long ReadId) : Event;
+
+    /// <summary>
+    /// An operator, or the node, wants <paramref name="Replica"/> to lead (0: the most advanced voter). Answered by one
+    /// <see cref="Effect.OrderEnded"/> with the same id.
+    /// </summary>
+    internal sealed record TransferAsked(long OrderId, ulong Replica) : Event;
+
+    /// <summary>The shard's replicas are to change. Answered by one <see cref="Effect.OrderEnded"/> with the same id.</summary>
+    internal sealed record ReplicasAsked(long OrderId, ReplicaChange Change) : Event;
+
+    /// <summary>
+    /// A linearizable read arrived at a replica that does not lead. Answered once, by <see cref="Effect.ReadIndexKnown"/> or
+    /// <see cref="Effect.ReadIndexRefused"/> naming this id or a higher one. Ids rise by call, apart from those of <see cref="ReadArrived"/>.
+    /// </summary>
+    internal sealed record FollowerReadArrived(long ReadId) : Event;
+
+    /// <summary>
+    /// The driver judges its journal's disk: slow or full, or no longer. While impaired, a leader hands over to a voter that is not, and another
+    /// replica stands later than those would.
+    /// </summary>
+    internal sealed record DiskHealth(bool Impaired) : Event;
+
+    /// <summary>Nothing comes from another node any more, or the stream from it ended: nobody there is to be waited for as for one that rests.</summary>
+    internal sealed record NodeSilent(uint Node) : Event;
+
+    /// <summary>
+    /// Answer to <see cref="Effect.TakeDigest"/>, some time later: the digest of the trees. Empty: the driver gave up.
+    /// </summary>
+    internal sealed record DigestTaken(long TakeId, ByteString Digest) : Event;
+
+    /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
+    internal sealed record SnapshotOpened(ulong Replica, RecordName Covers, long BytesTotal) : Event;
+
+    /// <summary>A pin was taken back, since it held too much or the disk is full: nothing more of the checkpoint can be sent.</summary>
+    internal sealed record SnapshotLost(ulong Replica, RecordName Covers, string Reason) : Event;
+
+    /// <summary>Answer to <see cref="Effect.StoreSnapshotChunk"/>: stored from the start to here, without a gap.</summary>
+    internal sealed record SnapshotStored(RecordName Covers, long BytesStored) : Event;
+
+    /// <summary>Answer to <see cref="Effect.VerifySnapshot"/>: so much is verified; all of it, and synced, if <paramref name="IsWhole"/>.</summary>
+    internal sealed record SnapshotVerified(RecordName Covers, long BytesVerified, bool IsWhole) : Event;
+
+    /// <summary>The snapshot could not be stored or verified; nothing of it is kept.</summary>
+    internal sealed record SnapshotFailed(RecordName Covers, SnapshotFault Fault, string Reason) : Event;
+
+    /// <summary>Answer to <see cref="Effect.InstallSnapshot"/>: switched in and durable; the journal's last record is the one covered.</summary>
+    internal sealed record SnapshotInstalled(RecordName Covers) : Event;
+}
+
+/// <summary>How a compare-and-set of the shard's record ended.</summary>
+internal enum SetOutcome
+{
+    /// <summary>The record is the one that was put.</summary>
+    Won,
+
+    /// <summary>The record had changed before; nothing was put by this attempt.</summary>
+    Lost,
+
+    /// <summary>It may have happened, or may still happen.</summary>
+    Unknown,
+}

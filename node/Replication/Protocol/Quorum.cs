@@ -1,0 +1,72 @@
+namespace KvCluster.Replication.Protocol;
+
+/// <summary>
+/// The one function that decides for a set of voters: commit, lease, quorum reads, pre-vote and Prepare all ask it. While a change of
+/// membership is under way there are two sets, and a majority of each is needed.
+/// </summary>
+internal sealed class Quorum
+{
+    private readonly ulong[][] _sets;
+
+    /// <param name="sets">Replica ids of the voters, one or two sets, none empty.</param>
+    public Quorum(params ulong[][] sets)
+    {
+        Invariant.Check(sets.Length is 1 or 2, "A quorum is over one set of voters or two.");
+        _sets = sets;
+    }
+
+    /// <summary>A majority of each is needed.</summary>
+    public static Quorum Joint(Quorum one, Quorum other) => new([.. one._sets, .. other._sets]);
+
+    /// <summary>All voters, of both sets; a replica in both comes once.</summary>
+    public IEnumerable<ulong> Voters => _sets.SelectMany(set => set).Distinct();
+
+    /// <summary>A voter of any set.</summary>
+    public bool Contains(ulong replica) => _sets.Any(set => set.Contains(replica));
+
+    /// <summary>The greatest value that a majority of every set has reached; the least value there is if a set is empty.</summary>
+    public T Agreed<T>(Func<ulong, T> valueOf)
+        where T : struct, IComparable<T>
+    {
+        var agreed = AgreedIn(_sets[0], valueOf);
+        for (var i = 1; i < _sets.Length; i++)
+        {
+            var other = AgreedIn(_sets[i], valueOf);
+            agreed = other.CompareTo(agreed) < 0 ? other : agreed;
+        }
+
+        return agreed;
+    }
+
+    /// <summary>Whether a majority of every set says yes.</summary>
+    public bool Reached(Func<ulong, bool> saysYes) => Agreed(saysYes);
+
+    /// <summary>The same voters in the same sets, in any order.</summary>
+    public bool SameAs(Quorum other) =>
+        _sets.Length == other._sets.Length && _sets.Zip(other._sets).All(pair => pair.First.ToHashSet().SetEquals(pair.Second));
+
+    // Sets are small: for each value, count who has reached it. No sorting, nothing allocated.
+    private static T AgreedIn<T>(ulong[] voters, Func<ulong, T> valueOf)
+        where T : struct, IComparable<T>
+    {
+        var majority = voters.Length / 2 + 1;
+        var best = default(T);
+        foreach (var voter in voters)
+        {
+            var value = valueOf(voter);
+            if (value.CompareTo(best) <= 0)
+                continue;
+            var reached = 0;
+            foreach (var other in voters)
+            {
+                if (valueOf(other).CompareTo(value) >= 0)
+                    reached++;
+            }
+
+            if (reached >= majority)
+                best = value;
+        }
+
+        return best;
+    }
+}

@@ -1,0 +1,101 @@
+using KvCluster.V1;
+
+namespace KvCluster.Replication.Protocol;
+
+/// <summary>One change of a shard's replicas. At most one replica joins the voters and at most one leaves them.</summary>
+internal abstract record ReplicaChange
+{
+    private ReplicaChange()
+    {
+    }
+
+    /// <summary>A new replica, by an id never used, that follows and does not vote. Its node makes its directory when it sees the record.</summary>
+    /// <param name="Replica">Its id.</param>
+    /// <param name="Node">Has no other replica of the shard, but for <paramref name="InPlaceOf"/>.</param>
+    /// <param name="InPlaceOf">A lost replica, voter or not, that leaves for good in the same step, so that none is ever missing without a learner; 0: none.</param>
+    internal sealed record AddLearner(ulong Replica, uint Node, ulong InPlaceOf = 0) : ReplicaChange;
+
+    /// <summary>A learner that has caught up becomes a voter, of no more than there are to be: two who bring one up for the same lack make one voter.</summary>
+    internal sealed record Promote(ulong Learner, int VotersMax) : ReplicaChange;
+
+    /// <summary>A replica, voter or not, leaves for good.</summary>
+    internal sealed record Remove(ulong Replica) : ReplicaChange;
+
+    /// <summary>A learner that has caught up takes the place of a voter, which leaves for good.</summary>
+    internal sealed record Swap(ulong Voter, ulong Learner) : ReplicaChange;
+
+    /// <summary>The learner that would vote; 0: none.</summary>
+    public ulong Joins => this switch
+    {
+        Promote promote => promote.Learner,
+        Swap swap => swap.Learner,
+        _ => 0,
+    };
+
+    /// <summary>The replica that would leave; 0: none.</summary>
+    public ulong Leaves => this switch
+    {
+        Remove remove => remove.Replica,
+        Swap swap => swap.Voter,
+        AddLearner add => add.InPlaceOf,
+        _ => 0,
+    };
+
+    /// <summary>As logs show it.</summary>
+    public sealed override string ToString() => this switch
+    {
+        AddLearner { InPlaceOf: 0 } add => $"add replica {add.Replica:x} on node {add.Node} as a learner",
+        AddLearner add => $"add replica {add.Replica:x} on node {add.Node} as a learner in the place of {add.InPlaceOf:x}",
+        Promote promote => $"let replica {promote.Learner:x} vote",
+        Remove remove => $"remove replica {remove.Replica:x}",
+        Swap swap => $"put replica {swap.Learner:x} in the place of {swap.Voter:x}",
+        _ => throw new InvariantException("A change of replicas has no text."),
+    };
+
+    /// <summary>The record with this change, of the next generation.</summary>
+    /// <param name="record">The newest record; not altered.</param>
+    /// <param name="leader">The replica that executes the change, which cannot remove itself.</param>
+    /// <param name="refusal">Why there is none; for people.</param>
+    public ShardRecord? ApplyTo(ShardRecord record, ulong leader, out string refusal)
+    {
+        refusal = RefusalFor(record, leader);
+        if (refusal.Length > 0)
+            return null;
+        var changed = record.Clone();
+        changed.Generation++;
+        if (this is AddLearner added)
+            changed.Replicas.Add(new ReplicaRecord { Replica = added.Replica, Node = added.Node, Learner = true });
+        if (Joins != 0)
+            changed.Replicas.Single(replica => replica.Replica == Joins).Learner = false;
+        if (Leaves != 0)
+        {
+            changed.Replicas.Remove(changed.Replicas.Single(replica => replica.Replica == Leaves));
+            changed.Removed.Add(Leaves);
+        }
+
+        return changed;
+    }
+
+    private string RefusalFor(ShardRecord record, ulong leader)
+    {
+        if (this is AddLearner added)
+        {
+            if (added.Replica == 0 || record.Removed.Contains(added.Replica) || record.Replicas.Any(replica => replica.Replica == added.Replica))
+                return $"the id {added.Replica:x} was used before";
+            if (record.Replicas.Any(replica => replica.Node == added.Node && replica.Replica != added.InPlaceOf))
+                return $"node {added.Node} has a replica of the shard";
+        }
+
+        if (Joins != 0 && !record.Replicas.Any(replica => replica.Replica == Joins && replica is { Learner: true, Created: true }))
+            return $"replica {Joins:x} is not a learner whose directory exists";
+        if (this is Promote { VotersMax: var votersMax } && record.Replicas.Count(replica => !replica.Learner) >= votersMax)
+            return $"the shard has its {votersMax} voters";
+        if (Leaves == 0)
+            return "";
+        if (Leaves == leader)
+            return "a leader does not remove itself; hand the leadership over first";
+        if (record.Replicas.SingleOrDefault(replica => replica.Replica == Leaves) is not { } leaving)
+            return $"replica {Leaves:x} is not one of the shard's";
+        return this is Swap && leaving.Learner ? $"replica {Leaves:x} is not a voter" : "";
+    }
+}

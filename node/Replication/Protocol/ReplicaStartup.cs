@@ -1,0 +1,14 @@
+using KvCluster.V1;
+
+namespace KvCluster.Replication.Protocol;
+
+/// <summary>What a replica knows of itself when its process starts.</summary>
+/// <param name="Shard">The shard's id.</param>
+/// <param name="Incarnation">Random per process start, non-zero: tells a restarted replica from the one before.</param>
+/// <param name="Control">The control file as recovered; a leadership it names has ended with its process.</param>
+/// <param name="Applied">What recovery has applied: the lower bound of what this replica knows to be committed.</param>
+/// <param name="Record">The shard's record last seen.</param>
+/// <param name="Revision">Its mod revision.</param>
+/// <param name="Seed">For the random timeouts.</param>
+/// <param name="NowUs">The boot clock.</param>
+internal sealed record ReplicaStartup(uint Shard, ulong Incarnation, ControlRecord Control, Etag Applied, ShardRecord Record, long Revision, ulong Seed, long NowUs);

@@ -1,0 +1,74 @@
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
+
+namespace KvCluster.Replication.State;
+
+/// <summary>
+/// One cut of the own journal, a follower's or a candidate's: first the control file's acknowledged etag is lowered and synced, then the
+/// journal is cut, then the new segment's header is synced. Until then nothing is appended, acknowledged or answered.
+/// </summary>
+internal sealed class TailCut(ReplicaContext context)
+{
+    private RecordName _keep;
+    private ulong _epoch;
+    private bool _wanted;
+    private bool _issued;
+
+    /// <summary>A cut is wanted or under way.</summary>
+    public bool Busy => _wanted;
+
+    /// <summary>
+    /// Starts to cut behind a record that is common with the leader of <paramref name="epoch"/>. False: refused. Cutting what is committed would
+    /// be corruption, and the replica halts; a record of the leader's own epoch or above cannot be foreign, and an alarm says so.
+    /// </summary>
+    public bool TryBegin(RecordName keep, ulong epoch)
+    {
+        Invariant.Check(!_wanted, "A cut begins while another is under way.");
+        var last = context.Journal.Last;
+        if (keep.Etag < context.Committed)
+        {
+            context.Emit(new Effect.Halt($"the journal agrees with the leader of epoch {epoch} only up to {keep}, below the committed etag {context.Committed}"));
+            return false;
+        }
+
+        if (last.Etag.Epoch >= epoch)
+        {
+            context.Emit(new Effect.Alarm($"refused to cut {last.Name}, a record of epoch {epoch} or above, back to {keep}"));
+            return false;
+        }
+
+        context.Log($"cutting the tail {last.Name} back to {keep} in epoch {epoch}");
+        _keep = keep;
+        _epoch = epoch;
+        _wanted = true;
+        // It may stay lowered without a cut, if the epoch ends first: what lies behind was shown not to be committed. A replica that is refilled keeps its mark of what it lost, so that a restart finds it too.
+        if (!context.Refilling && context.Control.Wanted.Acknowledged > keep.Etag)
+            context.Control.Require(context.Control.Wanted with { Acknowledged = keep.Etag });
+        return true;
+    }
+
+    /// <summary>The epoch changed: a cut that has not reached the journal is off, one that has must end.</summary>
+    public void Abandon() => _wanted = _issued;
+
+    /// <summary>Issues the cut once the control file allows it.</summary>
+    public void Pump()
+    {
+        if (!_wanted || _issued || context.Control.Frozen)
+            return;
+        if (!context.Refilling && !context.Control.AcknowledgedAtMost(_keep.Etag))
+            return;
+        _issued = true;
+        context.Emit(new Effect.Cut(_keep));
+    }
+
+    /// <summary>
+    /// The new segment's header is synced. Gives the record kept, and the epoch for which it was cut: only with that epoch's leader is the record known to be
+    /// common.
+    /// </summary>
+    public (RecordName Kept, ulong Epoch) Done()
+    {
+        Invariant.Check(_issued, "A cut is done that was not asked for.");
+        _issued = _wanted = false;
+        return (_keep, _epoch);
+    }
+}

@@ -1,0 +1,83 @@
+using KvCluster.Wire;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>A response that can be encoded in place. Implemented by one struct for each response message.</summary>
+internal interface IAnswer
+{
+    /// <summary>Bytes of the encoded message.</summary>
+    int Size { get; }
+
+    /// <summary>Encodes it into exactly that many bytes.</summary>
+    void WriteTo(Span<byte> destination);
+}
+
+/// <summary>A <see cref="V1.PutResponse"/>, <see cref="V1.DeleteResponse"/> or <see cref="V1.WriteResponse"/>, which differ only in <c>existed</c>.</summary>
+internal readonly struct ChangeAnswer(uint shard, UInt128 etag, bool existed) : IAnswer
+{
+    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(existed ? 1u : 0u);
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.PositionField(1, shard, etag);
+        writer.VarintField(2, existed ? 1u : 0u);
+    }
+}
+
+/// <summary>A response that was encoded piece by piece before.</summary>
+internal readonly ref struct EncodedAnswer(ReadOnlySpan<byte> message) : IAnswer
+{
+    private readonly ReadOnlySpan<byte> _message = message;
+
+    public int Size => _message.Length;
+
+    public void WriteTo(Span<byte> destination) => _message.CopyTo(destination);
+}
+
+/// <summary>A <see cref="V1.GetResponse"/>; its value lies in the snapshot's map and is copied once.</summary>
+internal readonly ref struct GetAnswer(uint shard, UInt128 position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, UInt128 etag) : IAnswer
+{
+    private readonly ReadOnlySpan<byte> _value = value;
+
+    public int Size =>
+        WireWriter.BytesFieldSize(WireWriter.PositionSize(shard, ageUs))
+        + (found ? WireWriter.VarintFieldSize(1) + WireWriter.BytesFieldSize(_value.Length) + WireWriter.BytesFieldSize(WireWriter.EtagBytes) : 0);
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.PositionField(1, shard, position, ageUs);
+        if (!found)
+            return;
+        writer.VarintField(2, 1);
+        writer.BytesField(3, _value);
+        writer.EtagField(4, etag);
+    }
+}
+
+/// <summary>A <see cref="V1.OpenSessionResponse"/>.</summary>
+internal readonly struct SessionAnswer(uint shard, UInt128 etag, UInt128 session) : IAnswer
+{
+    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.BytesFieldSize(WireWriter.SessionBytes);
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.PositionField(V1.OpenSessionResponse.PositionFieldNumber, shard, etag);
+        writer.SessionField(V1.OpenSessionResponse.SessionFieldNumber, session);
+    }
+}
+
+/// <summary>Takes the one outcome of a call, on any thread. Implemented for unary calls and for calls of an exchange.</summary>
+internal interface IReplySink
+{
+    /// <summary>An answer with more bytes is refused: whoever makes one in pieces need not go on.</summary>
+    int ReplyBytesMax { get; }
+
+    /// <summary>Takes an answer. Not null: there was no room for it, and the call was refused so.</summary>
+    Refusal? Answer<T>(scoped in T answer)
+        where T : IAnswer, allows ref struct;
+
+    void Refuse(Refusal refusal);
+}

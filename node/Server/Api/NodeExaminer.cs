@@ -1,0 +1,145 @@
+// Looks at what a node stands on, when an operator asks: the disk under its data, the coordinator, its certificates, the process's limits. Called on any
+// thread; one examination at a time, and none within some seconds of the last, whose findings are told instead: each syncs a file, and anybody may ask.
+// What cannot be seen is said in the answer and is no exception.
+using System.Globalization;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Runtime;
+using KvCluster.Node.Telemetry;
+using KvCluster.Storage.Files;
+using KvCluster.Tls;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>Examines a node's surroundings.</summary>
+/// <param name="dataDirectory">On the disk to measure.</param>
+/// <param name="certificates">Null: it speaks in plain text.</param>
+internal sealed class NodeExaminer(NodeIdentity identity, string dataDirectory, ICoordinator coordinator, CredentialFiles? certificates, TimeProvider time)
+{
+    private const int SyncCount = 7;
+    private const int BlockBytes = 4_096;
+
+    private static readonly TimeSpan CoordinatorLimit = TimeSpan.FromSeconds(5);
+
+    /// <summary>Findings are told for so long: an operator sees no difference, and a thousand callers cost as much as one.</summary>
+    private static readonly TimeSpan FoundTimeMax = TimeSpan.FromSeconds(5);
+
+    private readonly SemaphoreSlim _turn = new(1);
+    private NodeExamination? _found;
+    private long _foundTimestamp;
+
+    /// <summary>Who knows whether the node's threads stood still; null: nobody.</summary>
+    public StallWatch? Stalls { get; init; }
+
+    public async Task<NodeExamination> ExamineAsync(CancellationToken cancellationToken)
+    {
+        await _turn.WaitAsync(cancellationToken).ConfigureAwait(false);
+        try
+        {
+            if (_found is null || time.GetElapsedTime(_foundTimestamp) >= FoundTimeMax)
+                _found = await ExamineNowAsync(cancellationToken).ConfigureAwait(false);
+            var told = _found.Clone();
+            // Compared with the caller's, so it is never an old one.
+            told.ClockUs = MicrosecondsOf(time.GetUtcNow());
+            return told;
+        }
+        finally
+        {
+            _turn.Release();
+        }
+    }
+
+    private async Task<NodeExamination> ExamineNowAsync(CancellationToken cancellationToken)
+    {
+        var found = new NodeExamination { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version };
+        await ExamineCoordinatorAsync(found, cancellationToken).ConfigureAwait(false);
+        await Task.Run(() => ExamineDisk(found), cancellationToken).ConfigureAwait(false);
+        ExamineCertificates(found);
+        ExamineOpenFiles(found);
+        if (Stalls?.Last is { } stall)
+            (found.Stalls, found.StallUs, found.StallAtUs, found.StallText) = ((ulong)stall.Count, (ulong)stall.Length.TotalMicroseconds, MicrosecondsOf(stall.At), stall.Text);
+        _foundTimestamp = time.GetTimestamp();
+        return found;
+    }
+
+    private async Task ExamineCoordinatorAsync(NodeExamination found, CancellationToken cancellationToken)
+    {
+        using var limit = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
+        limit.CancelAfter(CoordinatorLimit);
+        var begun = time.GetTimestamp();
+        try
+        {
+            await coordinator.GetAsync(new CoordinatorKeys(identity.Cluster).Cluster, limit.Token).ConfigureAwait(false);
+            found.CoordinatorUs = (ulong)time.GetElapsedTime(begun).TotalMicroseconds;
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+        {
+            found.CoordinatorError = failure.Message;
+        }
+        catch (OperationCanceledException) when (!cancellationToken.IsCancellationRequested)
+        {
+            found.CoordinatorError = $"no answer within {CoordinatorLimit.TotalSeconds} s";
+        }
+    }
+
+    private void ExamineDisk(NodeExamination found)
+    {
+        var path = Path.Combine(dataDirectory, "examined");
+        try
+        {
+            var drive = new DriveInfo(dataDirectory);
+            (found.DiskFreeBytes, found.DiskBytes) = ((ulong)drive.AvailableFreeSpace, (ulong)drive.TotalSize);
+            var took = SyncTimes(path).Order().ToArray();
+            (found.SyncUs, found.SyncUsMax) = ((ulong)took[took.Length / 2].TotalMicroseconds, (ulong)took[^1].TotalMicroseconds);
+            LocalDisk.Instance.Delete(path);
+        }
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
+        {
+            found.DiskError = failure.Message;
+        }
+    }
+
+    private List<TimeSpan> SyncTimes(string path)
+    {
+        var took = new List<TimeSpan>(SyncCount);
+        LocalDisk.Instance.Delete(path);
+        using var file = LocalDisk.Instance.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
+        var block = new byte[BlockBytes];
+        for (var index = 0; index < SyncCount; index++)
+        {
+            var begun = time.GetTimestamp();
+            file.Write(block, (long)index * BlockBytes);
+            file.Sync();
+            took.Add(time.GetElapsedTime(begun));
+        }
+        return took;
+    }
+
+    private void ExamineCertificates(NodeExamination found)
+    {
+        if (certificates?.Current.End is { } end)
+            (found.CertificateEndsUs, found.CertificateFile) = (MicrosecondsOf(end.At), end.File);
+        found.CertificateError = certificates?.Failure ?? "";
+    }
+
+    private static void ExamineOpenFiles(NodeExamination found)
+    {
+        if (!OperatingSystem.IsLinux())
+            return;
+        const string label = "Max open files";
+        try
+        {
+            if (File.ReadLines("/proc/self/limits").FirstOrDefault(line => line.StartsWith(label, StringComparison.Ordinal)) is not { } line)
+                return;
+            var limit = line[label.Length..].TrimStart().Split(' ')[0];
+            found.OpenFiles = (ulong)Directory.EnumerateFileSystemEntries("/proc/self/fd").LongCount();
+            found.OpenFilesMax = limit == "unlimited" ? ulong.MaxValue : ulong.Parse(limit, CultureInfo.InvariantCulture);
+        }
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
+        {
+            // A container without /proc: nothing to say of open files, which 0 of 0 says.
+        }
+    }
+
+    private static long MicrosecondsOf(DateTimeOffset moment) => (moment - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond;
+}

@@ -1,0 +1,25 @@
+namespace KvCluster.Node.Api;
+
+/// <summary>A sink that has the call's end measured before it takes the outcome on.</summary>
+internal readonly struct WatchedSink<TSink>(TSink inner, RequestWatch watch) : IReplySink
+    where TSink : struct, IReplySink
+{
+    public int ReplyBytesMax => inner.ReplyBytesMax;
+
+    public Refusal? Answer<T>(scoped in T answer)
+        where T : IAnswer, allows ref struct
+    {
+        var refusal = inner.Answer(answer);
+        if (refusal is null)
+            watch.Answered();
+        else
+            watch.Refused(refusal);
+        return refusal;
+    }
+
+    public void Refuse(Refusal refusal)
+    {
+        watch.Refused(refusal);
+        inner.Refuse(refusal);
+    }
+}

@@ -1,0 +1,166 @@
+// The embedded coordinator's file: records one after the other, each synced before the next. A record is a header of 12 bytes (magic,
+// payload bytes, CRC-32C of both and the payload, all little-endian) and a payload (CoordinatorRecord). Used under the coordinator's lock. A
+// StorageIoException means that the outcome of the append is not known; the coordinator stops.
+using System.Buffers.Binary;
+using System.Numerics;
+using Google.Protobuf;
+using KvCluster.Storage.Files;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Coordination.Embedded;
+
+/// <summary>Appends records durably, and replaces the file by a shorter one with the same content.</summary>
+internal sealed class CoordinatorFile : IDisposable
+{
+    private const uint Magic = 0x4F43_564B; // "KVCO"
+    private const int HeaderBytes = 12;
+    private const int PayloadBytesMax = 64 << 20;
+
+    private readonly IFileSystem _files;
+    private readonly string _directory;
+    private IStorageFile _file;
+
+    private CoordinatorFile(IFileSystem files, string directory, IStorageFile file, long bytes)
+    {
+        _files = files;
+        _directory = directory;
+        _file = file;
+        Bytes = bytes;
+    }
+
+    /// <summary>Bytes in the file.</summary>
+    public long Bytes { get; private set; }
+
+    /// <summary>Opens the file in a folder and hands its records over in order. An append that a crash cut short is dropped; it was never answered.</summary>
+    /// <param name="first">Written where there is no file yet.</param>
+    /// <exception cref="CorruptCoordinatorFileException">A record that was durable is bad.</exception>
+    public static CoordinatorFile Open(IFileSystem files, string directory, Func<CoordinatorRecord> first, Action<CoordinatorRecord> replay)
+    {
+        var path = PathIn(directory);
+        if (!files.FileExists(path))
+        {
+            var record = first();
+            var (created, createdBytes) = Write(files, directory, record);
+            replay(record);
+            return new CoordinatorFile(files, directory, created, createdBytes);
+        }
+        var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting));
+        try
+        {
+            var bytes = Replay(file, path, replay);
+            if (bytes < file.Length)
+            {
+                file.Resize(bytes);
+                file.Sync();
+            }
+            return new CoordinatorFile(files, directory, file, bytes);
+        }
+        catch
+        {
+            file.Dispose();
+            throw;
+        }
+    }
+
+    /// <summary>Adds a record; durable when it returns.</summary>
+    public void Append(CoordinatorRecord record)
+    {
+        var bytes = Encode(record);
+        _file.Write(bytes, Bytes);
+        _file.Sync();
+        Bytes += bytes.Length;
+    }
+
+    /// <summary>Replaces all records by one that says the same. A crash leaves either file, whole.</summary>
+    public void Rewrite(CoordinatorRecord whole)
+    {
+        var (file, bytes) = Write(_files, _directory, whole);
+        _file.Dispose();
+        _file = file;
+        Bytes = bytes;
+    }
+
+    public void Dispose() => _file.Dispose();
+
+    private static string PathIn(string directory) => Path.Combine(directory, "coordinator");
+
+    private static (IStorageFile File, long Bytes) Write(IFileSystem files, string directory, CoordinatorRecord record)
+    {
+        var incoming = PathIn(directory) + ".new";
+        files.Delete(incoming);
+        var bytes = Encode(record);
+        var file = files.Open(incoming, new StorageFileOptions(StorageFileMode.CreateNew));
+        try
+        {
+            file.Write(bytes, 0);
+            file.Sync();
+            files.Rename(incoming, PathIn(directory));
+            files.SyncDirectory(directory);
+            return (file, bytes.Length);
+        }
+        catch
+        {
+            file.Dispose();
+            throw;
+        }
+    }
+
+    private static byte[] Encode(CoordinatorRecord record)
+    {
+        var bytes = new byte[HeaderBytes + record.CalculateSize()];
+        record.WriteTo(bytes.AsSpan(HeaderBytes));
+        BinaryPrimitives.WriteUInt32LittleEndian(bytes, Magic);
+        BinaryPrimitives.WriteInt32LittleEndian(bytes.AsSpan(4), bytes.Length - HeaderBytes);
+        BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(8), Checksum(bytes.AsSpan(0, 8), bytes.AsSpan(HeaderBytes)));
+        return bytes;
+    }
+
+    // Where the whole records end.
+    private static long Replay(IStorageFile file, string path, Action<CoordinatorRecord> replay)
+    {
+        var content = new byte[file.Length];
+        if (file.Read(content, 0) != content.Length)
+            throw new CorruptCoordinatorFileException(path, 0, "it is shorter than its length");
+        var at = 0;
+        while (TryDecode(content.AsSpan(at), out var payload))
+        {
+            replay(CoordinatorRecord.Parser.ParseFrom(payload));
+            at += HeaderBytes + payload.Length;
+        }
+        if (at == 0)
+            throw new CorruptCoordinatorFileException(path, at, "its first record is bad");
+        // Records are synced one by one, so only the last can be torn: a good one behind a bad one means damage.
+        for (var next = at + 1; next < content.Length; next++)
+        {
+            if (TryDecode(content.AsSpan(next), out _))
+                throw new CorruptCoordinatorFileException(path, at, $"the record there is bad, and a good one follows at {next}");
+        }
+        return at;
+    }
+
+    private static bool TryDecode(ReadOnlySpan<byte> bytes, out ReadOnlySpan<byte> payload)
+    {
+        payload = default;
+        if (bytes.Length < HeaderBytes || BinaryPrimitives.ReadUInt32LittleEndian(bytes) != Magic)
+            return false;
+        var payloadBytes = BinaryPrimitives.ReadInt32LittleEndian(bytes[4..]);
+        if (payloadBytes is < 0 or > PayloadBytesMax || payloadBytes > bytes.Length - HeaderBytes)
+            return false;
+        payload = bytes.Slice(HeaderBytes, payloadBytes);
+        return Checksum(bytes[..8], payload) == BinaryPrimitives.ReadUInt32LittleEndian(bytes[8..]);
+    }
+
+    private static uint Checksum(ReadOnlySpan<byte> head, ReadOnlySpan<byte> payload)
+    {
+        var sum = BitOperations.Crc32C(uint.MaxValue, BinaryPrimitives.ReadUInt64LittleEndian(head));
+        for (; payload.Length >= sizeof(ulong); payload = payload[sizeof(ulong)..])
+            sum = BitOperations.Crc32C(sum, BinaryPrimitives.ReadUInt64LittleEndian(payload));
+        foreach (var one in payload)
+            sum = BitOperations.Crc32C(sum, one);
+        return ~sum;
+    }
+}
+
+/// <summary>The embedded coordinator's file is damaged where it had been durable.</summary>
+internal sealed class CorruptCoordinatorFileException(string path, long offset, string reason)
+    : IOException($"The coordinator's file '{path}' is damaged at byte {offset}: {reason}. It is left as it is.");

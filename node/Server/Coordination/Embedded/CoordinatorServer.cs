@@ -1,0 +1,38 @@
+using KvCluster.ServiceDefaults;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Coordination.Embedded;
+
+/// <summary>Serves an embedded coordinator to other processes through our subset of etcd's API.</summary>
+internal sealed class CoordinatorServer : IAsyncDisposable
+{
+    private readonly OwnedServer _server;
+
+    private CoordinatorServer(OwnedServer server) => _server = server;
+
+    /// <summary>Where it serves: "http://host:port".</summary>
+    public string Address => _server.App.Urls.Single();
+
+    /// <param name="coordinator">Stays the caller's, who disposes it after the server.</param>
+    /// <param name="listen">"http://host:port" with an address of this machine; port 0: a free one.</param>
+    /// <exception cref="IOException">The port is taken.</exception>
+    public static async Task<CoordinatorServer> StartAsync(EmbeddedCoordinator coordinator, string listen, ILoggerFactory logs, CancellationToken cancellationToken)
+    {
+        var builder = ServerBuilder.Create(logs, new Uri(listen), limits: ListenerLimits.OfCoordinator());
+        builder.Services.AddSingleton(coordinator);
+        builder.Services.AddSingleton(new ReflectionCatalog(
+            Etcdserverpb.KV.Descriptor, Etcdserverpb.Watch.Descriptor, Etcdserverpb.Lease.Descriptor, Etcdserverpb.Maintenance.Descriptor));
+        builder.Services.AddGrpc();
+        var app = builder.Build();
+        app.MapGrpcService<EtcdKvService>();
+        app.MapGrpcService<EtcdWatchService>();
+        app.MapGrpcService<EtcdLeaseService>();
+        app.MapGrpcService<EtcdMaintenanceService>();
+        app.MapGrpcService<ReflectionService>();
+        return new CoordinatorServer(await OwnedServer.StartAsync(app, new Uri(listen), health: null, cancellationToken).ConfigureAwait(false));
+    }
+
+    public ValueTask DisposeAsync() => _server.DisposeAsync();
+}

@@ -1,0 +1,241 @@
+// What the embedded coordinator holds in memory, in the words of etcd's API. Used under the coordinator's lock. Pure: the outcome of a
+// transaction is computed first (Plan), written to the file by the caller, and then applied; replay applies what the file holds.
+using Etcdserverpb;
+using Google.Protobuf;
+using Google.Protobuf.Collections;
+using Mvccpb;
+using CoordinatorLease = KvCluster.V1.CoordinatorLease;
+using CoordinatorRecord = KvCluster.V1.CoordinatorRecord;
+
+namespace KvCluster.Node.Coordination.Embedded;
+
+/// <summary>Keys with their versions, the newest changes, and leases.</summary>
+/// <param name="historyEventsMax">Changes kept for watches.</param>
+internal sealed class CoordinatorState(int historyEventsMax)
+{
+    private readonly SortedDictionary<ByteString, KeyValue> _keys = new(ByteStringOrder.Instance);
+    private readonly Queue<Event> _history = new();
+    private readonly Dictionary<long, long> _leaseSeconds = [];
+
+    /// <summary>Random at creation.</summary>
+    public ulong ClusterId { get; private set; }
+
+    /// <summary>Of the newest change.</summary>
+    public long Revision { get; private set; }
+
+    /// <summary>Changes are kept from this revision on.</summary>
+    public long KeptFrom { get; private set; }
+
+    /// <summary>Leases and their times in seconds.</summary>
+    public IReadOnlyDictionary<long, long> LeaseSeconds => _leaseSeconds;
+
+    /// <summary>Bytes of all keys and values.</summary>
+    public long LiveBytes { get; private set; }
+
+    public ResponseHeader Header() => new() { ClusterId = ClusterId, MemberId = ClusterId, Revision = Revision, RaftTerm = 1 };
+
+    /// <summary>The first record of a file.</summary>
+    public static CoordinatorRecord Empty(ulong clusterId) => new() { ClusterId = clusterId, Revision = 1 };
+
+    /// <summary>All of it, as the first record of a new file.</summary>
+    public CoordinatorRecord Whole()
+    {
+        var record = new CoordinatorRecord { ClusterId = ClusterId, Revision = Revision };
+        record.Events.AddRange(_keys.Values.Select(kv => new Event { Kv = kv }));
+        record.Granted.AddRange(_leaseSeconds.Select(lease => new CoordinatorLease { Id = lease.Key, TtlSeconds = lease.Value }));
+        return record;
+    }
+
+    /// <summary>Replay is over: from here on changes are kept for watches.</summary>
+    public void ForgetHistory()
+    {
+        _history.Clear();
+        KeptFrom = Revision + 1;
+    }
+
+    /// <summary>Takes over what a record changed.</summary>
+    public void Apply(CoordinatorRecord record)
+    {
+        ClusterId = record.ClusterId;
+        foreach (var lease in record.Granted)
+            _leaseSeconds[lease.Id] = lease.TtlSeconds;
+        foreach (var lease in record.Ended)
+            _leaseSeconds.Remove(lease);
+        foreach (var change in record.Events)
+            Apply(change);
+        Revision = record.Revision;
+        while (_history.Count > historyEventsMax)
+            KeptFrom = _history.Dequeue().Kv.ModRevision + 1;
+        // A revision is kept whole or not at all.
+        while (_history.TryPeek(out var oldest) && oldest.Kv.ModRevision < KeptFrom)
+            _history.Dequeue();
+    }
+
+    /// <summary>Changes from a revision on in a range of keys, in order.</summary>
+    public List<Event> Changes(long fromRevision, ByteString key, ByteString rangeEnd) =>
+        [.. _history.Where(change => change.Kv.ModRevision >= fromRevision && IsInRange(change.Kv.Key, key, rangeEnd))];
+
+    /// <summary>The keys that a lease holds.</summary>
+    public IEnumerable<ByteString> KeysOf(long lease) => _keys.Values.Where(kv => kv.Lease == lease).Select(kv => kv.Key);
+
+    /// <exception cref="CoordinatorRequestException">Not at the newest revision.</exception>
+    public RangeResponse Range(RangeRequest request)
+    {
+        if (request.Revision > Revision)
+            throw new CoordinatorRequestException("etcdserver: mvcc: required revision is a future revision");
+        if (request.Revision > 0 && request.Revision < Revision)
+            throw new CoordinatorRequestException("etcdserver: mvcc: required revision has been compacted");
+        var found = Find(request.Key, request.RangeEnd);
+        var response = new RangeResponse { Header = Header(), Count = found.Count };
+        if (request.CountOnly)
+            return response;
+        IEnumerable<KeyValue> sorted = request.SortTarget switch
+        {
+            RangeRequest.Types.SortTarget.Version => found.OrderBy(kv => kv.Version),
+            RangeRequest.Types.SortTarget.Create => found.OrderBy(kv => kv.CreateRevision),
+            RangeRequest.Types.SortTarget.Mod => found.OrderBy(kv => kv.ModRevision),
+            RangeRequest.Types.SortTarget.Value => found.OrderBy(kv => kv.Value, ByteStringOrder.Instance),
+            _ => found,
+        };
+        if (request.SortOrder == RangeRequest.Types.SortOrder.Descend)
+            sorted = sorted.Reverse();
+        if (request.Limit > 0)
+            sorted = sorted.Take((int)Math.Min(request.Limit, int.MaxValue));
+        response.Kvs.AddRange(request.KeysOnly ? sorted.Select(WithoutValue) : sorted);
+        response.More = response.Kvs.Count < found.Count;
+        return response;
+    }
+
+    /// <summary>Evaluates a transaction: what it answers, and what it would change, which is null when nothing.</summary>
+    /// <exception cref="CoordinatorRequestException">It cannot be served; it changes nothing.</exception>
+    public TxnResponse Plan(TxnRequest request, out CoordinatorRecord? change)
+    {
+        var response = new TxnResponse { Succeeded = request.Compare.All(Holds) };
+        var events = new RepeatedField<Event>();
+        foreach (var operation in response.Succeeded ? request.Success : request.Failure)
+            response.Responses.Add(Plan(operation, events));
+        change = events.Count == 0 ? null : new CoordinatorRecord { ClusterId = ClusterId, Revision = Revision + 1, Events = { events } };
+        return response;
+    }
+
+    private static bool IsInRange(ByteString candidate, ByteString key, ByteString rangeEnd)
+    {
+        if (rangeEnd.IsEmpty)
+            return candidate.Equals(key);
+        // A range end of one zero byte stands for the end of all keys.
+        return ByteStringOrder.Instance.Compare(candidate, key) >= 0
+            && (rangeEnd is [0] || ByteStringOrder.Instance.Compare(candidate, rangeEnd) < 0);
+    }
+
+    private static KeyValue WithoutValue(KeyValue kv)
+    {
+        var copy = kv.Clone();
+        copy.Value = ByteString.Empty;
+        return copy;
+    }
+
+    private List<KeyValue> Find(ByteString key, ByteString rangeEnd)
+    {
+        if (!rangeEnd.IsEmpty)
+            return [.. _keys.Values.Where(kv => IsInRange(kv.Key, key, rangeEnd))];
+        return _keys.TryGetValue(key, out var found) ? [found] : [];
+    }
+
+    private bool Holds(Compare compare)
+    {
+        if (!compare.RangeEnd.IsEmpty)
+            throw new CoordinatorRequestException("A compare of a range is not served here.");
+        var kv = _keys.GetValueOrDefault(compare.Key) ?? new KeyValue();
+        var order = compare.Target switch
+        {
+            Compare.Types.CompareTarget.Version => kv.Version.CompareTo(compare.Version),
+            Compare.Types.CompareTarget.Create => kv.CreateRevision.CompareTo(compare.CreateRevision),
+            Compare.Types.CompareTarget.Mod => kv.ModRevision.CompareTo(compare.ModRevision),
+            Compare.Types.CompareTarget.Lease => kv.Lease.CompareTo(compare.Lease),
+            _ => ByteStringOrder.Instance.Compare(kv.Value, compare.Value),
+        };
+        // As in etcd: a value that does not exist compares with nothing.
+        if (compare.Target == Compare.Types.CompareTarget.Value && kv.ModRevision == 0)
+            return false;
+        return compare.Result switch
+        {
+            Compare.Types.CompareResult.Equal => order == 0,
+            Compare.Types.CompareResult.Greater => order > 0,
+            Compare.Types.CompareResult.Less => order < 0,
+            _ => order != 0,
+        };
+    }
+
+    private ResponseOp Plan(RequestOp operation, RepeatedField<Event> events)
+    {
+        switch (operation.RequestCase)
+        {
+            case RequestOp.RequestOneofCase.RequestRange when events.Count == 0:
+                return new ResponseOp { ResponseRange = Range(operation.RequestRange) };
+            case RequestOp.RequestOneofCase.RequestPut:
+                return new ResponseOp { ResponsePut = PlanPut(operation.RequestPut, events) };
+            case RequestOp.RequestOneofCase.RequestDeleteRange:
+                return new ResponseOp { ResponseDeleteRange = PlanDelete(operation.RequestDeleteRange, events) };
+            case RequestOp.RequestOneofCase.RequestRange:
+                throw new CoordinatorRequestException("A range after a change in one transaction is not served here.");
+            default:
+                throw new CoordinatorRequestException("A transaction in a transaction is not served here.");
+        }
+    }
+
+    private PutResponse PlanPut(PutRequest put, RepeatedField<Event> events)
+    {
+        if (put.Key.IsEmpty)
+            throw new CoordinatorRequestException("etcdserver: key is not provided");
+        if (put.Lease != 0 && !_leaseSeconds.ContainsKey(put.Lease))
+            throw new CoordinatorRequestException("etcdserver: requested lease not found", isNotFound: true);
+        if (events.Any(earlier => earlier.Kv.Key.Equals(put.Key)))
+            throw new CoordinatorRequestException("etcdserver: duplicate key given in txn request");
+        var before = _keys.GetValueOrDefault(put.Key);
+        var revision = Revision + 1;
+        events.Add(new Event
+        {
+            Kv = new KeyValue
+            {
+                Key = put.Key,
+                Value = put.Value,
+                Lease = put.Lease,
+                ModRevision = revision,
+                CreateRevision = before?.CreateRevision ?? revision,
+                Version = (before?.Version ?? 0) + 1,
+            },
+        });
+        return new PutResponse { PrevKv = put.PrevKv ? before : null };
+    }
+
+    private DeleteRangeResponse PlanDelete(DeleteRangeRequest delete, RepeatedField<Event> events)
+    {
+        var found = Find(delete.Key, delete.RangeEnd);
+        foreach (var kv in found)
+        {
+            if (events.Any(earlier => earlier.Kv.Key.Equals(kv.Key)))
+                throw new CoordinatorRequestException("etcdserver: duplicate key given in txn request");
+            events.Add(Deleted(kv.Key));
+        }
+        var response = new DeleteRangeResponse { Deleted = found.Count };
+        if (delete.PrevKv)
+            response.PrevKvs.AddRange(found);
+        return response;
+    }
+
+    /// <summary>The next revision's deletion of a key.</summary>
+    public Event Deleted(ByteString key) =>
+        new() { Type = Event.Types.EventType.Delete, Kv = new KeyValue { Key = key, ModRevision = Revision + 1 } };
+
+    private void Apply(Event change)
+    {
+        if (_keys.Remove(change.Kv.Key, out var before))
+            LiveBytes -= before.Key.Length + before.Value.Length;
+        if (change.Type == Event.Types.EventType.Put)
+        {
+            _keys.Add(change.Kv.Key, change.Kv);
+            LiveBytes += change.Kv.Key.Length + change.Kv.Value.Length;
+        }
+        _history.Enqueue(change);
+    }
+}

@@ -1,0 +1,330 @@
+// The coordinator of a local cluster and of tests: all of it in this process and one file. Every change is durable before it is
+// answered or seen. Callers wait for the disk under one lock, which is fine for the few changes that a cluster makes of its metadata. A failed
+// write ends it: the first failure is kept and thrown to every later caller.
+using System.Runtime.CompilerServices;
+using System.Security.Cryptography;
+using Etcdserverpb;
+using Google.Protobuf;
+using KvCluster.Node.Coordination.Etcd;
+using KvCluster.Node.Runtime;
+using KvCluster.Storage.Files;
+using CoordinatorLease = KvCluster.V1.CoordinatorLease;
+using CoordinatorRecord = KvCluster.V1.CoordinatorRecord;
+
+namespace KvCluster.Node.Coordination.Embedded;
+
+/// <summary>A versioned store in a folder. Thread-safe.</summary>
+internal sealed class EmbeddedCoordinator : ICoordinator
+{
+    /// <summary>Changes kept for watches; a watch that falls behind further lists again.</summary>
+    private const int HistoryEventsMax = 10_000;
+
+    /// <summary>The file is rewritten when it is longer than this, and four times what it holds.</summary>
+    private const long FileBytesMin = 1 << 20;
+
+    private readonly Lock _gate = new();
+    private readonly TimeProvider _time;
+    private readonly DirectoryLock _directoryLock;
+    private readonly CoordinatorState _state;
+    private readonly CoordinatorFile _file;
+    private readonly Dictionary<long, LeaseClock> _leases = [];
+    private TaskCompletionSource _changed = NewSignal();
+    private Exception? _failure;
+    private bool _isClosed;
+
+    private EmbeddedCoordinator(TimeProvider time, DirectoryLock directoryLock, IFileSystem files, string directory)
+    {
+        _time = time;
+        _directoryLock = directoryLock;
+        _state = new CoordinatorState(HistoryEventsMax);
+        _file = CoordinatorFile.Open(files, directory, () => CoordinatorState.Empty(RandomId()), _state.Apply);
+        _state.ForgetHistory();
+        // Nobody could keep a lease alive meanwhile, so each gets its whole time again.
+        foreach (var (lease, seconds) in _state.LeaseSeconds)
+            _leases.Add(lease, new LeaseClock(this, lease, TimeSpan.FromSeconds(seconds)));
+    }
+
+    /// <summary>Opens or creates the store in a folder.</summary>
+    /// <exception cref="DirectoryInUseException">Another process has it open.</exception>
+    /// <exception cref="CorruptCoordinatorFileException">The file is damaged.</exception>
+    public static EmbeddedCoordinator Open(string directory, TimeProvider time) => Open(directory, time, LocalDisk.Instance);
+
+    /// <inheritdoc cref="Open(string, TimeProvider)"/>
+    public static EmbeddedCoordinator Open(string directory, TimeProvider time, IFileSystem files)
+    {
+        DurableDirectory.Create(directory);
+        var directoryLock = DirectoryLock.Take(directory);
+        try
+        {
+            return new EmbeddedCoordinator(time, directoryLock, files, directory);
+        }
+        catch
+        {
+            directoryLock.Dispose();
+            throw;
+        }
+    }
+
+    /// <summary>Bytes in the file.</summary>
+    public long FileBytes
+    {
+        get
+        {
+            lock (_gate)
+                return _file.Bytes;
+        }
+    }
+
+    public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) =>
+        Task.FromResult(EtcdRequests.ToRead(Range(EtcdRequests.Get(key))));
+
+    public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
+        Task.FromResult(EtcdRequests.ToList(Range(EtcdRequests.List(prefix))));
+
+    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+    {
+        var response = Execute(EtcdRequests.CompareAndSet(key, expectedRevision, value, lease));
+        return Task.FromResult(new CompareAndSetResult(response.Succeeded ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, response.Header.Revision));
+    }
+
+    public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(
+        string prefix, long fromRevision, [EnumeratorCancellation] CancellationToken cancellationToken)
+    {
+        var key = ByteString.CopyFromUtf8(prefix);
+        var end = EtcdRequests.EndOfPrefix(key);
+        while (true)
+        {
+            var changes = await ReadChangesAsync(key, end, fromRevision, cancellationToken).ConfigureAwait(false);
+            fromRevision = changes.Header.Revision + 1;
+            if (changes.Events.Count > 0)
+                yield return EtcdRequests.ToChanges(changes.Events);
+        }
+    }
+
+    public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) =>
+        Task.FromResult(Grant(new LeaseGrantRequest { TTL = (long)Math.Ceiling(timeToLive.TotalSeconds) }).ID);
+
+    public Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) => Task.FromResult(KeepAlive(lease).TTL > 0);
+
+    public Task RevokeAsync(long lease, CancellationToken cancellationToken)
+    {
+        TryEnd(lease);
+        return Task.CompletedTask;
+    }
+
+    /// <summary>The header of an answer now.</summary>
+    public ResponseHeader Header()
+    {
+        lock (_gate)
+        {
+            ThrowIfEndedLocked();
+            return _state.Header();
+        }
+    }
+
+    /// <exception cref="CoordinatorRequestException">It cannot be served.</exception>
+    public RangeResponse Range(RangeRequest request)
+    {
+        lock (_gate)
+        {
+            ThrowIfEndedLocked();
+            return _state.Range(request);
+        }
+    }
+
+    /// <summary>Runs a transaction; what it changes is durable when it returns.</summary>
+    /// <exception cref="CoordinatorRequestException">It cannot be served; nothing was changed.</exception>
+    public TxnResponse Execute(TxnRequest request)
+    {
+        lock (_gate)
+        {
+            ThrowIfEndedLocked();
+            var response = _state.Plan(request, out var change);
+            if (change is not null)
+                WriteLocked(change);
+            ThrowIfEndedLocked();
+            response.Header = _state.Header();
+            return response;
+        }
+    }
+
+    /// <summary>Grants a lease; with an id of zero it gets one.</summary>
+    /// <exception cref="CoordinatorRequestException">The id is taken, or the time is not positive.</exception>
+    public LeaseGrantResponse Grant(LeaseGrantRequest request)
+    {
+        if (request.TTL <= 0)
+            throw new CoordinatorRequestException("etcdserver: lease TTL must be positive");
+        lock (_gate)
+        {
+            ThrowIfEndedLocked();
+            var lease = request.ID == 0 ? (long)(RandomId() >> 1) : request.ID;
+            if (_leases.ContainsKey(lease))
+                throw new CoordinatorRequestException("etcdserver: lease already exists");
+            WriteLocked(new CoordinatorRecord
+            {
+                ClusterId = _state.ClusterId,
+                Revision = _state.Revision,
+                Granted = { new CoordinatorLease { Id = lease, TtlSeconds = request.TTL } },
+            });
+            ThrowIfEndedLocked();
+            _leases.Add(lease, new LeaseClock(this, lease, TimeSpan.FromSeconds(request.TTL)));
+            return new LeaseGrantResponse { Header = _state.Header(), ID = lease, TTL = request.TTL };
+        }
+    }
+
+    /// <summary>Starts a lease's time anew; a time of zero in the answer: it has ended.</summary>
+    public LeaseKeepAliveResponse KeepAlive(long lease)
+    {
+        lock (_gate)
+        {
+            ThrowIfEndedLocked();
+            var response = new LeaseKeepAliveResponse { Header = _state.Header(), ID = lease };
+            if (_leases.TryGetValue(lease, out var clock))
+            {
+                clock.Restart();
+                response.TTL = (long)clock.TimeToLive.TotalSeconds;
+            }
+            return response;
+        }
+    }
+
+    /// <summary>Ends a lease and removes its keys; false: it has ended already.</summary>
+    public bool TryEnd(long lease)
+    {
+        lock (_gate)
+        {
+            ThrowIfEndedLocked();
+            var isEnded = TryEndLocked(lease);
+            ThrowIfEndedLocked();
+            return isEnded;
+        }
+    }
+
+    /// <summary>Waits until there are changes from a revision on, and gives those in a range of keys, which may be none.</summary>
+    /// <exception cref="CoordinatorCompactedException">Changes from that revision on are no longer kept.</exception>
+    public async Task<WatchResponse> ReadChangesAsync(ByteString key, ByteString rangeEnd, long fromRevision, CancellationToken cancellationToken)
+    {
+        while (true)
+        {
+            Task changed;
+            lock (_gate)
+            {
+                ThrowIfEndedLocked();
+                if (fromRevision < _state.KeptFrom)
+                    throw new CoordinatorCompactedException(_state.KeptFrom);
+                if (fromRevision <= _state.Revision)
+                    return new WatchResponse { Header = _state.Header(), Events = { _state.Changes(fromRevision, key, rangeEnd) } };
+                changed = _changed.Task;
+            }
+            await changed.WaitAsync(cancellationToken).ConfigureAwait(false);
+        }
+    }
+
+    /// <summary>Ends all watches and closes the file.</summary>
+    public ValueTask DisposeAsync()
+    {
+        lock (_gate)
+        {
+            if (_isClosed)
+                return ValueTask.CompletedTask;
+            _isClosed = true;
+            foreach (var clock in _leases.Values)
+                clock.Dispose();
+            _file.Dispose();
+            _directoryLock.Dispose();
+            _changed.SetResult();
+        }
+        return ValueTask.CompletedTask;
+    }
+
+    private static TaskCompletionSource NewSignal() => new(TaskCreationOptions.RunContinuationsAsynchronously);
+
+    private static ulong RandomId() => BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
+
+    private void ThrowIfEndedLocked()
+    {
+        if (_failure is not null)
+            throw new CoordinatorUnavailableException($"The coordinator stopped: {_failure.Message}", _failure);
+        if (_isClosed)
+            throw new CoordinatorUnavailableException("The coordinator is closed.");
+    }
+
+    // A failure is kept, not thrown: ThrowIfEndedLocked says it.
+    private void WriteLocked(CoordinatorRecord record)
+    {
+        try
+        {
+            _file.Append(record);
+            _state.Apply(record);
+            if (_file.Bytes > FileBytesMin && _file.Bytes > 4 * _state.LiveBytes)
+                _file.Rewrite(_state.Whole());
+        }
+        catch (IOException failure)
+        {
+            _failure = failure;
+        }
+        if (record.Events.Count == 0 && _failure is null)
+            return;
+        var changed = _changed;
+        _changed = NewSignal();
+        changed.SetResult();
+    }
+
+    private bool TryEndLocked(long lease)
+    {
+        if (!_leases.Remove(lease, out var clock))
+            return false;
+        clock.Dispose();
+        var record = new CoordinatorRecord { ClusterId = _state.ClusterId, Revision = _state.Revision, Ended = { lease } };
+        record.Events.AddRange(_state.KeysOf(lease).Select(_state.Deleted));
+        if (record.Events.Count > 0)
+            record.Revision++;
+        WriteLocked(record);
+        return true;
+    }
+
+    // On a thread of the pool. A timer may fire a little early, or have fired while the lease was kept alive.
+    private void Expire(LeaseClock clock, long lease)
+    {
+        lock (_gate)
+        {
+            if (_isClosed || _failure is not null || !_leases.ContainsKey(lease))
+                return;
+            if (clock.Remaining > TimeSpan.Zero)
+                clock.Rearm();
+            else
+                TryEndLocked(lease);
+        }
+    }
+
+    /// <summary>When a lease ends. Used under the coordinator's lock but for the timer.</summary>
+    private sealed class LeaseClock : IDisposable
+    {
+        private readonly EmbeddedCoordinator _owner;
+        private readonly ITimer _timer;
+        private long _started;
+
+        public LeaseClock(EmbeddedCoordinator owner, long lease, TimeSpan timeToLive)
+        {
+            _owner = owner;
+            TimeToLive = timeToLive;
+            _started = owner._time.GetTimestamp();
+            _timer = owner._time.CreateTimer(_ => owner.Expire(this, lease), null, timeToLive, Timeout.InfiniteTimeSpan);
+        }
+
+        public TimeSpan TimeToLive { get; }
+
+        public TimeSpan Remaining => TimeToLive - _owner._time.GetElapsedTime(_started);
+
+        public void Restart()
+        {
+            _started = _owner._time.GetTimestamp();
+            Rearm();
+        }
+
+        // Rounded up to whole milliseconds, which timers count in.
+        public void Rearm() => _timer.Change(TimeSpan.FromMilliseconds(Math.Ceiling(Math.Max(1, Remaining.TotalMilliseconds))), Timeout.InfiniteTimeSpan);
+
+        public void Dispose() => _timer.Dispose();
+    }
+}

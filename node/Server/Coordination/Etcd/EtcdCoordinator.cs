@@ -1,0 +1,285 @@
+// The coordinator behind etcd's API: etcd itself, or an embedded one that another process serves. One member is talked to, until it fails; then
+// the next. Each change is sent once; where its answer is lost, that is said. Every answer's header is checked: another cluster, or a revision below one seen before the request was sent, means a
+// restored or replaced store, and from then on nothing is changed any more.
+using System.Runtime.CompilerServices;
+using Etcdserverpb;
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Tls;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Coordination.Etcd;
+
+/// <summary>A client of etcd's API. Thread-safe.</summary>
+internal sealed partial class EtcdCoordinator : ICoordinator
+{
+    private readonly EtcdEndpoint[] _endpoints;
+    private readonly string _addresses;
+    private readonly EtcdLogin _login;
+    private readonly EtcdHeaderCheck _check;
+    private readonly TimeSpan _requestTime;
+    private readonly ILogger _log;
+    private int _current;
+    private int _answered = -1;
+    private bool _isSilent;
+
+    /// <exception cref="UnusableFileException">A file that the options name is not usable.</exception>
+    public EtcdCoordinator(EtcdOptions options, ILogger log)
+    {
+        var connector = new TlsConnector(new CredentialFiles(
+            new TlsFiles { AuthorityFile = options.AuthorityFile, CertificateFile = options.CertificateFile, KeyFile = options.KeyFile }, TimeProvider.System));
+        _endpoints = [.. options.Endpoints.Select(address => new EtcdEndpoint(address, connector, options.RequestTime))];
+        _addresses = string.Join(", ", options.Endpoints);
+        _login = new EtcdLogin(options.User, options.Password, options.RequestTime);
+        _requestTime = options.RequestTime;
+        _check = new EtcdHeaderCheck(log);
+        _log = log;
+    }
+
+    public async Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) =>
+        EtcdRequests.ToRead(await RangeAsync(EtcdRequests.Get(key), cancellationToken).ConfigureAwait(false));
+
+    public async Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
+        EtcdRequests.ToList(await RangeAsync(EtcdRequests.List(prefix), cancellationToken).ConfigureAwait(false));
+
+    public async Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+    {
+        _check.ThrowIfAlarmed();
+        var before = _check.RevisionSeen;
+        TxnResponse response;
+        try
+        {
+            var request = EtcdRequests.CompareAndSet(key, expectedRevision, value, lease);
+            response = await CallAsync((endpoint, call) => endpoint.Kv.TxnAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
+        }
+        catch (RpcException failure) when (IsRefusal(failure))
+        {
+            throw Unavailable(failure, cancellationToken);
+        }
+        catch (Exception failure) when (failure is RpcException or OperationCanceledException)
+        {
+            cancellationToken.ThrowIfCancellationRequested();
+            return new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
+        }
+        // It was sent, and whatever store answered, it is not the one that was asked: what became of it is not known.
+        if (!_check.Accepts(response.Header, before))
+            return new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
+        return new CompareAndSetResult(response.Succeeded ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, response.Header.Revision);
+    }
+
+    public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(
+        string prefix, long fromRevision, [EnumeratorCancellation] CancellationToken cancellationToken)
+    {
+        var key = ByteString.CopyFromUtf8(prefix);
+        var create = new WatchCreateRequest { Key = key, RangeEnd = EtcdRequests.EndOfPrefix(key), StartRevision = fromRevision };
+        var endpoint = Current;
+        var token = await TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
+        using var call = endpoint.Watch.Watch(Headers(token), cancellationToken: cancellationToken);
+        await StartAsync(endpoint, call, create, cancellationToken).ConfigureAwait(false);
+        while (true)
+        {
+            var response = await NextAsync(endpoint, call, cancellationToken).ConfigureAwait(false);
+            if (response.CompactRevision > 0)
+                throw new CoordinatorCompactedException(response.CompactRevision);
+            if (response.Canceled && EtcdLogin.IsRefused(response.CancelReason))
+                _login.Forget(token);
+            if (response.Canceled)
+                throw new CoordinatorUnavailableException($"The watch was cancelled: {response.CancelReason}");
+            if (response.Events.Count > 0)
+                yield return EtcdRequests.ToChanges(response.Events);
+        }
+    }
+
+    public async Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken)
+    {
+        _check.ThrowIfAlarmed();
+        var request = new LeaseGrantRequest { TTL = (long)Math.Ceiling(timeToLive.TotalSeconds) };
+        // A grant whose answer is lost ends by itself.
+        var response = await AskAsync((endpoint, call) => endpoint.Lease.LeaseGrantAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
+        return response.ID;
+    }
+
+    public async Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken)
+    {
+        var response = await AskAsync(
+            async (endpoint, options) =>
+            {
+                using var call = endpoint.Lease.LeaseKeepAlive(options);
+                await call.RequestStream.WriteAsync(new LeaseKeepAliveRequest { ID = lease }).ConfigureAwait(false);
+                if (!await call.ResponseStream.MoveNext(cancellationToken).ConfigureAwait(false))
+                    throw new CoordinatorUnavailableException("The keep-alive ended without an answer.");
+                return call.ResponseStream.Current;
+            },
+            cancellationToken).ConfigureAwait(false);
+        return response.TTL > 0;
+    }
+
+    public async Task RevokeAsync(long lease, CancellationToken cancellationToken)
+    {
+        try
+        {
+            var request = new LeaseRevokeRequest { ID = lease };
+            await CallAsync((endpoint, call) => endpoint.Lease.LeaseRevokeAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
+        }
+        catch (RpcException failure) when (failure.StatusCode == StatusCode.NotFound)
+        {
+            // It has ended already, which is what is asked for.
+            return;
+        }
+        catch (RpcException failure)
+        {
+            throw Unavailable(failure, cancellationToken);
+        }
+    }
+
+    public ValueTask DisposeAsync()
+    {
+        foreach (var endpoint in _endpoints)
+            endpoint.Dispose();
+        return ValueTask.CompletedTask;
+    }
+
+    private EtcdEndpoint Current => _endpoints[Volatile.Read(ref _current)];
+
+    // A member that has lost its leader refuses calls at once and ends watches, instead of leaving both waiting.
+    private static Metadata Headers(string? token) => token is null ? new Metadata { { "hasleader", "true" } } : new Metadata { { "hasleader", "true" }, { "token", token } };
+
+    /// <summary>Whether etcd refused the call before it proposed anything.</summary>
+    private static bool IsRefusal(RpcException failure) =>
+        failure.StatusCode is StatusCode.InvalidArgument or StatusCode.NotFound or StatusCode.Unimplemented or StatusCode.PermissionDenied
+            or StatusCode.Unauthenticated or StatusCode.FailedPrecondition or StatusCode.ResourceExhausted;
+
+    private Exception Unavailable(RpcException failure, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
+        ? new OperationCanceledException(cancellationToken)
+        : EtcdLogin.IsDenied(failure.Status)
+            ? new CoordinatorDeniedException($"The coordinator at {_addresses} refuses {_login}: {failure.Status.Detail}", failure)
+            : new CoordinatorUnavailableException(
+                $"The coordinator at {_addresses} {(IsRefusal(failure) ? "refused a request, which changed nothing" : "does not answer")}: {failure.StatusCode} {failure.Status.Detail}", failure);
+
+    // Once, at one member; twice where the first was refused for its token, which is certainly before it did anything.
+    private async Task<T> CallAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)
+    {
+        for (var isRenewed = false; ; isRenewed = true)
+        {
+            var endpoint = Current;
+            string? token = null;
+            try
+            {
+                token = await _login.TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
+                var options = new CallOptions(Headers(token), deadline: DateTime.UtcNow + _requestTime, cancellationToken: cancellationToken);
+                var answer = await call(endpoint, options).ConfigureAwait(false);
+                Answered(endpoint);
+                return answer;
+            }
+            catch (RpcException refused) when (!isRenewed && EtcdLogin.IsRefused(refused.Status))
+            {
+                _login.Forget(token);
+            }
+            catch (RpcException failure) when (!IsRefusal(failure))
+            {
+                MoveOn(endpoint);
+                if (!cancellationToken.IsCancellationRequested && Interlocked.Exchange(ref _isSilent, true) is false)
+                    DoesNotAnswer(_log, endpoint.Address, failure.Status.Detail);
+                throw;
+            }
+        }
+    }
+
+    // For calls that may be repeated: every member is asked until one answers; those that are down refuse at once, and one that is silent ends the round.
+    private async Task<T> AskAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)
+    {
+        for (var attempt = 1; ; attempt++)
+        {
+            try
+            {
+                return await CallAsync(call, cancellationToken).ConfigureAwait(false);
+            }
+            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && attempt < _endpoints.Length && !cancellationToken.IsCancellationRequested)
+            {
+                continue;
+            }
+            catch (RpcException failure)
+            {
+                throw Unavailable(failure, cancellationToken);
+            }
+        }
+    }
+
+    private async Task<RangeResponse> RangeAsync(RangeRequest request, CancellationToken cancellationToken)
+    {
+        var before = _check.RevisionSeen;
+        var response = await AskAsync((endpoint, call) => endpoint.Kv.RangeAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
+        _check.Check(response.Header, before);
+        return response;
+    }
+
+    private async Task<string?> TokenAsync(EtcdEndpoint endpoint, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await _login.TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            MoveOn(endpoint);
+            throw Unavailable(failure, cancellationToken);
+        }
+    }
+
+    private async Task StartAsync(
+        EtcdEndpoint endpoint, AsyncDuplexStreamingCall<WatchRequest, WatchResponse> call, WatchCreateRequest create, CancellationToken cancellationToken)
+    {
+        try
+        {
+            await call.RequestStream.WriteAsync(new WatchRequest { CreateRequest = create }).ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            MoveOn(endpoint);
+            throw Unavailable(failure, cancellationToken);
+        }
+    }
+
+    private async Task<WatchResponse> NextAsync(EtcdEndpoint endpoint, AsyncDuplexStreamingCall<WatchRequest, WatchResponse> call, CancellationToken cancellationToken)
+    {
+        try
+        {
+            if (!await call.ResponseStream.MoveNext(cancellationToken).ConfigureAwait(false))
+                throw new CoordinatorUnavailableException("The watch ended.");
+        }
+        catch (RpcException failure)
+        {
+            MoveOn(endpoint);
+            throw Unavailable(failure, cancellationToken);
+        }
+        // A watch lags behind other answers, so only its cluster says something.
+        _check.Check(call.ResponseStream.Current.Header, notBelow: 0);
+        return call.ResponseStream.Current;
+    }
+
+    // Only from the member that failed, so that many calls that fail together move on by one.
+    private void MoveOn(EtcdEndpoint failed)
+    {
+        var index = Array.IndexOf(_endpoints, failed);
+        Interlocked.CompareExchange(ref _current, (index + 1) % _endpoints.Length, index);
+    }
+
+    private void Answered(EtcdEndpoint endpoint)
+    {
+        var index = Array.IndexOf(_endpoints, endpoint);
+        var before = Interlocked.Exchange(ref _answered, index);
+        if (Interlocked.Exchange(ref _isSilent, false))
+            AnswersAgain(_log, endpoint.Address);
+        if (before >= 0 && before != index)
+            TalksTo(_log, endpoint.Address, _endpoints[before].Address);
+    }
+
+    [LoggerMessage(2, LogLevel.Warning, "The coordinator at {Address} does not answer: {Reason}")]
+    private static partial void DoesNotAnswer(ILogger log, string address, string reason);
+
+    [LoggerMessage(3, LogLevel.Information, "The coordinator at {Address} answers again")]
+    private static partial void AnswersAgain(ILogger log, string address);
+
+    [LoggerMessage(1, LogLevel.Information, "The coordinator answers at {Address}, no longer at {Before}")]
+    private static partial void TalksTo(ILogger log, string address, string before);
+}

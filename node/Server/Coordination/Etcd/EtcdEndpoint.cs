@@ -1,0 +1,52 @@
+using Etcdserverpb;
+using Grpc.Net.Client;
+using KvCluster.Tls;
+
+namespace KvCluster.Node.Coordination.Etcd;
+
+/// <summary>One member of etcd and the calls to it. Thread-safe.</summary>
+internal sealed class EtcdEndpoint : IDisposable
+{
+    // All shards' records come in one answer: 200,000 of them fit.
+    private const int AnswerBytesMax = 256 << 20;
+
+    private readonly GrpcChannel _channel;
+
+    /// <param name="connectTime">For a connection, TLS included.</param>
+    public EtcdEndpoint(string address, TlsConnector connector, TimeSpan connectTime)
+    {
+        Address = address;
+        _channel = GrpcChannel.ForAddress(address, new GrpcChannelOptions
+        {
+            DisposeHttpClient = true,
+            MaxReceiveMessageSize = AnswerBytesMax,
+            HttpHandler = new SocketsHttpHandler
+            {
+                UseProxy = false,
+                AllowAutoRedirect = false,
+                ConnectTimeout = connectTime,
+                ConnectCallback = connector.ConnectAsync,
+                // A member that is stopped or cut off keeps its connections; a watch there must notice.
+                KeepAlivePingDelay = TimeSpan.FromSeconds(5),
+                KeepAlivePingTimeout = TimeSpan.FromSeconds(5),
+                KeepAlivePingPolicy = HttpKeepAlivePingPolicy.WithActiveRequests,
+            },
+        });
+        Kv = new KV.KVClient(_channel);
+        Watch = new Watch.WatchClient(_channel);
+        Lease = new Lease.LeaseClient(_channel);
+        Auth = new Auth.AuthClient(_channel);
+    }
+
+    public string Address { get; }
+
+    public KV.KVClient Kv { get; }
+
+    public Watch.WatchClient Watch { get; }
+
+    public Lease.LeaseClient Lease { get; }
+
+    public Auth.AuthClient Auth { get; }
+
+    public void Dispose() => _channel.Dispose();
+}

@@ -1,0 +1,62 @@
+using Etcdserverpb;
+using Google.Protobuf;
+using Mvccpb;
+
+namespace KvCluster.Node.Coordination.Etcd;
+
+/// <summary>What both coordinators ask for, in the words of etcd's API.</summary>
+internal static class EtcdRequests
+{
+    public static RangeRequest Get(string key) => new() { Key = ByteString.CopyFromUtf8(key) };
+
+    public static RangeRequest List(string prefix)
+    {
+        var key = ByteString.CopyFromUtf8(prefix);
+        return new RangeRequest { Key = key, RangeEnd = EndOfPrefix(key) };
+    }
+
+    /// <summary>One change if the key's mod revision is as expected; otherwise nothing.</summary>
+    public static TxnRequest CompareAndSet(string key, long expectedRevision, string? value, long lease)
+    {
+        var name = ByteString.CopyFromUtf8(key);
+        return new TxnRequest
+        {
+            Compare = { new Compare { Key = name, Target = Compare.Types.CompareTarget.Mod, Result = Compare.Types.CompareResult.Equal, ModRevision = expectedRevision } },
+            Success =
+            {
+                value is null
+                    ? new RequestOp { RequestDeleteRange = new DeleteRangeRequest { Key = name } }
+                    : new RequestOp { RequestPut = new PutRequest { Key = name, Value = ByteString.CopyFromUtf8(value), Lease = lease } },
+            },
+        };
+    }
+
+    /// <summary>The first key after all that start with a prefix: its last byte that can rise, raised. One zero byte: there is none.</summary>
+    public static ByteString EndOfPrefix(ByteString prefix)
+    {
+        var end = prefix.ToByteArray().AsSpan();
+        while (end.Length > 0 && end[^1] == byte.MaxValue)
+            end = end[..^1];
+        if (end.Length == 0)
+            return ByteString.CopyFrom(0);
+        end[^1]++;
+        return ByteString.CopyFrom(end);
+    }
+
+    public static CoordinatorRead ToRead(RangeResponse response)
+    {
+        var kv = response.Kvs.SingleOrDefault();
+        return new CoordinatorRead(kv?.Value.ToStringUtf8(), kv?.ModRevision ?? 0, response.Header.Revision);
+    }
+
+    public static CoordinatorList ToList(RangeResponse response) =>
+        new([.. response.Kvs.Select(kv => new CoordinatorChange(kv.Key.ToStringUtf8(), kv.Value.ToStringUtf8(), kv.ModRevision))], response.Header.Revision);
+
+    public static IReadOnlyList<CoordinatorChange> ToChanges(IEnumerable<Event> events) =>
+    [
+        .. events.Select(change => new CoordinatorChange(
+            change.Kv.Key.ToStringUtf8(),
+            change.Type == Event.Types.EventType.Delete ? null : change.Kv.Value.ToStringUtf8(),
+            change.Kv.ModRevision)),
+    ];
+}

@@ -1,0 +1,24 @@
+using Grpc.Core;
+
+namespace KvCluster.Node.Coordination.Etcd;
+
+/// <summary>Turns the embedded coordinator's refusals into the statuses that etcd gives.</summary>
+internal static class EtcdStatus
+{
+    /// <exception cref="RpcException">INVALID_ARGUMENT, NOT_FOUND: refused. UNAVAILABLE: the coordinator has stopped; the outcome is unknown.</exception>
+    public static Task<T> Answer<T>(Func<T> call)
+    {
+        try
+        {
+            return Task.FromResult(call());
+        }
+        catch (CoordinatorRequestException refused)
+        {
+            throw new RpcException(new Status(refused.IsNotFound ? StatusCode.NotFound : StatusCode.InvalidArgument, refused.Message));
+        }
+        catch (CoordinatorUnavailableException stopped)
+        {
+            throw new RpcException(new Status(StatusCode.Unavailable, stopped.Message));
+        }
+    }
+}

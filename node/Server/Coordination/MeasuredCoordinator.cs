@@ -1,0 +1,60 @@
+using System.Diagnostics;
+using KvCluster.Node.Telemetry;
+
+namespace KvCluster.Node.Coordination;
+
+/// <summary>A node's coordinator, with its calls measured. The one behind it stays its owner's.</summary>
+internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metrics) : ICoordinator
+{
+    private bool _hasAlarmed;
+
+    public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) =>
+        MeasureAsync("get", inner.GetAsync(key, cancellationToken));
+
+    public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
+        MeasureAsync("list", inner.ListAsync(prefix, cancellationToken));
+
+    // One whose answer was lost is no exception, and no answer either.
+    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
+        MeasureAsync(
+            "compare_and_set",
+            inner.CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken),
+            static result => result.Outcome == CompareAndSetOutcome.Unknown ? "OUTCOME_UNKNOWN" : null);
+
+    public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) =>
+        inner.WatchAsync(prefix, fromRevision, cancellationToken);
+
+    public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) =>
+        MeasureAsync("grant_lease", inner.GrantLeaseAsync(timeToLive, cancellationToken));
+
+    public Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) =>
+        MeasureAsync("keep_alive", inner.KeepAliveAsync(lease, cancellationToken));
+
+    public Task RevokeAsync(long lease, CancellationToken cancellationToken) => inner.RevokeAsync(lease, cancellationToken);
+
+    public ValueTask DisposeAsync() => ValueTask.CompletedTask;
+
+    private async Task<T> MeasureAsync<T>(string call, Task<T> calling, Func<T, string?>? errorOf = null)
+    {
+        var began = Stopwatch.GetTimestamp();
+        try
+        {
+            var answer = await calling.ConfigureAwait(false);
+            metrics.CoordinatorCalled(call, began, errorOf?.Invoke(answer));
+            return answer;
+        }
+        catch (CoordinatorAlarmException)
+        {
+            // It answers, and what it answers is not to be believed.
+            metrics.CoordinatorCalled(call, began, error: null);
+            if (Interlocked.Exchange(ref _hasAlarmed, true) is false)
+                metrics.Alarmed();
+            throw;
+        }
+        catch (Exception failure) when (failure is not OperationCanceledException)
+        {
+            metrics.CoordinatorCalled(call, began, failure.GetType().Name);
+            throw;
+        }
+    }
+}

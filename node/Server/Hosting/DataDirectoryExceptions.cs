@@ -1,0 +1,60 @@
+using System.Runtime.InteropServices;
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>A folder is not a data directory that this program can use. Nothing in it was changed.</summary>
+internal sealed class DirectoryFormatException(string directory, string reason) : IOException($"The folder '{directory}' cannot be used: {reason}.");
+
+/// <summary>A data directory cannot be made or written: a volume that is not there, is read-only, or belongs to somebody else.</summary>
+internal sealed class DirectoryNotUsableException(string directory, Exception inner) : IOException($"The folder '{directory}' cannot be used: {Reason(directory, inner)}", inner)
+{
+    private const int ReadOnlyFileSystem = 30;
+
+    // What the file system said lies within what an operation of the engine says.
+    private static string Reason(string directory, Exception failure) => (failure is StorageIoException ? failure.InnerException ?? failure : failure) switch
+    {
+        UnauthorizedAccessException => $"{Own} may not write there{ModeOf(directory)}. Give it to that user (chown -R), in Kubernetes by fsGroup of the pod's security context.",
+        { HResult: ReadOnlyFileSystem } => "it is on a read-only file system. Is the volume for the data mounted there, and not read-only?",
+        _ => failure.Message,
+    };
+
+    // The number is what counts in containers, whose users often have no name.
+    private static string Own
+    {
+        get
+        {
+            const string label = "Uid:";
+            var line = OperatingSystem.IsLinux() ? File.ReadLines("/proc/self/status").FirstOrDefault(line => line.StartsWith(label, StringComparison.Ordinal)) : null;
+            return line?.Split('\t') is [_, _, var effective, ..] ? $"this process runs as user {effective} and" : $"the user {Environment.UserName}";
+        }
+    }
+
+    private static string ModeOf(string directory)
+    {
+        while (!Directory.Exists(directory) && Path.GetDirectoryName(directory) is { } parent)
+            directory = parent;
+        return RuntimeInformation.IsOSPlatform(OSPlatform.Windows) ? "" : $" ('{directory}' has mode {Convert.ToString((int)File.GetUnixFileMode(directory), 8)})";
+    }
+}
+
+/// <summary>A data directory belongs to another node, or to a node of another cluster. Nothing in it was changed.</summary>
+internal sealed class ForeignDirectoryException(string directory, string reason) : Exception($"The folder '{directory}' is {reason}.");
+
+/// <summary>A data directory is not the one that was started last, and its node may not go on without that one: an old copy, whose promises are out of date, or one that is being started twice.</summary>
+internal sealed class StaleDirectoryException(string directory, string reason) : Exception($"The folder '{directory}' is not the node's newest: {reason}.")
+{
+    /// <param name="directory">Where it is.</param>
+    /// <param name="here">How often it was started.</param>
+    /// <param name="counted">How often the coordinator counted that the node was.</param>
+    /// <param name="why">What keeps the node from going on as one that lost its disk.</param>
+    public StaleDirectoryException(string directory, ulong here, ulong counted, string why)
+        : this(directory, $"it was started {here} times, the coordinator counted {counted}. It is left as it is, as {why}. Start the node with its newest folder, or the other nodes first; "
+            + "where neither is to be had, see 'Old copies of data' in README.md")
+    {
+    }
+}
+
+/// <summary>Another process is this node already, with another data directory; this one is a copy or a slip, and nothing in it was opened.</summary>
+internal sealed class NodeRunsAlreadyException(uint node, string address, string directory)
+    : IOException($"Node {node} runs already and answers at {address}: a node runs once. The folder '{directory}' was not used; is it a copy, or is the id another's?");

@@ -1,0 +1,103 @@
+using System.Collections.Immutable;
+using KvCluster.Node.Runtime;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Map;
+
+/// <summary>What a node knew at one moment of shards and nodes. Immutable; swapped by reference.</summary>
+internal sealed class ShardDirectorySnapshot
+{
+    /// <summary>Before the first list.</summary>
+    public static readonly ShardDirectorySnapshot Empty = new(
+        ImmutableDictionary<uint, (ShardRecord, long)>.Empty, ImmutableDictionary<uint, ShardRoute>.Empty, ImmutableDictionary<uint, NodeRecord>.Empty);
+
+    private readonly TaskCompletionSource _replaced = new(TaskCreationOptions.RunContinuationsAsynchronously);
+
+    public ShardDirectorySnapshot(
+        ImmutableDictionary<uint, (ShardRecord Record, long Revision)> records,
+        ImmutableDictionary<uint, ShardRoute> ownRoutes,
+        ImmutableDictionary<uint, NodeRecord> nodes)
+    {
+        Records = records;
+        OwnRoutes = ownRoutes;
+        Nodes = nodes;
+        Routes = [.. records.Values.Select(entry => Fold(RouteOf(entry.Record), ownRoutes.GetValueOrDefault(entry.Record.Shard))).OrderBy(route => route.Start.Memory, KeyOrder)];
+    }
+
+    /// <summary>The shards' records with their mod revisions.</summary>
+    public ImmutableDictionary<uint, (ShardRecord Record, long Revision)> Records { get; }
+
+    /// <summary>What this node's replicas know of their shards' leaders, from those themselves.</summary>
+    public ImmutableDictionary<uint, ShardRoute> OwnRoutes { get; }
+
+    /// <summary>The nodes last registered; one that is gone stays while a shard has a replica there, since it may only be cut off from the coordinator.</summary>
+    public ImmutableDictionary<uint, NodeRecord> Nodes { get; }
+
+    /// <summary>One route a shard, by start.</summary>
+    public ImmutableArray<ShardRoute> Routes { get; }
+
+    /// <summary>Completes when there is a newer snapshot.</summary>
+    public Task Replaced => _replaced.Task;
+
+    private static Comparer<ReadOnlyMemory<byte>> KeyOrder { get; } = Comparer<ReadOnlyMemory<byte>>.Create((x, y) => x.Span.SequenceCompareTo(y.Span));
+
+    /// <summary>What a record says of its shard; its leader may not serve yet.</summary>
+    public static ShardRoute RouteOf(ShardRecord record)
+    {
+        var route = new ShardRoute { Shard = record.Shard, Start = record.Start, End = record.End, Generation = record.Generation, Epoch = record.Epoch };
+        foreach (var replica in record.Replicas)
+        {
+            if (replica.Replica == record.Leader)
+                route.Leader = replica.Node;
+            if (!replica.Learner)
+                route.Nodes.Add(replica.Node);
+        }
+        return route;
+    }
+
+    public ShardRoute? Find(ReadOnlySpan<byte> key)
+    {
+        var index = Ranges.FindAt(Routes.AsSpan(), static route => route.Start.Memory, key);
+        return index >= 0 && Ranges.Contain(Routes[index].Start.Span, Routes[index].End.Span, key) ? Routes[index] : null;
+    }
+
+    public ShardRoute? FindBefore(ReadOnlySpan<byte> key)
+    {
+        var index = Ranges.FindBefore(Routes.AsSpan(), static route => route.Start.Memory, key);
+        return index >= 0 ? Routes[index] : null;
+    }
+
+    /// <summary>The node that leads a shard, as far as is known; null: none does, or nobody knows where it is.</summary>
+    public NodeRecord? LeaderOf(uint shard) => Routes.FirstOrDefault(route => route.Shard == shard) is { } route ? Nodes.GetValueOrDefault(route.Leader) : null;
+
+    /// <summary>All of it, as the first message of a map's stream.</summary>
+    public ShardMap Describe(NodeIdentity identity) => new() { Cluster = identity.Cluster, ClusterId = identity.ClusterId, Complete = true, Shards = { Routes }, Nodes = { Nodes.Values.Select(AddressOf) } };
+
+    /// <summary>What is new since an older snapshot; all of it when a shard or a node is gone.</summary>
+    public ShardMap Since(ShardDirectorySnapshot older, NodeIdentity identity)
+    {
+        if (older.Records.Keys.Any(shard => !Records.ContainsKey(shard)) || older.Nodes.Keys.Any(node => !Nodes.ContainsKey(node)))
+            return Describe(identity);
+        var known = older.Routes.ToDictionary(route => route.Shard);
+        return new ShardMap
+        {
+            Cluster = identity.Cluster,
+            ClusterId = identity.ClusterId,
+            Shards = { Routes.Where(route => !known.TryGetValue(route.Shard, out var before) || !before.Equals(route)) },
+            Nodes = { Nodes.Values.Where(node => !older.Nodes.TryGetValue(node.Node, out var before) || before.Address != node.Address).Select(AddressOf) },
+        };
+    }
+
+    /// <summary>Wakes those who wait for a newer snapshot.</summary>
+    public void SetReplaced() => _replaced.TrySetResult();
+
+    // The replica hears the leader's own frames, which say more than the record; but a leader it has not heard of yet is in the record.
+    private static ShardRoute Fold(ShardRoute ofRecord, ShardRoute? own)
+    {
+        if (own is null || own.Generation < ofRecord.Generation)
+            return ofRecord;
+        return own.Leader == 0 && own.Epoch <= ofRecord.Epoch ? ofRecord : own;
+    }
+
+    private static NodeAddress AddressOf(NodeRecord node) => new() { Node = node.Node, Address = node.Address };
+}

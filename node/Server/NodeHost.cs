@@ -1,0 +1,388 @@
+// A node: everything between its options and its serving. Started and stopped by kv-node and by the local cluster, each from one thread. A
+// failure to start is an exception of a type that names the mistake; nothing is left running then.
+using System.Diagnostics.Metrics;
+using System.Security.Cryptography;
+using Grpc.Net.Client;
+using KvCluster.Node.Api;
+using KvCluster.Node.Configuration;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Map;
+using KvCluster.Node.Placement;
+using KvCluster.Node.Runtime;
+using KvCluster.Node.Telemetry;
+using KvCluster.Node.Transport;
+using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Admin;
+using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Security;
+using KvCluster.Storage.Files;
+using KvCluster.Tls;
+using KvCluster.V1;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging;
+using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
+
+namespace KvCluster.Node;
+
+/// <summary>A running node.</summary>
+internal sealed class NodeHost : IAsyncDisposable
+{
+    /// <summary>Each of a large cluster's other nodes has one.</summary>
+    private const int PeerConnectionsMax = 1_024;
+
+    private readonly ILogger _log;
+    private readonly NodeOptions _options;
+    private readonly ProcessHealth _health;
+    private readonly HealthService _grpcHealth = new();
+    private readonly Stack<(string Name, IAsyncDisposable Part)> _parts = [];
+    private LeaderPlacement? _placement;
+    private ShardHost? _shards;
+    private bool _isStopped;
+
+    private NodeHost(NodeOptions options, ProcessHealth health, ILogger log)
+    {
+        _options = options;
+        _health = health;
+        _log = log;
+    }
+
+    /// <summary>Where it serves: "http://host:port".</summary>
+    public string Address { get; private set; } = "";
+
+    /// <summary>Where it takes the streams of other nodes.</summary>
+    public string PeerAddress { get; private set; } = "";
+
+    /// <summary>
+    /// Starts a node. Ends when it serves; its replicas are opened, and elect their leaders, in the background. Waits for the cluster's record
+    /// until there is one.
+    /// </summary>
+    /// <param name="options">What it is started with.</param>
+    /// <param name="coordinator">Stays the caller's, who disposes it after the node.</param>
+    /// <param name="health">Is told how far it is.</param>
+    /// <param name="logs">Stays the caller's.</param>
+    /// <param name="cancellationToken">Gives the start up.</param>
+    /// <exception cref="DirectoryInUseException">Another process uses the data directory.</exception>
+    /// <exception cref="DirectoryNotUsableException">The data directory cannot be made or written.</exception>
+    /// <exception cref="DirectoryFormatException">The data directory is of another format version.</exception>
+    /// <exception cref="CoordinatorDeniedException">The coordinator refuses user or password.</exception>
+    /// <exception cref="ForeignDirectoryException">The data directory is another node's, or of another cluster.</exception>
+    /// <exception cref="NodeRunsAlreadyException">Another process is the node already, with another data directory.</exception>
+    /// <exception cref="StaleDirectoryException">The data directory is not the node's newest, and the node may not go on without that one.</exception>
+    /// <exception cref="UnusableFileException">A file of <see cref="NodeOptions.Tls"/> is not usable.</exception>
+    /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
+    public static async Task<NodeHost> StartAsync(NodeOptions options, ICoordinator coordinator, ProcessHealth health, ILoggerFactory logs, CancellationToken cancellationToken)
+    {
+        var host = new NodeHost(options, health, logs.CreateLogger<NodeHost>());
+        try
+        {
+            await host.StartPartsAsync(coordinator, logs, cancellationToken).ConfigureAwait(false);
+            return host;
+        }
+        catch
+        {
+            await host.DisposeAsync().ConfigureAwait(false);
+            throw;
+        }
+    }
+
+    /// <summary>The node's replicas, for tests of what reads them; null until it has started.</summary>
+    internal ShardHost? Shards => _shards;
+
+    /// <summary>What this node's metrics are of; null until it has started.</summary>
+    public Meter? Meter { get; private set; }
+
+    /// <summary>
+    /// Ends when a disk has refused or lost what a replica wrote or synced. What this process knows of that disk is worth nothing from then on: the
+    /// program is to end at once, without <see cref="StopAsync"/>, and a restart recovers from what is really there.
+    /// </summary>
+    public Task<StorageIoException> DiskFailed { get; private set; } = new TaskCompletionSource<StorageIoException>().Task;
+
+    /// <summary>Hands its leaderships over, writes the checkpoints that shorten the next start, ends calls, and closes the replicas. Within <see cref="NodeOptions.StopTimeMax"/>.</summary>
+    public Task StopAsync() => CloseAsync(drains: true);
+
+    /// <summary>As <see cref="StopAsync"/>, but hands nothing over: for whoever stops all nodes, when there is nobody to take it.</summary>
+    public async ValueTask DisposeAsync() => await CloseAsync(drains: false).ConfigureAwait(false);
+
+    private async Task CloseAsync(bool drains)
+    {
+        if (_isStopped)
+            return;
+        _isStopped = true;
+        _health.Stops();
+        _grpcHealth.SetStatus("", ServingStatus.NotServing);
+        var stopping = PrepareAndStopAsync(drains);
+        if (await Task.WhenAny(stopping, Task.Delay(_options.StopTimeMax)).ConfigureAwait(false) == stopping)
+        {
+            await stopping.ConfigureAwait(false);
+            if (_placement is not null)
+                NodeLog.Stopped(_log, _options.Node);
+        }
+        else
+        {
+            NodeLog.StopTookTooLong(_log, _options.Node, _parts.TryPeek(out var part) ? part.Name : "the last part");
+        }
+    }
+
+    // So that callers see the pause of a hand-over and not that of an election, and the next start has little to replay.
+    private async Task PrepareAndStopAsync(bool drains)
+    {
+        using var limit = new CancellationTokenSource(_options.DrainTimeMax);
+        if (_placement is not null && drains)
+        {
+            await ((Task)_placement.DrainAsync(_options.DrainTimeMax, PatienceOf(_options.DrainTimeMax), limit.Token)).WaitAsync(limit.Token)
+                .ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        }
+        if (_shards is not null)
+            await _shards.CoverAsync(limit.Token).ConfigureAwait(false);
+        await StopPartsAsync().ConfigureAwait(false);
+    }
+
+    // Where there is time, for followers that catch up just now; none in the last seconds.
+    private static TimeSpan PatienceOf(TimeSpan drainTimeMax) =>
+        TimeSpan.FromSeconds(Math.Clamp((drainTimeMax.TotalSeconds - 1) / 2, 0, 5));
+
+    private async Task StopPartsAsync()
+    {
+        var failures = new List<Exception>();
+        while (_parts.TryPeek(out var next))
+        {
+            try
+            {
+                await next.Part.DisposeAsync().ConfigureAwait(false);
+            }
+            catch (Exception failure)
+            {
+                // Those below it are to be closed all the same; the data directory is the last of them.
+                failures.Add(failure);
+            }
+            _parts.Pop();
+        }
+        if (failures.Count > 0)
+            throw new AggregateException(failures);
+    }
+
+    private T Own<T>(string name, T part)
+        where T : IAsyncDisposable
+    {
+        _parts.Push((name, part));
+        return part;
+    }
+
+    private async Task StartPartsAsync(ICoordinator coordinator, ILoggerFactory logs, CancellationToken cancellationToken)
+    {
+        var keys = new CoordinatorKeys(_options.Cluster);
+        var name = NodeNames.OfNode(_options.Node, _options.Cluster);
+        var tls = _options.Tls is null ? null : Own("the certificates", new ServerTls(_options.Tls, name, _log, TimeProvider.System));
+        var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
+        Own("the data directory", directory);
+        var cluster = await WaitForClusterAsync(coordinator, keys, mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
+        _health.Waits("it opens its data");
+        directory.Claim(_options.Node, cluster.ClusterId);
+        Func<uint, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
+        await AskUntilAnsweredAsync(async () => await RefuseToRunTwiceAsync(coordinator, keys, channelTo, cancellationToken).ConfigureAwait(false), "its registration", cancellationToken).ConfigureAwait(false);
+        var rejoin = new Rejoin(_options.Node, coordinator, keys, channelTo, _options.RejoinWaitMax, _log);
+        await AskUntilAnsweredAsync(
+            async () => await CountStartAsync(coordinator, keys, directory, rejoin, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
+
+        // Rises with every start of the directory; the random half tells copies of a directory apart.
+        var incarnation = (directory.Starts << 32) | BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
+        var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));
+        var (listenPeers, peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(_options.ListenPeers ?? DefaultForPeers(_options.Listen)));
+        var address = _options.Advertise ?? listen.GetLeftPart(UriPartial.Authority);
+        var peerAddress = _options.AdvertisePeers ?? PeerAddressOf(_options.Advertise, listenPeers);
+        var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address, peerAddress);
+        (Address, PeerAddress) = (address, peerAddress);
+
+        Own("the return of memory", new MemoryReturn());
+        var metrics = Own("the metrics", new NodeMetrics(identity, _options.ShardSeriesMax));
+        coordinator = new MeasuredCoordinator(coordinator, metrics);
+        var map = Own("the shard map", new ShardDirectory(coordinator, keys, _log));
+        var peers = Own("the streams to other nodes", new PeerTransport(identity, tls?.Files, logs.CreateLogger<PeerTransport>()));
+        var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
+        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, metrics, logs));
+        _shards = shards;
+        DiskFailed = shards.DiskFailed;
+        _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
+        Meter = metrics.Meter;
+        Own("the readings", new NodeReadings(metrics, map, shards, peers, _options.DataDirectory, _log));
+        var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
+        var voters = new StayingVoters(identity, map, shards, peers, BootClock.Instance);
+        var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
+        var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
+        Own("the room of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
+        var examiner = new NodeExaminer(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Stalls };
+        var reads = Own("the threads of reads", ReadThreads.Start());
+        Own("the server", await ServeAsync(identity, map, shards, reads, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
+        Own("the server for nodes", await ServePeersAsync(peers, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
+        peers.Start(map, shards.Receive, shards.NodeSilent);
+        shards.Start();
+        var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
+        placement.DrainingChanged = draining =>
+        {
+            registration.SetDraining(draining);
+            _health.Drains(draining);
+        };
+        // Whoever could call it already may have asked for a drain.
+        if (placement.Draining)
+            placement.DrainingChanged(true);
+        _placement = placement;
+        _grpcHealth.SetStatus("", ServingStatus.Serving);
+        _health.Started(shards.NotReady);
+        NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts);
+    }
+
+    // A folder that belonged to a cluster waits for that one: where its record is lost, a new one would not be it.
+    private async Task<ClusterRecord> WaitForClusterAsync(ICoordinator coordinator, CoordinatorKeys keys, bool mayCreate, CancellationToken cancellationToken)
+    {
+        ClusterRecord? found = null;
+        await AskUntilAnsweredAsync(async () =>
+        {
+            CoordinatorRead read;
+            while ((read = await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is null)
+            {
+                if (!mayCreate)
+                    return "the coordinator has none, and this data folder belongs to a cluster; is it the right coordinator?";
+                if (_options.Bootstrap is not { } created)
+                    return "it was not initialized yet (kv-node init, or bootstrap-nodes)";
+                if (await ClusterInit.CreateAsync(coordinator, _options.Cluster, created, cancellationToken).ConfigureAwait(false))
+                    NodeLog.CreatedCluster(_log, _options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
+            }
+            found = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
+            return null;
+        }, "the record", cancellationToken).ConfigureAwait(false);
+        return found!;
+    }
+
+    // Asks the coordinator for something without which there is no start, and says why it waits, once for each reason. What it refuses for good ends the start.
+    private async Task AskUntilAnsweredAsync(Func<Task<string?>> ask, string what, CancellationToken cancellationToken)
+    {
+        var said = "";
+        while (true)
+        {
+            string reason;
+            try
+            {
+                if (await ask().ConfigureAwait(false) is not { } missing)
+                    return;
+                reason = missing;
+            }
+            catch (CoordinatorUnavailableException failure) when (failure is not CoordinatorDeniedException)
+            {
+                reason = failure.Message;
+            }
+            if (reason != said)
+                NodeLog.WaitsForCluster(_log, what, _options.Cluster, reason);
+            said = reason;
+            _health.Waits($"it waits for {what} of cluster {_options.Cluster}: {reason}");
+            await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);
+        }
+    }
+
+    private ClusterRecord CheckLevel(ClusterRecord record) => record.FormatLevel == ClusterInit.FormatLevel
+        ? record
+        : throw new DirectoryFormatException(_options.DataDirectory, $"the cluster is of format level {record.FormatLevel}, this program's is {ClusterInit.FormatLevel}");
+
+    // Before its start is counted, which would make the folder of the one that runs an old one.
+    private async Task<string?> RefuseToRunTwiceAsync(ICoordinator coordinator, CoordinatorKeys keys, Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
+    {
+        var running = await RunningNode.FindAsync(coordinator, keys.Node(_options.Node), channelTo, cancellationToken).ConfigureAwait(false);
+        return running is null ? null : throw new NodeRunsAlreadyException(_options.Node, running, _options.DataDirectory);
+    }
+
+    // The directory's count is raised first, so that it is behind the coordinator's only when it is not the directory that was started last; and
+    // not before all that such a one holds is set aside, so that it stays behind until then.
+    private async Task<string?> CountStartAsync(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, Rejoin rejoin, CancellationToken cancellationToken)
+    {
+        var key = keys.Starts(_options.Node);
+        var read = await coordinator.GetAsync(key, cancellationToken).ConfigureAwait(false);
+        var counted = read.Value is null ? 0 : RecordText.Parse<NodeStarts>(read.Value).Starts;
+        if (Rejoin.IsBehind(directory.Starts, counted) && await rejoin.TryAsync(directory, counted, cancellationToken).ConfigureAwait(false) is { } reason)
+            return reason;
+        var before = directory.Starts;
+        directory.CountStart(counted + 1);
+        var raised = RecordText.Format(new NodeStarts { Starts = directory.Starts });
+        var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, raised, 0, cancellationToken).ConfigureAwait(false);
+        if (set.Outcome == CompareAndSetOutcome.Won)
+            return null;
+        directory.TakeStartBack(before);
+        throw new StaleDirectoryException(_options.DataDirectory, $"node {_options.Node} is being started elsewhere at the same time");
+    }
+
+    /// <summary>Where a node listens for others that was told where to listen for clients alone.</summary>
+    internal static string DefaultForPeers(string listen)
+    {
+        var peers = new UriBuilder(listen);
+        peers.Port = peers.Port == 0 ? 0 : peers.Port + NodeOptions.PeerPortOffset;
+        return peers.Uri.GetLeftPart(UriPartial.Authority);
+    }
+
+    private static string PeerAddressOf(string? advertise, Uri listenPeers) =>
+        new UriBuilder(advertise ?? listenPeers.OriginalString) { Scheme = listenPeers.Scheme, Port = listenPeers.Port }.Uri.GetLeftPart(UriPartial.Authority);
+
+    private (Uri Listen, ReservedPort? Port) ReserveWhereFree(string name, UriBuilder listen)
+    {
+        var port = listen.Port == 0 ? Own(name, new ReservedPort(listen.Uri)) : null;
+        listen.Port = port?.Port ?? listen.Port;
+        return (listen.Uri, port);
+    }
+
+    // Nodes only: requests of up to 32 MiB, streams that never end, and with TLS certificates from everybody.
+    private static async Task<OwnedServer> ServePeersAsync(PeerTransport peers, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
+    {
+        var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
+        port?.GiveTo(builder);
+        builder.Services.AddSingleton(peers).AddSingleton<PeerService>();
+        builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);
+        var app = builder.Build();
+        app.MapGrpcService<PeerService>();
+        return await OwnedServer.StartAsync(app, listen, health: null, cancellationToken).ConfigureAwait(false);
+    }
+
+    private async Task<OwnedServer> ServeAsync(
+        NodeIdentity identity,
+        ShardDirectory map,
+        ShardHost shards,
+        ReadThreads reads,
+        LeaderPlacement placement,
+        ReplicaReplacement replacement,
+        StayingVoters voters,
+        NodeExaminer examiner,
+        ReplicaPlacement replicas,
+        PeerTransport peers,
+        HealthService health,
+        NodeMetrics metrics,
+        ILoggerFactory logs,
+        Uri listen,
+        ServerTls? tls,
+        ReservedPort? port,
+        CancellationToken cancellationToken)
+    {
+        var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfClients(_options.ConnectionsMax));
+        port?.GiveTo(builder);
+        var services = builder.Services;
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(voters).AddSingleton(replicas).AddSingleton(examiner);
+        services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
+        var memory = new CallMemory(_options.CallMemoryMebibytes);
+        memory.AddTo(services);
+        metrics.Calls = memory;
+        services.AddUnreadableRequests();
+        services.AddRequestLimits();
+        services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Storage);
+        var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
+        services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads).AddSingleton<KvCalls>().AddSingleton<KvScans>();
+        services.AddSingleton(new ReflectionCatalog(
+            Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
+        services.AddSingleton<KvService>().AddSingleton<ClusterService>().AddSingleton<AdminService>();
+        services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);
+        var app = builder.Build();
+        app.MapGrpcService<KvService>();
+        app.MapGrpcService<ClusterService>();
+        app.MapGrpcService<AdminService>();
+        app.MapGrpcService<HealthService>();
+        app.MapGrpcService<ReflectionService>();
+        app.MapGrpcService<ReflectionAlphaService>();
+        return await OwnedServer.StartAsync(app, listen, health, cancellationToken).ConfigureAwait(false);
+    }
+}

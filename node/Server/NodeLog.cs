@@ -1,0 +1,22 @@
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node;
+
+/// <summary>What a node says of its start and its end: one line a decision.</summary>
+internal static partial class NodeLog
+{
+    [LoggerMessage(1, LogLevel.Information, "Node {Node} of cluster {Cluster} serves at {Address}, start {Starts}")]
+    public static partial void Serves(ILogger log, uint node, string cluster, string address, ulong starts);
+
+    [LoggerMessage(7, LogLevel.Information, "Node {Node} stopped")]
+    public static partial void Stopped(ILogger log, uint node);
+
+    [LoggerMessage(8, LogLevel.Warning, "Node {Node} did not stop everything in time: {What}")]
+    public static partial void StopTookTooLong(ILogger log, uint node, string what);
+
+    [LoggerMessage(16, LogLevel.Information, "Created cluster {Cluster}: {Shards} shards of {Replicas} replicas on {Nodes} nodes")]
+    public static partial void CreatedCluster(ILogger log, string cluster, int shards, int replicas, int nodes);
+
+    [LoggerMessage(6, LogLevel.Information, "Waiting for {What} of cluster {Cluster}: {Reason}")]
+    public static partial void WaitsForCluster(ILogger log, string what, string cluster, string reason);
+}

@@ -1,0 +1,204 @@
+// Where this node's leaderships go. A drain gives all of them away, for an operator or when the node stops; the loop gives back what belongs to
+// a node that has come (back), and goes on giving away while the node drains. Thread pool only; what fails is tried again or told.
+using System.Collections.Concurrent;
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Map;
+using KvCluster.Node.Runtime;
+using KvCluster.Node.Shards;
+using KvCluster.Node.Transport;
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Placement;
+
+/// <summary>What a drain came to.</summary>
+/// <param name="GivenAway">Leaderships handed over.</param>
+/// <param name="Kept">Shards still led, and why.</param>
+internal sealed record DrainResult(int GivenAway, IReadOnlyDictionary<uint, string> Kept);
+
+/// <summary>Hands leaderships of this node to others, by transfers.</summary>
+internal sealed class LeaderPlacement : IAsyncDisposable
+{
+    /// <summary>At the same time; each is some milliseconds of waiting for syncs and the coordinator.</summary>
+    private const int TransfersMax = 8;
+
+    /// <summary>Of one shard to a node that came back; after that it stays where it is.</summary>
+    private const int AttemptsMax = 5;
+
+    private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
+
+    /// <summary>A drain asks again after this: an election may have brought a leadership here meanwhile.</summary>
+    private static readonly TimeSpan DrainPause = TimeSpan.FromMilliseconds(50);
+
+    /// <summary>A node that came back has this long to catch up before it leads.</summary>
+    private static readonly TimeSpan SettleTime = TimeSpan.FromSeconds(5);
+
+    /// <summary>A follower that answered within this is alive.</summary>
+    private static readonly TimeSpan SilenceMax = TimeSpan.FromMilliseconds(600);
+
+    private readonly NodeIdentity _identity;
+    private readonly ShardDirectory _map;
+    private readonly ShardHost _shards;
+    private readonly PeerTransport _peers;
+    private readonly TimeProvider _clock;
+    private readonly ILogger _log;
+    private readonly Dictionary<uint, Arrival> _arrivals = [];
+    private readonly BackgroundLoop _loop;
+    private volatile bool _draining;
+
+    public LeaderPlacement(NodeIdentity identity, ShardDirectory map, ShardHost shards, PeerTransport peers, TimeProvider clock, ILogger log)
+    {
+        _identity = identity;
+        _map = map;
+        _shards = shards;
+        _peers = peers;
+        _clock = clock;
+        _log = log;
+        _loop = new BackgroundLoop("the placement of leaders", TakeTurnAsync, static () => CommonMoments.Until(Interval), log);
+    }
+
+    /// <summary>Whether this node gives its leaderships away and takes none.</summary>
+    public bool Draining => _draining;
+
+    /// <summary>Told with true when the node begins to drain, with false when it may lead again. Must not block.</summary>
+    public Action<bool> DrainingChanged { get; set; } = static _ => { };
+
+    /// <summary>Hands a shard that this node leads to the replica on another node; 0: to the one that has most of the journal.</summary>
+    /// <returns>The node asked to lead, and how it ended.</returns>
+    public async Task<(uint Node, OrderResult Result)> TransferAsync(HostedShard shard, uint toNode)
+    {
+        if (toNode == _identity.Node)
+            return (toNode, new OrderResult(true, "it leads already"));
+        var candidates = await CandidatesAsync(shard).ConfigureAwait(false);
+        if (candidates.Where(candidate => toNode == 0 || candidate.Node == toNode).MaxBy(candidate => candidate.Acknowledged.FromWire()) is not { } target)
+            return (toNode, new OrderResult(false, toNode == 0 ? "no other voter with a healthy disk follows closely" : $"node {toNode} has no voter of it that follows closely with a healthy disk"));
+        var result = await shard.Replica!.TransferAsync(target.Replica).ConfigureAwait(false);
+        return (target.Node, result);
+    }
+
+    /// <summary>Gives every leadership away and takes none from here on.</summary>
+    /// <param name="limit">How long to go on with what could not be given away.</param>
+    /// <param name="patience">Give up once nothing could be given away for so long: nobody is there who could take it.</param>
+    /// <param name="cancellationToken">Stops between two rounds; the node drains on.</param>
+    public async Task<DrainResult> DrainAsync(TimeSpan limit, TimeSpan patience, CancellationToken cancellationToken)
+    {
+        if (!_draining)
+            PlacementLog.Drains(_log, _identity.Node);
+        _draining = true;
+        DrainingChanged(true);
+        var givenAway = 0;
+        var kept = new ConcurrentDictionary<uint, string>();
+        var begun = _clock.GetTimestamp();
+        var moved = begun;
+        do
+        {
+            kept.Clear();
+            var before = givenAway;
+            await Parallel.ForEachAsync(Led(), new ParallelOptions { MaxDegreeOfParallelism = TransfersMax, CancellationToken = cancellationToken }, async (shard, _) =>
+            {
+                var result = await GiveAwayAsync(shard).ConfigureAwait(false);
+                if (result.Done)
+                    Interlocked.Increment(ref givenAway);
+                else
+                    kept[shard.Shard] = result.Reason;
+            }).ConfigureAwait(false);
+            if (givenAway > before)
+                moved = _clock.GetTimestamp();
+            if (!Led().Any() || (givenAway == before && _clock.GetElapsedTime(moved) >= patience))
+                break;
+            await Task.Delay(DrainPause, cancellationToken).ConfigureAwait(false);
+        }
+        while (_draining && _clock.GetElapsedTime(begun) < limit);
+        PlacementLog.Drained(_log, _identity.Node, givenAway, kept.Count);
+        return new DrainResult(givenAway, kept);
+    }
+
+    /// <summary>Ends a drain: the node may lead again, and the others give back what belongs here.</summary>
+    public void EndDrain()
+    {
+        _draining = false;
+        DrainingChanged(false);
+    }
+
+    public ValueTask DisposeAsync() => _loop.DisposeAsync();
+
+    private IEnumerable<HostedShard> Led() => _shards.All.Where(shard => shard.Replica is { IsServing: true });
+
+    private bool IsDraining(uint node) => _map.Snapshot.Nodes.TryGetValue(node, out var record) && record.Draining;
+
+    // To the candidate whose node leads least, so that a drained node's leaderships spread.
+    private async Task<OrderResult> GiveAwayAsync(HostedShard shard)
+    {
+        var leaders = _map.Snapshot.Routes.CountBy(route => route.Leader).ToDictionary();
+        var candidates = await CandidatesAsync(shard).ConfigureAwait(false);
+        return candidates.Where(candidate => !IsDraining(candidate.Node)).MinBy(candidate => leaders.GetValueOrDefault(candidate.Node)) is { } target
+            ? await shard.Replica!.TransferAsync(target.Replica).ConfigureAwait(false)
+            : new OrderResult(false, "no other voter with a healthy disk follows closely");
+    }
+
+    // Voters that replicate, have a healthy disk and were heard of lately; a leader that rests hears of nobody. The core judges again; this only chooses among them.
+    private async Task<IReadOnlyList<FollowerStatus>> CandidatesAsync(HostedShard shard)
+    {
+        var detail = (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail;
+        if (detail?.Record is not { } record)
+            return [];
+        var voters = record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica).ToHashSet();
+        return [.. detail.Followers.Where(follower =>
+            voters.Contains(follower.Replica) && follower.State == "replicate" && !follower.DiskImpaired && (detail.Rests || follower.SilentUs < SilenceMax.TotalMicroseconds) && _peers.SessionOf(follower.Node) != 0)];
+    }
+
+    private async Task TakeTurnAsync(CancellationToken stop)
+    {
+        if (_draining)
+        {
+            foreach (var shard in Led())
+                await GiveAwayAsync(shard).ConfigureAwait(false);
+            return;
+        }
+        foreach (var node in _map.Snapshot.Nodes.Keys.Where(node => node != _identity.Node))
+            await WelcomeAsync(node, stop).ConfigureAwait(false);
+    }
+
+    // Once for each stream to the node: what an operator moves afterwards stays.
+    private async Task WelcomeAsync(uint node, CancellationToken stop)
+    {
+        var session = _peers.SessionOf(node);
+        if (session == 0 || IsDraining(node))
+        {
+            _arrivals.Remove(node);
+            return;
+        }
+        if (!_arrivals.TryGetValue(node, out var arrival) || arrival.Session != session)
+            _arrivals[node] = arrival = new Arrival(session, _clock.GetTimestamp());
+        if (arrival.IsWelcomed || _clock.GetElapsedTime(arrival.Since) < SettleTime)
+            return;
+        arrival.IsWelcomed = true;
+        foreach (var shard in Led().Where(shard => BelongsTo(shard, node)))
+        {
+            if (stop.IsCancellationRequested || _draining || arrival.Attempts.GetValueOrDefault(shard.Shard) >= AttemptsMax)
+                continue;
+            arrival.Attempts[shard.Shard] = arrival.Attempts.GetValueOrDefault(shard.Shard) + 1;
+            var (_, result) = await TransferAsync(shard, node).ConfigureAwait(false);
+            // One that still catches up gets it in a later turn.
+            arrival.IsWelcomed &= result.Done;
+        }
+        arrival.IsWelcomed |= arrival.Attempts.Count > 0 && arrival.Attempts.Values.All(attempts => attempts >= AttemptsMax);
+    }
+
+    private bool BelongsTo(HostedShard shard, uint node) =>
+        _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry) && ShardView.PreferredLeader(entry.Record).Node == node;
+
+    /// <summary>A stream to another node, and what was given to it since.</summary>
+    private sealed class Arrival(long session, long since)
+    {
+        public long Session { get; } = session;
+
+        public long Since { get; } = since;
+
+        public Dictionary<uint, int> Attempts { get; } = [];
+
+        public bool IsWelcomed { get; set; }
+    }
+}

@@ -1,0 +1,272 @@
+// Moves replicas to nodes that joined and away from nodes that leave, and finds a node where a shard lacks a replica. Every node runs it; the one at the key `controller` acts:
+// it asks the leader of one shard at a time for one replacement, which goes through a learner. It only proposes: a controller that lost its
+// lease while it waits does no harm, and the next one goes on from the shards' records. Thread pool only; what fails is tried again or told.
+using Google.Rpc;
+using Grpc.Core;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Map;
+using KvCluster.Node.Runtime;
+using KvCluster.Node.Transport;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Placement;
+
+/// <summary>Keeps replicas where operators want them and spread over the nodes.</summary>
+internal sealed class ReplicaPlacement : IAsyncDisposable
+{
+    /// <summary>With replicas to move, which follow one another so soon.</summary>
+    private static readonly TimeSpan MovingInterval = TimeSpan.FromSeconds(1);
+
+    /// <summary>Otherwise: asking the coordinator costs an idle node more than anything else, and a lease outlives three such turns.</summary>
+    private static readonly TimeSpan RestingInterval = TimeSpan.FromSeconds(3);
+
+    private static readonly TimeSpan LeaseTime = TimeSpan.FromSeconds(10);
+
+    /// <summary>After a move that failed: what was in its way is given time to pass.</summary>
+    private static readonly TimeSpan PauseAfterFailure = TimeSpan.FromSeconds(5);
+
+    /// <summary>What failed comes last for so long: one shard without a leader, or one node with a full disk, holds up no other.</summary>
+    private static readonly TimeSpan PassedOverTime = TimeSpan.FromMinutes(5);
+
+    private readonly ICoordinator _coordinator;
+    private readonly CoordinatorKeys _keys;
+    private readonly NodeIdentity _identity;
+    private readonly int _replicationFactor;
+    private readonly TimeSpan _patience;
+    private readonly ShardDirectory _map;
+    private readonly PeerTransport _peers;
+    private readonly TimeProvider _clock;
+    private readonly ILogger _log;
+    private readonly BackgroundLoop _loop;
+    private readonly Dictionary<uint, long> _awaySince = [];
+    private readonly List<(ReplicaMove Move, long At)> _failed = [];
+    private bool _hasMoves;
+    private long _failedAt;
+    private Task<bool> _moving = Task.FromResult(true);
+    private long _lease;
+    private string _said = "";
+    private (uint Shard, uint FromNode, uint ToNode) _told;
+
+    /// <param name="coordinator">Who controls, and what operators said.</param>
+    /// <param name="keys">The cluster's.</param>
+    /// <param name="identity">This node.</param>
+    /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
+    /// <param name="patience">A learner whose node is away for so long is given up.</param>
+    /// <param name="map">The shards' records and leaders.</param>
+    /// <param name="peers">Which nodes are there, and connections to leaders.</param>
+    /// <param name="clock">For pauses and the patience.</param>
+    /// <param name="log">One line a move.</param>
+    public ReplicaPlacement(
+        ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, int replicationFactor, TimeSpan patience,
+        ShardDirectory map, PeerTransport peers, TimeProvider clock, ILogger log)
+    {
+        _patience = patience;
+        _coordinator = coordinator;
+        _keys = keys;
+        _identity = identity;
+        _replicationFactor = replicationFactor;
+        _map = map;
+        _peers = peers;
+        _clock = clock;
+        _log = log;
+        _loop = new BackgroundLoop("the placement of replicas", TakeTurnAsync, () => CommonMoments.Until(_hasMoves ? MovingInterval : RestingInterval), log);
+    }
+
+    /// <summary>Changes what holds of where replicas may lie, and answers with it. Any thread.</summary>
+    /// <returns>Without an answer: why nothing was changed.</returns>
+    /// <exception cref="CoordinatorUnavailableException">The coordinator does not answer.</exception>
+    public async Task<(PlaceResponse? Answer, string Refusal)> PlaceAsync(PlaceRequest request, CancellationToken cancellationToken)
+    {
+        var known = await KnownNodesAsync(cancellationToken).ConfigureAwait(false);
+        // Node 0 is one of the unknown.
+        if (request.Leave.Concat(request.Stay).Where(node => !known.Contains(node)).Select(static node => (uint?)node).FirstOrDefault() is { } unknown)
+            return (null, $"there is no node {unknown}");
+        while (true)
+        {
+            var (record, revision) = await ReadAsync(cancellationToken).ConfigureAwait(false);
+            var changed = Apply(request, record, known);
+            var staying = known.Count(node => !changed.Leaving.Contains(node));
+            if (changed.Leaving.Count > 0 && staying < _replicationFactor)
+                return (null, $"{staying} nodes would stay, and every shard has {_replicationFactor} replicas");
+            if (changed.Equals(record))
+                return (Describe(changed), "");
+            var set = await _coordinator.SetUntilSettledAsync(_keys.Placement, revision, RecordText.Format(changed), 0, cancellationToken).ConfigureAwait(false);
+            if (set.Outcome == CompareAndSetOutcome.Won)
+                return (Describe(changed), "");
+        }
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _loop.DisposeAsync().ConfigureAwait(false);
+        await _moving.ConfigureAwait(false);
+        if (await _coordinator.RevokeSoonAsync(_lease).ConfigureAwait(false) is { } reason)
+            PlacementLog.NotMoved(_log, $"this node's turn lasts until its lease ends ({reason})");
+    }
+
+    private static PlacementRecord Apply(PlaceRequest request, PlacementRecord record, IReadOnlySet<uint> known)
+    {
+        IEnumerable<uint> leaving = request.HasStayUpTo ? known.Where(node => node > request.StayUpTo) : record.Leaving;
+        return new PlacementRecord
+        {
+            Paused = request.HasPaused ? request.Paused : record.Paused,
+            Leaving = { leaving.Union(request.Leave).Except(request.Stay).Order() },
+        };
+    }
+
+    private PlaceResponse Describe(PlacementRecord record)
+    {
+        var replicas = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).CountBy(replica => replica.Node).ToDictionary();
+        return new PlaceResponse { Paused = record.Paused, Leaving = { record.Leaving.Select(node => new LeavingNode { Node = node, Replicas = (uint)replicas.GetValueOrDefault(node) }) } };
+    }
+
+    // Registered now, or with a replica: what left and has none is none any more.
+    private async Task<IReadOnlySet<uint>> KnownNodesAsync(CancellationToken cancellationToken)
+    {
+        var registered = await _coordinator.ListAsync(_keys.Nodes, cancellationToken).ConfigureAwait(false);
+        var known = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.Node).ToHashSet();
+        foreach (var entry in registered.Entries)
+        {
+            if (CoordinatorKeys.TryParseId(entry.Key, _keys.Nodes, out var node))
+                known.Add(node);
+        }
+        return known;
+    }
+
+    private async Task<(PlacementRecord Record, long Revision)> ReadAsync(CancellationToken cancellationToken)
+    {
+        var read = await _coordinator.GetAsync(_keys.Placement, cancellationToken).ConfigureAwait(false);
+        return (read.Value is null ? new PlacementRecord() : RecordText.Parse<PlacementRecord>(read.Value), read.ModRevision);
+    }
+
+    private async Task TakeTurnAsync(CancellationToken stop)
+    {
+        try
+        {
+            // The lease is kept while a replica moves.
+            if (!await ControlsAsync(stop).ConfigureAwait(false) || !_moving.IsCompleted)
+                return;
+            if (!await _moving.ConfigureAwait(false))
+            {
+                _failedAt = _failedAt == 0 ? _clock.GetTimestamp() : _failedAt;
+                if (_clock.GetElapsedTime(_failedAt) < PauseAfterFailure)
+                    return;
+            }
+            _failedAt = 0;
+            var move = await NextAsync(stop).ConfigureAwait(false);
+            _hasMoves = move is not null;
+            if (move is not null)
+                _moving = MoveAsync(move, stop);
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+        {
+            // Asked again in the next turn, and told once for each reason.
+            Say(failure.Message);
+        }
+    }
+
+    // Whether this process has the key `controller`, taking it where nobody has.
+    private async Task<bool> ControlsAsync(CancellationToken stop)
+    {
+        if (_lease != 0 && await _coordinator.KeepAliveAsync(_lease, stop).ConfigureAwait(false))
+            return true;
+        _lease = 0;
+        var read = await _coordinator.GetAsync(_keys.Controller, stop).ConfigureAwait(false);
+        if (read.Value is not null)
+            return false;
+        var lease = await _coordinator.GrantLeaseAsync(LeaseTime, stop).ConfigureAwait(false);
+        var record = RecordText.Format(new ControllerRecord { Node = _identity.Node, Incarnation = _identity.Incarnation });
+        var set = await _coordinator.SetUntilSettledAsync(_keys.Controller, 0, record, lease, stop).ConfigureAwait(false);
+        if (set.Outcome != CompareAndSetOutcome.Won)
+        {
+            await _coordinator.RevokeAsync(lease, stop).ConfigureAwait(false);
+            return false;
+        }
+        _lease = lease;
+        PlacementLog.Controls(_log, _identity.Node);
+        return true;
+    }
+
+    private async Task<ReplicaMove?> NextAsync(CancellationToken stop)
+    {
+        var (placement, _) = await ReadAsync(stop).ConfigureAwait(false);
+        var snapshot = _map.Snapshot;
+        var connected = snapshot.Nodes.Keys.Where(node => node == _identity.Node || _peers.SessionOf(node) != 0).ToHashSet();
+        var present = connected.Where(node => !snapshot.Nodes[node].Draining).ToHashSet();
+        var moves = ReplicaMoves.InOrder(
+            snapshot.Records.Values.Select(entry => entry.Record), present, GoneOf(snapshot, connected), placement.Leaving.ToHashSet(), _replicationFactor);
+        if (placement.Paused)
+            moves = moves.Where(move => ReplicaMoves.IsRepair(move, snapshot.Records[move.Shard].Record, _replicationFactor));
+        _failed.RemoveAll(failed => _clock.GetElapsedTime(failed.At) >= PassedOverTime);
+        return moves.FirstOrDefault(move => !_failed.Exists(failed => failed.Move.Shard == move.Shard || (move.ToNode != 0 && failed.Move.ToNode == move.ToNode)))
+            ?? moves.FirstOrDefault();
+    }
+
+    // Nodes with replicas that have not been connected for too long, as far as this process saw.
+    private HashSet<uint> GoneOf(ShardDirectorySnapshot snapshot, HashSet<uint> connected)
+    {
+        var away = snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.Node).Where(node => !connected.Contains(node)).ToHashSet();
+        foreach (var back in _awaySince.Keys.Except(away).ToList())
+            _awaySince.Remove(back);
+        foreach (var node in away)
+            _awaySince.TryAdd(node, _clock.GetTimestamp());
+        return [.. away.Where(node => _clock.GetElapsedTime(_awaySince[node]) >= _patience)];
+    }
+
+    // The leader's own replica takes two turns: asked to remove itself it hands over, and the next leader removes it.
+    private async Task<bool> MoveAsync(ReplicaMove move, CancellationToken stop)
+    {
+        if (_map.Snapshot.LeaderOf(move.Shard) is not { } leader)
+            return Fails(move, $"shard {move.Shard} has no leader");
+        if (_told != (move.Shard, move.FromNode, move.ToNode))
+            Tell(move);
+        _told = (move.Shard, move.FromNode, move.ToNode);
+        try
+        {
+            await ReplicaReplacement.AskAsync(_peers, leader, new ReplaceRequest { Shard = move.Shard, FromNode = move.FromNode, ToNode = move.ToNode }, stop).ConfigureAwait(false);
+            if (move is { FromNode: not 0, ToNode: not 0 })
+                PlacementLog.Moved(_log, move.Shard, move.FromNode, move.ToNode);
+            _said = "";
+            _told = default;
+            return true;
+        }
+        catch (RpcException failure) when (leader.Node == move.FromNode && failure.GetRpcStatus()?.GetDetail<ErrorInfo>()?.Reason == "NOT_LEADER")
+        {
+            return true;
+        }
+        catch (Exception) when (stop.IsCancellationRequested)
+        {
+            return false;
+        }
+        catch (Exception failure)
+        {
+            // Whatever it is, it is asked again after a pause: what was done is in the shard's record.
+            return Fails(move, failure is RpcException call ? call.Status.Detail : failure.Message);
+        }
+    }
+
+    private void Tell(ReplicaMove move)
+    {
+        if (move.FromNode == 0)
+            PlacementLog.Adds(_log, move.Shard, move.ToNode, move.Reason);
+        else if (move.ToNode == 0)
+            PlacementLog.Removes(_log, move.Shard, move.FromNode, move.Reason);
+        else
+            PlacementLog.Moves(_log, move.Shard, move.FromNode, move.ToNode, move.Reason);
+    }
+
+    private bool Fails(ReplicaMove move, string reason)
+    {
+        _failed.Add((move, _clock.GetTimestamp()));
+        Say(reason);
+        return false;
+    }
+
+    private void Say(string reason)
+    {
+        if (reason != _said)
+            PlacementLog.NotMoved(_log, reason);
+        _said = reason;
+    }
+}

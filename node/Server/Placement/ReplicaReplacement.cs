@@ -1,0 +1,278 @@
+// Replaces replicas: as the shard's leader for whoever asks, and for this node's own lost ones by asking the leader. A change under way that is
+// interrupted is taken up where it stands by asking again: the shard's record says how far it got. Thread pool only.
+using System.Collections.Concurrent;
+using System.Security.Cryptography;
+using Grpc.Core;
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Map;
+using KvCluster.Node.Runtime;
+using KvCluster.Node.Shards;
+using KvCluster.Node.Transport;
+using KvCluster.Replication.Protocol;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Placement;
+
+/// <summary>Brings new replicas up in the place of others.</summary>
+internal sealed class ReplicaReplacement : IAsyncDisposable
+{
+    /// <summary>Of this node's replicas at a time, each a copy of a shard over the network.</summary>
+    private const int RepairsMax = 4;
+
+    private static readonly TimeSpan PollInterval = TimeSpan.FromMilliseconds(100);
+
+    /// <summary>So often in a row the node of a new replica may not be connected, ten seconds, as in a restart; then nobody waits for it.</summary>
+    private const int AwayPollsMax = 100;
+
+    private static readonly TimeSpan RepairInterval = TimeSpan.FromSeconds(1);
+
+    /// <summary>A new replica has this long to get all of the shard before the leader is asked again.</summary>
+    private static readonly TimeSpan CatchUpTimeMax = TimeSpan.FromHours(1);
+
+    private readonly NodeIdentity _identity;
+    private readonly int _replicationFactor;
+    private readonly TimeSpan _patience;
+    private readonly ShardDirectory _map;
+    private readonly ShardHost _shards;
+    private readonly StayingVoters _voters;
+    private readonly PeerTransport _peers;
+    private readonly TimeProvider _clock;
+    private readonly ILogger _log;
+    private readonly ConcurrentDictionary<uint, string> _said = [];
+
+    // One of each for a shard: who changes its replicas now, and what a call brought to its end last, which a call for the same finds done.
+    private readonly ConcurrentDictionary<uint, SemaphoreSlim> _turns = [];
+    private readonly ConcurrentDictionary<uint, (uint From, uint To, ulong Replica)> _replaced = [];
+    private readonly BackgroundLoop _loop;
+
+    /// <param name="identity">This node.</param>
+    /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
+    /// <param name="patience">A learner that gets no further for so long is removed.</param>
+    /// <param name="map">Where the leaders are.</param>
+    /// <param name="shards">The replicas here.</param>
+    /// <param name="voters">Whether enough stay where one leaves.</param>
+    /// <param name="peers">Connections to leaders.</param>
+    /// <param name="clock">For the patience.</param>
+    /// <param name="log">One line a step.</param>
+    public ReplicaReplacement(
+        NodeIdentity identity, int replicationFactor, TimeSpan patience, ShardDirectory map, ShardHost shards, StayingVoters voters, PeerTransport peers, TimeProvider clock, ILogger log)
+    {
+        _voters = voters;
+        _patience = patience;
+        _clock = clock;
+        _replicationFactor = replicationFactor;
+        _identity = identity;
+        _map = map;
+        _shards = shards;
+        _peers = peers;
+        _log = log;
+        _loop = new BackgroundLoop("the repair of replicas", TakeTurnAsync, static () => CommonMoments.Until(RepairInterval), log);
+    }
+
+    /// <summary>As the leader of a shard: puts a new replica on a node, has it catch up, and lets it vote in the place of another.</summary>
+    /// <param name="shard">A shard that this node leads.</param>
+    /// <param name="request">See admin.proto for its cases.</param>
+    /// <param name="cancellationToken">Stops waiting; the shard's record keeps what was done.</param>
+    public async Task<OrderResult> ReplaceAsync(HostedShard shard, ReplaceRequest request, CancellationToken cancellationToken)
+    {
+        if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
+            return NotDone("this replica stopped");
+        if (Foresee(record, request) is { } known)
+            return known;
+        var (from, to) = (request.FromNode, request.ToNode);
+        var plan = new ReplacementPlan(record, request, _replicationFactor);
+        if (plan.Removal is { } removal)
+        {
+            var removed = await ChangeAsync(shard, from, removal, cancellationToken, request.Force, plan.RemovesLearner).ConfigureAwait(false);
+            return removed.Done || await IsGoneAsync(shard, removal.Leaves).ConfigureAwait(false) ? new OrderResult(true, "") : removed;
+        }
+
+        var learner = plan.Learner;
+        if (learner == 0)
+        {
+            List<ulong> left = [];
+            foreach (var orphan in plan.Orphans(IsAway))
+            {
+                if ((await RemoveLearnerAsync(shard, orphan.Node, orphan.Replica, force: false, cancellationToken).ConfigureAwait(false)).Done)
+                    left.Add(orphan.Replica);
+            }
+            if (plan.WhyNoLearner(left) is { } reason)
+                return NotDone(reason);
+            learner = NewId();
+            var added = await ChangeAsync(shard, to, plan.Add(learner), cancellationToken, request.Force).ConfigureAwait(false);
+            if (!added.Done)
+            {
+                // Another call for the same may have come first: then its learner is the one.
+                var now = await RecordOfAsync(shard).ConfigureAwait(false);
+                if (now is not null && IsReplaced(now, plan.Leaves, to))
+                    return new OrderResult(true, "");
+                learner = now is null || (plan.Lost != 0 && Has(now, plan.Lost)) ? 0 : ReplacementPlan.LearnerOn(now, to);
+                if (learner == 0)
+                    return added;
+            }
+        }
+
+        var caughtUp = await CatchesUpAsync(shard, learner, to, cancellationToken).ConfigureAwait(false);
+        // Where it did not: it stands in the way of every other move of the shard, and its node may never be fit for it.
+        var ended = caughtUp
+            ? await ChangeAsync(shard, to, plan.Last(learner), cancellationToken, request.Force).ConfigureAwait(false)
+            : await RemoveLearnerAsync(shard, to, learner, force: false, cancellationToken).ConfigureAwait(false);
+        if ((caughtUp && ended.Done) || (!ended.Done && await RecordOfAsync(shard).ConfigureAwait(false) is { } newest && IsReplaced(newest, plan.Leaves, to)))
+        {
+            _replaced[shard.Shard] = (from, to, learner);
+            return new OrderResult(true, "");
+        }
+        return caughtUp ? ended : NotDone($"the new replica on node {to} went away, or got no further for {_patience.TotalSeconds:0} s{(ended.Done ? " and was removed" : "")}");
+    }
+
+    /// <summary>
+    /// Before a leader hands over so that the next one replaces its replica: how the replacement would end by all that can be known here, as a hand-over for nothing
+    /// costs the shard's writers a pause. Null: nothing is in its way.
+    /// </summary>
+    /// <param name="shard">A shard that this node leads.</param>
+    /// <param name="request">Of the replica on this node.</param>
+    public async Task<OrderResult?> ForeseeOwnAsync(HostedShard shard, ReplaceRequest request)
+    {
+        if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
+            return NotDone("this replica stopped");
+        if (Foresee(record, request) is { } known)
+            return known;
+        var own = record.Replicas.First(replica => replica.Node == request.FromNode).Replica;
+        // A learner that is still to be made has caught up when it joins.
+        ReplicaChange last = request.ToNode == request.FromNode
+            ? new ReplicaChange.Remove(own)
+            : new ReplicaChange.Swap(own, ReplacementPlan.LearnerOn(record, request.ToNode) is var learner and not 0 ? learner : NewId());
+        if (await _voters.TryBeginAsync(shard, last, request.Force).ConfigureAwait(false) is { } reason)
+            return NotDone(reason);
+        _voters.End(shard.Shard, last);
+        return null;
+    }
+
+    // How a replacement ends as the record and the nodes are; null: it has to be tried.
+    private OrderResult? Foresee(ShardRecord record, ReplaceRequest request) =>
+        WhyNotTo(request.ToNode) is { } reason
+            ? NotDone(reason)
+            : ReplacementPlan.Foresee(record, request, _replicationFactor, _replaced.TryGetValue(record.Shard, out var last) ? last : null);
+
+    private static bool Has(ShardRecord record, ulong id) => record.Replicas.Any(replica => replica.Replica == id);
+
+    // Whether another votes on a node, and who was to leave has left (0: nobody was to).
+    private static bool IsReplaced(ShardRecord record, ulong leaves, uint to) =>
+        (leaves == 0 || !Has(record, leaves)) && record.Replicas.Any(replica => replica.Node == to && !replica.Learner && replica.Replica != leaves);
+
+    private async Task<bool> IsGoneAsync(HostedShard shard, ulong id) => await RecordOfAsync(shard).ConfigureAwait(false) is { } record && !Has(record, id);
+
+    /// <summary>Why no new replica can come up on a node now; null: one can. Any thread.</summary>
+    /// <param name="node">0: none is to come up.</param>
+    public string? WhyNotTo(uint node) =>
+        node == 0 ? null
+        : !_map.Snapshot.Nodes.ContainsKey(node) ? $"there is no node {node}"
+        : IsAway(node) ? $"node {node} is not connected with node {_identity.Node}, which leads the shard; nothing was changed"
+        : null;
+
+    /// <summary>Asks a shard's leader for a replacement, and waits for its end.</summary>
+    /// <exception cref="RpcException">It was not done; what was, is in the shard's record.</exception>
+    /// <exception cref="ArgumentException">The leader's address is none.</exception>
+    /// <exception cref="UriFormatException">Likewise.</exception>
+    public static async Task AskAsync(PeerTransport peers, NodeRecord leader, ReplaceRequest request, CancellationToken cancellationToken)
+    {
+        using var channel = peers.ChannelTo(leader.Node, leader.Address);
+        await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+    }
+
+    public ValueTask DisposeAsync() => _loop.DisposeAsync();
+
+    private static OrderResult NotDone(string reason) => new(false, reason);
+
+    // One that votes by now, as another call has brought it to its end, stays.
+    private Task<OrderResult> RemoveLearnerAsync(HostedShard shard, uint node, ulong learner, bool force, CancellationToken cancellationToken) =>
+        ChangeAsync(shard, node, new ReplicaChange.Remove(learner), cancellationToken, force, isLearner: true);
+
+    // One after another for each shard, whoever asks: a leader makes one change at a time, and refuses what comes meanwhile. A majority is asked for first, as a
+    // change that is begun holds up the shard's writes until the voters that stay have everything.
+    private async Task<OrderResult> ChangeAsync(
+        HostedShard shard, uint node, ReplicaChange change, CancellationToken cancellationToken, bool force = false, bool isLearner = false)
+    {
+        var turn = _turns.GetOrAdd(shard.Shard, static _ => new SemaphoreSlim(1));
+        await turn.WaitAsync(cancellationToken).ConfigureAwait(false);
+        try
+        {
+            if (isLearner && (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(replica => replica.Replica == change.Leaves) is { Learner: false })
+                return NotDone($"replica {change.Leaves:x} votes by now");
+            if (await _voters.TryBeginAsync(shard, change, force).ConfigureAwait(false) is { } reason)
+                return NotDone(reason);
+            try
+            {
+                PlacementLog.Replaces(_log, shard.Shard, node, change.ToString());
+                return await shard.Replica!.ChangeReplicasAsync(change).ConfigureAwait(false);
+            }
+            finally
+            {
+                _voters.End(shard.Shard, change);
+            }
+        }
+        finally
+        {
+            turn.Release();
+        }
+    }
+
+    private bool IsAway(uint node) => node != _identity.Node && _peers.SessionOf(node) == 0;
+
+    // False: its node is gone, or it got no further for too long.
+    private async Task<bool> CatchesUpAsync(HostedShard shard, ulong learner, uint node, CancellationToken cancellationToken)
+    {
+        var catchUp = new ReplacementPlan.CatchUp(learner, _patience, Now());
+        for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)
+        {
+            var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
+            if (!shard.Replica!.IsServing)
+                return true;
+            if (catchUp.Look(status, Now()) is { } end)
+                return end;
+            await Task.Delay(PollInterval, cancellationToken).ConfigureAwait(false);
+        }
+        return false;
+    }
+
+    private TimeSpan Now() => TimeSpan.FromSeconds((double)_clock.GetTimestamp() / _clock.TimestampFrequency);
+
+    private static async Task<ShardRecord?> RecordOfAsync(HostedShard shard) =>
+        (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail?.Record;
+
+    private static ulong NewId() => BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
+
+    // Several at a time: one whose learner cannot catch up holds up no other.
+    private Task TakeTurnAsync(CancellationToken stop) => Parallel.ForEachAsync(
+        _shards.All.Select(OwnRequest).OfType<ReplaceRequest>(), new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
+        async (request, stop) => await AskLeaderAsync(request, stop).ConfigureAwait(false));
+
+    private ReplaceRequest? OwnRequest(HostedShard shard) => _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry)
+        ? ReplacementPlan.Own(entry.Record, _identity.Node, shard.ReplicaId, shard.IsLost, _replicationFactor)
+        : null;
+
+    private async Task AskLeaderAsync(ReplaceRequest request, CancellationToken stop)
+    {
+        var shard = request.Shard;
+        if (_map.Snapshot.LeaderOf(shard) is not { } leader || leader.Node == _identity.Node)
+            return;
+        try
+        {
+            await AskAsync(_peers, leader, request, stop).ConfigureAwait(false);
+            _said.TryRemove(shard, out _);
+        }
+        catch (Exception) when (stop.IsCancellationRequested)
+        {
+            // The node stops.
+        }
+        catch (Exception failure)
+        {
+            // Asked again in the next turn; told when the reason changes.
+            var reason = failure is RpcException { Status.Detail: var detail } ? detail : failure.Message;
+            if (_said.GetValueOrDefault(shard) != reason)
+                PlacementLog.NotReplaced(_log, shard, reason);
+            _said[shard] = reason;
+        }
+    }
+}

@@ -1,0 +1,129 @@
+// A leader's judgement of whether a shard keeps a majority when a replica goes: from the status of its own replica, from whom it has let go a moment ago, and from the changes of the
+// record that are under way. Asked by StayingVoters in a node, and by the simulation's nodes. Any thread, under one lock; no I/O.
+using KvCluster.Replication.Protocol;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Placement;
+
+/// <summary>Judges for the shards that a node leads, and remembers whom it let go and which changes it let begin.</summary>
+/// <param name="node">This node.</param>
+/// <param name="isConnected">Whether another node is connected with this one.</param>
+/// <param name="drains">Whether a node is about to stop.</param>
+/// <param name="clock">A clock that goes on while the machine sleeps.</param>
+internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, Func<uint, bool> drains, TimeProvider clock)
+{
+    /// <summary>A follower that was heard by then follows closely.</summary>
+    private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(3);
+
+    /// <summary>Likewise while the leader rests: three of its beats.</summary>
+    private static readonly TimeSpan SilenceMaxAtRest = TimeSpan.FromSeconds(15);
+
+    private readonly Lock _gate = new();
+
+    // Replicas that were let go a moment ago and may still answer. An entry counts in its epoch only: its replica stops in no later one.
+    private readonly Dictionary<(uint Shard, ulong Replica), (ulong Epoch, long Until)> _letGo = [];
+
+    // Changes whose outcome is not known yet: the voters of before may decide, or those of after. They end with their epoch, too.
+    private readonly Dictionary<uint, List<(ulong Epoch, ReplicaChange Change)>> _underWay = [];
+
+    /// <summary>Lets a node's replica stop if a majority stays without it, which goes on to count it: why it must stay; null: it may go.</summary>
+    /// <param name="status">Of the leader's replica, with its detail.</param>
+    /// <param name="record">The shard's.</param>
+    /// <param name="leavingNode">The node whose replica is to stop. A learner may, unless a change is under way by which it votes.</param>
+    /// <param name="keptTime">How long it counts as gone.</param>
+    public string? TryLetGo(ReplicaStatus status, ShardRecord record, uint leavingNode, TimeSpan keptTime)
+    {
+        if (record.Replicas.FirstOrDefault(replica => replica.Node == leavingNode)?.Replica is not { } leaving)
+            return null;
+        lock (_gate)
+        {
+            foreach (var (voters, joins) in SetsOf(status, record))
+            {
+                // It stays in the record and counts there, so the others must be a majority with it in the count.
+                var follow = CountClose(status, voters, leaving, joins, countsDraining: false);
+                if (voters.Contains(leaving) && follow * 2 <= voters.Count)
+                    return $"of {voters.Count} voters{(joins == 0 ? "" : ", as they will be soon,")} only {follow} others follow closely and are to stay, which is no majority";
+            }
+
+            if (keptTime > TimeSpan.Zero)
+                _letGo[(record.Shard, leaving)] = (status.Epoch, clock.GetTimestamp() + (long)(keptTime.TotalSeconds * clock.TimestampFrequency));
+            return null;
+        }
+    }
+
+    /// <summary>Lets a change of the record begin if a majority of those who vote after it follows closely: why not; null: it begins, and <see cref="End"/> must follow.</summary>
+    /// <param name="status">Of the leader's replica, with its detail.</param>
+    /// <param name="record">The shard's.</param>
+    /// <param name="change">A learner that joins by it has caught up.</param>
+    /// <param name="force">It begins whatever stays.</param>
+    public string? TryBegin(ReplicaStatus status, ShardRecord record, ReplicaChange change, bool force)
+    {
+        lock (_gate)
+        {
+            var voters = VotersOf(record, change);
+            var follow = CountClose(status, voters, 0, change.Joins, countsDraining: true);
+            if (!force && VotersOf(record).Contains(change.Leaves) && follow * 2 <= voters.Count)
+                return $"of the {voters.Count} voters that would stay, only {follow} follow closely";
+            if (!_underWay.TryGetValue(record.Shard, out var changes))
+                _underWay[record.Shard] = changes = [];
+            changes.Add((status.Epoch, change));
+            return null;
+        }
+    }
+
+    /// <summary>A change that was begun is in the record, or will never be, or another leads by now.</summary>
+    public void End(uint shard, ReplicaChange change)
+    {
+        lock (_gate)
+        {
+            if (!_underWay.TryGetValue(shard, out var changes))
+                return;
+            changes.RemoveAt(changes.FindIndex(begun => begun.Change == change));
+            if (changes.Count == 0)
+                _underWay.Remove(shard);
+        }
+    }
+
+    // Those who vote now, and those who do after each change under way.
+    private List<(HashSet<ulong> Voters, ulong Joins)> SetsOf(ReplicaStatus status, ShardRecord record)
+    {
+        var changes = _underWay.GetValueOrDefault(record.Shard) ?? [];
+        return [(VotersOf(record), 0), .. changes.Where(begun => begun.Epoch == status.Epoch).Select(begun => (VotersOf(record, begun.Change), begun.Change.Joins))];
+    }
+
+    private static HashSet<ulong> VotersOf(ShardRecord record, ReplicaChange change)
+    {
+        var voters = VotersOf(record);
+        voters.Remove(change.Leaves);
+        if (change.Joins != 0)
+            voters.Add(change.Joins);
+        return voters;
+    }
+
+    private static HashSet<ulong> VotersOf(ShardRecord record) => [.. record.Replicas.Where(static replica => !replica.Learner).Select(static replica => replica.Replica)];
+
+    // The leader, if it stays, its followers that are there, and who joins, as it has caught up. A node that drains is about to stop.
+    private int CountClose(ReplicaStatus status, HashSet<ulong> voters, ulong leaving, ulong joins, bool countsDraining)
+    {
+        var silenceMax = status.Detail.Rests ? SilenceMaxAtRest : SilenceMax;
+        var close = status.Detail.Followers
+            .Where(follower => follower.State == "replicate" && follower.SilentUs < silenceMax.TotalMicroseconds && isConnected(follower.Node))
+            .Select(follower => (follower.Replica, follower.Node))
+            .Append((status.Replica, node))
+            .Where(voter => countsDraining || !drains(voter.Item2))
+            .Select(static voter => voter.Item1)
+            .ToHashSet();
+        return voters.Count(voter => voter != leaving && (voter == joins || close.Contains(voter)) && !WasLetGo(status, voter));
+    }
+
+    private bool WasLetGo(ReplicaStatus status, ulong replica)
+    {
+        var key = (status.Route.Shard, replica);
+        if (!_letGo.TryGetValue(key, out var gone))
+            return false;
+        if (gone.Epoch == status.Epoch && clock.GetTimestamp() < gone.Until)
+            return true;
+        _letGo.Remove(key);
+        return false;
+    }
+}

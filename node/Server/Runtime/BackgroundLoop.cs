@@ -1,0 +1,77 @@
+// What a node does again and again beside its replicas: readings, the placement of leaders, the repair of lost replicas. On the thread pool. An exception that
+// leaves a turn is a bug of that turn: it is logged, and the next turn comes all the same, as nobody else would do what it does.
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Runtime;
+
+/// <summary>Takes turns until disposed.</summary>
+internal sealed partial class BackgroundLoop : IAsyncDisposable
+{
+    private static readonly TimeSpan FailedPause = TimeSpan.FromSeconds(1);
+
+    private readonly string _name;
+    private readonly Func<CancellationToken, Task> _turn;
+    private readonly Func<TimeSpan> _pause;
+    private readonly ILogger _log;
+    private readonly CancellationTokenSource _stopping = new();
+    private readonly Task _running;
+
+    /// <param name="name">Of the log: "the placement of leaders".</param>
+    /// <param name="turn">Its token fires at the stop, which waits for the turn to end.</param>
+    /// <param name="pause">Asked after each turn for the time to the next.</param>
+    /// <param name="log">Where failed turns are told.</param>
+    public BackgroundLoop(string name, Func<CancellationToken, Task> turn, Func<TimeSpan> pause, ILogger log)
+    {
+        _name = name;
+        _turn = turn;
+        _pause = pause;
+        _log = log;
+        _running = Task.Run(RunAsync);
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _stopping.CancelAsync().ConfigureAwait(false);
+        await _running.ConfigureAwait(false);
+        _stopping.Dispose();
+    }
+
+    private async Task RunAsync()
+    {
+        while (!_stopping.IsCancellationRequested)
+        {
+            try
+            {
+                await _turn(_stopping.Token).ConfigureAwait(false);
+            }
+            catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
+            {
+                return;
+            }
+            catch (Exception failure)
+            {
+                LoopFailures.Count();
+                LogTurnFailed(_log, _name, failure);
+            }
+            await Task.Delay(NextPause(), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        }
+    }
+
+    // A bug in it must not end the loop either.
+    private TimeSpan NextPause()
+    {
+        try
+        {
+            return _pause();
+        }
+        catch (Exception failure)
+        {
+            LoopFailures.Count();
+            LogTurnFailed(_log, _name, failure);
+            return FailedPause;
+        }
+    }
+
+    [LoggerMessage(21, LogLevel.Error, "A turn of {Loop} failed; the next one comes")]
+    private static partial void LogTurnFailed(ILogger log, string loop, Exception failure);
+}

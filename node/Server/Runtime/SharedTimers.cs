@@ -1,0 +1,150 @@
+namespace KvCluster.Node.Runtime;
+
+/// <summary>
+/// The boot clock with timers that share a thread: the replicas of a node are due at common moments, and a hundred timers that fire together would each wake a
+/// thread of the pool. It is a thread of their own because heartbeats go by them: in a full pool they stand behind everything that callers want, for longer than
+/// followers wait. Callbacks run on it one after the other, must be short and must not throw. Any thread.
+/// </summary>
+internal sealed class SharedTimers : TimeProvider, IDisposable
+{
+    private readonly object _lock = new();
+    private readonly List<SharedTimer> _timers = [];
+    private readonly Thread _thread;
+    private long _armedFor = long.MaxValue;
+    private bool _isStopping;
+
+    /// <summary>Told how late timers fired, each time. Must not block.</summary>
+    public Action<TimeSpan> Late { get; set; } = static _ => { };
+
+    public SharedTimers()
+    {
+        _thread = new Thread(Run) { Name = "kv-timers", IsBackground = true };
+        _thread.Start();
+    }
+
+    public override long TimestampFrequency => BootClock.Instance.TimestampFrequency;
+
+    public override long GetTimestamp() => BootClock.Instance.GetTimestamp();
+
+    public override DateTimeOffset GetUtcNow() => BootClock.Instance.GetUtcNow();
+
+    /// <summary>A timer that fires once; it has no period.</summary>
+    public override ITimer CreateTimer(TimerCallback callback, object? state, TimeSpan dueTime, TimeSpan period)
+    {
+        ArgumentOutOfRangeException.ThrowIfNotEqual(period, Timeout.InfiniteTimeSpan);
+        var timer = new SharedTimer(this, callback, state);
+        lock (_lock)
+            _timers.Add(timer);
+        timer.Change(dueTime, period);
+        return timer;
+    }
+
+    /// <summary>No timer fires when this has returned, unless it is called by one.</summary>
+    public void Dispose()
+    {
+        lock (_lock)
+        {
+            _isStopping = true;
+            Monitor.Pulse(_lock);
+        }
+        if (Thread.CurrentThread != _thread)
+            _thread.Join();
+    }
+
+    private void Set(SharedTimer timer, TimeSpan dueTime)
+    {
+        lock (_lock)
+        {
+            timer.DueAt = dueTime == Timeout.InfiniteTimeSpan ? long.MaxValue : GetTimestamp() + (long)(dueTime.TotalSeconds * TimestampFrequency);
+            if (timer.DueAt >= _armedFor)
+                return;
+            _armedFor = timer.DueAt;
+            Monitor.Pulse(_lock);
+        }
+    }
+
+    private void Remove(SharedTimer timer)
+    {
+        lock (_lock)
+            _timers.Remove(timer);
+    }
+
+    private void Run()
+    {
+        var due = new List<SharedTimer>();
+        while (AwaitDue(due, out var late))
+        {
+            foreach (var timer in due)
+                timer.Callback(timer.State);
+            due.Clear();
+            Late(late);
+        }
+    }
+
+    // False: no more timers.
+    private bool AwaitDue(List<SharedTimer> due, out TimeSpan late)
+    {
+        lock (_lock)
+        {
+            for (; !_isStopping; WaitLocked())
+            {
+                var now = GetTimestamp();
+                if (_armedFor > now)
+                    continue;
+                late = TimeSpan.FromSeconds((double)(now - _armedFor) / TimestampFrequency);
+                TakeDueLocked(due, now);
+                return true;
+            }
+        }
+        late = default;
+        return false;
+    }
+
+    // In whole milliseconds; what wakes early finds nothing due and waits again.
+    private void WaitLocked()
+    {
+        if (_armedFor == long.MaxValue)
+            Monitor.Wait(_lock);
+        else
+            Monitor.Wait(_lock, (int)Math.Min(int.MaxValue, Math.Ceiling(Math.Max(0, _armedFor - GetTimestamp()) * 1e3 / TimestampFrequency)));
+    }
+
+    private void TakeDueLocked(List<SharedTimer> due, long now)
+    {
+        _armedFor = long.MaxValue;
+        foreach (var timer in _timers)
+        {
+            if (timer.DueAt > now)
+            {
+                _armedFor = Math.Min(_armedFor, timer.DueAt);
+                continue;
+            }
+            timer.DueAt = long.MaxValue;
+            due.Add(timer);
+        }
+    }
+
+    private sealed class SharedTimer(SharedTimers owner, TimerCallback callback, object? state) : ITimer
+    {
+        public TimerCallback Callback => callback;
+
+        public object? State => state;
+
+        /// <summary>By the owner's clock; under its lock.</summary>
+        public long DueAt { get; set; } = long.MaxValue;
+
+        public bool Change(TimeSpan dueTime, TimeSpan period)
+        {
+            owner.Set(this, dueTime);
+            return true;
+        }
+
+        public void Dispose() => owner.Remove(this);
+
+        public ValueTask DisposeAsync()
+        {
+            Dispose();
+            return ValueTask.CompletedTask;
+        }
+    }
+}

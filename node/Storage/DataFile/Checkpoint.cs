@@ -1,0 +1,249 @@
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.DataFile;
+
+/// <summary>
+/// One checkpoint on its way: frozen on the writer, written on the checkpoint executor, finished on the writer. A failed write leaves the file's
+/// newest state as it was.
+/// </summary>
+/// <remarks>
+/// The frozen root's scratch pages are those of its batch's number or less that are in use; nobody changes them, and the writer keeps them all until the finish. What
+/// is noted in them here (place and checksum) nobody else reads before.
+/// </remarks>
+internal sealed unsafe class Checkpoint
+{
+    private readonly PageStore _store;
+    private readonly FileGrowth _grow;
+    private readonly List<nint> _scratch = [];
+    private RunWriter? _writer;
+    private MetaPage? _metaStarted;
+    private int _scratchWritten;
+
+    internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left)
+    {
+        _store = store;
+        _grow = store.GrowFile;
+        Root = root;
+        Left = left;
+    }
+
+    /// <summary>The last change in it.</summary>
+    public UInt128 Etag => Root.Etag;
+
+    /// <summary>The frozen state.</summary>
+    internal StoreRoot Root { get; }
+
+    /// <summary>Pages that the checkpoint before reaches and this one does not; then the map's own are added.</summary>
+    internal List<PageRun> Left { get; }
+
+    /// <summary>Scratch pages of this checkpoint that batches published since have left, and which batch did.</summary>
+    internal Dictionary<nint, ulong> LeftSince { get; } = [];
+
+    /// <summary>What it covers.</summary>
+    internal Coverage Coverage { get; private set; }
+
+    /// <summary>Whether its owner has it, and the free map is its; before it is only frozen.</summary>
+    internal bool IsBegun { get; private set; }
+
+    /// <summary>The meta page it wrote.</summary>
+    internal MetaPage? Meta { get; private set; }
+
+    /// <summary>The pages that it reaches; made here, since a large file has many runs and the writer no time for them.</summary>
+    internal List<PageRun> UsedRuns { get; private set; } = [];
+
+    /// <summary>The pages that it does not reach and the one before does.</summary>
+    internal List<PageRun> PendingRuns { get; private set; } = [];
+
+    /// <summary>The frozen root's scratch pages, children first.</summary>
+    internal IReadOnlyList<nint> Scratch => _scratch;
+
+    /// <summary>Whether trying again cannot meet an old attempt's meta page.</summary>
+    internal bool MayBeAbandoned => _metaStarted is null;
+
+    /// <summary>Bytes of tree pages written so far. Checkpoint executor; the writer, when it is finished.</summary>
+    public long PageBytes { get; private set; }
+
+    internal void Begin(Coverage coverage) => (Coverage, IsBegun) = (coverage, true);
+
+    /// <summary>How much of its pages is written, from 0 to 1. On the checkpoint executor.</summary>
+    public double Progress => _scratch.Count == 0 ? 1 : (double)_scratchWritten / _scratch.Count;
+
+    /// <summary>All steps at once.</summary>
+    /// <inheritdoc cref="WriteStep"/>
+    public void Write()
+    {
+        while (!WriteStep())
+        {
+        }
+    }
+
+    /// <summary>
+    /// Writes about one write's bytes of pages; with the last of them it syncs, writes the older meta page, syncs, and gives true. On the
+    /// checkpoint executor, until it gives true or throws.
+    /// </summary>
+    /// <exception cref="StorageIoException">
+    /// The disk failed, or is full: then it is abandoned, or, if it may not be, the step is taken again when there is room.
+    /// </exception>
+    public bool WriteStep()
+    {
+        if (_metaStarted is { } started)
+        {
+            WriteMeta(started);
+            return true;
+        }
+        try
+        {
+            _writer ??= Prepare();
+            for (var bytes = 0L; _scratchWritten < _scratch.Count; _scratchWritten++)
+            {
+                if (bytes >= _store.Options.WriteBytes)
+                {
+                    _writer.Flush();
+                    return false;
+                }
+                var written = WritePage(_writer, (byte*)_scratch[_scratchWritten]);
+                bytes += written;
+                PageBytes += written;
+            }
+            Complete(_writer);
+            _writer.Dispose();
+            return true;
+        }
+        catch
+        {
+            _writer?.Dispose();
+            throw;
+        }
+    }
+
+    private RunWriter Prepare()
+    {
+        _store.SyncNewestMeta();
+        long pages = 0;
+        foreach (var tree in Root.Trees)
+            Collect(tree.Reference, ref pages);
+        _store.Free.BeginNext(Left, pages + 2, new PageBirth(_store.FirstBatchToPlace, _store.NewestMeta.Revision + 1));
+        return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
+    }
+
+    private void Complete(RunWriter writer)
+    {
+        var map = _store.Free;
+        map.WriteNext(writer, _grow, Root.Etag, out var directory, out var directoryChecksum);
+        writer.Flush();
+        _store.File.Sync();
+        var meta = new MetaPage
+        {
+            Revision = _store.NewestMeta.Revision + 1,
+            Identity = _store.NewestMeta.Identity,
+            FilePages = map.FilePages,
+            FreeDirectory = directory,
+            FreeDirectoryChecksum = directoryChecksum,
+            Coverage = Coverage,
+            Trees = [.. Root.Trees.Select(Placed)],
+        };
+        (UsedRuns, PendingRuns) = (map.UsedRuns(), map.PendingRuns());
+        _metaStarted = meta;
+        WriteMeta(meta);
+    }
+
+    private void WriteMeta(MetaPage meta)
+    {
+        PageStore.WriteMeta(_store.File, meta);
+        _store.File.Sync();
+        Meta = meta;
+    }
+
+    /// <summary>A root's tree as the file has it.</summary>
+    internal TreeRoot Placed(TreeRoot tree)
+    {
+        if (!PageSpace.IsScratch(tree.Reference))
+            return tree;
+        var page = _store.Space.Locate(tree.Reference);
+        return new TreeRoot { Reference = Page.Placed(page), Checksum = Page.Checksum(page), Count = tree.Count };
+    }
+
+    private void Collect(ulong reference, ref long pages)
+    {
+        if (!PageSpace.IsScratch(reference))
+            return;
+        var page = _store.Space.Locate(reference);
+        if (Page.Type(page) == PageType.Branch)
+        {
+            for (var i = 0; i < Page.Count(page); i++)
+                Collect(*(ulong*)Node.Child(page, i), ref pages);
+        }
+        else if (Page.Type(page) == PageType.Leaf && Page.HasOverflow(page))
+        {
+            for (var i = 0; i < Page.Count(page); i++)
+            {
+                if (Node.IsOverflow(page, i, out var child))
+                    Collect(*(ulong*)child, ref pages);
+            }
+        }
+        pages += Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
+        _scratch.Add((nint)page);
+    }
+
+    /// <summary>Gives its bytes in the file.</summary>
+    private long WritePage(RunWriter writer, byte* page)
+    {
+        if (Page.Type(page) == PageType.Overflow)
+            return WriteRun(writer, page);
+        var number = _store.Free.Take(1, _grow);
+        var image = writer.Next(number);
+        Buffer.MemoryCopy(page, image, Page.Bytes, Page.Bytes);
+        PlaceChildren(image);
+        Complete(image, number);
+        Page.Checksum(image) = Page.ComputeChecksum(image, Page.Bytes);
+        (Page.Checksum(page), Page.Placed(page)) = (Page.Checksum(image), PageSpace.FileReference(number));
+        return Page.Bytes;
+    }
+
+    private void PlaceChildren(byte* image)
+    {
+        if (Page.Type(image) == PageType.Leaf && !Page.HasOverflow(image))
+            return;
+        for (var i = 0; i < Page.Count(image); i++)
+        {
+            var child = Node.Child(image, i);
+            if (Page.Type(image) == PageType.Leaf && !Node.IsOverflow(image, i, out child))
+                continue;
+            if (!PageSpace.IsScratch(*(ulong*)child))
+                continue;
+            var page = _store.Space.Locate(*(ulong*)child);
+            *(ulong*)child = Page.Placed(page);
+            *(uint*)(child + sizeof(ulong)) = Page.Checksum(page);
+        }
+    }
+
+    /// <summary>The header as the file has it.</summary>
+    private void Complete(byte* image, long number)
+    {
+        Page.Number(image) = (ulong)number;
+        Page.SetEtag(image, Root.Etag);
+        (Page.ScratchIndex(image), Page.Batch(image), Page.Placed(image)) = (0, 0, 0);
+    }
+
+    private long WriteRun(RunWriter writer, byte* run)
+    {
+        var pages = Page.RunPages(Page.ValueLength(run));
+        var number = _store.Free.Take(pages, _grow);
+        var header = stackalloc byte[Page.HeaderBytes];
+        Buffer.MemoryCopy(run, header, Page.HeaderBytes, Page.HeaderBytes);
+        Complete(header, number);
+        var body = new ReadOnlySpan<byte>(run + Page.HeaderBytes, (pages * Page.Bytes) - Page.HeaderBytes);
+        Page.Checksum(header) = Crc32C.Of(new ReadOnlySpan<byte>(header + 4, Page.HeaderBytes - 4), body);
+        for (var i = 0; i < pages; i++)
+        {
+            var image = writer.Next(number + i);
+            Buffer.MemoryCopy(run + ((long)i * Page.Bytes), image, Page.Bytes, Page.Bytes);
+            if (i == 0)
+                Buffer.MemoryCopy(header, image, Page.HeaderBytes, Page.HeaderBytes);
+        }
+        (Page.Checksum(run), Page.Placed(run)) = (Page.Checksum(header), PageSpace.FileReference(number));
+        return (long)pages * Page.Bytes;
+    }
+}

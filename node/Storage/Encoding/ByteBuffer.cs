@@ -1,0 +1,49 @@
+namespace KvCluster.Storage.Encoding;
+
+/// <summary>A growing array that is written at its end and used again. Not thread-safe.</summary>
+internal sealed class ByteBuffer(int capacity)
+{
+    private byte[] _bytes = new byte[capacity];
+
+    /// <summary>Bytes written.</summary>
+    public int Count { get; private set; }
+
+    /// <summary>Bytes allocated.</summary>
+    public int Capacity => _bytes.Length;
+
+    /// <summary>What was written.</summary>
+    public ReadOnlySpan<byte> Written => _bytes.AsSpan(0, Count);
+
+    /// <summary>Forgets what was written; keeps the array unless it is larger than <paramref name="capacityMax"/>.</summary>
+    public void Clear(int capacityMax)
+    {
+        Count = 0;
+        if (_bytes.Length > capacityMax)
+            _bytes = new byte[capacity];
+    }
+
+    /// <summary>Room for at least <paramref name="bytes"/> more; what was used of it is told to <see cref="Advance"/>.</summary>
+    public Span<byte> Reserve(int bytes)
+    {
+        if (_bytes.Length - Count < bytes)
+            Array.Resize(ref _bytes, Math.Max(checked(Count + bytes), _bytes.Length * 2));
+        return _bytes.AsSpan(Count);
+    }
+
+    /// <summary>Counts bytes that were written into <see cref="Reserve"/>'s span.</summary>
+    public void Advance(int bytes) => Count += bytes;
+
+    /// <summary>Appends bytes.</summary>
+    public void Append(ReadOnlySpan<byte> bytes)
+    {
+        bytes.CopyTo(Reserve(bytes.Length));
+        Count += bytes.Length;
+    }
+
+    /// <summary>Appends a length and the bytes.</summary>
+    public void AppendWithLength(ReadOnlySpan<byte> bytes)
+    {
+        Advance(Varint.Write(Reserve(Varint.BytesMax), (ulong)bytes.Length));
+        Append(bytes);
+    }
+}

@@ -1,0 +1,47 @@
+namespace KvCluster.Storage.Encoding;
+
+/// <summary>
+/// What a leaf of the tree <c>kv</c> holds for a key (FORMAT.md, "Leaf value of kv"): flags, the etag of the change that wrote it,
+/// the expiry if flagged, the value. Pure; any thread.
+/// </summary>
+internal static class KvValue
+{
+    /// <summary>An expiry lies before the value.</summary>
+    public const byte ExpiryFlag = 1;
+
+    /// <summary>Bytes that a header takes at most.</summary>
+    public const int HeaderBytesMax = 1 + (3 * Varint.BytesMax);
+
+    /// <summary>The value, and the etag of the change that wrote it. Zero-copy.</summary>
+    public static ReadOnlySpan<byte> Read(ReadOnlySpan<byte> stored, out UInt128 etag) => Read(stored, out etag, out _);
+
+    /// <summary>The value, its etag, and when it is due in milliseconds of shard time (0 = never). Zero-copy.</summary>
+    public static ReadOnlySpan<byte> Read(ReadOnlySpan<byte> stored, out UInt128 etag, out ulong expiryMilliseconds)
+    {
+        expiryMilliseconds = 0;
+        if (stored.IsEmpty)
+            throw Malformed();
+        var flags = stored[0];
+        var rest = stored[1..];
+        if (!Varint.TryRead(ref rest, out var epoch) || !Varint.TryRead(ref rest, out var change))
+            throw Malformed();
+        if ((flags & ExpiryFlag) != 0 && !Varint.TryRead(ref rest, out expiryMilliseconds))
+            throw Malformed();
+        etag = new UInt128(epoch, change);
+        return rest;
+    }
+
+    /// <summary>Writes what stands before the value and gives its length, at most <see cref="HeaderBytesMax"/>.</summary>
+    public static int WriteHeader(Span<byte> destination, UInt128 etag, ulong expiryMilliseconds)
+    {
+        destination[0] = expiryMilliseconds == 0 ? (byte)0 : ExpiryFlag;
+        var count = 1;
+        count += Varint.Write(destination[count..], (ulong)(etag >> 64));
+        count += Varint.Write(destination[count..], (ulong)etag);
+        if (expiryMilliseconds != 0)
+            count += Varint.Write(destination[count..], expiryMilliseconds);
+        return count;
+    }
+
+    private static CorruptStoreException Malformed() => new("A stored value is shorter than its header.");
+}

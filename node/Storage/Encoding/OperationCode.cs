@@ -1,0 +1,23 @@
+namespace KvCluster.Storage.Encoding;
+
+/// <summary>First byte of an operation in a payload (FORMAT.md, "Operations"). 3 and 4 are reserved for sets.</summary>
+internal enum OperationCode : byte
+{
+    /// <summary>Not an operation.</summary>
+    None = 0,
+
+    /// <summary>Sets a key's value.</summary>
+    Put = 1,
+
+    /// <summary>Removes a key, which need not be there.</summary>
+    Delete = 2,
+
+    /// <summary>Opens a session.</summary>
+    SessionOpen = 5,
+
+    /// <summary>The results of a session's requests in this record. Takes no change of its own.</summary>
+    Results = 6,
+
+    /// <summary>Ends a session that was idle for too long, or makes room for another one.</summary>
+    SessionEnd = 7,
+}

@@ -1,0 +1,51 @@
+using System.Buffers.Binary;
+
+namespace KvCluster.Storage.Encoding;
+
+/// <summary>Encodes the operations of a payload (FORMAT.md, "Operations"); <c>OperationReader</c> decodes them.</summary>
+internal static class Operations
+{
+    /// <summary>Bytes of a session's id.</summary>
+    public const int SessionBytes = 16;
+
+    /// <summary>Appends a put. <paramref name="expiryMilliseconds"/>: shard time, since 1970, at which the key is due; 0 = never.</summary>
+    public static void Put(ByteBuffer payload, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, ulong expiryMilliseconds = 0)
+    {
+        payload.Append([(byte)OperationCode.Put]);
+        payload.AppendWithLength(key);
+        payload.Append([(byte)(expiryMilliseconds == 0 ? 0 : KvValue.ExpiryFlag)]);
+        if (expiryMilliseconds != 0)
+            payload.Advance(Varint.Write(payload.Reserve(Varint.BytesMax), expiryMilliseconds));
+        payload.AppendWithLength(value);
+    }
+
+    /// <summary>Appends a delete.</summary>
+    public static void Delete(ByteBuffer payload, ReadOnlySpan<byte> key)
+    {
+        payload.Append([(byte)OperationCode.Delete]);
+        payload.AppendWithLength(key);
+    }
+
+    /// <summary>Appends the opening of a session.</summary>
+    public static void SessionOpen(ByteBuffer payload, UInt128 session, SessionOwner owner)
+    {
+        payload.Append([(byte)OperationCode.SessionOpen]);
+        AppendSession(payload, session);
+        BinaryPrimitives.WriteUInt64LittleEndian(payload.Reserve(sizeof(ulong)), owner.Value);
+        payload.Advance(sizeof(ulong));
+    }
+
+    /// <summary>Appends the end of a session.</summary>
+    public static void SessionEnd(ByteBuffer payload, UInt128 session)
+    {
+        payload.Append([(byte)OperationCode.SessionEnd]);
+        AppendSession(payload, session);
+    }
+
+    /// <summary>Appends the id of a session.</summary>
+    public static void AppendSession(ByteBuffer payload, UInt128 session)
+    {
+        BinaryPrimitives.WriteUInt128BigEndian(payload.Reserve(SessionBytes), session);
+        payload.Advance(SessionBytes);
+    }
+}

@@ -1,0 +1,441 @@
+using System.Collections.Concurrent;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Snapshots;
+using KvCluster.Storage.Threads;
+
+namespace KvCluster.Storage.Maintenance;
+
+/// <summary>
+/// Decides when a checkpoint is written, has the checkpoint executor write it, and recycles the journal that it made superfluous. Writer
+/// executor, but for the write itself, which goes in steps: slowly while there is time, and without a rest when the journal grows faster than the
+/// checkpoint, somebody waits for it, or the disk is full. A failure ends the engine, a full disk only puts the checkpoint off.
+/// </summary>
+internal sealed class CheckpointSchedule
+{
+    private readonly StoreContext _context;
+    private readonly PageStore _pages;
+    private readonly JournalIndex _index;
+    private readonly SegmentReader _reader;
+    private readonly JournalWriter _journal;
+    private readonly SpaceReserve _reserve;
+    private readonly Func<UInt128> _bound;
+    private readonly Action<Exception> _fail;
+    private readonly Action _foundNoRoom;
+    private readonly WorkAction _write;
+    private readonly WorkAction _finish;
+    private readonly WorkAction _request;
+    private readonly WorkAction _lookForRest;
+    private readonly ConcurrentQueue<TaskCompletionSource<Coverage>> _requested = new();
+
+    /// <summary>Requests with what was published when the writer took them.</summary>
+    private readonly List<(UInt128 Etag, TaskCompletionSource<Coverage> Request)> _waiting = [];
+    private readonly List<SnapshotSource> _sources = [];
+    private Checkpoint? _running;
+
+    /// <summary>The one that runs found no room for its last page.</summary>
+    private bool _waitsForRoom;
+    private Exception? _writeFailure;
+    private Exception? _failure;
+    private volatile bool _hasEnded;
+
+    /// <summary>Ended, and another store may take this one's place: requests wait for it.</summary>
+    private bool _keepsRequests;
+
+    /// <summary>Why requests are refused after the end; null: since it has ended.</summary>
+    private Exception? _refusal;
+    private volatile bool _isUrgent;
+    private volatile ITimer? _rest;
+    private ITimer? _idle;
+    private long _idleJournalBytes;
+    private bool _isDiskFull;
+    private bool _isForSpace;
+    private long _journalBytes;
+
+    /// <summary>Of the journal behind the running checkpoint, what was there when it began.</summary>
+    private long _uncoveredBytes;
+    private long _startedAt;
+
+    /// <summary>Starts nothing yet.</summary>
+    public CheckpointSchedule(
+        StoreContext context, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
+        Func<UInt128> bound, Action<Exception> fail, Action foundNoRoom)
+    {
+        _context = context;
+        _pages = pages;
+        _index = index;
+        _reader = reader;
+        _journal = journal;
+        _reserve = reserve;
+        _bound = bound;
+        _fail = fail;
+        _foundNoRoom = foundNoRoom;
+        _write = new WorkAction(Write);
+        _finish = new WorkAction(Finish);
+        _request = new WorkAction(TakeRequests);
+        _lookForRest = new WorkAction(LookForRest);
+        _startedAt = context.Time.GetTimestamp();
+    }
+
+    /// <summary>The last checkpoint found no room. Any thread.</summary>
+    public bool IsDiskFull
+    {
+        get => Volatile.Read(ref _isDiskFull);
+        private set => Volatile.Write(ref _isDiskFull, value);
+    }
+
+    /// <summary>Whether a restart would have to replay more than is left to a shard that rests. Any thread; may be out of date.</summary>
+    public bool HasMuchToCover => Volatile.Read(ref _running) is not null || Volatile.Read(ref _journalBytes) >= _context.Options.CheckpointIdleJournalBytes;
+
+    /// <summary>
+    /// How far checkpoints are behind, from 0 to 1: 0 up to twice what starts one, that is when the next could start as the one under way ends, and 1 from four times on. What only readers
+    /// hold does not count, nor journal that could not be covered. Any thread.
+    /// </summary>
+    public double Behind
+    {
+        get
+        {
+            var options = _context.Options;
+            var scratch = (double)(_pages.ScratchBytes - _pages.HeldScratchBytes) / options.CheckpointScratchBytes;
+            var journal = (double)(Volatile.Read(ref _journalBytes) - Volatile.Read(ref _uncoveredBytes)) / options.CheckpointJournalBytes;
+            return Math.Clamp((Math.Max(scratch, journal) - 2) / 2, 0, 1);
+        }
+    }
+
+    /// <summary>Counts journal bytes towards the trigger.</summary>
+    public void JournalGrewBy(long bytes)
+    {
+        Volatile.Write(ref _journalBytes, _journalBytes + bytes);
+        if (_idle is null && _journalBytes >= _context.Options.CheckpointIdleJournalBytes)
+            AwaitRest();
+    }
+
+    /// <summary>Counts what was in the journal before the store was opened. Once, when its owner is there to hear what comes of it.</summary>
+    public void CountUncovered() => JournalGrewBy(_index.BytesAfter(_pages.Covered.Etag));
+
+    /// <summary>Starts a checkpoint if a trigger is reached and none runs.</summary>
+    public void StartIfDue()
+    {
+        if (_running is not null || _hasEnded || IsDiskFull)
+            return;
+        // What they wait for was not durable before.
+        if (_waiting.Count > 0)
+        {
+            Start();
+            return;
+        }
+        var options = _context.Options;
+        if (_journalBytes >= options.CheckpointJournalBytes || _pages.ScratchBytes >= options.CheckpointScratchBytes
+            || (_journalBytes > 0 && _context.Time.GetElapsedTime(_startedAt) >= options.CheckpointInterval))
+            Start();
+    }
+
+    /// <summary>
+    /// The disk is full: what a checkpoint covers can be recycled, and what snapshots under way hold back. Also how a checkpoint that found no room is tried again.
+    /// </summary>
+    public void StartForSpace()
+    {
+        if (_hasEnded)
+            return;
+        TakeBack(static _ => true, "the disk is full");
+        if (_running is not null && !_waitsForRoom)
+            return;
+        IsDiskFull = false;
+        _isForSpace = true;
+        if (_waitsForRoom)
+            _context.Checkpoints.Post(_write);
+        else
+            Start();
+        _waitsForRoom = false;
+    }
+
+    /// <summary>A checkpoint of what is published when the writer takes the request, or more; it waits until that is durable here. Any thread.</summary>
+    public Task<Coverage> RequestAsync()
+    {
+        var request = new TaskCompletionSource<Coverage>(TaskCreationOptions.RunContinuationsAsynchronously);
+        _requested.Enqueue(request);
+        _context.Writer.Post(_request);
+        return request.Task;
+    }
+
+    /// <summary>Pins the newest checkpoint, and the journal behind it, for a replica that is too far behind.</summary>
+    public SnapshotSource OpenSource()
+    {
+        var source = new SnapshotSource(_pages.Pin(), closed => _sources.Remove(closed));
+        _sources.Add(source);
+        return source;
+    }
+
+    /// <summary>The engine has ended: waiters get the reason.</summary>
+    public void Fail(Exception first)
+    {
+        _failure = first;
+        End();
+    }
+
+    /// <summary>The store is stopped, perhaps because another one takes its place: what is requested waits for <see cref="TakeOver"/> or <see cref="EndRequests"/>.</summary>
+    public void Stop()
+    {
+        _keepsRequests = _failure is null;
+        End();
+    }
+
+    /// <summary>Nobody takes its place, or, for the given reason, nobody knows when.</summary>
+    public void EndRequests(Exception? reason = null)
+    {
+        (_keepsRequests, _refusal) = (false, reason);
+        TakeRequests();
+    }
+
+    /// <summary>Takes over what was requested of the store whose place this one takes, which has nothing newer.</summary>
+    public void TakeOver(CheckpointSchedule before)
+    {
+        foreach (var (_, request) in before._waiting)
+            _requested.Enqueue(request);
+        before._waiting.Clear();
+        while (before._requested.TryDequeue(out var request))
+            _requested.Enqueue(request);
+        before._keepsRequests = false;
+        if (!_requested.IsEmpty)
+            _context.Writer.Post(_request);
+    }
+
+    private void End()
+    {
+        _hasEnded = true;
+        _rest?.Dispose();
+        _idle?.Dispose();
+        TakeRequests();
+    }
+
+    private void AwaitRest()
+    {
+        _idleJournalBytes = _journalBytes;
+        _idle?.Dispose();
+        _idle = _context.Time.CreateTimer(_ => _context.Writer.Post(_lookForRest), null, _context.Options.CheckpointIdleTime, Timeout.InfiniteTimeSpan);
+    }
+
+    /// <summary>If no record came for a while, what came before is covered: a restart then has nothing to replay.</summary>
+    private void LookForRest()
+    {
+        if (_hasEnded)
+            return;
+        if (_running is null && !IsDiskFull && _journalBytes >= _context.Options.CheckpointIdleJournalBytes && _journalBytes == _idleJournalBytes)
+            Start();
+        if (!_hasEnded && _journalBytes >= _context.Options.CheckpointIdleJournalBytes)
+        {
+            AwaitRest();
+            return;
+        }
+        _idle?.Dispose();
+        _idle = null;
+    }
+
+    private void TakeRequests()
+    {
+        while (_requested.TryDequeue(out var request))
+            _waiting.Add((_pages.PublishedEtag, request));
+        if (_hasEnded && !_keepsRequests)
+            EndWaiting(_refusal ?? new StoreStoppedException(_failure));
+        else if (_hasEnded)
+            return;
+        else if (_running is null && _waiting.Count > 0)
+            Start();
+        _isUrgent |= _waiting.Count > 0;
+    }
+
+    private void Start()
+    {
+        _startedAt = _context.Time.GetTimestamp();
+        try
+        {
+            _running = _pages.BeginCheckpoint(CoverageOf, _bound(), repeats: _isForSpace);
+        }
+        catch (Exception exception)
+        {
+            _fail(exception);
+            return;
+        }
+        if (_running is not null)
+        {
+            _isUrgent = _isForSpace || _waiting.Count > 0;
+            // Not none: what is applied may lie far behind the journal's end.
+            Volatile.Write(ref _uncoveredBytes, _index.BytesAfter(_running.Etag));
+            Volatile.Write(ref _journalBytes, _uncoveredBytes);
+            _context.Checkpoints.Post(_write);
+            return;
+        }
+        if (_isForSpace)
+            RecycleJournal();
+        _isForSpace = false;
+        AnswerCovered();
+    }
+
+    /// <summary>Under load there is always something newer: a request waits for no more than it asked for.</summary>
+    private void AnswerCovered()
+    {
+        var covered = _pages.Covered;
+        foreach (var (etag, request) in _waiting)
+        {
+            if (etag <= covered.Etag)
+                request.SetResult(covered);
+        }
+        _waiting.RemoveAll(waiting => waiting.Etag <= covered.Etag);
+    }
+
+    private Coverage CoverageOf(UInt128 etag)
+    {
+        if (etag == _pages.Covered.Etag)
+            return _pages.Covered;
+        var entry = _index.Find(etag);
+        Invariant.Check(entry is { IsDurable: true }, $"A checkpoint's last record {etag} is not in the journal, or not durable.");
+        return new Coverage(etag, new JournalPosition(entry.Segment, entry.End), entry.Record.Checksum);
+    }
+
+    /// <summary>One step. On the checkpoint executor, where the end of the store passes too: no step follows it.</summary>
+    private void Write()
+    {
+        if (_hasEnded)
+            return;
+        try
+        {
+            if (!_running!.WriteStep())
+            {
+                GoOnAfterARest();
+                return;
+            }
+        }
+        catch (Exception exception)
+        {
+            _writeFailure = exception;
+        }
+        _context.Writer.Post(_finish);
+    }
+
+    private void GoOnAfterARest()
+    {
+        var need = (double)(Volatile.Read(ref _journalBytes) - _uncoveredBytes) / _context.Options.CheckpointJournalBytes;
+        // Done when half of the bytes have come that start the next one.
+        if (_isUrgent || Behind > 0 || 2 * need >= _running!.Progress)
+        {
+            _context.Checkpoints.Post(_write);
+            return;
+        }
+        var rest = TimeSpan.FromSeconds((double)_context.Options.Pages.WriteBytes / _context.Options.CheckpointBytesPerSecond);
+        _rest?.Dispose();
+        _rest = _context.Time.CreateTimer(_ => _context.Checkpoints.Post(_write), null, rest, Timeout.InfiniteTimeSpan);
+    }
+
+    private void Finish()
+    {
+        if (_hasEnded)
+            return;
+        var checkpoint = _running!;
+        var failure = _writeFailure;
+        (_running, _writeFailure) = (null, null);
+        try
+        {
+            if (failure is StorageIoException { IsDiskFull: true } && !checkpoint.MayBeAbandoned)
+                WaitForRoom(checkpoint, failure);
+            else if (failure is StorageIoException { IsDiskFull: true })
+                PutOff(checkpoint, failure);
+            else if (failure is not null)
+                _fail(failure);
+            else
+                Complete(checkpoint);
+        }
+        catch (Exception exception)
+        {
+            _fail(exception);
+        }
+    }
+
+    private void Complete(Checkpoint checkpoint)
+    {
+        _pages.FinishCheckpoint(checkpoint);
+        if (_context.Observer.IsWatching)
+            _context.Observer.CheckpointWritten(checkpoint.PageBytes, _context.Time.GetElapsedTime(_startedAt));
+        IsDiskFull = false;
+        RecycleJournal();
+        _isForSpace = false;
+        // Requests that came meanwhile may want more than this one covers.
+        AnswerCovered();
+        if (_waiting.Count > 0)
+            Start();
+    }
+
+    /// <summary>Its meta page found no room, although it has its place. What arrived of it may count after a restart, so it is written again and not given up.</summary>
+    private void WaitForRoom(Checkpoint checkpoint, Exception failure)
+    {
+        _running = checkpoint;
+        if (_reserve.Release())
+        {
+            _context.Checkpoints.Post(_write);
+            return;
+        }
+        _waitsForRoom = true;
+        IsDiskFull = true;
+        EndWaiting(failure);
+        _foundNoRoom();
+    }
+
+    private void PutOff(Checkpoint checkpoint, Exception failure)
+    {
+        _pages.AbandonCheckpoint(checkpoint);
+        if (_reserve.Release())
+        {
+            Start();
+            return;
+        }
+        IsDiskFull = true;
+        EndWaiting(failure);
+        _foundNoRoom();
+    }
+
+    private void EndWaiting(Exception exception)
+    {
+        foreach (var (_, request) in _waiting)
+            request.SetException(exception);
+        _waiting.Clear();
+    }
+
+    private void TakeBack(Predicate<SnapshotSource> which, string reason)
+    {
+        foreach (var source in _sources.FindAll(which))
+            source.TakeBack(reason);
+    }
+
+    /// <summary>
+    /// Segments that neither the older meta page (S5) nor a snapshot under way needs go when those kept for followers have more than their share; on a full disk
+    /// followers have none.
+    /// </summary>
+    private void RecycleJournal()
+    {
+        TakeBack(
+            source => _index.BytesAfter(source.Covers.Etag) > Math.Max(_context.Options.SnapshotPinnedBytesMax, source.BytesTotal),
+            "the shard has written more since than the snapshot may hold back");
+        var needed = _sources.Aggregate(
+            _context.Rules.RecoversFrom(_pages).Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
+        var covered = 0;
+        var coveredBytes = 0L;
+        while (covered < _index.Count && _index[covered].IsDurable && _index[covered].Segment < needed)
+            coveredBytes += RecordEnvelope.RecordBytes(_index[covered++].Record.BodyBytes);
+        var retainedBytes = _journal.IsDiskFull || _isForSpace ? 0 : _context.Options.RetainedJournalBytes;
+        var dropped = 0;
+        while (dropped < covered && coveredBytes > retainedBytes)
+        {
+            var segment = _index[dropped].Segment;
+            while (dropped < covered && _index[dropped].Segment == segment)
+                coveredBytes -= RecordEnvelope.RecordBytes(_index[dropped++].Record.BodyBytes);
+        }
+        if (dropped == 0)
+            return;
+        var lowest = dropped < _index.Count ? _index[dropped].Segment : needed;
+        _index.RemoveOldest(dropped);
+        _reader.Close();
+        _journal.Enqueue(new JournalJob(JournalJobKind.Recycle) { Number = Math.Min(lowest, needed) });
+    }
+}

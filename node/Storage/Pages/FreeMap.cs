@@ -1,0 +1,361 @@
+using System.Numerics;
+using KvCluster.Storage.Encoding;
+
+namespace KvCluster.Storage.Pages;
+
+/// <summary>
+/// Which pages of the file are free. Two bits a page as the newest checkpoint's map has them: free, and pending (left since the checkpoint before, whose
+/// meta page still reaches them); and one more in memory: reusable, a free page that no snapshot or pin holds. Used by the writer, and between a
+/// checkpoint's begin and finish by the checkpoint executor, never by both.
+/// </summary>
+/// <remarks>
+/// In the file (FORMAT.md, "Free map") sections of 2,048 pages lie 15 to a page, the pages of sections in a directory page. Pages of sections are
+/// copied on write; a checkpoint writes those that changed, and the directory.
+/// </remarks>
+internal sealed unsafe class FreeMap
+{
+    private const int SectionPages = 2048;
+    private const int SectionWords = SectionPages / 64;
+    private const int SectionsPerPage = 15;
+    private const int WordsPerPage = SectionsPerPage * SectionWords;
+    private const int DirectoryEntryBytes = 16;
+
+    /// <summary>The file grows by a sixteenth, and so the last checkpoint's growth is the most that a sorted load leaves empty.</summary>
+    private const int GrowthDivisor = 16;
+    private const int GrowthPagesMin = 32;
+    private const int GrowthPagesMax = 8192;
+
+    /// <summary>How many of the last checkpoints are known by what they placed: a page of an earlier one counts as old as the file.</summary>
+    private const int PlacingsKept = 4096;
+
+    private readonly List<PageRun> _runs = [];
+
+    /// <summary>By checkpoint since the open: who reaches what it placed.</summary>
+    private readonly PageBirth[] _bornBy = new PageBirth[PlacingsKept];
+
+    /// <summary>Which checkpoint since the open placed a page, 0 for none: 4 bytes for each of 8,192. By page of the map, made when a checkpoint takes the first of its pages.</summary>
+    private uint[]?[] _placedBy = [];
+    private uint _placing;
+    private ulong[] _free = [];
+    private ulong[] _pending = [];
+    private ulong[] _reusable = [];
+    private ulong[] _places = [];
+    private uint[] _checksums = [];
+    private bool[] _changed = [];
+    private ulong _directory;
+    private int _run;
+    private long _wanted;
+    private Saved? _saved;
+
+    /// <summary>Pages of the file that are in use or free.</summary>
+    public long FilePages { get; private set; } = 2;
+
+    /// <summary>Most pages that the directory has room for.</summary>
+    public static long FilePagesMax => (long)(Page.BodyBytes / DirectoryEntryBytes) * WordsPerPage * 64;
+
+    /// <summary>Reads the map that a meta page refers to. All free pages are reusable.</summary>
+    /// <exception cref="CorruptStoreException">A page of the map is not what was written.</exception>
+    public static FreeMap Load(PageSpace space, MetaPage meta)
+    {
+        var map = new FreeMap { FilePages = meta.FilePages, _directory = meta.FreeDirectory };
+        map.Reserve();
+        if (meta.FreeDirectory == 0)
+            return map;
+        var directory = Resolve(space, meta, meta.FreeDirectory, meta.FreeDirectoryChecksum);
+        if (Page.Type(directory) != PageType.FreeDirectory)
+            throw new CorruptStoreException($"The free map's directory at {meta.FreeDirectory:x} is a page of type {Page.Type(directory)}.");
+        for (var i = 0; i < map._places.Length; i++)
+        {
+            var entry = directory + Page.HeaderBytes + (i * DirectoryEntryBytes);
+            (map._places[i], map._checksums[i]) = (*(ulong*)entry, *(uint*)(entry + 8));
+            if (map._places[i] == 0)
+                throw new CorruptStoreException($"The free map has no page for sections {i * SectionsPerPage} and on.");
+            var place = Resolve(space, meta, map._places[i], map._checksums[i]);
+            if (Page.Type(place) != PageType.FreeSections)
+                throw new CorruptStoreException($"The free map's sections at {map._places[i]:x} are a page of type {Page.Type(place)}.");
+            var sections = (ulong*)(place + Page.HeaderBytes);
+            for (var word = 0; word < WordsPerPage; word++)
+            {
+                var bits = sections + (word / SectionWords * SectionWords * 2) + (word % SectionWords);
+                map._free[(i * WordsPerPage) + word] = bits[0];
+                map._pending[(i * WordsPerPage) + word] = bits[SectionWords];
+            }
+        }
+        map._free.CopyTo(map._reusable, 0);
+        Array.Clear(map._changed);
+        return map;
+    }
+
+    // What a page of a tree refers to was looked at with the page; this comes from pages of other kinds.
+    private static byte* Resolve(PageSpace space, MetaPage meta, ulong reference, uint checksum) => PageStructure.IsReference(reference, meta.FilePages)
+        ? space.Resolve(reference, &checksum)
+        : throw new CorruptStoreException($"The free map refers to {reference:x}, where no page is.");
+
+    /// <summary>The pages that the map itself lies in.</summary>
+    public IEnumerable<(ulong Reference, uint Checksum)> SectionPlaces()
+    {
+        for (var i = 0; i < _places.Length; i++)
+        {
+            if (_places[i] != 0)
+                yield return (_places[i], _checksums[i]);
+        }
+    }
+
+    /// <summary>Runs of pages with the given state.</summary>
+    public List<PageRun> FreeRuns() => RunsOf(_free);
+
+    /// <summary>Runs of pages that the next checkpoint may take.</summary>
+    public List<PageRun> ReusableRuns() => RunsOf(_reusable);
+
+    /// <summary>Runs of pages left since the checkpoint before the newest.</summary>
+    public List<PageRun> PendingRuns() => RunsOf(_pending);
+
+    /// <summary>Runs of pages that are neither free nor pending: what the newest checkpoint reaches, the map and the meta pages included.</summary>
+    public List<PageRun> UsedRuns()
+    {
+        var used = new ulong[_free.Length];
+        for (var i = 0; i < used.Length; i++)
+            used[i] = ~(_free[i] | _pending[i]);
+        for (var page = FilePages; page < used.Length * 64L; page++)
+            Clear(used, page);
+        return RunsOf(used);
+    }
+
+    /// <summary>No meta page, snapshot, pin or root reaches these pages any more.</summary>
+    public void AllowReuse(PageRun run)
+    {
+        for (var page = run.First; page < run.First + run.Count; page++)
+        {
+            Invariant.Check(IsSet(_free, page) && !IsSet(_reusable, page), $"Page {page} is given free twice, or in use.");
+            Set(_reusable, page);
+        }
+    }
+
+    /// <summary>Who reaches what lies at a page.</summary>
+    public PageBirth BornOf(long page)
+    {
+        var placed = _placedBy[page / 64 / WordsPerPage]?[page % (64 * WordsPerPage)] ?? 0;
+        return placed == 0 || _placing - placed >= PlacingsKept ? default : _bornBy[placed % PlacingsKept];
+    }
+
+    /// <summary>Starts the map of the next checkpoint: what was pending is free in it, and what was left since then is pending.</summary>
+    /// <param name="left">Pages that the new checkpoint does not reach, and the newest does.</param>
+    /// <param name="pagesWanted">How many will be taken, about.</param>
+    /// <param name="born">Who will reach what is placed.</param>
+    public void BeginNext(List<PageRun> left, long pagesWanted, PageBirth born)
+    {
+        _bornBy[++_placing % PlacingsKept] = born;
+        _saved = new Saved(FilePages, [.. _free], [.. _pending], [.. _reusable], [.. _places], [.. _checksums], _directory);
+        for (var i = 0; i < _free.Length; i++)
+        {
+            if (_pending[i] == 0)
+                continue;
+            _free[i] |= _pending[i];
+            _pending[i] = 0;
+            _changed[i / WordsPerPage] = true;
+        }
+        foreach (var run in left)
+            LeavePages(run);
+        _runs.Clear();
+        _runs.AddRange(RunsOf(_reusable));
+        _runs.Sort(static (one, other) => one.Count != other.Count ? other.Count.CompareTo(one.Count) : one.First.CompareTo(other.First));
+        (_run, _wanted) = (0, pagesWanted);
+    }
+
+    /// <summary>The next pages for a checkpoint, from the longest run; the file grows when none is long enough.</summary>
+    public long Take(int pages, FileGrowth grow)
+    {
+        _wanted -= pages;
+        while (_run < _runs.Count && _runs[_run].Count == 0)
+            _run++;
+        for (var i = _run; i < Math.Min(_run + 2, _runs.Count); i++)
+        {
+            if (_runs[i].Count >= pages)
+                return TakeFrom(i, pages);
+        }
+        Grow(pages, grow);
+        return TakeFrom(_run, pages);
+    }
+
+    /// <summary>Gives a place to each page of the map that changed, and says where the directory goes.</summary>
+    public void WriteNext(RunWriter writer, FileGrowth grow, UInt128 etag, out ulong directory, out uint directoryChecksum)
+    {
+        if (_directory != 0)
+            LeavePages(new PageRun(PageSpace.NumberOf(_directory), 1));
+        var directoryNumber = Take(1, grow);
+        // Taking a place changes the map itself, at worst each page of it once.
+        var placed = new List<(int Index, long Number)>();
+        for (var again = true; again;)
+        {
+            again = false;
+            for (var i = 0; i < _places.Length; i++)
+            {
+                if (!_changed[i] || placed.Exists(entry => entry.Index == i))
+                    continue;
+                if (_places[i] != 0)
+                    LeavePages(new PageRun(PageSpace.NumberOf(_places[i]), 1));
+                placed.Add((i, Take(1, grow)));
+                again = true;
+            }
+        }
+        foreach (var (index, number) in placed)
+        {
+            _places[index] = PageSpace.FileReference(number);
+            _checksums[index] = WriteSections(writer, index, number, etag);
+        }
+        var page = writer.Next(directoryNumber);
+        Page.Format(page, PageType.FreeDirectory, default);
+        Page.Count(page) = (ushort)_places.Length;
+        for (var i = 0; i < _places.Length; i++)
+        {
+            var entry = page + Page.HeaderBytes + (i * DirectoryEntryBytes);
+            (*(ulong*)entry, *(uint*)(entry + 8)) = (_places[i], _checksums[i]);
+        }
+        directoryChecksum = Finish(page, directoryNumber, etag);
+        directory = _directory = PageSpace.FileReference(directoryNumber);
+        Array.Clear(_changed);
+    }
+
+    /// <summary>The checkpoint is finished.</summary>
+    public void Keep() => _saved = null;
+
+    /// <summary>The checkpoint failed before its meta page: the map is again what it was. The file may stay longer.</summary>
+    public void Restore()
+    {
+        if (_saved is null)
+            return;
+        (FilePages, _free, _pending, _reusable, _places, _checksums, _directory) =
+            (_saved.FilePages, _saved.Free, _saved.Pending, _saved.Reusable, _saved.Places, _saved.Checksums, _saved.Directory);
+        _changed = new bool[_places.Length];
+        _saved = null;
+    }
+
+    private static uint Finish(byte* page, long number, UInt128 etag)
+    {
+        Page.Number(page) = (ulong)number;
+        Page.SetEtag(page, etag);
+        return Page.Checksum(page) = Page.ComputeChecksum(page, Page.Bytes);
+    }
+
+    private uint WriteSections(RunWriter writer, int index, long number, UInt128 etag)
+    {
+        var page = writer.Next(number);
+        Page.Format(page, PageType.FreeSections, default);
+        Page.Count(page) = SectionsPerPage;
+        var sections = (ulong*)(page + Page.HeaderBytes);
+        for (var word = 0; word < WordsPerPage; word++)
+        {
+            var place = sections + (word / SectionWords * SectionWords * 2) + (word % SectionWords);
+            place[0] = _free[(index * WordsPerPage) + word];
+            place[SectionWords] = _pending[(index * WordsPerPage) + word];
+        }
+        return Finish(page, number, etag);
+    }
+
+    private long TakeFrom(int index, int pages)
+    {
+        var run = _runs[index];
+        _runs[index] = new PageRun(run.First + pages, run.Count - pages);
+        for (var page = run.First; page < run.First + pages; page++)
+        {
+            Clear(_free, page);
+            Clear(_reusable, page);
+            _changed[page / 64 / WordsPerPage] = true;
+            (_placedBy[page / 64 / WordsPerPage] ??= new uint[64 * WordsPerPage])[page % (64 * WordsPerPage)] = _placing;
+        }
+        return run.First;
+    }
+
+    private void LeavePages(PageRun run)
+    {
+        for (var page = run.First; page < run.First + run.Count; page++)
+        {
+            Invariant.Check(!IsSet(_free, page) && !IsSet(_pending, page), $"Page {page} is left twice.");
+            Set(_pending, page);
+            _changed[page / 64 / WordsPerPage] = true;
+        }
+    }
+
+    private void Grow(int pages, FileGrowth grow)
+    {
+        var first = FilePages;
+        // Single pages find no place only when there is none left; for a long run the rest of the free pages still serve.
+        var needed = first + (pages == 1 ? Math.Max(pages, _wanted + pages) : pages);
+        FilePages = grow(needed, Math.Max(needed, first + Math.Clamp(first / GrowthDivisor, GrowthPagesMin, GrowthPagesMax)));
+        Reserve();
+        for (var page = first; page < FilePages; page++)
+        {
+            Set(_free, page);
+            Set(_reusable, page);
+            _changed[page / 64 / WordsPerPage] = true;
+        }
+        _runs.Insert(_run, new PageRun(first, FilePages - first));
+    }
+
+    /// <summary>Room in the arrays for the file's pages; new pages of the map count as changed.</summary>
+    private void Reserve()
+    {
+        var mapPages = (int)((FilePages + (WordsPerPage * 64) - 1) / (WordsPerPage * 64));
+        if (mapPages <= _places.Length)
+            return;
+        var before = _places.Length;
+        Array.Resize(ref _free, mapPages * WordsPerPage);
+        Array.Resize(ref _pending, mapPages * WordsPerPage);
+        Array.Resize(ref _reusable, mapPages * WordsPerPage);
+        Array.Resize(ref _places, mapPages);
+        Array.Resize(ref _checksums, mapPages);
+        Array.Resize(ref _changed, mapPages);
+        if (_placedBy.Length < mapPages)
+            Array.Resize(ref _placedBy, mapPages);
+        _changed.AsSpan(before).Fill(true);
+    }
+
+    private static List<PageRun> RunsOf(ulong[] bits)
+    {
+        var runs = new List<PageRun>();
+        long first = 0, count = 0;
+        for (var word = 0; word < bits.Length; word++)
+        {
+            if (bits[word] == 0)
+            {
+                // Whole empty stretches are skipped by vectors.
+                var skipped = bits.AsSpan(word).IndexOfAnyExcept(0ul);
+                if (skipped < 0)
+                    break;
+                word += skipped;
+            }
+            for (var rest = bits[word]; rest != 0;)
+            {
+                var from = BitOperations.TrailingZeroCount(rest);
+                var length = BitOperations.TrailingZeroCount(~(rest >> from));
+                var page = ((long)word * 64) + from;
+                if (count > 0 && first + count == page)
+                    count += length;
+                else
+                {
+                    if (count > 0)
+                        runs.Add(new PageRun(first, count));
+                    (first, count) = (page, length);
+                }
+                rest &= from + length >= 64 ? 0 : ulong.MaxValue << (from + length);
+            }
+        }
+        if (count > 0)
+            runs.Add(new PageRun(first, count));
+        return runs;
+    }
+
+    private static bool IsSet(ulong[] bits, long page) => (bits[page / 64] & (1ul << (int)(page % 64))) != 0;
+
+    private static void Set(ulong[] bits, long page) => bits[page / 64] |= 1ul << (int)(page % 64);
+
+    private static void Clear(ulong[] bits, long page) => bits[page / 64] &= ~(1ul << (int)(page % 64));
+
+    private sealed record Saved(
+        long FilePages, ulong[] Free, ulong[] Pending, ulong[] Reusable, ulong[] Places, uint[] Checksums, ulong Directory);
+}
+
+/// <summary>Who reaches what lies at a page of the file. Zeros: as old as the file.</summary>
+/// <param name="Batch">The first batch whose root may reach it, or an earlier one.</param>
+/// <param name="Revision">Of the checkpoint that placed it, or of an earlier one.</param>
+internal readonly record struct PageBirth(ulong Batch, ulong Revision);

@@ -1,0 +1,206 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Trees;
+
+namespace KvCluster.Storage.Transactions;
+
+/// <summary>
+/// Merges waiting requests into one transaction: each request's conditions are evaluated on the newest state, that of the requests
+/// before it in the same transaction included. One that fails takes nothing with it. An identified request that has a result already is
+/// answered with that; another one under its sequence is refused. Writer executor.
+/// </summary>
+internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, TimeProvider time, StoreOptions options)
+{
+    private const int PayloadBytesKept = 2 << 20;
+
+    /// <summary>Requests between two looks at the clock, which cost nothing beside so many.</summary>
+    private const int LookEvery = 16;
+
+    /// <summary>What the end of a session that makes room for another takes.</summary>
+    private const int RoomBytesMax = 1 + Operations.SessionBytes;
+
+    private readonly ByteBuffer _payload = new(64 << 10);
+    private readonly TransactionResults _results = new();
+    private readonly SessionAgeing _ageing = new(options);
+    private UInt128 _etagLast;
+    private UInt128 _etagFirst;
+    private UInt128 _next;
+    private long _shardTime;
+    private int _operationCount;
+    private readonly List<object> _traces = [];
+
+    /// <summary>Operations collected that take a change.</summary>
+    public int OperationCount => _operationCount;
+
+    /// <summary>Their encoding, and that of the requests' results. Empty: nothing is to be recorded.</summary>
+    public ReadOnlySpan<byte> Payload => _payload.Written;
+
+    /// <summary>What traces the requests collected, where something does.</summary>
+    public IReadOnlyList<object> Traces => _traces;
+
+    /// <summary>How long the first of the requests collected had waited; zero: not known.</summary>
+    public TimeSpan Waited { get; private set; }
+
+    /// <summary>Applies waiting requests to a batch until none waits, the payload has <paramref name="bytesMax"/>, or it takes too long.</summary>
+    /// <param name="batch">On the newest root.</param>
+    /// <param name="etagLast">The newest etag before.</param>
+    /// <param name="etagFirst">What the first operation gets.</param>
+    /// <param name="shardTime">The shard time that the record will have.</param>
+    /// <param name="bytesMax">Where the transaction closes.</param>
+    /// <param name="recordBytesLeft">The disk is full: puts are refused, and what does not fit into so many bytes. Otherwise null.</param>
+    public void Collect(WriteBatch batch, UInt128 etagLast, UInt128 etagFirst, long shardTime, int bytesMax, long? recordBytesLeft)
+    {
+        _payload.Clear(PayloadBytesKept);
+        _results.Clear();
+        _traces.Clear();
+        Waited = TimeSpan.Zero;
+        _operationCount = 0;
+        (_etagLast, _etagFirst, _next, _shardTime) = (etagLast, etagFirst, etagFirst, shardTime);
+        EndIdleSessions(batch);
+        var now = time.GetTimestamp();
+        for (var taken = 0; _payload.Count + _results.BytesMax < bytesMax && !TookTooLong(++taken, now) && queue.TryTake(out var request);)
+        {
+            if (request.ArrivedTimestamp != 0)
+                Note(request, now);
+            if (request.DeadlineTimestamp != 0 && request.DeadlineTimestamp < now)
+                chain.Add(request, WriteResult.Of(WriteOutcome.DeadlinePassed));
+            else if (recordBytesLeft is { } left && (request.HasPut || RecordBytesWith(request) > left))
+                chain.Add(request, WriteResult.Of(WriteOutcome.DiskFull));
+            else if (request.OpensSession && !TryMakeRoom(batch, request.Owner))
+                chain.Add(request, WriteResult.Of(WriteOutcome.Busy));
+            else
+                Apply(batch, request);
+        }
+        AppendResults(batch);
+        chain.Flush();
+    }
+
+    private bool TookTooLong(int taken, long since) => taken % LookEvery == 0 && time.GetElapsedTime(since) >= options.StepTimeMax;
+
+    /// <summary>The newest state, unpublished or in this transaction.</summary>
+    private UInt128 Newest => _operationCount == 0 ? _etagLast : _next - 1;
+
+    private void Note(WriteRequest request, long now)
+    {
+        if (Waited == TimeSpan.Zero)
+            Waited = time.GetElapsedTime(request.ArrivedTimestamp, now);
+        if (request.Trace is { } trace)
+            _traces.Add(trace);
+    }
+
+    private void EndIdleSessions(WriteBatch batch)
+    {
+        _ageing.Collect(batch, _shardTime, _payload);
+        RecordApplier.ApplyOperations(batch, _payload.Written, _etagFirst, _shardTime, ref _next, ref _operationCount);
+    }
+
+    private bool TryMakeRoom(WriteBatch batch, SessionOwner owner)
+    {
+        if (_ageing.HasRoom(batch))
+            return true;
+        if (SessionAgeing.FindUnfair(batch, owner, _results) is not { } unfair)
+            return false;
+        var operationBytes = _payload.Count;
+        Operations.SessionEnd(_payload, unfair);
+        RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        return true;
+    }
+
+    private void AppendResults(WriteBatch batch)
+    {
+        if (_results.Count == 0)
+            return;
+        var operationBytes = _payload.Count;
+        _results.WriteTo(_payload, _etagFirst);
+        RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+    }
+
+    private int RecordBytesWith(WriteRequest request) =>
+        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + RoomBytesMax + request.EncodedOperations.Length + RecordBody.TrailerBytes);
+
+    private void Apply(WriteBatch batch, WriteRequest request)
+    {
+        try
+        {
+            if (request.Sequence == 0)
+                ApplyPlain(batch, request);
+            else
+                ApplyIdentified(batch, request);
+        }
+        catch
+        {
+            // It is in no queue any more, and the transaction that it was to be part of comes to nothing.
+            chain.Add(request, WriteResult.Of(WriteOutcome.Stopped));
+            throw;
+        }
+        answers.Add(request);
+    }
+
+    private void ApplyPlain(WriteBatch batch, WriteRequest request)
+    {
+        request.Result = Execute(batch, request);
+        request.ReleaseEtag = request.Result.Etag;
+        request.IsReadAnswer = request.OperationCount == 0 || request.Result.Outcome == WriteOutcome.ConditionFailed;
+    }
+
+    private void ApplyIdentified(WriteBatch batch, WriteRequest request)
+    {
+        var session = _results.Find(batch, request.Session);
+        if (session is null || !session.IsOpen(request.Sequence, request.LowestOpen))
+        {
+            request.Result = WriteResult.Of(session is null ? WriteOutcome.SessionExpired : WriteOutcome.SequenceClosed);
+            request.IsReadAnswer = true;
+        }
+        else if (session.TryFind(batch, request.Sequence, out var first, out var digest))
+        {
+            request.Result = digest == request.Digest ? first : WriteResult.Of(WriteOutcome.SequenceReused);
+        }
+        else
+        {
+            request.Result = Execute(batch, request);
+            _results.Add(session, request.Sequence, request.Result, request.Digest);
+        }
+        // With results or operations gathered, the state that this is true of is that of this transaction's record.
+        request.ReleaseEtag = _results.Count > 0 || _operationCount > 0 ? UInt128.Max(Newest, _etagFirst) : _etagLast;
+    }
+
+    private WriteResult Execute(WriteBatch batch, WriteRequest request)
+    {
+        if (FindFailedCondition(batch, request.EncodedConditions) is >= 0 and var failed)
+            return new WriteResult(WriteOutcome.ConditionFailed, Newest, failed, false);
+        if (request.OperationCount == 0)
+            return new WriteResult(WriteOutcome.Applied, Newest, -1, false);
+        var existed = RecordApplier.ApplyOperations(
+            batch, request.EncodedOperations, _etagFirst, _shardTime, ref _next, ref _operationCount);
+        _payload.Append(request.EncodedOperations);
+        return new WriteResult(WriteOutcome.Applied, _next - 1, -1, existed);
+    }
+
+    private static int FindFailedCondition(WriteBatch batch, ReadOnlySpan<byte> conditions)
+    {
+        var reader = new ConditionReader(conditions);
+        for (var index = 0; reader.MoveNext(); index++)
+        {
+            if (!Holds(batch, reader))
+                return index;
+        }
+        return -1;
+    }
+
+    private static bool Holds(WriteBatch batch, in ConditionReader condition)
+    {
+        if (!batch.TryGet(TreeId.Kv, condition.Key, out var stored))
+            return condition.Kind == ConditionKind.Absent || (condition.Kind == ConditionKind.EtagEquals && condition.Etag == 0);
+        var value = KvValue.Read(stored, out var etag);
+        return condition.Kind switch
+        {
+            ConditionKind.EtagEquals => condition.Etag == etag,
+            ConditionKind.Exists => true,
+            ConditionKind.ValueEquals => condition.Value.SequenceEqual(value),
+            _ => false,
+        };
+    }
+}

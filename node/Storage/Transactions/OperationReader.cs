@@ -1,0 +1,102 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Journal;
+
+namespace KvCluster.Storage.Transactions;
+
+/// <summary>
+/// Walks the operations of a payload. Leader, follower and recovery read by it alone. An operation that it does not know, or that
+/// does not parse, is a <see cref="UnreadableRecordException"/>: the replica stops (F24).
+/// </summary>
+internal ref struct OperationReader(ReadOnlySpan<byte> payload)
+{
+    private ReadOnlySpan<byte> _rest = payload;
+
+    /// <summary>What the operation does.</summary>
+    public OperationCode Code { get; private set; }
+
+    /// <summary>The key it does it to.</summary>
+    public ReadOnlySpan<byte> Key { get; private set; }
+
+    /// <summary>The value's flags; see <see cref="KvValue"/>.</summary>
+    public byte Flags { get; private set; }
+
+    /// <summary>When the key is due, in milliseconds of shard time; 0 = never.</summary>
+    public ulong ExpiryMilliseconds { get; private set; }
+
+    /// <summary>The value of a put; undefined for other operations, as is each of these properties where it has no meaning.</summary>
+    public ReadOnlySpan<byte> Value { get; private set; }
+
+    /// <summary>The session that is opened, or ends.</summary>
+    public UInt128 Session { get; private set; }
+
+    /// <summary>Who opens it.</summary>
+    public SessionOwner Owner { get; private set; }
+
+    /// <summary>The results of a session; see <see cref="Sessions.ResultsReader"/>.</summary>
+    public ReadOnlySpan<byte> Results { get; private set; }
+
+    /// <summary>Moves to the next operation; false at the end.</summary>
+    public bool MoveNext()
+    {
+        if (_rest.IsEmpty)
+            return false;
+        Code = (OperationCode)_rest[0];
+        _rest = _rest[1..];
+        switch (Code)
+        {
+            case OperationCode.Put:
+                Key = ReadBytes();
+                ReadValue();
+                return true;
+            case OperationCode.Delete:
+                Key = ReadBytes();
+                return true;
+            case OperationCode.SessionOpen:
+                Session = ReadSession();
+                Owner = new SessionOwner(BinaryPrimitives.ReadUInt64LittleEndian(Take(sizeof(ulong))));
+                return true;
+            case OperationCode.SessionEnd:
+                Session = ReadSession();
+                return true;
+            case OperationCode.Results:
+                Results = ReadBytes();
+                return true;
+            default:
+                throw new UnreadableRecordException($"Operation code {(byte)Code} is not known to this version.");
+        }
+    }
+
+    private static UnreadableRecordException Malformed() => new("An operation of a record is cut off or malformed.");
+
+    private void ReadValue()
+    {
+        if (_rest.IsEmpty)
+            throw Malformed();
+        Flags = _rest[0];
+        _rest = _rest[1..];
+        if ((Flags & ~KvValue.ExpiryFlag) != 0)
+            throw new UnreadableRecordException($"Value flags {Flags:X2} are not known to this version.");
+        ExpiryMilliseconds = (Flags & KvValue.ExpiryFlag) != 0 ? ReadNumber() : 0;
+        Value = ReadBytes();
+    }
+
+    private ReadOnlySpan<byte> ReadBytes()
+    {
+        var length = ReadNumber();
+        return length <= (ulong)_rest.Length ? Take((int)length) : throw Malformed();
+    }
+
+    private UInt128 ReadSession() => BinaryPrimitives.ReadUInt128BigEndian(Take(Operations.SessionBytes));
+
+    private ReadOnlySpan<byte> Take(int count)
+    {
+        if (count > _rest.Length)
+            throw Malformed();
+        var taken = _rest[..count];
+        _rest = _rest[count..];
+        return taken;
+    }
+
+    private ulong ReadNumber() => Varint.TryRead(ref _rest, out var number) ? number : throw Malformed();
+}

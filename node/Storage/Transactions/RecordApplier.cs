@@ -1,0 +1,86 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Trees;
+
+namespace KvCluster.Storage.Transactions;
+
+/// <summary>
+/// The one way in which records change the trees: leader, follower and recovery (S7). Writer executor, or the opening thread. An
+/// exception stops the replica.
+/// </summary>
+internal static class RecordApplier
+{
+    /// <summary>Key in the tree <c>meta</c> of the shard time: 8 bytes, little-endian, microseconds since 1970.</summary>
+    private static ReadOnlySpan<byte> ShardTimeKey => "shard-time"u8;
+
+    /// <summary>Applies a whole record.</summary>
+    public static void Apply(WriteBatch batch, ReadOnlySpan<byte> body)
+    {
+        var first = new UInt128(RecordBody.Epoch(body), RecordBody.FirstChange(body));
+        var shardTime = RecordBody.WallTimeMicroseconds(body);
+        var (change, count) = (first, 0);
+        if (RecordBody.TryReadHeader(body, out var header) && (header.Flags & RecordFlags.Lz4) != 0)
+            throw new UnreadableRecordException($"Record {header} is compressed, which this version does not read.");
+        ApplyOperations(batch, RecordBody.Payload(body), first, shardTime, ref change, ref count);
+        if (count != RecordBody.OperationCount(body) || RecordBody.LastChange(body) - RecordBody.FirstChange(body) != (ulong)Math.Max(count, 1) - 1)
+            throw new UnreadableRecordException($"Record {header} has {count} operations, which its header contradicts.");
+        SetShardTime(batch, shardTime);
+    }
+
+    /// <summary>Applies encoded operations; each takes one change, but results take none. True if a key that one deletes was there.</summary>
+    /// <param name="batch">What they change.</param>
+    /// <param name="operations">The operations.</param>
+    /// <param name="etagFirst">The etag of the record's first change, from which results count.</param>
+    /// <param name="shardTime">The record's shard time.</param>
+    /// <param name="nextChange">The etag of the next operation; moved on.</param>
+    /// <param name="count">Operations that took a change; moved on.</param>
+    public static bool ApplyOperations(
+        WriteBatch batch, ReadOnlySpan<byte> operations, UInt128 etagFirst, long shardTime, ref UInt128 nextChange, ref int count)
+    {
+        var existed = false;
+        Span<byte> header = stackalloc byte[KvValue.HeaderBytesMax];
+        var reader = new OperationReader(operations);
+        while (reader.MoveNext())
+        {
+            switch (reader.Code)
+            {
+                case OperationCode.Put:
+                    batch.Put(TreeId.Kv, reader.Key, header[..KvValue.WriteHeader(header, nextChange, reader.ExpiryMilliseconds)], reader.Value);
+                    break;
+                case OperationCode.Delete:
+                    existed |= batch.Delete(TreeId.Kv, reader.Key);
+                    break;
+                case OperationCode.SessionOpen:
+                    SessionTable.Open(batch, reader.Session, reader.Owner, shardTime);
+                    break;
+                case OperationCode.SessionEnd:
+                    SessionTable.End(batch, reader.Session);
+                    break;
+                case OperationCode.Results:
+                    SessionTable.Apply(batch, reader.Results, etagFirst, shardTime);
+                    continue;
+                default:
+                    throw new UnreadableRecordException($"Operation {reader.Code} cannot be applied.");
+            }
+            nextChange++;
+            count++;
+        }
+        return existed;
+    }
+
+    /// <summary>Stores the shard time, which each record carries.</summary>
+    public static void SetShardTime(WriteBatch batch, long microseconds)
+    {
+        Span<byte> value = stackalloc byte[sizeof(long)];
+        BinaryPrimitives.WriteInt64LittleEndian(value, microseconds);
+        batch.Put(TreeId.Meta, ShardTimeKey, value);
+    }
+
+    /// <summary>The shard time of a state; 0 before the first record.</summary>
+    public static long ShardTime(ReadSnapshot snapshot) =>
+        snapshot.TryGet(TreeId.Meta, ShardTimeKey, out var value) ? BinaryPrimitives.ReadInt64LittleEndian(value) : 0;
+}

@@ -1,0 +1,161 @@
+using System.Buffers;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Trees;
+
+/// <summary>
+/// Walks a tree's keys in order, both ways, within bounds. Used by one thread at a time, as long as its snapshot is open. It starts before the first
+/// key: <see cref="MoveNext"/> goes to the first, <see cref="MovePrevious"/> to the last.
+/// </summary>
+internal sealed unsafe class Cursor : IDisposable
+{
+    private readonly PageSpace _space;
+    private readonly TreeRoot _root;
+    private readonly nint[] _path = new nint[PageStructure.DepthMax];
+    private readonly int[] _index = new int[PageStructure.DepthMax];
+    private readonly byte[] _lower;
+    private readonly byte[] _upper;
+    private byte[] _key = ArrayPool<byte>.Shared.Rent(Page.KeyBytesMax);
+    private byte* _leaf;
+    private int _depth;
+    private int _at;
+    private int _first;
+    private int _end;
+
+    internal Cursor(PageSpace space, TreeRoot root, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper)
+    {
+        (_space, _root) = (space, root);
+        (_lower, _upper) = (lower.ToArray(), upper.ToArray());
+    }
+
+    /// <summary>The current key, in a buffer of the cursor: valid until it moves.</summary>
+    public ReadOnlySpan<byte> Key
+    {
+        get
+        {
+            CheckPosition();
+            return _key.AsSpan(0, Node.CopyKey(_leaf, _at, _key));
+        }
+    }
+
+    /// <summary>The current value where it lies: valid until the snapshot is disposed.</summary>
+    public ReadOnlySpan<byte> Value
+    {
+        get
+        {
+            CheckPosition();
+            return Node.Value(_space, _leaf, _at);
+        }
+    }
+
+    /// <summary>Goes to the first key not less than the given one; false if there is none within the bounds.</summary>
+    public bool Seek(ReadOnlySpan<byte> key)
+    {
+        if (key.SequenceCompareTo(_lower) < 0)
+            key = _lower;
+        if (!Descend(key, toLast: false))
+            return false;
+        _at = Math.Max(_first, Node.LowerBound(_leaf, key, out _));
+        return _at < _end || NextLeaf();
+    }
+
+    /// <summary>Goes to the next key; false at the end, from where <see cref="MovePrevious"/> goes back to the last.</summary>
+    public bool MoveNext()
+    {
+        if (_leaf == null)
+            return Seek(_lower);
+        if (_at < _end)
+            _at++;
+        return _at < _end || NextLeaf();
+    }
+
+    /// <summary>Goes to the previous key; false before the first.</summary>
+    public bool MovePrevious()
+    {
+        if (_leaf == null)
+        {
+            if (!Descend(_upper, toLast: _upper.Length == 0))
+                return false;
+            _at = _end;
+        }
+        if (_at >= _first)
+            _at--;
+        return _at >= _first || PreviousLeaf();
+    }
+
+    /// <inheritdoc/>
+    public void Dispose()
+    {
+        var key = _key;
+        _key = [];
+        _leaf = null;
+        if (key.Length > 0)
+            ArrayPool<byte>.Shared.Return(key);
+    }
+
+    private void CheckPosition()
+    {
+        if (_leaf == null || _at < _first || _at >= _end)
+            throw new InvalidOperationException("The cursor is not at a key.");
+    }
+
+    private bool Descend(ReadOnlySpan<byte> key, bool toLast)
+    {
+        if (_root.Reference == 0 || (_upper.Length > 0 && _lower.AsSpan().SequenceCompareTo(_upper) >= 0))
+            return false;
+        var root = _root;
+        var page = _space.ResolveNode(root.Reference, &root.Checksum);
+        for (_depth = 0; Page.Type(page) == PageType.Branch; _depth++)
+        {
+            _path[_depth] = (nint)page;
+            _index[_depth] = toLast ? Page.Count(page) - 1 : Node.FindChild(page, key);
+            page = _space.ResolveNode(Node.Child(page, _index[_depth]));
+        }
+        Enter(page);
+        return true;
+    }
+
+    /// <summary>Only a leaf that reaches over a bound is searched for it.</summary>
+    private void Enter(byte* leaf)
+    {
+        _leaf = leaf;
+        _first = _lower.Length == 0 ? 0 : Node.LowerBound(leaf, _lower, out _);
+        _end = _upper.Length == 0 ? Page.Count(leaf) : Node.LowerBound(leaf, _upper, out _);
+    }
+
+    private bool NextLeaf()
+    {
+        // A bound within this leaf: nothing follows.
+        if (_end < Page.Count(_leaf) || !Step(forward: true))
+            return false;
+        _at = _first;
+        return _at < _end;
+    }
+
+    private bool PreviousLeaf()
+    {
+        if (_first > 0 || !Step(forward: false))
+            return false;
+        _at = _end - 1;
+        return _at >= _first;
+    }
+
+    private bool Step(bool forward)
+    {
+        var level = _depth - 1;
+        while (level >= 0 && _index[level] == (forward ? Page.Count((byte*)_path[level]) - 1 : 0))
+            level--;
+        if (level < 0)
+            return false;
+        _index[level] += forward ? 1 : -1;
+        var page = _space.ResolveNode(Node.Child((byte*)_path[level], _index[level]));
+        while (Page.Type(page) == PageType.Branch)
+        {
+            _path[++level] = (nint)page;
+            _index[level] = forward ? 0 : Page.Count(page) - 1;
+            page = _space.ResolveNode(Node.Child(page, _index[level]));
+        }
+        Enter(page);
+        return true;
+    }
+}

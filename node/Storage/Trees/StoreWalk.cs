@@ -1,0 +1,233 @@
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Trees;
+
+/// <summary>
+/// The full check of a data file, for tests and tools, and in steps of one that was received from another replica: one array of what is reachable, one of what is
+/// free or on its way there. On the writer, or on whatever thread has the file to itself. An exception other than the one told is a bug, or a page whose
+/// structure lies.
+/// </summary>
+internal sealed unsafe class StoreWalk
+{
+    private readonly PageSpace _space;
+    private readonly FreeMap _free;
+    private readonly bool[] _inUse;
+    private readonly bool[] _isFree;
+    private readonly Stack<Place> _path = new();
+    private TreeRoot[] _trees = [];
+    private bool[] _reached = [];
+    private int _tree;
+    private long _bytesWalked;
+
+    /// <summary>Notes free pages and those that leave.</summary>
+    public StoreWalk(PageSpace space, FreeMap free, List<List<PageRun>> leaving)
+    {
+        (_space, _free) = (space, free);
+        _inUse = new bool[free.FilePages];
+        _isFree = new bool[free.FilePages];
+        var isLeaving = new bool[free.FilePages];
+        foreach (var run in leaving.SelectMany(runs => runs))
+            Mark(isLeaving, run, "left");
+        foreach (var run in free.FreeRuns())
+            Mark(_isFree, run, "free");
+        for (var page = 0; page < isLeaving.Length; page++)
+            _isFree[page] |= isLeaving[page];
+    }
+
+    /// <summary>The published trees and the map reach all pages that are neither free nor leaving, and no other.</summary>
+    public void CheckPublished(StoreRoot root, MetaPage meta)
+    {
+        BeginPublished(root.Trees, meta);
+        while (!StepPublished(long.MaxValue))
+        {
+        }
+    }
+
+    /// <summary>The same in steps: begins.</summary>
+    public void BeginPublished(TreeRoot[] trees, MetaPage meta)
+    {
+        Mark(_inUse, new PageRun(0, 2), "meta");
+        if (meta.FreeDirectory != 0)
+        {
+            Touch(meta.FreeDirectory, meta.FreeDirectoryChecksum, _inUse);
+            foreach (var (reference, checksum) in _free.SectionPlaces())
+                Touch(reference, checksum, _inUse);
+        }
+        Begin(trees, _inUse);
+    }
+
+    /// <summary>Bytes of pages that were read so far.</summary>
+    public long BytesWalked => _bytesWalked;
+
+    /// <summary>Reads about so many bytes more; true: all of it holds.</summary>
+    /// <exception cref="CorruptStoreException">Something does not hold.</exception>
+    public bool StepPublished(long bytesMax)
+    {
+        if (!Step(bytesMax))
+            return false;
+        for (var page = 0; page < _inUse.Length; page++)
+        {
+            if (_inUse[page] == _isFree[page])
+                throw new CorruptStoreException($"Page {page} is {(_inUse[page] ? "reachable and free" : "neither reachable nor free")}.");
+        }
+        return true;
+    }
+
+    /// <summary>No page that these trees reach may be reused.</summary>
+    public void CheckProtected(TreeRoot[] trees, string whose)
+    {
+        var reached = new bool[_inUse.Length];
+        WalkTrees(trees, reached);
+        foreach (var run in _free.ReusableRuns())
+        {
+            for (var page = run.First; page < run.First + run.Count; page++)
+            {
+                if (reached[page])
+                    throw new CorruptStoreException($"Page {page} may be reused, and the {whose} reaches it.");
+            }
+        }
+    }
+
+    private static void Mark(bool[] pages, PageRun run, string what)
+    {
+        if (run.First < 0 || run.First > pages.Length - run.Count)
+            throw new CorruptStoreException($"The {run.Count} pages from {run.First} on, {what}, lie beyond the {pages.Length} pages of the file.");
+        for (var page = run.First; page < run.First + run.Count; page++)
+        {
+            if (pages[page])
+                throw new CorruptStoreException($"Page {page} is {what} twice.");
+            pages[page] = true;
+        }
+    }
+
+    private void WalkTrees(TreeRoot[] trees, bool[] reached)
+    {
+        Begin(trees, reached);
+        while (!Step(long.MaxValue))
+        {
+        }
+    }
+
+    private void Begin(TreeRoot[] trees, bool[] reached) => (_trees, _reached, _tree) = (trees, reached, 0);
+
+    /// <summary>Down to the next leaf or large value; true when all trees are through.</summary>
+    private bool Step(long bytesMax)
+    {
+        var stop = bytesMax > long.MaxValue - _bytesWalked ? long.MaxValue : _bytesWalked + bytesMax;
+        while (_tree < _trees.Length)
+        {
+            if (_path.Count == 0 && !EnterTree())
+                continue;
+            if (_bytesWalked >= stop)
+                return false;
+            GoOn();
+        }
+        return true;
+    }
+
+    /// <summary>False: the tree is empty.</summary>
+    private bool EnterTree()
+    {
+        var root = _trees[_tree];
+        if (root.Reference != 0)
+        {
+            Enter(root.Reference, root.Checksum, null, null);
+            return true;
+        }
+        EndTree(0);
+        return false;
+    }
+
+    private void EndTree(ulong keys)
+    {
+        if (keys != _trees[_tree].Count)
+            throw new CorruptStoreException($"Tree {_tree} has {keys} keys, and its root says {_trees[_tree].Count}.");
+        _tree++;
+    }
+
+    /// <summary>The next child or large value of the page that the path ends in, or back up.</summary>
+    private void GoOn()
+    {
+        var at = _path.Peek();
+        if (at.Next == at.Count)
+        {
+            _ = _path.Pop();
+            if (_path.TryPeek(out var parent))
+                parent.Keys += at.Keys;
+            else
+                EndTree(at.Keys);
+            return;
+        }
+        var index = at.Next++;
+        if (!at.IsLeaf)
+        {
+            var child = Node.Child(at.Page, index);
+            Enter(*(ulong*)child, *(uint*)(child + sizeof(ulong)), index == 0 ? at.Lower : at.Separators[index], index + 1 < at.Count ? at.Separators[index + 1] : at.Upper);
+        }
+        else if (Node.IsOverflow(at.Page, index, out var value))
+        {
+            Touch(*(ulong*)value, *(uint*)(value + sizeof(ulong)), _reached);
+            _space.ResolveRun(value, *(uint*)(value - sizeof(uint)));
+        }
+    }
+
+    private void Touch(ulong reference, uint checksum, bool[] reached)
+    {
+        var pages = 1;
+        if (!PageSpace.IsScratch(reference))
+        {
+            pages = _space.CheckPage(reference, checksum);
+            Mark(reached, new PageRun(PageSpace.NumberOf(reference), pages), "reachable");
+        }
+        _bytesWalked += (long)pages * Page.Bytes;
+    }
+
+    private void Enter(ulong reference, uint checksum, byte[]? lower, byte[]? upper)
+    {
+        Touch(reference, checksum, _reached);
+        var page = _space.Locate(reference);
+        var isLeaf = Page.Type(page) == PageType.Leaf;
+        if ((!isLeaf && (Page.Type(page) != PageType.Branch || Page.Count(page) == 0)) || _path.Count == PageStructure.DepthMax)
+            throw new CorruptStoreException($"The page at {reference:x}, at level {_path.Count + 1} of a tree, has type {Page.Type(page)} and {Page.Count(page)} entries.");
+        var first = isLeaf ? 0 : 1;
+        var keys = new byte[Page.Count(page)][];
+        for (var i = first; i < keys.Length; i++)
+        {
+            var key = new byte[Node.KeyLength(page, i)];
+            Node.CopyKey(page, i, key);
+            keys[i] = key;
+            var before = i > first ? keys[i - 1] : null;
+            if ((before is not null && before.AsSpan().SequenceCompareTo(key) >= 0)
+                || (lower is not null && key.AsSpan().SequenceCompareTo(lower) < 0) || (upper is not null && key.AsSpan().SequenceCompareTo(upper) >= 0))
+                throw new CorruptStoreException($"Key {i} of the page at {reference:x} is out of order.");
+        }
+        // Of a leaf only cells that refer to large values are looked at again.
+        var entered = new Place(page, isLeaf, keys.Length, lower, upper, isLeaf ? [] : keys) { Keys = isLeaf ? (ulong)keys.Length : 0 };
+        if (isLeaf && !Page.HasOverflow(page))
+            entered.Next = entered.Count;
+        _path.Push(entered);
+    }
+
+    /// <summary>A page on the way from a root to where the walk is.</summary>
+    private sealed class Place(byte* page, bool isLeaf, int count, byte[]? lower, byte[]? upper, byte[][] separators)
+    {
+        public byte* Page { get; } = page;
+
+        public bool IsLeaf { get; } = isLeaf;
+
+        public int Count { get; } = count;
+
+        public byte[]? Lower { get; } = lower;
+
+        public byte[]? Upper { get; } = upper;
+
+        public byte[][] Separators { get; } = separators;
+
+        /// <summary>The entry that comes next.</summary>
+        public int Next { get; set; }
+
+        /// <summary>Keys in it and below, of those that the walk is through with.</summary>
+        public ulong Keys { get; set; }
+    }
+}

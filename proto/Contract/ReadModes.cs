@@ -1,0 +1,10 @@
+using KvCluster.V1;
+
+namespace KvCluster;
+
+/// <summary>What the modes of reads mean for who serves them. For nodes, routers and clients.</summary>
+internal static class ReadModes
+{
+    /// <summary>Whether only the leader of the shard can answer.</summary>
+    public static bool IsForLeader(this ReadMode mode) => mode is ReadMode.Unspecified or ReadMode.Leader or ReadMode.Quorum;
+}

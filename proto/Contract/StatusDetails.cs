@@ -1,0 +1,70 @@
+using Google.Protobuf;
+using Google.Protobuf.WellKnownTypes;
+using Google.Rpc;
+using Grpc.Core;
+using Status = Grpc.Core.Status;
+
+namespace KvCluster;
+
+/// <summary>gRPC's richer error model: a google.rpc.Status in the trailers, beside the plain status.</summary>
+internal static class StatusDetails
+{
+    /// <summary>The trailer that carries it.</summary>
+    public const string Trailer = "grpc-status-details-bin";
+
+    /// <summary>The domain of every ErrorInfo of ours.</summary>
+    public const string Domain = "kvcluster";
+
+    /// <summary>In the metadata of every ErrorInfo: whether the change was applied, <see cref="NotApplied"/> or <see cref="MaybeApplied"/>.</summary>
+    public const string AppliedKey = "applied";
+
+    public const string NotApplied = "no";
+
+    public const string MaybeApplied = "unknown";
+
+    /// <summary>The reason of a read that is refused because its response is larger than the call allows.</summary>
+    public const string ReplyLarge = "REPLY_LARGE";
+
+    /// <summary>In the metadata of such a refusal: the bytes of the response.</summary>
+    public const string ReplyBytesKey = "reply_bytes";
+
+    /// <summary>The detail that every error of ours has.</summary>
+    /// <param name="reason">Stable, for programs.</param>
+    /// <param name="applied">What became of the change.</param>
+    public static ErrorInfo Info(string reason, string applied) => new() { Domain = Domain, Reason = reason, Metadata = { [AppliedKey] = applied } };
+
+    /// <summary>A status with it; further details may follow.</summary>
+    public static Google.Rpc.Status Create(StatusCode code, string message, ErrorInfo info) => new() { Code = (int)code, Message = message, Details = { Any.Pack(info) } };
+
+    /// <summary>The exception that ends a call with a status and its details.</summary>
+    public static RpcException ToRpcException(this Google.Rpc.Status status) => new(
+        new Status((StatusCode)status.Code, status.Message),
+        new Metadata { { Trailer, status.ToByteArray() } });
+
+    /// <summary>The details that a call ended with; null where there are none, or what came is not a google.rpc.Status.</summary>
+    public static Google.Rpc.Status? GetRpcStatus(this RpcException exception)
+    {
+        if (exception.Trailers.GetValueBytes(Trailer) is not { } bytes)
+            return null;
+        try
+        {
+            return Google.Rpc.Status.Parser.ParseFrom(bytes);
+        }
+        catch (InvalidProtocolBufferException)
+        {
+            return null;
+        }
+    }
+
+    /// <summary>The first detail of a type; null where there is none.</summary>
+    public static T? GetDetail<T>(this Google.Rpc.Status status)
+        where T : class, IMessage<T>, new()
+    {
+        foreach (var detail in status.Details)
+        {
+            if (detail.TryUnpack<T>(out var message))
+                return message;
+        }
+        return null;
+    }
+}

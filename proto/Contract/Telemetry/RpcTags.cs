@@ -1,0 +1,26 @@
+namespace KvCluster.Telemetry;
+
+/// <summary>Names of attributes, by OpenTelemetry's conventions for remote procedure calls, and ours.</summary>
+internal static class RpcTags
+{
+    /// <summary>"grpc".</summary>
+    public const string System = "rpc.system.name";
+
+    /// <summary>"kvcluster.v1.Kv/Put".</summary>
+    public const string Method = "rpc.method";
+
+    /// <summary>Name of gRPC's status: "OK".</summary>
+    public const string Status = "rpc.response.status_code";
+
+    /// <summary>The reason of a refusal, as in its details: "NOT_LEADER".</summary>
+    public const string Error = "error.type";
+
+    /// <summary>Id of a shard.</summary>
+    public const string Shard = "kvcluster.shard";
+
+    /// <summary>Id of the node at the other end.</summary>
+    public const string Peer = "kvcluster.peer";
+
+    /// <summary>An etag as text.</summary>
+    public const string Etag = "kvcluster.etag";
+}

@@ -1,0 +1,44 @@
+using System.Diagnostics.CodeAnalysis;
+using System.Runtime.CompilerServices;
+
+namespace KvCluster;
+
+/// <summary>Conditions that hold unless there is a bug. Stays on in release builds and formats its text only on failure.</summary>
+internal static class Invariant
+{
+    /// <exception cref="InvariantException">The condition does not hold.</exception>
+    public static void Check([DoesNotReturnIf(false)] bool condition, [InterpolatedStringHandlerArgument(nameof(condition))] ref Text text)
+    {
+        if (!condition)
+            throw new InvariantException(text.ToString());
+    }
+
+    /// <exception cref="InvariantException">The condition does not hold.</exception>
+    public static void Check([DoesNotReturnIf(false)] bool condition, string text)
+    {
+        if (!condition)
+            throw new InvariantException(text);
+    }
+
+    /// <summary>Text that is only formatted when the condition fails.</summary>
+    [InterpolatedStringHandler]
+    internal ref struct Text
+    {
+        private DefaultInterpolatedStringHandler _text;
+
+        public Text(int literalLength, int formattedCount, bool condition, out bool failed)
+        {
+            failed = !condition;
+            _text = failed ? new DefaultInterpolatedStringHandler(literalLength, formattedCount) : default;
+        }
+
+        public void AppendLiteral(string value) => _text.AppendLiteral(value);
+
+        public void AppendFormatted<T>(T value) => _text.AppendFormatted(value);
+
+        public override string ToString() => _text.ToStringAndClear();
+    }
+}
+
+/// <summary>A broken invariant of the protocol: a bug. The replica stops; others go on.</summary>
+internal sealed class InvariantException(string message) : Exception(message);

@@ -1,0 +1,71 @@
+// The port for people and their tools: health, metrics, console, over HTTP/1.1. A program starts it before anything else, so that one sees what it
+// waits for, and adds endpoints as its parts come up.
+using System.Collections.Immutable;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Http;
+using Microsoft.AspNetCore.Server.Kestrel.Core;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.ServiceDefaults.Admin;
+
+/// <summary>Serves endpoints by method and path. Thread-safe.</summary>
+internal sealed class AdminServer : IAsyncDisposable
+{
+    /// <summary>People, probes and a scraper or two.</summary>
+    private const int ConnectionsMax = 256;
+
+    /// <summary>The largest value, and what encodes it as text.</summary>
+    private const int RequestBytesMax = 16 << 20;
+
+    private ImmutableList<AdminEndpoint> _endpoints = [];
+    private OwnedServer? _server;
+
+    private AdminServer()
+    {
+    }
+
+    /// <summary>Where it serves: "http://host:port".</summary>
+    public string Address => _server?.App.Urls.Single() ?? "";
+
+    /// <param name="listen">"http://host:port"; port 0: a free one.</param>
+    /// <param name="logs">Stays the caller's.</param>
+    /// <param name="endpoints">What it answers from the first request on.</param>
+    /// <param name="cancellationToken">Gives the start up.</param>
+    /// <exception cref="IOException">The port is taken.</exception>
+    public static async Task<AdminServer> StartAsync(Uri listen, ILoggerFactory logs, IEnumerable<AdminEndpoint> endpoints, CancellationToken cancellationToken)
+    {
+        var admin = new AdminServer();
+        admin.Add(endpoints);
+        var builder = ServerBuilder.Create(logs, listen, protocols: HttpProtocols.Http1, limits: ListenerLimits.OfAdmin());
+        builder.Services.Configure<KestrelServerOptions>(static kestrel =>
+        {
+            kestrel.Limits.MaxConcurrentConnections = ConnectionsMax;
+            kestrel.Limits.MaxRequestBodySize = RequestBytesMax;
+        });
+        var app = builder.Build();
+        app.Run(admin.AnswerAsync);
+        admin._server = await OwnedServer.StartAsync(app, listen, health: null, cancellationToken).ConfigureAwait(false);
+        return admin;
+    }
+
+    /// <summary>Answers these, too, from now on. Of two for the same method and path the later is asked.</summary>
+    public void Add(IEnumerable<AdminEndpoint> endpoints) =>
+        ImmutableInterlocked.Update(ref _endpoints, static (held, added) => held.InsertRange(0, added), endpoints.ToImmutableArray());
+
+    public ValueTask DisposeAsync() => _server?.DisposeAsync() ?? ValueTask.CompletedTask;
+
+    private Task AnswerAsync(HttpContext context)
+    {
+        var path = context.Request.Path.Value ?? "/";
+        var here = Volatile.Read(ref _endpoints).Where(endpoint => Stands(endpoint.Path, path)).ToList();
+        if (here.Where(endpoint => HttpMethods.Equals(endpoint.Method, context.Request.Method)).MaxBy(endpoint => endpoint.Path.Length) is { } found)
+            return found.Handle(context);
+        return here.Count == 0
+            ? AdminText.WriteAsync(context, StatusCodes.Status404NotFound, "there is nothing here")
+            : AdminText.WriteAsync(context, StatusCodes.Status405MethodNotAllowed, $"{context.Request.Method} means nothing here");
+    }
+
+    private static bool Stands(string endpoint, string path) =>
+        endpoint == path || (endpoint.EndsWith("/*", StringComparison.Ordinal) && path.StartsWith(endpoint[..^1], StringComparison.Ordinal));
+}

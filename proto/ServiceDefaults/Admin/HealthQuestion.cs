@@ -1,0 +1,40 @@
+using System.Net;
+
+namespace KvCluster.ServiceDefaults.Admin;
+
+/// <summary>Asks a process on this machine whether it is ready: what <c>kv-node health</c> and <c>kv-router health</c> do, in images without a shell.</summary>
+internal static class HealthQuestion
+{
+    private static readonly TimeSpan Limit = TimeSpan.FromSeconds(3);
+
+    /// <param name="admin">Where the process listens for administration: "http://host:port". An address that stands for all of the machine's is asked on loopback.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>Whether it is, and its answer in a line.</returns>
+    public static async Task<(bool IsReady, string Line)> AskAsync(Uri admin, CancellationToken cancellationToken)
+    {
+        using var http = new HttpClient(new SocketsHttpHandler { UseProxy = false }) { Timeout = Limit };
+        var url = new Uri(Reachable(admin), "/health/ready");
+        try
+        {
+            using var answer = await http.GetAsync(url, cancellationToken).ConfigureAwait(false);
+            var line = (await answer.Content.ReadAsStringAsync(cancellationToken).ConfigureAwait(false)).Trim();
+            return (answer.StatusCode == HttpStatusCode.OK, line);
+        }
+        catch (HttpRequestException failure)
+        {
+            return (false, $"no answer at {url}: {failure.Message}");
+        }
+        catch (TaskCanceledException) when (!cancellationToken.IsCancellationRequested)
+        {
+            return (false, $"no answer at {url} within {Limit.TotalSeconds} s");
+        }
+    }
+
+    private static Uri Reachable(Uri admin)
+    {
+        if (!IPAddress.TryParse(admin.Host.Trim('[', ']'), out var address))
+            return admin;
+        var host = address.Equals(IPAddress.Any) ? IPAddress.Loopback : address.Equals(IPAddress.IPv6Any) ? IPAddress.IPv6Loopback : address;
+        return new UriBuilder(admin) { Host = host.ToString() }.Uri;
+    }
+}

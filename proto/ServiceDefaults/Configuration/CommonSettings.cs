@@ -1,0 +1,84 @@
+using System.Globalization;
+using KvCluster.ServiceDefaults.Memory;
+using KvCluster.ServiceDefaults.Security;
+using KvCluster.Tls;
+
+namespace KvCluster.ServiceDefaults.Configuration;
+
+/// <summary>Settings that node and router have in common.</summary>
+internal static class CommonSettings
+{
+    public static readonly Setting<string> Config = new("config", "FILE", "A file with settings, JSON or YAML: names as of flags, without the hyphens before them.", SettingForms.Path);
+
+    public static readonly Setting<string> Admin = new("admin", "URL",
+        "Where to serve health, metrics and administration over HTTP/1.1, as http://127.0.0.1:7480; without it there is no such port.", SettingForms.Url(Uri.UriSchemeHttp));
+
+    public static readonly Setting<string> AdminTokenFile = new("admin-token-file", "FILE", "A file with the token that changes through the admin port need; without it there are none.", SettingForms.Path);
+
+    public static readonly Setting<IReadOnlyList<string>> AdminHosts = new("admin-hosts", "NAMES",
+        "Names under which browsers may ask for the console, separated by commas, besides localhost and addresses: kv.example.com", text => SettingForms.List(text, SettingForms.HostName));
+
+    public static readonly Setting<int> CallMemoryMebibytes = new("call-memory-mib", "MIB",
+        "What the calls of clients may hold in memory together, requests and replies; what does not fit is refused as busy.", SettingForms.Number(CallMemory.MebibytesMin, 65_536)) { Default = Text(CallMemory.MebibytesDefault) };
+
+    public static readonly Setting<int> ConnectionsMax = new("connections-max", "N",
+        "Connections from clients at a time, from one address (IPv6: one /64 network) three quarters of them. Beyond it one on which no call ever came is closed, or else the new one.", SettingForms.Number(16, 1_000_000)) { Default = Text(ListenerLimits.ConnectionsDefault) };
+
+    public static readonly Setting<string> LogFormat = new("log-format", "FORMAT", "How logs are written to standard output: text or json, a line each.", SettingForms.Choice("text", "json")) { Default = "text" };
+
+    public static readonly Setting<int> StopGrace = new("stop-grace-seconds", "SECONDS", "How long a stop may take, on SIGTERM or Ctrl-C; what is not done then is broken off.", SettingForms.Number(2, 3_600)) { Default = "5" };
+
+    public static readonly Setting<bool> UntilStdinEnds = new("until-stdin-ends", "SWITCH", "Stop when standard input ends, as on SIGTERM.", SettingForms.Switch) { IsSwitch = true };
+
+    public static readonly Setting<string> TlsCert = new("tls-cert", "FILE", "PEM file of the certificate to show, with what leads to its authority.", SettingForms.Path);
+
+    public static readonly Setting<string> TlsKey = new("tls-key", "FILE", "PEM file of that certificate's private key.", SettingForms.Path);
+
+    public static readonly Setting<string> TlsCa = new("tls-ca", "FILE", "PEM file of the cluster's authority, which has signed the certificates of its nodes.", SettingForms.Path);
+
+    public static readonly Setting<string> TlsClientAuth = new("tls-client-auth", "HOW", "Whether every client must show a certificate of the authority: none or require.", SettingForms.Choice("none", "require")) { Default = "none" };
+
+    public static readonly Setting<bool> AllowPlaintext = new("allow-plaintext", "SWITCH", "Listen beyond loopback without TLS, where the network itself is trusted.", SettingForms.Switch) { IsSwitch = true };
+
+    public static readonly IReadOnlyList<Setting> Tls = [TlsCert, TlsKey, TlsCa, TlsClientAuth, AllowPlaintext];
+
+    private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);
+
+    /// <summary>Adds what settings of certificates and addresses say together that cannot be.</summary>
+    /// <param name="settings">What was said.</param>
+    /// <param name="listen">Where the program listens for callers.</param>
+    /// <param name="callsHttps">Whether it speaks TLS to others even if it does not listen with it.</param>
+    public static void CheckTls(Settings settings, Setting<string> listen, bool callsHttps)
+    {
+        Setting[] files = [TlsCa, TlsCert, TlsKey];
+        if (files.FirstOrDefault(settings.IsGiven) is { } given && files.FirstOrDefault(file => !settings.IsGiven(file)) is { } missing)
+            settings.AddMistake(given, $"needs {missing.Name}, too.");
+        if (settings.Get(TlsClientAuth) == "require" && !settings.IsGiven(TlsCert))
+            settings.AddMistake(TlsClientAuth, $"needs {TlsCert.Name}, too.");
+        if (settings.Get(listen) is not { } text)
+            return;
+        var address = new Uri(text);
+        if (address.Scheme == Uri.UriSchemeHttps && !settings.IsGiven(TlsCert))
+            settings.AddMistake(listen, $"'{text}' needs {TlsCa.Name}, {TlsCert.Name} and {TlsKey.Name}.");
+        if (address.Scheme == Uri.UriSchemeHttp && !callsHttps && settings.IsGiven(TlsCert))
+            settings.AddMistake(TlsCert, $"is not used: {listen.Name} is '{text}', without TLS.");
+        CheckPlainText(settings, listen, "use https://, or ");
+    }
+
+    /// <summary>Adds that a program listens in plain text beyond loopback, if nobody asked for that by name.</summary>
+    /// <param name="settings">What was said.</param>
+    /// <param name="listen">Where it listens.</param>
+    /// <param name="instead">What else could be done, to stand before "say".</param>
+    public static void CheckPlainText(Settings settings, Setting<string> listen, string instead = "")
+    {
+        if (settings.Get(listen) is { } text && PlainText.IsExposed(new Uri(text)) && !settings.Get(AllowPlaintext))
+            settings.AddMistake(listen, $"'{text}' is plain text that other machines reach: {instead}say {AllowPlaintext.Name} where the network itself is trusted.");
+    }
+
+    /// <summary>The files, and what is asked of clients; null: none are given.</summary>
+    public static ServerTlsOptions? TlsOf(Settings settings) => settings.Get(TlsCert) is not { } certificate ? null : new ServerTlsOptions
+    {
+        Files = new TlsFiles { AuthorityFile = settings.Get(TlsCa), CertificateFile = certificate, KeyFile = settings.Get(TlsKey) },
+        RequiresClientCertificate = settings.Get(TlsClientAuth) == "require",
+    };
+}

@@ -1,0 +1,30 @@
+namespace KvCluster.ServiceDefaults.Configuration;
+
+/// <summary>For "did you mean".</summary>
+internal static class NearestName
+{
+    /// <summary>", did you mean 'x'?", where one of the names is near enough to be a slip of the fingers; otherwise "".</summary>
+    public static string Question(string name, IEnumerable<string> names)
+    {
+        var nearest = names.MinBy(other => Distance(name, other));
+        return nearest is not null && Distance(name, nearest) <= Math.Max(2, name.Length / 4) ? $", did you mean '{nearest}'?" : "";
+    }
+
+    /// <summary>Letters to insert, delete or replace (Levenshtein).</summary>
+    private static int Distance(string from, string to)
+    {
+        var row = Enumerable.Range(0, to.Length + 1).ToArray();
+        for (var i = 1; i <= from.Length; i++)
+        {
+            var diagonal = row[0];
+            row[0] = i;
+            for (var j = 1; j <= to.Length; j++)
+            {
+                var above = row[j];
+                row[j] = from[i - 1] == to[j - 1] ? diagonal : 1 + Math.Min(diagonal, Math.Min(above, row[j - 1]));
+                diagonal = above;
+            }
+        }
+        return row[^1];
+    }
+}

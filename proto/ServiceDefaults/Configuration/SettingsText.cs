@@ -1,0 +1,30 @@
+using System.Text;
+
+namespace KvCluster.ServiceDefaults.Configuration;
+
+/// <summary>Settings for people: what <c>config show</c> prints, and the table of the documentation.</summary>
+internal static class SettingsText
+{
+    /// <summary>A line for each setting: name, value, where it is from. Passwords and tokens are in files of their own and never among them.</summary>
+    public static IEnumerable<string> Lines(IReadOnlyList<Setting> table, Settings settings)
+    {
+        var nameWidth = table.Max(setting => setting.Name.Length);
+        var values = table.Select(settings.Describe).ToArray();
+        var valueWidth = values.Max(value => value.Text.Length);
+        return table.Zip(values, (setting, value) => $"{setting.Name.PadRight(nameWidth)}  {value.Text.PadRight(valueWidth)}  {SourceOf(setting, value)}".TrimEnd());
+    }
+
+    /// <summary>A Markdown table of settings.</summary>
+    public static string Markdown(IEnumerable<Setting> table)
+    {
+        var text = new StringBuilder("| setting | form | default | meaning |\n|---|---|---|---|\n");
+        foreach (var setting in table)
+            text.Append($"| `{setting.Name}` | {setting.Form} | {setting.Default ?? (setting.IsRequired ? "must be set" : "")} | {setting.Meaning} |\n");
+        return text.ToString();
+    }
+
+    // A line of a file names the setting once more.
+    private static string SourceOf(Setting setting, SettingValue value) => value.Origin.EndsWith($": {setting.Name}", StringComparison.Ordinal)
+        ? value.Origin[..^(setting.Name.Length + 2)]
+        : value.Origin;
+}

@@ -1,0 +1,241 @@
+// Counts the connections of one listener, on Kestrel's threads. At the limit the oldest connection on which no call ever came makes room for the new one,
+// so that thousands of connections that ask for nothing keep nobody out; where all are in use, the new one is closed. A host has no more than three quarters of the
+// places, and within them the same holds, so that no host keeps the others out, whatever it asks for.
+#if GRPC_IN_TREE
+using Grpc.AspNetCore.Server.Calls;
+using Grpc.AspNetCore.Server.Hosting;
+using Microsoft.AspNetCore.Connections.Features;
+#endif
+using System.Net;
+using System.Net.Sockets;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Server.Kestrel.Core;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.ServiceDefaults;
+
+/// <summary>Lets so many connections in at a time.</summary>
+/// <param name="connectionsMax">Of all hosts together.</param>
+/// <param name="log">Where it is said that connections are refused.</param>
+/// <param name="time">For how long ago that was said.</param>
+internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, TimeProvider time)
+{
+    // Connections without an address, those of Unix sockets, count as those of one host.
+    private static readonly IPAddress NoAddress = IPAddress.None;
+
+    private static readonly TimeSpan SilentTime = TimeSpan.FromMinutes(1);
+
+    private readonly int _ofHostMax = connectionsMax - (connectionsMax / 4);
+    private readonly Lock _gate = new();
+    private readonly LinkedList<Use> _unused = [];
+    private readonly Dictionary<IPAddress, Host> _hosts = [];
+    private int _count;
+    private Said _refused;
+    private Said _ended;
+
+    /// <summary>Stands before everything else of a listener.</summary>
+    public void Guard(ListenOptions listen) => listen.Use(next => connection => RunAsync(next, connection));
+
+    private async Task RunAsync(ConnectionDelegate next, ConnectionContext connection)
+    {
+        var use = new Use(this, connection, HostOf(connection.RemoteEndPoint));
+        if (!TryEnter(use, out var isHostFull))
+        {
+            TellRefused(use.Address, isHostFull);
+            connection.Abort(new ConnectionAbortedException("The server has as many connections as it takes."));
+            return;
+        }
+        try
+        {
+#if GRPC_IN_TREE
+            connection.Features.Set<IConnectionUseFeature>(use);
+#endif
+            await next(connection).ConfigureAwait(false);
+        }
+        finally
+        {
+            Leave(use);
+        }
+    }
+
+    // An IPv4 address; or an IPv6 network of 64 bits, as a machine that has one may use another address of it for each connection.
+    private static IPAddress HostOf(EndPoint? remote)
+    {
+        var address = (remote as IPEndPoint)?.Address ?? NoAddress;
+        if (address.IsIPv4MappedToIPv6)
+            return address.MapToIPv4();
+        Span<byte> bytes = stackalloc byte[16];
+        if (address.AddressFamily != AddressFamily.InterNetworkV6 || !address.TryWriteBytes(bytes, out _))
+            return address;
+        bytes[8..].Clear();
+        return new IPAddress(bytes, address.ScopeId);
+    }
+
+    private static string NameOf(IPAddress host) => host.AddressFamily == AddressFamily.InterNetworkV6 ? $"{host}/64" : host.ToString();
+
+    private bool TryEnter(Use use, out bool isHostFull)
+    {
+        Use? given;
+        lock (_gate)
+        {
+            var host = _hosts.GetValueOrDefault(use.Address);
+            isHostFull = host is not null && host.Count >= _ofHostMax;
+            var isFull = isHostFull || _count >= connectionsMax;
+            given = isHostFull ? host!.Unused.First?.Value : isFull ? _unused.First?.Value : null;
+            if (isFull && given is null)
+                return false;
+            // One that is given up counts no more, though it may take some moments to go.
+            if (given is not null)
+                LeaveLocked(given);
+            EnterLocked(use);
+        }
+        given?.Connection.Abort(new ConnectionAbortedException("The connection was not used, and the server has as many as it takes."));
+        return true;
+    }
+
+    private void EnterLocked(Use use)
+    {
+        if (!_hosts.TryGetValue(use.Address, out var host))
+            _hosts[use.Address] = host = new Host();
+        host.Count++;
+        _count++;
+        use.Host = host;
+        use.Place = _unused.AddLast(use);
+        use.PlaceOfHost = host.Unused.AddLast(use);
+    }
+
+    private void Leave(Use use)
+    {
+        lock (_gate)
+            LeaveLocked(use);
+    }
+
+    private void LeaveLocked(Use use)
+    {
+        UnlistLocked(use);
+        if (use.Host is not { } host)
+            return;
+        use.Host = null;
+        _count--;
+        if (--host.Count == 0)
+            _hosts.Remove(use.Address);
+    }
+
+    private void UnlistLocked(Use use)
+    {
+        if (use.Place is { } place)
+        {
+            _unused.Remove(place);
+            use.Host!.Unused.Remove(use.PlaceOfHost!);
+        }
+        use.Place = use.PlaceOfHost = null;
+    }
+
+    // Once a minute, whoever it is: thousands of hosts must not fill the log either.
+    private void TellRefused(IPAddress address, bool isHostFull)
+    {
+        if (CountToSay(ref _refused) is not { } refused)
+            return;
+        if (isHostFull)
+            TellHostFull(log, refused, NameOf(address), _ofHostMax, connectionsMax);
+        else
+            TellFull(log, refused, NameOf(address), connectionsMax);
+    }
+
+    // How many to tell of; null: not now.
+    private int? CountToSay(ref Said said)
+    {
+        lock (_gate)
+        {
+            said.Count++;
+            if (said.At is { } at && time.GetElapsedTime(at) < SilentTime)
+                return null;
+            var count = said.Count;
+            said = new Said { At = time.GetTimestamp() };
+            return count;
+        }
+    }
+
+#if GRPC_IN_TREE
+    // By a GOAWAY: the caller's next calls come on another connection, and those it has here are answered here.
+    private void TakeNoMore(Use use)
+    {
+        use.Connection.Features.Get<IConnectionLifetimeNotificationFeature>()?.RequestClose();
+        if (CountToSay(ref _ended) is { } ended)
+            TellEnded(log, ended, NameOf(use.Address), OpenCalls.RefusedInRowMax);
+    }
+
+    private static void End(Use use) => use.Connection.Abort(new ConnectionAbortedException("The connection went on with calls that are refused."));
+#endif
+
+    [LoggerMessage(1, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: {OfHostMax} from there are in use, of {ConnectionsMax} places no host gets more. "
+        + "Have it use fewer, or raise connections-max")]
+    private static partial void TellHostFull(ILogger log, int count, string host, int ofHostMax, int connectionsMax);
+
+    [LoggerMessage(2, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: all {ConnectionsMax} places are in use. Have clients use fewer, or raise connections-max")]
+    private static partial void TellFull(ILogger log, int count, string host, int connectionsMax);
+
+    [LoggerMessage(3, LogLevel.Warning, "Closed {Count} connections since the last such line, now one from {Host}: {Refusals} calls in a row found no place among those that may be open. Its open calls go on. "
+        + "Have callers open fewer calls and wait before they try again, or raise call-memory-mib")]
+    private static partial void TellEnded(ILogger log, int count, string host, int refusals);
+
+    private void MarkUsed(Use use)
+    {
+        lock (_gate)
+            UnlistLocked(use);
+    }
+
+    /// <summary>What the log is told of once in a while.</summary>
+    private struct Said
+    {
+        public int Count { get; set; }
+
+        public long? At { get; set; }
+    }
+
+    private sealed class Host
+    {
+        public int Count { get; set; }
+
+        public LinkedList<Use> Unused { get; } = [];
+    }
+
+#if GRPC_IN_TREE
+    private sealed class Use(ConnectionLimit limit, ConnectionContext connection, IPAddress address) : IConnectionUseFeature
+#else
+    private sealed class Use(ConnectionLimit limit, ConnectionContext connection, IPAddress address)
+#endif
+    {
+        public ConnectionContext Connection { get; } = connection;
+
+        /// <summary>Of its host: an address, or the network of one.</summary>
+        public IPAddress Address { get; } = address;
+
+        /// <summary>Where it is counted; null: it is not, or not any more.</summary>
+        public Host? Host { get; set; }
+
+        /// <summary>Its place among those that are unused; null: it is used, or not counted.</summary>
+        public LinkedListNode<Use>? Place { get; set; }
+
+        /// <summary>The same among those of its host.</summary>
+        public LinkedListNode<Use>? PlaceOfHost { get; set; }
+
+#if GRPC_IN_TREE
+        public ConnectionCalls Calls { get; } = new();
+
+        public void TakeNoMore() => limit.TakeNoMore(this);
+
+        public void End() => ConnectionLimit.End(this);
+#endif
+
+        public void MarkUsed()
+        {
+            if (Volatile.Read(ref _isUsed))
+                return;
+            Volatile.Write(ref _isUsed, true);
+            limit.MarkUsed(this);
+        }
+
+        private bool _isUsed;
+    }
+}

@@ -1,0 +1,59 @@
+// What one stream holds of a budget. Used under the stream's lock.
+namespace KvCluster.ServiceDefaults.Memory;
+
+/// <summary>Takes from a budget in pieces, so that a stream of small calls does not touch what all threads share at each of them.</summary>
+internal struct BudgetShare(ByteBudget budget)
+{
+    private const int PieceBytes = 64 << 10;
+
+    private long _taken;
+
+    /// <summary>Bytes that the stream holds.</summary>
+    public long Used { get; private set; }
+
+    /// <summary>Adds bytes if the budget has room.</summary>
+    public bool TryUse(long bytes)
+    {
+        var missing = Used + bytes - _taken;
+        if (missing > 0 && !TryGrow(missing, bytes <= ByteBudget.SmallBytes))
+            return false;
+        Used += bytes;
+        return true;
+    }
+
+    /// <summary>Adds bytes in any case.</summary>
+    public void Use(long bytes)
+    {
+        if (TryUse(bytes))
+            return;
+        var missing = Used + bytes - _taken;
+        budget.Take(missing);
+        _taken += missing;
+        Used += bytes;
+    }
+
+    /// <summary>Takes bytes off.</summary>
+    public void Free(long bytes)
+    {
+        Used -= bytes;
+        // A piece stays while there is something, so that it need not be taken anew for each call.
+        var kept = Used == 0 ? 0 : Used + PieceBytes;
+        if (_taken <= kept)
+            return;
+        budget.GiveBack(_taken - kept);
+        _taken = kept;
+    }
+
+    private bool TryGrow(long missing, bool isSmall)
+    {
+        if (missing < PieceBytes && budget.TryTake(PieceBytes, isSmall))
+        {
+            _taken += PieceBytes;
+            return true;
+        }
+        if (!budget.TryTake(missing, isSmall))
+            return false;
+        _taken += missing;
+        return true;
+    }
+}

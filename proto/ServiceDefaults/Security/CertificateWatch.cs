@@ -1,0 +1,85 @@
+// Reads a server's TLS files again and again, and says what becomes of them: what is used, why a change is not used, and, each day, what ends soon. One timer, on the
+// thread pool.
+using KvCluster.Tls;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.ServiceDefaults.Security;
+
+/// <summary>Keeps credentials up to date until disposed.</summary>
+internal sealed class CertificateWatch : IAsyncDisposable
+{
+    /// <summary>How often the files are read. Whoever replaces one after the other is done within two of these.</summary>
+    public static readonly TimeSpan Interval = TimeSpan.FromSeconds(2);
+
+    /// <summary>From when on the end is announced: longer than a weekend and a holiday.</summary>
+    private static readonly TimeSpan AnnouncedTime = TimeSpan.FromDays(7);
+
+    private static readonly TimeSpan RepeatTime = TimeSpan.FromDays(1);
+
+    private readonly CredentialFiles _files;
+    private readonly ILogger _log;
+    private readonly TimeProvider _time;
+    private readonly ITimer _timer;
+    private TlsCredentials? _said;
+    private string? _failureSeen;
+    private string? _failureSaid;
+    private DateTimeOffset _announceAt;
+
+    public CertificateWatch(CredentialFiles files, ILogger log, TimeProvider time)
+    {
+        _files = files;
+        _log = log;
+        _time = time;
+        SayWhatIsUsed();
+        Announce();
+        // Set anew after each turn, so that turns never overlap.
+        _timer = time.CreateTimer(static state => ((CertificateWatch)state!).Turn(), this, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+        _timer.Change(Interval, Timeout.InfiniteTimeSpan);
+    }
+
+    public ValueTask DisposeAsync() => _timer.DisposeAsync();
+
+    private void Turn()
+    {
+        _files.Refresh();
+        // Not what this turn changed: a connection may have read the files before.
+        if (!ReferenceEquals(_said, _files.Current))
+        {
+            SayWhatIsUsed();
+            _announceAt = default;
+        }
+        SayFailure(_files.Failure);
+        Announce();
+        _timer.Change(Interval, Timeout.InfiniteTimeSpan);
+    }
+
+    private void SayWhatIsUsed()
+    {
+        _said = _files.Current;
+        if (_said is { Own: { } own, End: { } end } current)
+            SecurityLog.Uses(_log, own.Subject, current.Files.CertificateFile!, end.At);
+    }
+
+    // Only what lasts: between a new certificate and its new key the files do not fit together.
+    private void SayFailure(string? failure)
+    {
+        if (failure is not null && failure == _failureSeen && failure != _failureSaid)
+            SecurityLog.NotUsed(_log, failure);
+        if (failure is null || failure == _failureSeen)
+            _failureSaid = failure;
+        _failureSeen = failure;
+    }
+
+    private void Announce()
+    {
+        var now = _time.GetUtcNow();
+        if (_files.Current.End is not { } end || end.At - now > AnnouncedTime || now < _announceAt)
+            return;
+        // Its end itself is announced at once.
+        _announceAt = now < end.At && end.At - now < RepeatTime ? end.At : now + RepeatTime;
+        if (now < end.At)
+            SecurityLog.EndsSoon(_log, end.File, end.At, (long)(end.At - now).TotalHours);
+        else
+            SecurityLog.Ended(_log, end.File, end.At);
+    }
+}

@@ -1,0 +1,28 @@
+using System.Diagnostics.Tracing;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.ServiceDefaults.Telemetry;
+
+/// <summary>Tells, once, that telemetry cannot be sent: the SDK tells it to an event source only, where no operator looks. Any thread.</summary>
+internal sealed partial class ExportFailures(ILogger log) : EventListener
+{
+    private int _isTold;
+
+    protected override void OnEventSourceCreated(EventSource eventSource)
+    {
+        if (eventSource.Name.StartsWith("OpenTelemetry-Exporter", StringComparison.Ordinal))
+            EnableEvents(eventSource, EventLevel.Error);
+    }
+
+    protected override void OnEventWritten(EventWrittenEventArgs eventData)
+    {
+        // The base class's constructor may call before this one's fields are there.
+        if (log is null || Interlocked.Exchange(ref _isTold, 1) == 1)
+            return;
+        object?[] values = eventData.Payload is { } payload ? [.. payload] : [];
+        NotSent(log, $"{eventData.EventName}: {string.Join(", ", values)}");
+    }
+
+    [LoggerMessage(1, LogLevel.Warning, "Telemetry cannot be sent; nothing else is affected, and this is said once. {Reason}")]
+    private static partial void NotSent(ILogger log, string reason);
+}

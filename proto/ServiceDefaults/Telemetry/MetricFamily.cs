@@ -1,0 +1,125 @@
+using System.Collections.Concurrent;
+using System.Diagnostics.Metrics;
+using System.Globalization;
+using System.Text;
+using KvCluster.Telemetry;
+using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
+
+namespace KvCluster.ServiceDefaults.Telemetry;
+
+/// <summary>All series of one metric name. Any thread measures; collections come one at a time.</summary>
+internal sealed class MetricFamily
+{
+    /// <summary>As many as the SDK of OpenTelemetry keeps of a metric; what comes beyond is gathered in one series that says so.</summary>
+    public const int SeriesMax = 2_000;
+
+    private const string OverflowLabels = "otel_metric_overflow=\"true\"";
+
+    // Where an instrument says nothing of its buckets; the runtime's do.
+    private static readonly double[] BoundsOtherwise = [.. Buckets.Seconds.HistogramBucketBoundaries!];
+
+    private readonly MetricKind _kind;
+    private readonly string _help;
+    private readonly double[] _bounds;
+    private readonly ConcurrentDictionary<Tag[], MetricSeries> _series = new(TagComparer.Instance);
+    private readonly ConcurrentDictionary<Tag[], MetricSeries>.AlternateLookup<ReadOnlySpan<Tag>> _lookup;
+    private readonly MetricSeries _overflow;
+
+    public MetricFamily(Instrument instrument)
+    {
+        _kind = MetricKind.Of(instrument);
+        Name = MetricName.Of(instrument.Name, instrument.Unit, _kind);
+        _help = instrument.Description ?? "";
+        _bounds = _kind.IsHistogram ? BoundsOf(instrument) : [];
+        _lookup = _series.GetAlternateLookup<ReadOnlySpan<Tag>>();
+        _overflow = new MetricSeries(OverflowLabels, _bounds);
+    }
+
+    /// <summary>Its name in the text.</summary>
+    public string Name { get; }
+
+    /// <summary>Takes a measurement.</summary>
+    public void Measure(double value, ReadOnlySpan<Tag> tags, long collection)
+    {
+        var series = SeriesOf(tags);
+        if (_kind.IsHistogram)
+            series.Record(value);
+        else if (_kind.Adds)
+            series.Add(value);
+        else if (_kind.IsObserved)
+            series.Observe(value, collection);
+        else
+            series.Set(value);
+    }
+
+    /// <summary>Writes what a collection found; nothing, where nothing was measured.</summary>
+    public void WriteTo(StringBuilder text, long collection)
+    {
+        var shown = _series.Values.Append(_overflow).Where(series => IsShown(series, collection)).OrderBy(series => series.Labels, StringComparer.Ordinal).ToArray();
+        if (shown.Length == 0)
+            return;
+        text.Append("# HELP ").Append(Name).Append(' ').Append(_help.Replace("\\", "\\\\", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal)).Append('\n');
+        text.Append("# TYPE ").Append(Name).Append(' ').Append(_kind.IsHistogram ? "histogram" : _kind.IsMonotonic ? "counter" : "gauge").Append('\n');
+        foreach (var series in shown)
+        {
+            if (_kind.IsHistogram)
+                WriteHistogram(text, series);
+            else
+                WriteLine(text, Name, series.Labels, Text(series.Value));
+        }
+    }
+
+    private bool IsShown(MetricSeries series, long collection) =>
+        _kind.IsObserved ? series.Collection == collection : series != _overflow || _series.Count >= SeriesMax;
+
+    private MetricSeries SeriesOf(ReadOnlySpan<Tag> tags)
+    {
+        if (_lookup.TryGetValue(tags, out var known))
+            return known;
+        if (_series.Count >= SeriesMax)
+            return _overflow;
+        return _series.GetOrAdd(tags.ToArray(), static (key, bounds) => new MetricSeries(LabelsOf(key), bounds), _bounds);
+    }
+
+    // Cumulative, so that no bucket is less than the one before it while others measure.
+    private void WriteHistogram(StringBuilder text, MetricSeries series)
+    {
+        var separator = series.Labels.Length > 0 ? "," : "";
+        var count = 0L;
+        for (var bucket = 0; bucket <= _bounds.Length; bucket++)
+        {
+            count += series.CountOf(bucket);
+            var bound = bucket < _bounds.Length ? Bound(_bounds[bucket]) : "+Inf";
+            WriteLine(text, $"{Name}_bucket", $"{series.Labels}{separator}le=\"{bound}\"", Text(count));
+        }
+        WriteLine(text, $"{Name}_sum", series.Labels, Text(series.Value));
+        WriteLine(text, $"{Name}_count", series.Labels, Text(count));
+    }
+
+    private static void WriteLine(StringBuilder text, string name, string labels, string value)
+    {
+        text.Append(name);
+        if (labels.Length > 0)
+            text.Append('{').Append(labels).Append('}');
+        text.Append(' ').Append(value).Append('\n');
+    }
+
+    private static string LabelsOf(Tag[] tags) => string.Join(',', tags.Select(tag => $"{MetricName.OfLabel(tag.Key)}=\"{Escaped(tag.Value)}\""));
+
+    private static string Escaped(object? value) => (Convert.ToString(value, CultureInfo.InvariantCulture) ?? "")
+        .Replace("\\", "\\\\", StringComparison.Ordinal).Replace("\"", "\\\"", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal);
+
+    private static string Text(double value) =>
+        double.IsPositiveInfinity(value) ? "+Inf" : double.IsNegativeInfinity(value) ? "-Inf" : value.ToString("R", CultureInfo.InvariantCulture);
+
+    // Without an exponent, as Prometheus writes those that come by OTLP.
+    private static string Bound(double bound) => ((decimal)bound).ToString(CultureInfo.InvariantCulture);
+
+    private static double[] BoundsOf(Instrument instrument) => instrument switch
+    {
+        Histogram<double> { Advice.HistogramBucketBoundaries: { } bounds } => [.. bounds],
+        Histogram<long> { Advice.HistogramBucketBoundaries: { } bounds } => [.. bounds.Select(bound => (double)bound)],
+        Histogram<int> { Advice.HistogramBucketBoundaries: { } bounds } => [.. bounds.Select(bound => (double)bound)],
+        _ => BoundsOtherwise,
+    };
+}

@@ -1,0 +1,52 @@
+namespace KvCluster.ServiceDefaults.Telemetry;
+
+/// <summary>What was measured under one set of attributes. Any thread measures, one collects.</summary>
+/// <param name="labels">The attributes as text: a="x",b="y"; empty: none.</param>
+/// <param name="bounds">Of a histogram: upper bounds of its buckets; empty for others.</param>
+internal sealed class MetricSeries(string labels, double[] bounds)
+{
+    private readonly long[] _counts = new long[bounds.Length == 0 ? 0 : bounds.Length + 1];
+    private double _sum;
+
+    /// <summary>The attributes as text.</summary>
+    public string Labels => labels;
+
+    /// <summary>The collection in which an observed series was measured last.</summary>
+    public long Collection { get; private set; } = -1;
+
+    /// <summary>The value; of a histogram the sum of all values.</summary>
+    public double Value => Volatile.Read(ref _sum);
+
+    /// <summary>Values in a bucket, the last being those above all bounds.</summary>
+    public long CountOf(int bucket) => Volatile.Read(ref _counts[bucket]);
+
+    /// <summary>Counts a value of a histogram.</summary>
+    public void Record(double value)
+    {
+        var bucket = 0;
+        while (bucket < bounds.Length && value > bounds[bucket])
+            bucket++;
+        Interlocked.Increment(ref _counts[bucket]);
+        Add(value);
+    }
+
+    public void Add(double value)
+    {
+        for (var seen = Volatile.Read(ref _sum); ;)
+        {
+            var before = Interlocked.CompareExchange(ref _sum, seen + value, seen);
+            if (before.Equals(seen))
+                return;
+            seen = before;
+        }
+    }
+
+    public void Set(double value) => Volatile.Write(ref _sum, value);
+
+    /// <summary>Sets what an instrument says in a collection; several instruments of a name, one of each client in the process perhaps, add up.</summary>
+    public void Observe(double value, long collection)
+    {
+        Set(Collection == collection ? Value + value : value);
+        Collection = collection;
+    }
+}

@@ -1,0 +1,28 @@
+using System.Diagnostics.Metrics;
+using KvCluster.ServiceDefaults.Admin;
+using Microsoft.AspNetCore.Http;
+
+namespace KvCluster.ServiceDefaults.Telemetry;
+
+/// <summary>The admin port's /metrics.</summary>
+internal static class MetricsEndpoint
+{
+    /// <summary>Shows a page from now on.</summary>
+    /// <param name="admin">The admin port; null: there is none.</param>
+    /// <param name="shows">Which meters, besides those of the runtime.</param>
+    /// <returns>To be disposed when the program stops; null without an admin port.</returns>
+    public static MetricsPage? Add(AdminServer? admin, Func<Meter, bool> shows)
+    {
+        if (admin is null)
+            return null;
+        var page = new MetricsPage(meter => MetricsPage.IsOfRuntime(meter) || shows(meter));
+        admin.Add([new AdminEndpoint(HttpMethods.Get, "/metrics", context => WriteAsync(context, page))]);
+        return page;
+    }
+
+    private static Task WriteAsync(HttpContext context, MetricsPage page)
+    {
+        context.Response.ContentType = MetricsPage.ContentType;
+        return context.Response.WriteAsync(page.Write(), context.RequestAborted);
+    }
+}

@@ -1,0 +1,86 @@
+// What Prometheus scrapes, by the runtime's own MeterListener: no package, and nothing is measured before the first scrape. Measurements come on
+// any thread and take no lock once their series is known; pages are written one at a time.
+using System.Diagnostics.Metrics;
+using System.Text;
+using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
+
+namespace KvCluster.ServiceDefaults.Telemetry;
+
+/// <summary>The metrics of this process as text (version 0.0.4 of Prometheus' exposition format). Counters and histograms count from the first page on.</summary>
+/// <param name="shows">Which meters; one process may run several nodes, each with a page of its own.</param>
+internal sealed class MetricsPage(Func<Meter, bool> shows) : IDisposable
+{
+    /// <summary>Of the text.</summary>
+    public const string ContentType = "text/plain; version=0.0.4; charset=utf-8";
+
+    private readonly Lock _gate = new();
+    private readonly SortedDictionary<string, MetricFamily> _families = new(StringComparer.Ordinal);
+    private MeterListener? _listener;
+    private long _collection;
+    private bool _isDisposed;
+
+    /// <summary>Meters of the runtime and of the web server that a page shows besides its owner's.</summary>
+    public static bool IsOfRuntime(Meter meter) => meter.Name is "System.Runtime" or "Microsoft.AspNetCore.Server.Kestrel";
+
+    /// <summary>Collects and writes all metrics.</summary>
+    public string Write()
+    {
+        lock (_gate)
+        {
+            ObjectDisposedException.ThrowIf(_isDisposed, this);
+            _listener ??= Listen();
+            _collection++;
+            _listener.RecordObservableInstruments();
+            var text = new StringBuilder(64 << 10);
+            lock (_families)
+            {
+                foreach (var family in _families.Values)
+                    family.WriteTo(text, _collection);
+            }
+            return text.ToString();
+        }
+    }
+
+    public void Dispose()
+    {
+        lock (_gate)
+        {
+            _isDisposed = true;
+            _listener?.Dispose();
+        }
+    }
+
+    private MeterListener Listen()
+    {
+        var listener = new MeterListener { InstrumentPublished = OnPublished };
+        listener.SetMeasurementEventCallback<double>(static (_, value, tags, state) => Measure(state, value, tags));
+        listener.SetMeasurementEventCallback<float>(static (_, value, tags, state) => Measure(state, value, tags));
+        listener.SetMeasurementEventCallback<long>(static (_, value, tags, state) => Measure(state, value, tags));
+        listener.SetMeasurementEventCallback<int>(static (_, value, tags, state) => Measure(state, value, tags));
+        listener.SetMeasurementEventCallback<short>(static (_, value, tags, state) => Measure(state, value, tags));
+        listener.SetMeasurementEventCallback<byte>(static (_, value, tags, state) => Measure(state, value, tags));
+        listener.Start();
+        return listener;
+    }
+
+    private void OnPublished(Instrument instrument, MeterListener listener)
+    {
+        if (!shows(instrument.Meter))
+            return;
+        var family = new MetricFamily(instrument);
+        lock (_families)
+        {
+            if (!_families.TryAdd(family.Name, family))
+                family = _families[family.Name];
+        }
+        listener.EnableMeasurementEvents(instrument, new Target(this, family));
+    }
+
+    private static void Measure(object? state, double value, ReadOnlySpan<Tag> tags)
+    {
+        var target = (Target)state!;
+        target.Family.Measure(value, tags, target.Page._collection);
+    }
+
+    private sealed record Target(MetricsPage Page, MetricFamily Family);
+}

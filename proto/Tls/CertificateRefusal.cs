@@ -1,0 +1,37 @@
+using System.Net.Security;
+using System.Security.Cryptography.X509Certificates;
+
+namespace KvCluster.Tls;
+
+/// <summary>Says why the other side's certificate was refused.</summary>
+internal static class CertificateRefusal
+{
+    /// <param name="certificate">What it showed.</param>
+    /// <param name="chain">What was found to lead to it.</param>
+    /// <param name="errors">What SslStream found.</param>
+    /// <param name="name">What the certificate had to name; null: nothing.</param>
+    /// <param name="authorityFile">Where the authorities come from; null: the machine.</param>
+    public static string Describe(X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors, string? name, string? authorityFile)
+    {
+        if (certificate is not X509Certificate2 shown)
+            return "it shows no certificate";
+        var who = $"its certificate ({shown.Subject})";
+        if (errors.HasFlag(SslPolicyErrors.RemoteCertificateChainErrors))
+            return $"{who} {DescribeChain(shown, chain, authorityFile)}";
+        return $"{who} does not name {name} but {string.Join(", ", NamesOf(shown).DefaultIfEmpty("nothing"))}";
+    }
+
+    /// <summary>The names of hosts, and addresses, that a certificate is for.</summary>
+    public static IEnumerable<string> NamesOf(X509Certificate2 certificate) => certificate.Extensions.OfType<X509SubjectAlternativeNameExtension>()
+        .SelectMany(names => names.EnumerateDnsNames().Concat(names.EnumerateIPAddresses().Select(address => address.ToString())));
+
+    private static string DescribeChain(X509Certificate2 shown, X509Chain? chain, string? authorityFile)
+    {
+        var status = chain?.ChainStatus.Aggregate(X509ChainStatusFlags.NoError, (all, one) => all | one.Status) ?? X509ChainStatusFlags.PartialChain;
+        if ((status & (X509ChainStatusFlags.PartialChain | X509ChainStatusFlags.UntrustedRoot | X509ChainStatusFlags.NotSignatureValid)) != 0)
+            return $"is not of an authority {(authorityFile is null ? "that this machine trusts" : $"in {authorityFile}")}";
+        if (status.HasFlag(X509ChainStatusFlags.NotTimeValid))
+            return $"is valid from {shown.NotBefore.ToUniversalTime():u} to {shown.NotAfter.ToUniversalTime():u} only, or its authority ended";
+        return $"is not valid here: {string.Join(", ", chain!.ChainStatus.Select(one => one.StatusInformation.Trim()))}";
+    }
+}

@@ -1,0 +1,67 @@
+// Makes the connections of a SocketsHttpHandler, with TLS where the address says https. The handler's own TLS keeps what it was created with; this one takes what the
+// files hold when it connects. Any thread.
+using System.Net.Security;
+using System.Net.Sockets;
+using System.Security.Authentication;
+
+namespace KvCluster.Tls;
+
+/// <summary>Connects, and says in one line what is wrong with the other side's certificate.</summary>
+/// <param name="files">What to trust and show; null: the machine's authorities, and nothing.</param>
+/// <param name="serverName">What the other side's certificate must name; null: the host of the address.</param>
+internal sealed class TlsConnector(CredentialFiles? files, string? serverName = null)
+{
+    /// <summary>For <see cref="SocketsHttpHandler.ConnectCallback"/>; its time is limited by the handler's ConnectTimeout.</summary>
+    /// <exception cref="AuthenticationException">The other side's certificate is refused, or it refuses ours.</exception>
+    public async ValueTask<Stream> ConnectAsync(SocketsHttpConnectionContext context, CancellationToken cancellationToken)
+    {
+        var socket = new Socket(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
+        try
+        {
+            // The system's resolver goes on when it is cancelled, for ten seconds and more where it asks for the name of a host that is gone: nobody waits for it.
+            await socket.ConnectAsync(context.DnsEndPoint, cancellationToken).AsTask().WaitAsync(cancellationToken).ConfigureAwait(false);
+            var stream = new NetworkStream(socket, ownsSocket: true);
+            return context.InitialRequestMessage.RequestUri?.Scheme == Uri.UriSchemeHttps
+                ? await SecureAsync(stream, context.DnsEndPoint.Host, cancellationToken).ConfigureAwait(false)
+                : stream;
+        }
+        catch
+        {
+            socket.Dispose();
+            throw;
+        }
+    }
+
+    private async Task<Stream> SecureAsync(Stream stream, string host, CancellationToken cancellationToken)
+    {
+        var credentials = files?.Fresh();
+        var name = serverName ?? host;
+        var refusal = "";
+        var options = new SslClientAuthenticationOptions
+        {
+            TargetHost = name,
+            ApplicationProtocols = [SslApplicationProtocol.Http2],
+            CertificateChainPolicy = credentials?.ChainPolicy,
+            ClientCertificateContext = credentials?.Context,
+            RemoteCertificateValidationCallback = (_, certificate, chain, errors) =>
+            {
+                if (errors != SslPolicyErrors.None)
+                    refusal = CertificateRefusal.Describe(certificate, chain, errors, name, credentials?.Files.AuthorityFile);
+                return errors == SslPolicyErrors.None;
+            },
+        };
+        var secure = new SslStream(stream);
+        try
+        {
+            await secure.AuthenticateAsClientAsync(options, cancellationToken).ConfigureAwait(false);
+            return secure;
+        }
+        catch (Exception failure)
+        {
+            await secure.DisposeAsync().ConfigureAwait(false);
+            if (failure is AuthenticationException && refusal.Length > 0)
+                throw new AuthenticationException($"{host}: {refusal}", failure);
+            throw;
+        }
+    }
+}

@@ -1,0 +1,136 @@
+// What TLS files held at one moment, checked and parsed. Read from any thread; replaced as a whole when the files change. Never disposed: connections
+// that were made with it may outlive it, and the collector ends it with the last of them.
+using System.Net.Security;
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+
+namespace KvCluster.Tls;
+
+/// <summary>An immutable snapshot of TLS files.</summary>
+internal sealed class TlsCredentials
+{
+    private readonly X509Certificate2Collection? _authorities;
+
+    private TlsCredentials(TlsFiles files, X509Certificate2Collection? authorities, X509Certificate2? own, SslStreamCertificateContext? context)
+    {
+        Files = files;
+        _authorities = authorities;
+        Own = own;
+        Context = context;
+    }
+
+    public TlsFiles Files { get; }
+
+    /// <summary>The certificate to show, with its key; null: none.</summary>
+    public X509Certificate2? Own { get; }
+
+    /// <summary>The certificate with what leads to its authority, as SslStream wants it.</summary>
+    public SslStreamCertificateContext? Context { get; }
+
+    /// <summary>What of the own certificate and those that lead to it ends first, and the file that it is in; null: there is none.</summary>
+    public (DateTimeOffset At, string File)? End { get; private init; }
+
+    /// <summary>How the other side's certificate is checked; null: as the machine does.</summary>
+    public X509ChainPolicy? ChainPolicy => _authorities is null ? null : PolicyOf(_authorities);
+
+    /// <summary>Parses what was read of the files.</summary>
+    /// <param name="files">Where it comes from.</param>
+    /// <param name="contents">The text of each file that is named.</param>
+    /// <param name="now">For what has ended or is not valid yet.</param>
+    /// <exception cref="UnusableFileException">A file does not hold what it should.</exception>
+    public static TlsCredentials Parse(TlsFiles files, TlsFileContents contents, DateTimeOffset now)
+    {
+        var authorities = files.AuthorityFile is { } authorityFile ? CertificatesIn(authorityFile, contents.Authority) : null;
+        if (files.CertificateFile is not { } certificateFile)
+            return new TlsCredentials(files, authorities, own: null, context: null);
+        try
+        {
+            return WithCertificate(files, contents, certificateFile, authorities, now);
+        }
+        catch (CryptographicException failure)
+        {
+            // A name or a chain that does not decode.
+            throw new UnusableFileException(certificateFile, failure.Message);
+        }
+    }
+
+    private static TlsCredentials WithCertificate(
+        TlsFiles files, TlsFileContents contents, string certificateFile, X509Certificate2Collection? authorities, DateTimeOffset now)
+    {
+        var path = CertificatesIn(certificateFile, contents.Certificate);
+        var own = WithKey(files, contents);
+        CheckTime(certificateFile, own, now);
+        if (files.RequiredName is { } name && !NodeNames.Cover(CertificateRefusal.NamesOf(own), name))
+            throw new UnusableFileException(certificateFile, $"the certificate {own.Subject} does not name {name} but {string.Join(", ", CertificateRefusal.NamesOf(own).DefaultIfEmpty("nothing"))}");
+        var end = (At: Utc(own.NotAfter), File: certificateFile);
+        if (files.IsOfAuthority && authorities is not null)
+            end = EndOfChain(files, own, path, authorities, now);
+        return new TlsCredentials(files, authorities, own, SslStreamCertificateContext.Create(own, path, offline: true)) { End = end };
+    }
+
+    private static X509ChainPolicy PolicyOf(X509Certificate2Collection authorities)
+    {
+        var policy = new X509ChainPolicy
+        {
+            TrustMode = X509ChainTrustMode.CustomRootTrust,
+            RevocationMode = X509RevocationMode.NoCheck,
+            // Nothing is fetched from addresses that a stranger's certificate names.
+            DisableCertificateDownloads = true,
+        };
+        policy.CustomTrustStore.AddRange(authorities);
+        return policy;
+    }
+
+    private static X509Certificate2Collection CertificatesIn(string file, string text)
+    {
+        var certificates = new X509Certificate2Collection();
+        try
+        {
+            certificates.ImportFromPem(text);
+        }
+        catch (CryptographicException failure)
+        {
+            throw new UnusableFileException(file, failure.Message);
+        }
+        return certificates.Count > 0 ? certificates : throw new UnusableFileException(file, "it holds no certificate");
+    }
+
+    private static X509Certificate2 WithKey(TlsFiles files, TlsFileContents contents)
+    {
+        var keyFile = files.KeyFile ?? files.CertificateFile!;
+        if (!contents.Key.Contains("PRIVATE KEY-----", StringComparison.Ordinal))
+            throw new UnusableFileException(keyFile, "it holds no private key");
+        if (contents.Key.Contains("BEGIN ENCRYPTED PRIVATE KEY-----", StringComparison.Ordinal))
+            throw new UnusableFileException(keyFile, "the key is encrypted; only plain keys can be read at start");
+        try
+        {
+            return X509Certificate2.CreateFromPem(contents.Certificate, contents.Key);
+        }
+        catch (Exception failure) when (failure is CryptographicException or ArgumentException)
+        {
+            throw new UnusableFileException(keyFile, $"it is not the key of the certificate in {files.CertificateFile} ({failure.Message})");
+        }
+    }
+
+    private static void CheckTime(string file, X509Certificate2 certificate, DateTimeOffset now)
+    {
+        if (now > Utc(certificate.NotAfter))
+            throw new UnusableFileException(file, $"the certificate {certificate.Subject} ended at {Utc(certificate.NotAfter):u}");
+        if (now < Utc(certificate.NotBefore))
+            throw new UnusableFileException(file, $"the certificate {certificate.Subject} is valid from {Utc(certificate.NotBefore):u} on; it is {now:u} here");
+    }
+
+    private static (DateTimeOffset At, string File) EndOfChain(
+        TlsFiles files, X509Certificate2 own, X509Certificate2Collection path, X509Certificate2Collection authorities, DateTimeOffset now)
+    {
+        using var chain = new X509Chain { ChainPolicy = PolicyOf(authorities) };
+        chain.ChainPolicy.VerificationTime = now.UtcDateTime;
+        chain.ChainPolicy.ExtraStore.AddRange(path);
+        if (!chain.Build(own))
+            throw new UnusableFileException(files.CertificateFile!, $"the certificate {own.Subject} is not of an authority in {files.AuthorityFile} ({chain.ChainStatus[0].StatusInformation.Trim()})");
+        var first = chain.ChainElements.MinBy(element => element.Certificate.NotAfter)!.Certificate;
+        return (Utc(first.NotAfter), path.Contains(first) ? files.CertificateFile! : files.AuthorityFile!);
+    }
+
+    private static DateTimeOffset Utc(DateTime local) => new(local.ToUniversalTime());
+}

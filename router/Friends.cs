@@ -1,6 +1,0 @@
-// Types are internal until someone outside needs them; these assemblies of the project do.
-using System.Runtime.CompilerServices;
-
-[assembly: InternalsVisibleTo("kv-local")]
-[assembly: InternalsVisibleTo("KvCluster.Tests")]
-[assembly: InternalsVisibleTo("KvCluster.Benchmarks")]

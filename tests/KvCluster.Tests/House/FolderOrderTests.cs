@@ -1,0 +1,95 @@
+using System.Text.RegularExpressions;
+
+namespace KvCluster.Tests.House;
+
+/// <summary>
+/// Inside a project directories have an order, too: each uses only those listed before it, and the project's own directory, which composes all, is used by none. A new edge against
+/// the order is a decision about the architecture, made here and in ARCHITECTURE.md.
+/// </summary>
+public sealed partial class FolderOrderTests
+{
+    /// <summary>By project directory: its root namespace, and its directories from the lowest to the highest.</summary>
+    private static readonly Dictionary<string, (string Namespace, string[] Order)> Projects = new()
+    {
+        ["node/Storage"] = ("KvCluster.Storage",
+        [
+            "Files", "Threads", "Encoding", "Pages", "Trees", "DataFile", "Control", "Context", "Journal", "Sessions", "Transactions", "Recovery", "Snapshots", "Maintenance",
+        ]),
+        ["node/Replication"] = ("KvCluster.Replication", ["Log", "Protocol", "State", "Progress", "Digests", "Reconfiguration", "Following", "Leading", "Elections"]),
+        ["node/Server"] = ("KvCluster.Node",
+        [
+            "Runtime", "Telemetry", "Coordination", "Coordination/Etcd", "Coordination/Embedded", "Configuration", "Map", "Shards", "Transport", "Hosting", "Placement", "Api",
+        ]),
+        ["client"] = ("KvCluster.Client", ["Model", "Runtime", "Telemetry", "Routing", "Transport", "Sessions"]),
+    };
+
+    /// <summary>Directories of projects of their own, inside another project's.</summary>
+    private static readonly string[] NestedProjects = ["client/Cli/", "client/Console/"];
+
+    /// <summary>What users of the client library name is in its root namespace, so that one using line brings all of it.</summary>
+    private static readonly string[] WithoutNamespace = ["client/Model"];
+
+    public static TheoryData<string> Names => new(Projects.Keys);
+
+    [Theory]
+    [MemberData(nameof(Names))]
+    public void Directories_AreThoseOfTheOrder(string project) =>
+        Assert.Equal(Projects[project].Order.Order(StringComparer.Ordinal), Sources(project).Select(source => source.Directory).Where(directory => directory.Length > 0).Distinct().Order(StringComparer.Ordinal));
+
+    [Theory]
+    [MemberData(nameof(Names))]
+    public void Namespaces_FollowDirectories(string project) => Assert.Empty(Sources(project)
+        .Where(source => DeclaredNamespace().Match(source.Text) is { Success: true } declared && declared.Groups[1].Value != NamespaceOf(project, source.Directory))
+        .Select(source => source.Path));
+
+    [Theory]
+    [MemberData(nameof(Names))]
+    public void Directories_UseOnlyThoseBeforeThem(string project)
+    {
+        var (root, order) = Projects[project];
+        var position = order.Index().ToDictionary(entry => entry.Item, entry => entry.Index);
+        var ofRoot = Sources(project).Where(source => source.Directory.Length == 0).SelectMany(source => DeclaredType().Matches(source.Text)).Select(type => type.Groups[1].Value).ToHashSet();
+        var wrong = new List<string>();
+        foreach (var source in Sources(project).Where(source => source.Directory.Length > 0))
+        {
+            foreach (var used in UsedNamespace().Matches(source.Text).Select(match => match.Groups[1].Value).Distinct())
+            {
+                if (used == root || used.StartsWith(root + ".", StringComparison.Ordinal))
+                {
+                    var directory = used == root ? "" : used[(root.Length + 1)..].Replace('.', '/');
+                    if (!position.TryGetValue(directory, out var at) || at > position[source.Directory])
+                        wrong.Add($"{source.Path} -> {(directory.Length == 0 ? "the root" : directory)}");
+                }
+            }
+            wrong.AddRange(Identifier().Matches(Code(source.Text)).Select(match => match.Value).Where(ofRoot.Contains).Distinct().Select(type => $"{source.Path} -> {type} of the root"));
+        }
+        Assert.Empty(wrong);
+    }
+
+    private static string NamespaceOf(string project, string directory) =>
+        directory.Length == 0 || WithoutNamespace.Contains($"{project}/{directory}") ? Projects[project].Namespace : $"{Projects[project].Namespace}.{directory.Replace('/', '.')}";
+
+    private static IEnumerable<(string Path, string Directory, string Text)> Sources(string project) => House.TextFiles()
+        .Where(path => path.StartsWith(project + "/", StringComparison.Ordinal) && path.EndsWith(".cs", StringComparison.Ordinal))
+        .Where(path => !NestedProjects.Any(nested => path.StartsWith(nested, StringComparison.Ordinal)))
+        .Select(path => (path, House.FolderOf(path[(project.Length + 1)..]).TrimEnd('/'), House.Read(path)));
+
+    /// <summary>Without comments and texts.</summary>
+    private static string Code(string text) => NotCode().Replace(text, "");
+
+    [GeneratedRegex(@"^namespace ([\w.]+);", RegexOptions.Multiline)]
+    private static partial Regex DeclaredNamespace();
+
+    [GeneratedRegex(@"^using (?:static )?(?:\w+ = )?(KvCluster[\w.]*);", RegexOptions.Multiline)]
+    private static partial Regex UsedNamespace();
+
+    [GeneratedRegex(@"^(?:(?:public|internal|file|sealed|static|abstract|readonly|ref|unsafe|partial)\s+)*(?:class|struct|interface|enum|record(?:\s+struct)?)\s+(\w+)", RegexOptions.Multiline)]
+    private static partial Regex DeclaredType();
+
+    // A type of another namespace that is named with it is another one: Kv.KvClient is gRPC's.
+    [GeneratedRegex(@"(?<![\w.])[A-Z]\w*")]
+    private static partial Regex Identifier();
+
+    [GeneratedRegex(@"//[^\n]*|""(?:\\.|[^""\\\n])*""")]
+    private static partial Regex NotCode();
+}
