@@ -25,7 +25,7 @@ public sealed class KvClient : IAsyncDisposable
     private readonly KvClientOptions _options;
     private readonly CallRouter _calls;
     private readonly ClientSessions _sessions;
-    private readonly SeenPositions _seen = new();
+    private readonly SessionToken _seen = new();
     private readonly NodeChannels _channels;
 
     /// <summary>A client that learns the cluster from this address, of a router or a node: "http://host:port".</summary>

@@ -17,7 +17,7 @@ public sealed record NodeStatus(uint Node, string Address, string Version, strin
 /// <param name="Shard">The shard's id.</param>
 /// <param name="Start">First key of the shard's range.</param>
 /// <param name="End">End of the range, exclusive; empty: the end of all keys.</param>
-/// <param name="Role">"leader", "follower", "candidate", "learner", "refilling", "failed", "opening".</param>
+/// <param name="Role">"leader", "follower", "candidate", "learner", "recovering", "failed", "opening".</param>
 /// <param name="Epoch">The leadership that it obeys.</param>
 /// <param name="Leader">Node id of the leader that it knows; 0: none.</param>
 /// <param name="Last">The newest record in its journal.</param>

@@ -41,7 +41,7 @@ internal sealed class CallRouter : IAsyncDisposable
     private readonly ClientRuntime _runtime;
     private readonly NodeConnections _connections;
     private readonly NodeConnections _large;
-    private readonly MapWatch _watch;
+    private readonly ShardMapWatcher _watch;
     private readonly RetryBudget _budget;
     private readonly ResiliencePipeline<Attempt> _retries;
     private int _spread;
@@ -58,7 +58,7 @@ internal sealed class CallRouter : IAsyncDisposable
         _budget = new RetryBudget(runtime);
         _connections = new NodeConnections(connector);
         _large = new NodeConnections(connector);
-        _watch = new MapWatch(Table, options.Endpoints, connector, runtime, options.Log);
+        _watch = new ShardMapWatcher(Table, options.Endpoints, connector, runtime, options.Log);
         Gateways = new Gateways(options, Table, connector, runtime, address => _connections.To(address).IsPaused);
         _retries = new ResiliencePipelineBuilder<Attempt> { TimeProvider = runtime.Time }
             .AddRetry(new RetryStrategyOptions<Attempt>

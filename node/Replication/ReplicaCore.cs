@@ -99,7 +99,7 @@ internal sealed class ReplicaCore
         // At start the promise is at least the epoch of the last record; who led it, the shard's record tells.
         if (journal.Last.Etag.Epoch > control.PromisedEpoch)
             _context.Control.Require(control with { PromisedEpoch = journal.Last.Etag.Epoch, PromisedLeader = 0, PromisedIncarnation = 0 });
-        _context.Refilling = journal.Last.Etag < Etag.Max(control.Committed, control.Acknowledged);
+        _context.Recovering = journal.Last.Etag < Etag.Max(control.Committed, control.Acknowledged);
         _context.EpochSeen = Math.Max(_context.Promised, startup.Record.Epoch);
         // A restarted replica does not know whether a leader lives; a new shard has none.
         _heardLeaderUs = _context.EpochSeen == 0 ? long.MinValue / 2 : startup.NowUs;
@@ -133,9 +133,9 @@ internal sealed class ReplicaCore
 
     /// <summary>What this replica does now, for status and logs.</summary>
     public ReplicaRole Role => _stopped ? ReplicaRole.Stopped
-        : _leader is { Serving: true } or { HandsOver: true } ? ReplicaRole.Leader
-        : _leader is not null || _election.Standing ? ReplicaRole.Candidate
-        : _context.Refilling ? ReplicaRole.Refilling
+        : _leader is { Serving: true } or { IsTransferring: true } ? ReplicaRole.Leader
+        : _leader is not null || _election.IsCampaigning ? ReplicaRole.Candidate
+        : _context.Recovering ? ReplicaRole.Recovering
         : _context.Counts ? ReplicaRole.Follower
         : ReplicaRole.Learner;
 
@@ -424,7 +424,7 @@ internal sealed class ReplicaCore
             case Frame.PayloadOneofCase.Release:
                 _promises.Release(frame.Release.Round);
                 if (frame.Release.Stand)
-                    _election.StandForTransfer();
+                    _election.CampaignForTransfer();
                 return;
         }
 
@@ -436,7 +436,7 @@ internal sealed class ReplicaCore
 
         _follower.HearLeader(frame);
         if (_follower.MayAnswer)
-            _follower.AnswerHeartbeat(frame, _promises.TryGrant(frame.Heartbeat, _election.Standing));
+            _follower.AnswerHeartbeat(frame, _promises.TryGrant(frame.Heartbeat, _election.IsCampaigning));
         _follower.LearnCommitted(frame, frame.Heartbeat.Committed.FromWire());
         _digests.OnHeartbeat(frame);
     }

@@ -212,7 +212,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
         Own("the room of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
-        var examiner = new NodeExaminer(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Stalls };
+        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Stalls };
         var reads = Own("the threads of reads", ReadThreads.Start());
         Own("the server", await ServeAsync(identity, map, shards, reads, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
         Own("the server for nodes", await ServePeersAsync(peers, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
@@ -348,7 +348,7 @@ internal sealed class NodeHost : IAsyncDisposable
         LeaderPlacement placement,
         ReplicaReplacement replacement,
         StayingVoters voters,
-        NodeExaminer examiner,
+        NodeDiagnostics examiner,
         ReplicaPlacement replicas,
         PeerTransport peers,
         HealthService health,

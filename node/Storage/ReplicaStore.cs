@@ -203,20 +203,20 @@ internal sealed class ReplicaStore : IDisposable
     /// </summary>
     /// <param name="context">What it runs on.</param>
     /// <param name="directory">The replica's directory.</param>
-    /// <param name="mayRefill">
+    /// <param name="mayRecover">
     /// The replica has peers: with its checkpoint whole and something behind it lost, it opens with the rest, and <see cref="Control"/> names an
-    /// acknowledged etag behind <see cref="Last"/>: it must neither vote, acknowledge nor lead before it is refilled to what is committed.
+    /// acknowledged etag behind <see cref="Last"/>: it must neither vote, acknowledge nor lead before it is recovered to what is committed.
     /// </param>
     /// <param name="expected">Whose directory it must be; null: anybody's.</param>
     /// <exception cref="RecoveryRefusedException">
-    /// Something that was durable is, or may be, missing, and is not to be refilled. Nothing was changed.
+    /// Something that was durable is, or may be, missing, and is not to be recovered. Nothing was changed.
     /// </exception>
     /// <exception cref="ForeignStoreException">The directory is another replica's. Nothing was changed.</exception>
     /// <exception cref="FormatVersionException">The directory is of another format version.</exception>
-    public static ReplicaStore Open(StoreContext context, string directory, bool mayRefill = false, StoreIdentity? expected = null)
+    public static ReplicaStore Open(StoreContext context, string directory, bool mayRecover = false, StoreIdentity? expected = null)
     {
         var began = context.Time.GetTimestamp();
-        var recovered = RecoveredStore.Open(context, directory, mayRefill, expected);
+        var recovered = RecoveredStore.Open(context, directory, mayRecover, expected);
         var readTime = context.Time.GetElapsedTime(began);
         var store = Use(context, recovered);
         try
@@ -535,7 +535,7 @@ internal sealed class ReplicaStore : IDisposable
     /// Writes a checkpoint of at least what is published when the writer takes the request, and gives what it covers. What is published and not durable here, as at a follower whose disk is
     /// behind, it waits for; it fails with the store, or when the disk is full. One that <see cref="Stop"/> overtakes waits for the store that takes this one's place. Any thread.
     /// </summary>
-    public Task<Coverage> CheckpointAsync() => _checkpoints.RequestAsync();
+    public Task<CheckpointPosition> CheckpointAsync() => _checkpoints.RequestAsync();
 
     /// <summary>
     /// Pins the newest checkpoint for a replica that is too far behind; <see cref="SnapshotInstaller"/> receives it there. To be disposed,

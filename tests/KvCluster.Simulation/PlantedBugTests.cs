@@ -8,54 +8,54 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
 {
     private const int SeedsForABug = 1_000;
     private const int SeedsForAHarmlessOne = 60;
-    private const PlantedBug Harmless = PlantedBug.LeaseBeforeSnapshot;
+    private const InjectedBug Harmless = InjectedBug.LeaseBeforeSnapshot;
 
     // Where each is caught fast: the scenario, null where the mix of all does it at once, and the first of the seeds that are run. The bug is looked for in as many seeds as any other,
     // also where a change to the scenario has given its seeds another course.
-    private static readonly Dictionary<PlantedBug, (string? Scenario, int First)> _caught = new()
+    private static readonly Dictionary<InjectedBug, (string? Scenario, int First)> _caught = new()
     {
-        [PlantedBug.NoEpochCheck] = ("round-trip", 33),
-        [PlantedBug.AckBeforeSync] = ("follower-trouble", 23),
-        [PlantedBug.CutToCommitted] = ("everything", 32),
-        [PlantedBug.MatchAfterForeignCut] = ("cut-overtaken", 8),
-        [PlantedBug.ChangeWithoutBarrier] = ("voters-half-changed", 6),
-        [PlantedBug.CommitOlderEpoch] = ("old-tail-returns", 5),
-        [PlantedBug.PromiseNotSynced] = ("old-leader-returns", 83),
-        [PlantedBug.PrepareReadsEarly] = ("old-leader-returns", 2),
-        [PlantedBug.PrepareDuringGrant] = ("clocks-drift", 414),
-        [PlantedBug.NoWaitAfterRestart] = ("grant-outlived", 25),
-        [PlantedBug.DriftIgnored] = ("grant-outlived", 11),
-        [PlantedBug.ReadOnAfterRelease] = ("hand-over", 91),
-        [PlantedBug.LeaseFromBefore] = ("nodes-leader-cut-off", 222),
-        [PlantedBug.RoundFromBefore] = ("voters-half-changed", 69),
-        [PlantedBug.ConditionWithoutLease] = ("nodes-callers-cut-off", 17),
-        [PlantedBug.LearnerCounts] = ("leader-among-learners", 1),
-        [PlantedBug.RefillingCounts] = ("tail-lost-in-minority", 20),
-        [PlantedBug.UnreadableUntold] = ("nodes-unreadable", 33),
-        [PlantedBug.OldCopyTrusted] = ("nodes-replaced", 266),
-        [PlantedBug.SnapshotOverNewer] = ("snapshot-overtaken", 5),
-        [PlantedBug.AckByStaleRecord] = ("voters-changed-unheard", 6),
-        [PlantedBug.BodiesHeldBack] = ("nodes-leader-cut-off", 1),
-        [PlantedBug.NoSyncBeforeMeta] = ("store-power-lost", 3),
-        [PlantedBug.NoEraseFront] = ("store-power-lost", 2),
-        [PlantedBug.NoDataSyncAtInstall] = ("nodes-snapshots", 253),
-        [PlantedBug.ReportOutOfOrder] = ("store-power-lost", 29),
-        [PlantedBug.RecycleByNewerMeta] = ("store-power-lost", 6),
-        [PlantedBug.LossForgotten] = ("store-power-lost", 2),
-        [PlantedBug.LeaseOfAnotherEpoch] = ("nodes-leader-cut-off", 7),
-        [PlantedBug.SessionReadUnwaited] = ("nodes-follower-reads", 1),
-        [PlantedBug.SentIsUnsent] = ("nodes-routed", 21),
-        [PlantedBug.LateIsUnsent] = ("nodes-routed", 6),
-        [PlantedBug.CallWithoutTimer] = ("nodes-routed", 1),
+        [InjectedBug.NoEpochCheck] = ("round-trip", 33),
+        [InjectedBug.AckBeforeSync] = ("follower-trouble", 23),
+        [InjectedBug.CutToCommitted] = ("everything", 32),
+        [InjectedBug.MatchAfterForeignCut] = ("cut-overtaken", 8),
+        [InjectedBug.ChangeWithoutBarrier] = ("voters-half-changed", 6),
+        [InjectedBug.CommitOlderEpoch] = ("old-tail-returns", 5),
+        [InjectedBug.PromiseNotSynced] = ("old-leader-returns", 83),
+        [InjectedBug.PrepareReadsEarly] = ("old-leader-returns", 2),
+        [InjectedBug.PrepareDuringGrant] = ("clocks-drift", 414),
+        [InjectedBug.NoWaitAfterRestart] = ("grant-outlived", 25),
+        [InjectedBug.DriftIgnored] = ("grant-outlived", 11),
+        [InjectedBug.ReadOnAfterRelease] = ("hand-over", 91),
+        [InjectedBug.LeaseFromBefore] = ("nodes-leader-cut-off", 222),
+        [InjectedBug.RoundFromBefore] = ("voters-half-changed", 69),
+        [InjectedBug.ConditionWithoutLease] = ("nodes-callers-cut-off", 17),
+        [InjectedBug.LearnerCounts] = ("leader-among-learners", 1),
+        [InjectedBug.RecoveringCounts] = ("tail-lost-in-minority", 20),
+        [InjectedBug.UnreadableUntold] = ("nodes-unreadable", 33),
+        [InjectedBug.OldCopyTrusted] = ("nodes-replaced", 266),
+        [InjectedBug.SnapshotOverNewer] = ("snapshot-overtaken", 5),
+        [InjectedBug.AckByStaleRecord] = ("voters-changed-unheard", 6),
+        [InjectedBug.BodiesHeldBack] = ("nodes-leader-cut-off", 1),
+        [InjectedBug.NoSyncBeforeMeta] = ("store-power-lost", 3),
+        [InjectedBug.NoEraseFront] = ("store-power-lost", 2),
+        [InjectedBug.NoDataSyncAtInstall] = ("nodes-snapshots", 253),
+        [InjectedBug.ReportOutOfOrder] = ("store-power-lost", 29),
+        [InjectedBug.RecycleByNewerMeta] = ("store-power-lost", 6),
+        [InjectedBug.LossForgotten] = ("store-power-lost", 2),
+        [InjectedBug.LeaseOfAnotherEpoch] = ("nodes-leader-cut-off", 7),
+        [InjectedBug.SessionReadUnwaited] = ("nodes-follower-reads", 1),
+        [InjectedBug.SentIsUnsent] = ("nodes-routed", 21),
+        [InjectedBug.LateIsUnsent] = ("nodes-routed", 6),
+        [InjectedBug.CallWithoutTimer] = ("nodes-routed", 1),
     };
 
     [Fact]
     public void EveryPlantedBug_IsCaughtWithinAThousandSeeds()
     {
         var table = new StringBuilder();
-        var missed = new List<PlantedBug>();
-        var ruleOf = new Dictionary<PlantedBug, Rule>();
-        foreach (var bug in Enum.GetValues<PlantedBug>().Where(static bug => bug != PlantedBug.None && bug != Harmless))
+        var missed = new List<InjectedBug>();
+        var ruleOf = new Dictionary<InjectedBug, Rule>();
+        foreach (var bug in Enum.GetValues<InjectedBug>().Where(static bug => bug != InjectedBug.None && bug != Harmless))
         {
             var (scenario, first) = _caught.GetValueOrDefault(bug, (null, 1));
             var results = Suite.Run(first, SeedsForABug, scenario is null ? null : Scenarios.Named(scenario), bug, stopAtFailure: true);
@@ -72,7 +72,7 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
         output.WriteLine(table.ToString());
         Assert.True(missed.Count == 0, $"not caught: {string.Join(", ", missed)}\n{table}");
         // Nothing else is wrong with it than that callers wait: it shows that this rule can be broken.
-        Assert.Equal(Rule.Available, ruleOf[PlantedBug.BodiesHeldBack]);
+        Assert.Equal(Rule.Available, ruleOf[InjectedBug.BodiesHeldBack]);
     }
 
     // It was taken for a bug: a lease that is compared before the snapshot is taken. But who held it when the read had arrived had published all that was answered before, and a later

@@ -5,7 +5,7 @@ namespace KvCluster.Simulation;
 /// <param name="Faults">What it is about: the faults' names and ranges of them, F1 F3-F5.</param>
 /// <param name="Weight">How often the suite runs it, relative to the others.</param>
 /// <param name="Create">A run of it from a seed, with a planted bug or none, detailed or not.</param>
-internal sealed record Scenario(string Name, string Faults, int Weight, Func<int, PlantedBug, bool, ISimulation> Create)
+internal sealed record Scenario(string Name, string Faults, int Weight, Func<int, InjectedBug, bool, ISimulation> Create)
 {
     /// <summary>Whether a fault, F1 for example, is among those that it is about.</summary>
     public bool IsAbout(string fault) => fault.StartsWith('F') && int.TryParse(fault.AsSpan(1), out var number) && Faults.Split(' ').Any(range =>

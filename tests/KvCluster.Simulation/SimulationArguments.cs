@@ -1,17 +1,17 @@
 namespace KvCluster.Simulation;
 
 /// <summary>What the program is asked to run.</summary>
-internal sealed record SimulationArguments(int Seeds, int First, IReadOnlyList<Scenario>? Scenarios, PlantedBug Bug)
+internal sealed record SimulationArguments(int Seeds, int First, IReadOnlyList<Scenario>? Scenarios, InjectedBug Bug)
 {
     public static string Usage =>
         "usage: --seeds N --first SEED [--scenario NAME] [--bug NAME]\n"
         + $"scenarios: {string.Join(", ", Simulation.Scenarios.All.Select(scenario => scenario.Name))}, or F1 for those of a fault\n"
-        + $"bugs: {string.Join(", ", Enum.GetNames<PlantedBug>())}";
+        + $"bugs: {string.Join(", ", Enum.GetNames<InjectedBug>())}";
 
     /// <exception cref="ArgumentException">An argument is unknown or has no good value.</exception>
     public static SimulationArguments Parse(string[] arguments)
     {
-        var parsed = new SimulationArguments(100, 1, null, PlantedBug.None);
+        var parsed = new SimulationArguments(100, 1, null, InjectedBug.None);
         for (var i = 0; i < arguments.Length; i += 2)
         {
             var value = i + 1 < arguments.Length ? arguments[i + 1] : throw new ArgumentException($"{arguments[i]} has no value");
@@ -22,7 +22,7 @@ internal sealed record SimulationArguments(int Seeds, int First, IReadOnlyList<S
                 "--scenario" => parsed with { Scenarios = Simulation.Scenarios.Named(value) },
                 "--bug" => parsed with
                 {
-                    Bug = Enum.TryParse<PlantedBug>(value, out var bug) && Enum.IsDefined(bug) ? bug : throw new ArgumentException($"no bug \"{value}\""),
+                    Bug = Enum.TryParse<InjectedBug>(value, out var bug) && Enum.IsDefined(bug) ? bug : throw new ArgumentException($"no bug \"{value}\""),
                 },
                 _ => throw new ArgumentException($"unknown argument {arguments[i]}"),
             };

@@ -26,7 +26,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
             ? (int.Parse(one), 1)
             : (1, Environment.GetEnvironmentVariable("KV_SEEDS") is { Length: > 0 } more ? int.Parse(more) : Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 10 * SeedsInCi : SeedsInCi);
         var watch = Stopwatch.StartNew();
-        var results = Suite.Run(first, seeds, scenarios: null, PlantedBug.None, stopAtFailure: true);
+        var results = Suite.Run(first, seeds, scenarios: null, InjectedBug.None, stopAtFailure: true);
         var did = results.Aggregate(default(Activity), (sum, result) => sum + result.Activity);
         var simulatedHours = results.Sum(result => result.SimulatedUs) / 3.6e9;
         output.WriteLine($"{results.Count} seeds, {results.Count(result => result.Broken is not null)} violations, {simulatedHours:F2} simulated hours in {watch.Elapsed.TotalSeconds:F1} s, {simulatedHours / watch.Elapsed.TotalHours:F0} simulated hours an hour: {did}");
@@ -47,7 +47,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
         var first = Environment.GetEnvironmentVariable("KV_FIRST") is { Length: > 0 } given ? int.Parse(given) : Random.Shared.Next(NewFirstLeast, int.MaxValue - (10 * NewSeedsInCi));
         var seeds = Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 10 * NewSeedsInCi : NewSeedsInCi;
         output.WriteLine($"simulation: {seeds} new seeds, --first {first}");
-        var broken = Suite.Run(first, seeds, scenarios: null, PlantedBug.None, stopAtFailure: true).FirstOrDefault(result => result.Broken is not null);
+        var broken = Suite.Run(first, seeds, scenarios: null, InjectedBug.None, stopAtFailure: true).FirstOrDefault(result => result.Broken is not null);
         Assert.True(broken is null, $"of the new seeds from {first}: {broken?.Report()}");
     }
 
@@ -57,7 +57,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
         Assert.NotEmpty(Scenarios.NotDrawn);
         Assert.All(Scenarios.NotDrawn, scenario =>
         {
-            var broken = Suite.Run(1, NotDrawnSeeds, [scenario], PlantedBug.None, stopAtFailure: true).FirstOrDefault(result => result.Broken is not null);
+            var broken = Suite.Run(1, NotDrawnSeeds, [scenario], InjectedBug.None, stopAtFailure: true).FirstOrDefault(result => result.Broken is not null);
             Assert.True(broken is null, broken?.Report());
         });
     }
@@ -83,9 +83,9 @@ public sealed class SimulationTests(ITestOutputHelper output)
     [InlineData("nodes-routed", 7)]
     public void OneSeed_RunTwice_TakesTheSameCourse(string scenario, int seed)
     {
-        var first = Suite.RunSeed(seed, Scenarios.Named(scenario)[0], PlantedBug.None);
-        var second = Suite.RunSeed(seed, Scenarios.Named(scenario)[0], PlantedBug.None);
-        var other = Suite.RunSeed(seed + 1, Scenarios.Named(scenario)[0], PlantedBug.None);
+        var first = Suite.RunSeed(seed, Scenarios.Named(scenario)[0], InjectedBug.None);
+        var second = Suite.RunSeed(seed, Scenarios.Named(scenario)[0], InjectedBug.None);
+        var other = Suite.RunSeed(seed + 1, Scenarios.Named(scenario)[0], InjectedBug.None);
         Assert.Equal((first.Hash, first.Steps), (second.Hash, second.Steps));
         Assert.NotEqual(first.Hash, other.Hash);
     }
@@ -94,7 +94,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
     // each draw of its shard took the whole time of a call, and so one caller of some thousand never drew the shard that it lacked. No call hung.
     [Fact]
     public void RoutedCallers_WithANodeThatNeverComesUp_ReadAllTheRestAfterHealing() =>
-        Assert.Null(Suite.RunSeed(773_385, Scenarios.Named("nodes-routed")[0], PlantedBug.None).Broken);
+        Assert.Null(Suite.RunSeed(773_385, Scenarios.Named("nodes-routed")[0], InjectedBug.None).Broken);
 
     [Fact]
     public void EveryFaultOfTheTable_HasScenarios()
@@ -109,10 +109,10 @@ public sealed class SimulationTests(ITestOutputHelper output)
     [Fact]
     public void FailingSeed_IsRunAgainInDetail_AndTellsItsLastStepsAndHowToRepeatThem()
     {
-        var failing = Suite.Run(1, 200, scenarios: null, PlantedBug.ServeBeforeOpen, stopAtFailure: true).First(result => result.Broken is not null);
+        var failing = Suite.Run(1, 200, scenarios: null, InjectedBug.ServeBeforeOpen, stopAtFailure: true).First(result => result.Broken is not null);
         Assert.DoesNotContain("another course", failing.What, StringComparison.Ordinal);
         Assert.Contains("    answer: ", failing.Text, StringComparison.Ordinal);
-        Assert.Equal(failing.Text, Suite.RunSeed(failing.Seed, failing.Scenario, PlantedBug.ServeBeforeOpen).Text);
+        Assert.Equal(failing.Text, Suite.RunSeed(failing.Seed, failing.Scenario, InjectedBug.ServeBeforeOpen).Text);
         Assert.Contains($"--first {failing.Seed} --scenario {failing.Scenario.Name}", failing.Report(), StringComparison.Ordinal);
     }
 

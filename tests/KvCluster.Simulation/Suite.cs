@@ -9,7 +9,7 @@ internal static class Suite
     public const int SeedsForAll = 1_500;
 
     /// <summary>Runs one seed. A seed that fails is run a second time in detail, which must take the same course.</summary>
-    public static SeedResult RunSeed(int seed, Scenario scenario, PlantedBug bug)
+    public static SeedResult RunSeed(int seed, Scenario scenario, InjectedBug bug)
     {
         var result = RunOnce(seed, scenario, bug, detailed: false);
         if (result.Broken is null)
@@ -35,7 +35,7 @@ internal static class Suite
     /// <param name="scenarios">What the seeds run, by weight; null: all.</param>
     /// <param name="bug">Planted in all of them.</param>
     /// <param name="stopAtFailure">Run nothing behind the first seed that fails.</param>
-    public static IReadOnlyList<SeedResult> Run(int first, int count, IReadOnlyList<Scenario>? scenarios, PlantedBug bug, bool stopAtFailure)
+    public static IReadOnlyList<SeedResult> Run(int first, int count, IReadOnlyList<Scenario>? scenarios, InjectedBug bug, bool stopAtFailure)
     {
         var results = new ConcurrentBag<SeedResult>();
         // One by one, so that all seeds below a failing one have run, and "the first" means the least.
@@ -50,7 +50,7 @@ internal static class Suite
         return [.. results.OrderBy(result => result.Seed)];
     }
 
-    private static SeedResult RunOnce(int seed, Scenario scenario, PlantedBug bug, bool detailed)
+    private static SeedResult RunOnce(int seed, Scenario scenario, InjectedBug bug, bool detailed)
     {
         Violation.BeginCounting();
         var simulation = scenario.Create(seed, bug, detailed);

@@ -45,7 +45,7 @@ internal sealed class Election
     private readonly Action<ulong> _obeyOwnEpoch;
     private readonly Action<ulong, Quorum> _lead;
     private readonly HashSet<ulong> _granted = [];
-    private readonly Dictionary<ulong, RecordName> _prepared = [];
+    private readonly Dictionary<ulong, LogPosition> _prepared = [];
     private long _timerUs;
     private long _deadlineUs;
     private long _resendUs = long.MaxValue;
@@ -59,8 +59,8 @@ internal sealed class Election
     private ShardRecord? _put;
     private Quorum _quorum;
     private ulong _source;
-    private RecordName _greatest;
-    private RecordName _fetchAfter;
+    private LogPosition _greatest;
+    private LogPosition _fetchAfter;
     private long _sourceDeadlineUs;
     private long _transferReadId;
     private (ShardRecord Record, long Revision, ulong Epoch)? _transferRead;
@@ -77,14 +77,14 @@ internal sealed class Election
         _read = context.View.Record;
         _quorum = context.View.Voters;
         RestartTimer();
-        if (StandsFirst)
+        if (CampaignsFirst)
             _timerUs = context.NowUs;
     }
 
     public ElectionPhase Phase { get; private set; }
 
     /// <summary>A transaction that may make this replica a candidate is under way, or it is one: no grants.</summary>
-    public bool Standing => Phase >= ElectionPhase.Setting;
+    public bool IsCampaigning => Phase >= ElectionPhase.Setting;
 
     /// <summary>When something is to be done by the clock.</summary>
     /// <param name="leading">A leader's own timer stands still.</param>
@@ -97,7 +97,7 @@ internal sealed class Election
 
     private bool MayStand => _context.Counts;
 
-    private bool StandsFirst => _context.View.IsFirstLeader(_context.Self) && _context.EpochSeen == 0;
+    private bool CampaignsFirst => _context.View.IsFirstLeader(_context.Self) && _context.EpochSeen == 0;
 
     private ReplicationOptions Options => _context.Options;
 
@@ -108,7 +108,7 @@ internal sealed class Election
     /// <param name="leaderRestsUs">How long the leader that was heard may be silent.</param>
     public void RestartTimer(long leaderRestsUs = 0)
     {
-        var waitUs = StandsFirst ? Options.HeartbeatIntervalUs : _context.Random.Between(Options.TimeoutLeastUs, Options.TimeoutGreatestUs + 1);
+        var waitUs = CampaignsFirst ? Options.HeartbeatIntervalUs : _context.Random.Between(Options.TimeoutLeastUs, Options.TimeoutGreatestUs + 1);
         // With an impaired disk, or a doubted tree, it stands only if the others have not within their own time.
         _timerUs = _context.NowUs + leaderRestsUs + waitUs + (_context.Impaired ? Options.TimeoutGreatestUs : 0);
     }
@@ -159,7 +159,7 @@ internal sealed class Election
     }
 
     /// <summary>The leader of the promised epoch has stopped serving for this replica: stands, without asking whether a leader was heard.</summary>
-    public void StandForTransfer()
+    public void CampaignForTransfer()
     {
         if (Phase != ElectionPhase.Idle || !MayStand)
             return;
@@ -299,7 +299,7 @@ internal sealed class Election
     }
 
     /// <summary>The own cut is done; the fetch goes on from the record kept.</summary>
-    public void OnCutDone(RecordName kept)
+    public void OnCutDone(LogPosition kept)
     {
         if (Phase != ElectionPhase.Fetching)
             return;
@@ -348,7 +348,7 @@ internal sealed class Election
         _number++;
         _granted.Clear();
         _granted.Add(_context.Self);
-        _deadlineUs = _context.NowUs + (StandsFirst ? Options.HeartbeatIntervalUs : Options.TimeoutLeastUs / 2);
+        _deadlineUs = _context.NowUs + (CampaignsFirst ? Options.HeartbeatIntervalUs : Options.TimeoutLeastUs / 2);
         foreach (var voter in _quorum.Voters.Where(voter => voter != _context.Self))
         {
             var frame = _context.FrameTo(voter, Math.Max(_context.EpochSeen, _context.Promised));
@@ -485,7 +485,7 @@ internal sealed class Election
         _context.Send(frame);
     }
 
-    private void StepBack(RecordName hint)
+    private void StepBack(LogPosition hint)
     {
         if (TailMatch.TryStepBack(_context.Journal, _fetchAfter, hint, out var next, out _))
         {

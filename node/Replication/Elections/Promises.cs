@@ -39,7 +39,7 @@ internal sealed class Promises
     public bool TryGrant(Heartbeat heartbeat, bool standing)
     {
         var leaseUs = (long)heartbeat.LeaseUs;
-        if (leaseUs is <= 0 or > GrantUsMax || heartbeat.Round <= _releasedRound || _held is not null || standing || _context.Refilling)
+        if (leaseUs is <= 0 or > GrantUsMax || heartbeat.Round <= _releasedRound || _held is not null || standing || _context.Recovering)
             return false;
         var lengthUs = _context.Options.LengthenedByDrift(leaseUs);
         if (_context.Control.Synced.LeaseLongestUs < lengthUs)

@@ -44,18 +44,18 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     private Etag _acknowledgedSent;
     private long _leaderPaceUs;
     private SnapshotPhase _snapshot;
-    private RecordName _snapshotCovers;
+    private LogPosition _snapshotCovers;
     private long _snapshotSubmitted;
     private long _snapshotStored;
     private long _snapshotTotal;
     private long _snapshotVerified;
-    private ControlRecord? _installing;
+    private HardState? _installing;
 
     /// <summary>The snapshot comes from an earlier epoch than the promised one.</summary>
     private bool _snapshotIsKept;
 
     /// <summary>The snapshot that the present leader would send meanwhile: it is told that nothing of it is stored, and how far the kept one is, so that it waits.</summary>
-    private RecordName _offered;
+    private LogPosition _offered;
 
     /// <summary>The replica that leads the promised epoch and has spoken; 0: none yet.</summary>
     public ulong Leader => _leader;
@@ -138,7 +138,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     }
 
     /// <summary>The cut is done: the record kept is common with the leader that asked for it, if that leader still leads.</summary>
-    public void OnCutDone(RecordName kept)
+    public void OnCutDone(LogPosition kept)
     {
         if (_leader == 0)
             return;
@@ -153,12 +153,12 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
             return;
         context.Pace.Follow(context.Journal.Durable.Etag, _leaderPaceUs, context.NowUs);
         var etag = Acknowledgeable;
-        context.NoteProgress(context.Refilling ? Etag.None : etag);
+        context.NoteProgress(context.Recovering ? Etag.None : etag);
         if (etag <= _acknowledgedSent)
             return;
         _acknowledgedSent = etag;
         var frame = context.FrameTo(_leader, context.Promised);
-        frame.Ack = new Ack { Durable = etag.ToWire(), Refilling = context.Refilling };
+        frame.Ack = new Ack { Durable = etag.ToWire(), Recovering = context.Recovering };
         context.Send(frame);
     }
 
@@ -172,7 +172,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
             Round = heartbeat.Heartbeat.Round,
             Granted = granted,
             Durable = Acknowledgeable.ToWire(),
-            Refilling = context.Refilling,
+            Recovering = context.Recovering,
             DiskImpaired = context.Impaired,
             Awaited = heartbeat.Heartbeat.Awaited,
         };
@@ -191,11 +191,11 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
             context.CommitTo(_matchedAny ? Etag.Min(_leaderCommitted, _matched) : context.Options.Rules.CommittedUnmatched(context.Journal, _leaderCommitted));
         if (committed.Epoch == frame.Epoch)
             _freshness.Heard(committed, context.Committed, context.NowUs);
-        EndRefill(frame, committed);
+        EndRecovery(frame, committed);
     }
 
     /// <summary>Bytes of a snapshot are stored beside the live state.</summary>
-    public void OnSnapshotStored(RecordName covers, long bytesStored)
+    public void OnSnapshotStored(LogPosition covers, long bytesStored)
     {
         if (_snapshot != SnapshotPhase.Receiving || covers != _snapshotCovers || bytesStored > _snapshotSubmitted)
             return;
@@ -210,7 +210,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     }
 
     /// <summary>So much of the snapshot is verified, or all of it and synced.</summary>
-    public void OnSnapshotVerified(RecordName covers, long bytesVerified, bool isWhole)
+    public void OnSnapshotVerified(LogPosition covers, long bytesVerified, bool isWhole)
     {
         if (_snapshot != SnapshotPhase.Verifying || covers != _snapshotCovers)
             return;
@@ -221,7 +221,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     }
 
     /// <summary>The snapshot comes to nothing, and nothing of it is kept: this replica goes on as before, and its leader sends another one later.</summary>
-    public void OnSnapshotFailed(RecordName covers, SnapshotFault fault, string reason)
+    public void OnSnapshotFailed(LogPosition covers, SnapshotFault fault, string reason)
     {
         if (_snapshot == SnapshotPhase.None || covers != _snapshotCovers)
             return;
@@ -257,7 +257,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         // One that is kept waits for a leader: until then this replica may itself be about to lead, with the journal that it has.
         if (_snapshot != SnapshotPhase.Verified || !context.Control.Idle || cut.Busy || (_snapshotIsKept && _leader == 0))
             return;
-        if (!context.Refilling && context.Control.Wanted.Acknowledged > _snapshotCovers.Etag)
+        if (!context.Recovering && context.Control.Wanted.Acknowledged > _snapshotCovers.Etag)
             context.Control.Note(context.Control.Wanted with { Acknowledged = _snapshotCovers.Etag });
         _installing = context.Control.Freeze();
         context.Emit(new Effect.InstallSnapshot(_snapshotCovers, _installing));
@@ -265,7 +265,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     }
 
     /// <summary>The snapshot is the live state now.</summary>
-    public void OnSnapshotInstalled(RecordName covers)
+    public void OnSnapshotInstalled(LogPosition covers)
     {
         Invariant.Check(_installing is not null, $"A snapshot at {covers} is installed that was not asked for.");
         context.Control.Thaw(_installing);
@@ -309,10 +309,10 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     private void OnProbe(Frame frame, Probe probe)
     {
         var remembered = probe.Remembered.FromWire();
-        if (frame.ReceiverIncarnation == context.Incarnation && context.Journal.Last.Etag < remembered && !context.Refilling)
+        if (frame.ReceiverIncarnation == context.Incarnation && context.Journal.Last.Etag < remembered && !context.Recovering)
         {
-            context.Refilling = true;
-            context.Emit(new Effect.Alarm($"the journal ends at {context.Journal.Last.Name}, before {remembered}, which this replica acknowledged: refilling"));
+            context.Recovering = true;
+            context.Emit(new Effect.Alarm($"the journal ends at {context.Journal.Last.Name}, before {remembered}, which this replica acknowledged: recovering"));
             context.Control.Require(context.Control.Wanted with { Acknowledged = Etag.Max(context.Control.Wanted.Acknowledged, remembered) });
         }
 
@@ -320,7 +320,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     }
 
     // Says whether the journal has a record of the leader's, and otherwise which one may be common.
-    private void Answer(Frame frame, RecordName asked)
+    private void Answer(Frame frame, LogPosition asked)
     {
         var answer = context.FrameTo(frame.Sender, frame.Epoch);
         if (TailMatch.Has(context.Journal, asked))
@@ -364,7 +364,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         LearnCommitted(frame, append.Committed.FromWire());
     }
 
-    private void BeginCut(Frame frame, RecordName common)
+    private void BeginCut(Frame frame, LogPosition common)
     {
         common = context.Options.Rules.CutTo(context.Journal, common, context.Committed);
         context.Pace.Forget();
@@ -379,24 +379,24 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         _matchedAny = true;
     }
 
-    private void SendMatch(Frame frame, bool found, RecordName record)
+    private void SendMatch(Frame frame, bool found, LogPosition record)
     {
-        frame.Match = new Match { Found = found, Record = record.ToWire(), Durable = Acknowledgeable.ToWire(), Refilling = context.Refilling };
+        frame.Match = new Match { Found = found, Record = record.ToWire(), Durable = Acknowledgeable.ToWire(), Recovering = context.Recovering };
         context.Send(frame);
     }
 
-    // Refilled: the journal, durable and matched, reaches the committed etag of a leader that serves its own epoch and knows this process.
-    private void EndRefill(Frame frame, Etag committed)
+    // Recovered: the journal, durable and matched, reaches the committed etag of a leader that serves its own epoch and knows this process.
+    private void EndRecovery(Frame frame, Etag committed)
     {
-        if (!context.Refilling || Blocked || committed.Epoch != frame.Epoch || frame.ReceiverIncarnation != context.Incarnation)
+        if (!context.Recovering || Blocked || committed.Epoch != frame.Epoch || frame.ReceiverIncarnation != context.Incarnation)
             return;
-        var refilled = Acknowledgeable;
-        if (refilled < committed)
+        var recovered = Acknowledgeable;
+        if (recovered < committed)
             return;
-        context.Refilling = false;
-        context.Log($"refilled to {refilled}, the leader's committed etag is {committed}");
-        context.Control.Require(context.Control.Wanted with { Acknowledged = refilled });
-        // Said before as "refilling"; now it counts.
+        context.Recovering = false;
+        context.Log($"recovered to {recovered}, the leader's committed etag is {committed}");
+        context.Control.Require(context.Control.Wanted with { Acknowledged = recovered });
+        // Said before as "recovering"; now it counts.
         _acknowledgedSent = Etag.None;
     }
 
@@ -446,7 +446,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     }
 
     // This replica has what it covers; installing it would lose what came after.
-    private bool IsOvertaken(RecordName covers) => context.Options.Rules.IsOvertaken(context.Journal, covers, context.Committed);
+    private bool IsOvertaken(LogPosition covers) => context.Options.Rules.IsOvertaken(context.Journal, covers, context.Committed);
 
     private void DropSnapshot()
     {
@@ -482,14 +482,14 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
             SendSnapshotAck(_offered, installed);
     }
 
-    private void EndUnneeded(RecordName covers)
+    private void EndUnneeded(LogPosition covers)
     {
         if (TailMatch.Has(context.Journal, covers))
             Matched(covers.Etag);
         SendSnapshotAck(covers, installed: true);
     }
 
-    private void SendSnapshotAck(RecordName covers, bool installed) => SendSnapshotAck(new SnapshotAck { Covers = covers.ToWire(), Installed = installed });
+    private void SendSnapshotAck(LogPosition covers, bool installed) => SendSnapshotAck(new SnapshotAck { Covers = covers.ToWire(), Installed = installed });
 
     private void SendSnapshotAck(SnapshotAck ack)
     {

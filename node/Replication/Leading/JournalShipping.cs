@@ -21,13 +21,13 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     }
 
     /// <summary>What a follower has durable and matched.</summary>
-    public void OnAck(FollowerProgress follower, Etag durable, bool refilling)
+    public void OnAck(FollowerProgress follower, Etag durable, bool recovering)
     {
-        if (!refilling)
+        if (!recovering)
         {
             follower.HeardUs = context.NowUs;
             follower.Acked = Etag.Max(follower.Acked, durable);
-            follower.ToldToRefill &= durable < follower.Remembered;
+            follower.ToldToRecover &= durable < follower.Remembered;
         }
 
         var before = follower.OutstandingBytes;
@@ -37,7 +37,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     }
 
     /// <summary>The driver has sent bodies up to here.</summary>
-    public void OnBodiesSent(FollowerProgress follower, RecordName last, long bytes)
+    public void OnBodiesSent(FollowerProgress follower, LogPosition last, long bytes)
     {
         if (!follower.Sending)
             return;
@@ -53,7 +53,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     }
 
     /// <summary>A checkpoint is pinned for a follower.</summary>
-    public void OnSnapshotOpened(FollowerProgress follower, RecordName covers, long bytesTotal)
+    public void OnSnapshotOpened(FollowerProgress follower, LogPosition covers, long bytesTotal)
     {
         if (follower.State != FollowerState.Snapshot)
         {
@@ -68,7 +68,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     }
 
     /// <summary>The checkpoint is not kept for the follower any more.</summary>
-    public void OnSnapshotLost(FollowerProgress follower, RecordName covers, string reason)
+    public void OnSnapshotLost(FollowerProgress follower, LogPosition covers, string reason)
     {
         if (follower.State == FollowerState.Snapshot && follower.Covers == covers)
             GiveUpSnapshot(follower, reason);
@@ -77,7 +77,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     /// <summary>The answer to a probe, or to bodies that do not follow what the follower has: the next step to the common record.</summary>
     public void OnMatch(FollowerProgress follower, Match match)
     {
-        OnAck(follower, match.Durable.FromWire(), match.Refilling);
+        OnAck(follower, match.Durable.FromWire(), match.Recovering);
         var record = match.Record.FromWire();
         if (match.Found)
         {
@@ -95,14 +95,14 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             return;
         var asked = follower.State == FollowerState.Probe ? follower.Probe : follower.Sent;
         // Lacking what an earlier process of it acknowledged: it lost records, and must be told.
-        follower.ToldToRefill |= asked.Etag <= follower.Remembered && record.Etag < follower.Remembered;
+        follower.ToldToRecover |= asked.Etag <= follower.Remembered && record.Etag < follower.Remembered;
         if (!TailMatch.TryStepBack(context.Journal, asked, record, out var next, out var common))
         {
             SendFromCheckpoint(follower);
             return;
         }
 
-        if (common && !follower.ToldToRefill)
+        if (common && !follower.ToldToRecover)
         {
             Continue(follower, record);
             return;
@@ -222,7 +222,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     }
 
     // The record is common: send what follows it.
-    private void Continue(FollowerProgress follower, RecordName common)
+    private void Continue(FollowerProgress follower, LogPosition common)
     {
         Signal(follower, FollowerSignal.Common);
         follower.Sent = common;
@@ -283,7 +283,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     {
         follower.ProbeDueUs = context.NowUs + context.Options.HeartbeatIntervalUs;
         var frame = FrameTo(follower);
-        frame.Probe = new Probe { Record = follower.Probe.ToWire(), Remembered = (follower.ToldToRefill ? follower.Remembered : Etag.None).ToWire() };
+        frame.Probe = new Probe { Record = follower.Probe.ToWire(), Remembered = (follower.ToldToRecover ? follower.Remembered : Etag.None).ToWire() };
         context.Send(frame);
     }
 

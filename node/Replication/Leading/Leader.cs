@@ -100,7 +100,7 @@ internal sealed class Leader
     }
 
     /// <summary>Serving ended because the leadership is being handed over.</summary>
-    public bool HandsOver => _transfer is { StoppedServing: true };
+    public bool IsTransferring => _transfer is { StoppedServing: true };
 
     /// <summary>A hand-over has begun; it may still fail, and this replica then goes on.</summary>
     public bool MayHandOver => _transfer is not null;
@@ -207,7 +207,7 @@ internal sealed class Leader
         switch (frame.PayloadCase)
         {
             case Frame.PayloadOneofCase.Ack:
-                _shipping.OnAck(follower, frame.Ack.Durable.FromWire(), frame.Ack.Refilling);
+                _shipping.OnAck(follower, frame.Ack.Durable.FromWire(), frame.Ack.Recovering);
                 break;
             case Frame.PayloadOneofCase.HeartbeatAck:
                 OnHeartbeatAck(follower, frame.HeartbeatAck);
@@ -242,14 +242,14 @@ internal sealed class Leader
     };
 
     /// <summary>The driver has sent bodies up to here.</summary>
-    public void OnBodiesSent(ulong replica, RecordName last, long bytes)
+    public void OnBodiesSent(ulong replica, LogPosition last, long bytes)
     {
         if (_followers.TryGetValue(replica, out var follower))
             _shipping.OnBodiesSent(follower, last, bytes);
     }
 
     /// <summary>A checkpoint is pinned for a follower.</summary>
-    public void OnSnapshotOpened(ulong replica, RecordName covers, long bytesTotal)
+    public void OnSnapshotOpened(ulong replica, LogPosition covers, long bytesTotal)
     {
         if (_followers.TryGetValue(replica, out var follower))
             _shipping.OnSnapshotOpened(follower, covers, bytesTotal);
@@ -258,7 +258,7 @@ internal sealed class Leader
     }
 
     /// <summary>A pin was taken back.</summary>
-    public void OnSnapshotLost(ulong replica, RecordName covers, string reason)
+    public void OnSnapshotLost(ulong replica, LogPosition covers, string reason)
     {
         if (_followers.TryGetValue(replica, out var follower))
             _shipping.OnSnapshotLost(follower, covers, reason);
@@ -526,7 +526,7 @@ internal sealed class Leader
         }
 
         _context.CommitTo(agreed);
-        if (!Serving && !HandsOver)
+        if (!Serving && !IsTransferring)
             Serve();
     }
 
@@ -581,9 +581,9 @@ internal sealed class Leader
 
     private void OnHeartbeatAck(FollowerProgress follower, HeartbeatAck ack)
     {
-        _shipping.OnAck(follower, ack.Durable.FromWire(), ack.Refilling);
+        _shipping.OnAck(follower, ack.Durable.FromWire(), ack.Recovering);
         follower.DiskImpaired = ack.DiskImpaired;
-        if (ack.Refilling || !_rounds.TryGetSentUs(ack.Round, out var sentUs))
+        if (ack.Recovering || !_rounds.TryGetSentUs(ack.Round, out var sentUs))
             return;
         follower.Round = Math.Max(follower.Round, ack.Round);
         if (ack.Granted)

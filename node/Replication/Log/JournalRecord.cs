@@ -12,8 +12,8 @@ namespace KvCluster.Replication.Log;
 internal readonly record struct JournalRecord(Etag Etag, uint Checksum, Etag Previous, uint PreviousChecksum, int BodyBytes)
 {
     /// <summary>What names this record in frames.</summary>
-    public RecordName Name => new(Etag, Checksum);
+    public LogPosition Name => new(Etag, Checksum);
 
     /// <summary>What names the record before it.</summary>
-    public RecordName PreviousName => new(Previous, PreviousChecksum);
+    public LogPosition PreviousName => new(Previous, PreviousChecksum);
 }

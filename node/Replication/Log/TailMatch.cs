@@ -24,11 +24,11 @@ internal enum TailFit
 /// <param name="Common">The last record both have, before anything is appended.</param>
 /// <param name="FirstNew">Index of the first body that the journal lacks; the count of bodies if none.</param>
 /// <param name="End">The last record after appending.</param>
-internal readonly record struct TailMatch(TailFit Fit, RecordName Common, int FirstNew, RecordName End)
+internal readonly record struct TailMatch(TailFit Fit, LogPosition Common, int FirstNew, LogPosition End)
 {
     /// <summary>Compares.</summary>
     /// <param name="epochMax">No record of a higher epoch may come from this peer.</param>
-    public static TailMatch Of(IJournalView journal, RecordName previous, RepeatedField<ByteString> bodies, ulong epochMax)
+    public static TailMatch Of(IJournalView journal, LogPosition previous, RepeatedField<ByteString> bodies, ulong epochMax)
     {
         if (!Has(journal, previous))
             return new TailMatch(TailFit.Missing, default, 0, default);
@@ -53,13 +53,13 @@ internal readonly record struct TailMatch(TailFit Fit, RecordName Common, int Fi
     }
 
     /// <summary>The journal has exactly this record, hence all before it.</summary>
-    public static bool Has(IJournalView journal, RecordName name) => journal.TryFind(name.Etag, out var own) && own.Checksum == name.Checksum;
+    public static bool Has(IJournalView journal, LogPosition name) => journal.TryFind(name.Etag, out var own) && own.Checksum == name.Checksum;
 
     /// <summary>
     /// Where to look for the last common record next, when the peer has not <paramref name="asked"/> but <paramref name="hint"/> at or before it:
     /// the hint itself if it is common, else the own record at or before it. False: the own journal no longer reaches back that far.
     /// </summary>
-    public static bool TryStepBack(IJournalView journal, RecordName asked, RecordName hint, out RecordName next, out bool common)
+    public static bool TryStepBack(IJournalView journal, LogPosition asked, LogPosition hint, out LogPosition next, out bool common)
     {
         common = Has(journal, hint);
         next = hint;

@@ -4,7 +4,7 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Replication.Progress;
 
 /// <summary>What a leader knows of one other replica in its epoch, kept by replica id. Plain state; <c>Leader</c> decides.</summary>
-internal sealed class FollowerProgress(ulong replica, RecordName probe, long nowUs)
+internal sealed class FollowerProgress(ulong replica, LogPosition probe, long nowUs)
 {
     private readonly Queue<(Etag Last, long Bytes)> _outstanding = new();
     private Etag _timed;
@@ -14,13 +14,13 @@ internal sealed class FollowerProgress(ulong replica, RecordName probe, long now
     public FollowerState State { get; set; }
 
     /// <summary>The record asked for while probing.</summary>
-    public RecordName Probe { get; set; } = probe;
+    public LogPosition Probe { get; set; } = probe;
 
     /// <summary>When to ask again.</summary>
     public long ProbeDueUs { get; set; } = nowUs;
 
     /// <summary>The last record sent while replicating.</summary>
-    public RecordName Sent { get; set; }
+    public LogPosition Sent { get; set; }
 
     /// <summary>A <see cref="Effect.SendBodies"/> is being executed.</summary>
     public bool Sending { get; set; }
@@ -32,7 +32,7 @@ internal sealed class FollowerProgress(ulong replica, RecordName probe, long now
     public Etag Remembered { get; set; }
 
     /// <summary>It lacks what is remembered, and was told so with each probe.</summary>
-    public bool ToldToRefill { get; set; }
+    public bool ToldToRecover { get; set; }
 
     /// <summary>Bytes sent and not acknowledged.</summary>
     public long OutstandingBytes { get; private set; }
@@ -62,7 +62,7 @@ internal sealed class FollowerProgress(ulong replica, RecordName probe, long now
     public ulong ReadIndexRound { get; set; }
 
     /// <summary>The snapshot under way; default: not opened yet.</summary>
-    public RecordName Covers { get; set; }
+    public LogPosition Covers { get; set; }
 
     public long SnapshotBytes { get; set; }
 

@@ -20,16 +20,16 @@ internal abstract record Effect
     /// most <paramref name="BytesMax"/> but at least one, and send it. Nothing follows: for an append send nothing; a tail goes out as
     /// it is. For an append, then step <see cref="Event.BodiesSent"/>.
     /// </summary>
-    internal sealed record SendBodies(uint Node, Frame Frame, RecordName After, int BytesMax) : Effect;
+    internal sealed record SendBodies(uint Node, Frame Frame, LogPosition After, int BytesMax) : Effect;
 
     /// <summary>Write the control file; <see cref="Event.ControlWritten"/> follows when it is synced. At most one is under way.</summary>
-    internal sealed record WriteControl(ControlRecord Control) : Effect;
+    internal sealed record WriteControl(HardState Control) : Effect;
 
     /// <summary>Append these bodies, verified and chained onto the last record, as prepared records; <see cref="Event.Durable"/> follows.</summary>
     internal sealed record AppendBodies(RepeatedField<ByteString> Bodies, int First) : Effect;
 
     /// <summary>Cut the journal behind <paramref name="LastKept"/>; <see cref="Event.CutDone"/> follows.</summary>
-    internal sealed record Cut(RecordName LastKept) : Effect;
+    internal sealed record Cut(LogPosition LastKept) : Effect;
 
     /// <summary>Everything up to here is committed: following, apply and publish it; leading, publish it and answer its callers.</summary>
     internal sealed record Commit(Etag Committed) : Effect;
@@ -91,7 +91,7 @@ internal abstract record Effect
     /// All is stored: verify and sync it beside the live state, which goes on. <see cref="Event.SnapshotVerified"/> follows from time to time and at the end,
     /// or <see cref="Event.SnapshotFailed"/>.
     /// </summary>
-    internal sealed record VerifySnapshot(RecordName Covers) : Effect;
+    internal sealed record VerifySnapshot(LogPosition Covers) : Effect;
 
     /// <summary>Remove what is stored of a snapshot, if anything is. Nothing follows.</summary>
     internal sealed record DropSnapshot : Effect
@@ -106,7 +106,7 @@ internal abstract record Effect
     }
 
     /// <summary>Switch in the verified snapshot, with this control file; <see cref="Event.SnapshotInstalled"/> follows.</summary>
-    internal sealed record InstallSnapshot(RecordName Covers, ControlRecord Control) : Effect;
+    internal sealed record InstallSnapshot(LogPosition Covers, HardState Control) : Effect;
 
     /// <summary>
     /// Pin the published state, which is that of <paramref name="Etag"/>, and compute its digest in the background; <see cref="Event.DigestTaken"/>

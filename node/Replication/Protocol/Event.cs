@@ -27,7 +27,7 @@ internal abstract record Event
     }
 
     /// <summary>The control file is synced with this content.</summary>
-    internal sealed record ControlWritten(ControlRecord Control) : Event;
+    internal sealed record ControlWritten(HardState Control) : Event;
 
     /// <summary>An <see cref="Effect.Cut"/> is done: the new segment's header is synced and <see cref="IJournalView.Last"/> is the record kept.</summary>
     internal sealed record CutDone : Event
@@ -42,7 +42,7 @@ internal abstract record Event
     /// Answer to <see cref="Effect.SendBodies"/>: sent up to and with <paramref name="Last"/>. Equal to what the effect asked to follow
     /// after: the journal no longer has what comes next.
     /// </summary>
-    internal sealed record BodiesSent(ulong Replica, ulong Epoch, RecordName Last, long Bytes) : Event;
+    internal sealed record BodiesSent(ulong Replica, ulong Epoch, LogPosition Last, long Bytes) : Event;
 
     /// <summary>
     /// The shard's record became known. <paramref name="ReadId"/> is that of the <see cref="Effect.ReadRecord"/> that this answers, 0 from
@@ -89,22 +89,22 @@ internal abstract record Event
     internal sealed record DigestTaken(long TakeId, ByteString Digest) : Event;
 
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
-    internal sealed record SnapshotOpened(ulong Replica, RecordName Covers, long BytesTotal) : Event;
+    internal sealed record SnapshotOpened(ulong Replica, LogPosition Covers, long BytesTotal) : Event;
 
     /// <summary>A pin was taken back, since it held too much or the disk is full: nothing more of the checkpoint can be sent.</summary>
-    internal sealed record SnapshotLost(ulong Replica, RecordName Covers, string Reason) : Event;
+    internal sealed record SnapshotLost(ulong Replica, LogPosition Covers, string Reason) : Event;
 
     /// <summary>Answer to <see cref="Effect.StoreSnapshotChunk"/>: stored from the start to here, without a gap.</summary>
-    internal sealed record SnapshotStored(RecordName Covers, long BytesStored) : Event;
+    internal sealed record SnapshotStored(LogPosition Covers, long BytesStored) : Event;
 
     /// <summary>Answer to <see cref="Effect.VerifySnapshot"/>: so much is verified; all of it, and synced, if <paramref name="IsWhole"/>.</summary>
-    internal sealed record SnapshotVerified(RecordName Covers, long BytesVerified, bool IsWhole) : Event;
+    internal sealed record SnapshotVerified(LogPosition Covers, long BytesVerified, bool IsWhole) : Event;
 
     /// <summary>The snapshot could not be stored or verified; nothing of it is kept.</summary>
-    internal sealed record SnapshotFailed(RecordName Covers, SnapshotFault Fault, string Reason) : Event;
+    internal sealed record SnapshotFailed(LogPosition Covers, SnapshotFault Fault, string Reason) : Event;
 
     /// <summary>Answer to <see cref="Effect.InstallSnapshot"/>: switched in and durable; the journal's last record is the one covered.</summary>
-    internal sealed record SnapshotInstalled(RecordName Covers) : Event;
+    internal sealed record SnapshotInstalled(LogPosition Covers) : Event;
 }
 
 /// <summary>How a compare-and-set of the shard's record ended.</summary>

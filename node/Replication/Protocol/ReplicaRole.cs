@@ -14,7 +14,7 @@ internal enum ReplicaRole
     Learner,
 
     /// <summary>Lost records that it had acknowledged; follows, but does not count until it has them again.</summary>
-    Refilling,
+    Recovering,
 
     /// <summary>Removed, or halted on a broken invariant.</summary>
     Stopped,

@@ -21,16 +21,16 @@ internal class ReplicaRules
     /// <param name="journal">The follower's.</param>
     /// <param name="common">The last record in common.</param>
     /// <param name="committed">What the follower knows to be committed.</param>
-    public virtual RecordName CutTo(IJournalView journal, RecordName common, Etag committed) => common;
+    public virtual LogPosition CutTo(IJournalView journal, LogPosition common, Etag committed) => common;
 
     /// <summary>Whether the record that a cut kept is in common with the promised leader: only with the one for which it was cut.</summary>
     public virtual bool IsCommon(ulong epochOfCut, ulong promised) => epochOfCut == promised;
 
     /// <summary>Whether a journal with a gap may count: what is behind the gap was acknowledged once, and may be gone.</summary>
-    public virtual bool MayCountRefilling => false;
+    public virtual bool MayCountRecovering => false;
 
     /// <summary>Whether a snapshot is overtaken: this replica has what it covers, and installing it would lose what came after.</summary>
-    public virtual bool IsOvertaken(IJournalView journal, RecordName covers, Etag committed) => covers.Etag <= committed || TailMatch.Has(journal, covers);
+    public virtual bool IsOvertaken(IJournalView journal, LogPosition covers, Etag committed) => covers.Etag <= committed || TailMatch.Has(journal, covers);
 
     /// <summary>Whether an epoch is served as soon as its first record is appended: not before that is committed.</summary>
     public virtual bool ServesBeforeOpen => false;

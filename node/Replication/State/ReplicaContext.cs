@@ -22,7 +22,7 @@ internal sealed class ReplicaContext
         Options = options;
         Journal = journal;
         Random = new SeededRandom(startup.Seed);
-        Control = new ControlKeeper(startup.Control, options.ControlIntervalUs);
+        Control = new HardStateKeeper(startup.Control, options.ControlIntervalUs);
         View = new ShardView(startup.Record, startup.Revision);
         OwnDigest = new OwnDigest(this);
         Committed = startup.Applied;
@@ -41,7 +41,7 @@ internal sealed class ReplicaContext
 
     public SeededRandom Random { get; }
 
-    public ControlKeeper Control { get; }
+    public HardStateKeeper Control { get; }
 
     public List<Effect> Effects { get; } = [];
 
@@ -64,7 +64,7 @@ internal sealed class ReplicaContext
     public Etag Committed { get; private set; }
 
     /// <summary>The journal ends before what this replica once acknowledged or knew committed: it neither votes nor acknowledges.</summary>
-    public bool Refilling { get; set; }
+    public bool Recovering { get; set; }
 
     /// <summary>The own journal's disk is slow or full, as the driver judges: others should lead.</summary>
     public bool DiskImpaired { get; set; }
@@ -76,7 +76,7 @@ internal sealed class ReplicaContext
     public bool Impaired => DiskImpaired || TreeDoubted;
 
     /// <summary>Votes, acknowledges, grants and stands: a voter whose directory exists and whose journal is whole.</summary>
-    public bool Counts => (!Refilling || Options.Rules.MayCountRefilling) && View.MayVote(Self);
+    public bool Counts => (!Recovering || Options.Rules.MayCountRecovering) && View.MayVote(Self);
 
     /// <summary>Takes over a newer record; an older one than is known changes nothing.</summary>
     public void AdoptView(ShardRecord record, long revision)

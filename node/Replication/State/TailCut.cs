@@ -9,7 +9,7 @@ namespace KvCluster.Replication.State;
 /// </summary>
 internal sealed class TailCut(ReplicaContext context)
 {
-    private RecordName _keep;
+    private LogPosition _keep;
     private ulong _epoch;
     private bool _wanted;
     private bool _issued;
@@ -21,7 +21,7 @@ internal sealed class TailCut(ReplicaContext context)
     /// Starts to cut behind a record that is common with the leader of <paramref name="epoch"/>. False: refused. Cutting what is committed would
     /// be corruption, and the replica halts; a record of the leader's own epoch or above cannot be foreign, and an alarm says so.
     /// </summary>
-    public bool TryBegin(RecordName keep, ulong epoch)
+    public bool TryBegin(LogPosition keep, ulong epoch)
     {
         Invariant.Check(!_wanted, "A cut begins while another is under way.");
         var last = context.Journal.Last;
@@ -41,8 +41,8 @@ internal sealed class TailCut(ReplicaContext context)
         _keep = keep;
         _epoch = epoch;
         _wanted = true;
-        // It may stay lowered without a cut, if the epoch ends first: what lies behind was shown not to be committed. A replica that is refilled keeps its mark of what it lost, so that a restart finds it too.
-        if (!context.Refilling && context.Control.Wanted.Acknowledged > keep.Etag)
+        // It may stay lowered without a cut, if the epoch ends first: what lies behind was shown not to be committed. A replica that is recovered keeps its mark of what it lost, so that a restart finds it too.
+        if (!context.Recovering && context.Control.Wanted.Acknowledged > keep.Etag)
             context.Control.Require(context.Control.Wanted with { Acknowledged = keep.Etag });
         return true;
     }
@@ -55,7 +55,7 @@ internal sealed class TailCut(ReplicaContext context)
     {
         if (!_wanted || _issued || context.Control.Frozen)
             return;
-        if (!context.Refilling && !context.Control.AcknowledgedAtMost(_keep.Etag))
+        if (!context.Recovering && !context.Control.AcknowledgedAtMost(_keep.Etag))
             return;
         _issued = true;
         context.Emit(new Effect.Cut(_keep));
@@ -65,7 +65,7 @@ internal sealed class TailCut(ReplicaContext context)
     /// The new segment's header is synced. Gives the record kept, and the epoch for which it was cut: only with that epoch's leader is the record known to be
     /// common.
     /// </summary>
-    public (RecordName Kept, ulong Epoch) Done()
+    public (LogPosition Kept, ulong Epoch) Done()
     {
         Invariant.Check(_issued, "A cut is done that was not asked for.");
         _issued = _wanted = false;

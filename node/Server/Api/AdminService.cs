@@ -9,7 +9,7 @@ using KvCluster.V1;
 namespace KvCluster.Node.Api;
 
 /// <summary>The service Admin of a node, for its own replicas.</summary>
-internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplicaPlacement replicas, StayingVoters voters, NodeExaminer examiner) : Admin.AdminBase
+internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplicaPlacement replicas, StayingVoters voters, NodeDiagnostics examiner) : Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
@@ -31,13 +31,13 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         var (leader, result) = await placement.TransferAsync(shard, request.ToNode).ConfigureAwait(false);
         return result.Done
             ? new TransferResponse { Leader = leader }
-            : throw Refusals.NotTransferred(request.Shard, result.Reason).ToStatus().ToRpcException();
+            : throw ApiErrors.NotTransferred(request.Shard, result.Reason).ToStatus().ToRpcException();
     }
 
     public override async Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context)
     {
         if (request.Node != identity.Node)
-            throw Refusals.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
+            throw ApiErrors.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
         if (!request.Draining)
         {
             placement.EndDrain();
@@ -62,24 +62,24 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         {
             // The next leader does it: a leader does not remove itself, nor hand over for what the next one would refuse.
             if (await replacement.ForeseeOwnAsync(shard, request).ConfigureAwait(false) is { } known)
-                return known.Done ? new ReplaceResponse() : throw Refusals.NotReplaced(request.Shard, known.Reason).ToStatus().ToRpcException();
+                return known.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.Shard, known.Reason).ToStatus().ToRpcException();
             var (next, handedOver) = await placement.TransferAsync(shard, 0).ConfigureAwait(false);
-            throw (handedOver.Done ? Refusals.NotLeader(new ShardRoute(shard.Route) { Leader = next }, identity.Node) : Refusals.NotReplaced(request.Shard, handedOver.Reason)).ToStatus().ToRpcException();
+            throw (handedOver.Done ? ApiErrors.NotLeader(new ShardRoute(shard.Route) { Leader = next }, identity.Node) : ApiErrors.NotReplaced(request.Shard, handedOver.Reason)).ToStatus().ToRpcException();
         }
         var result = await replacement.ReplaceAsync(shard, request, context.CancellationToken).ConfigureAwait(false);
-        return result.Done ? new ReplaceResponse() : throw Refusals.NotReplaced(request.Shard, result.Reason).ToStatus().ToRpcException();
+        return result.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.Shard, result.Reason).ToStatus().ToRpcException();
     }
 
     public override async Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context)
     {
         if (request.Node != identity.Node)
-            throw Refusals.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
+            throw ApiErrors.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
         if (request.Reason.Length > ReasonCharsMax)
-            throw Refusals.BadRequest($"A reason has at most {ReasonCharsMax} characters; nothing was changed.").ToStatus().ToRpcException();
+            throw ApiErrors.BadRequest($"A reason has at most {ReasonCharsMax} characters; nothing was changed.").ToStatus().ToRpcException();
         if (!OneLine.Is(request.Reason))
-            throw Refusals.BadRequest("A reason has a control character (a line break or an escape, for example); nothing was changed. Give it as one line of text.").ToStatus().ToRpcException();
+            throw ApiErrors.BadRequest("A reason has a control character (a line break or an escape, for example); nothing was changed. Give it as one line of text.").ToStatus().ToRpcException();
         if (shards.Find(request.Shard) is null)
-            throw Refusals.NoReplica(request.Shard, identity.Node).ToStatus().ToRpcException();
+            throw ApiErrors.NoReplica(request.Shard, identity.Node).ToStatus().ToRpcException();
         var shard = Here(request.Shard);
         QuarantineLeave? leave = null;
         if (!request.Force)
@@ -88,20 +88,20 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             var usableUntil = BootClock.Instance.GetTimestamp() + (long)(StayingVoters.UseTimeMax.TotalSeconds * BootClock.Instance.TimestampFrequency);
             var verdict = (await voters.AskAsync([request.Shard], StayingVoters.GoneTime, context.CancellationToken).ConfigureAwait(false)).Single();
             if (verdict.Refusal is { } reason)
-                throw Refusals.NotQuarantined(request.Shard, identity.Node, reason).ToStatus().ToRpcException();
+                throw ApiErrors.NotQuarantined(request.Shard, identity.Node, reason).ToStatus().ToRpcException();
             leave = new QuarantineLeave(verdict.Epoch, usableUntil);
         }
         var result = await shard.Replica!.QuarantineAsync(request.Reason, leave).ConfigureAwait(false);
         if (result.Done)
             return new QuarantineResponse();
-        var stopped = shard.Replica.Failure is { } failure ? Refusals.ReplicaFailed(shard.Route, failure.Message) : Refusals.NotQuarantined(request.Shard, identity.Node, result.Reason);
+        var stopped = shard.Replica.Failure is { } failure ? ApiErrors.ReplicaFailed(shard.Route, failure.Message) : ApiErrors.NotQuarantined(request.Shard, identity.Node, result.Reason);
         throw stopped.ToStatus().ToRpcException();
     }
 
     public override async Task<MayStopResponse> MayStop(MayStopRequest request, ServerCallContext context)
     {
         if (request.Shards.Count > StayingVoters.ShardsMax)
-            throw Refusals.BadRequest($"At most {StayingVoters.ShardsMax} shards are named in one call.").ToStatus().ToRpcException();
+            throw ApiErrors.BadRequest($"At most {StayingVoters.ShardsMax} shards are named in one call.").ToStatus().ToRpcException();
         var asked = TimeSpan.FromMilliseconds(request.KeptMs);
         var keptTime = asked < StayingVoters.KeptTimeMax ? asked : StayingVoters.KeptTimeMax;
         var verdicts = await Task.WhenAll(request.Shards.Select(shard => voters.JudgeAsync(shard, request.Node, keptTime))).ConfigureAwait(false);
@@ -119,11 +119,11 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         try
         {
             var (answer, refusal) = await replicas.PlaceAsync(request, context.CancellationToken).ConfigureAwait(false);
-            return answer ?? throw Refusals.NotPlaced(refusal).ToStatus().ToRpcException();
+            return answer ?? throw ApiErrors.NotPlaced(refusal).ToStatus().ToRpcException();
         }
         catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
         {
-            throw Refusals.NotPlaced(failure.Message).ToStatus().ToRpcException();
+            throw ApiErrors.NotPlaced(failure.Message).ToStatus().ToRpcException();
         }
     }
 
@@ -133,20 +133,20 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         var asked = shards.All.Where(static shard => shard.Replica is { Failure: null }).Select(static shard => shard.Shard).ToList();
         var refused = (await voters.AskAsync(asked, StayingVoters.DrainTime, cancellationToken).ConfigureAwait(false)).Where(static verdict => verdict.Refusal is not null).OrderBy(static verdict => verdict.Shard).ToList();
         if (refused.Count > 0)
-            throw Refusals.NotDrained(identity.Node, refused.Count, refused[0].Shard, refused[0].Refusal!).ToStatus().ToRpcException();
+            throw ApiErrors.NotDrained(identity.Node, refused.Count, refused[0].Shard, refused[0].Refusal!).ToStatus().ToRpcException();
     }
 
     private HostedShard Here(uint id)
     {
         if (shards.Find(id) is not { } shard)
-            throw (shards.IsUnknown(id) ? Refusals.NoShard(id) : Refusals.WrongShard(id, identity.Node, shards.RouteOf(id))).ToStatus().ToRpcException();
-        return shard.Replica is null ? throw Refusals.ReplicaFailed(shard.Route, shard.Failure).ToStatus().ToRpcException() : shard;
+            throw (shards.IsUnknown(id) ? ApiErrors.NoShard(id) : ApiErrors.WrongShard(id, identity.Node, shards.RouteOf(id))).ToStatus().ToRpcException();
+        return shard.Replica is null ? throw ApiErrors.ReplicaFailed(shard.Route, shard.Failure).ToStatus().ToRpcException() : shard;
     }
 
     private HostedShard LedHere(uint id)
     {
         var shard = Here(id);
-        return shard.Replica!.IsServing ? shard : throw Refusals.NotLeader(shard.Route, identity.Node).ToStatus().ToRpcException();
+        return shard.Replica!.IsServing ? shard : throw ApiErrors.NotLeader(shard.Route, identity.Node).ToStatus().ToRpcException();
     }
 
     private async Task<ReplicaCheckpoint> CheckpointAsync(HostedShard shard)

@@ -76,8 +76,8 @@ internal interface IReplySink
     int ReplyBytesMax { get; }
 
     /// <summary>Takes an answer. Not null: there was no room for it, and the call was refused so.</summary>
-    Refusal? Answer<T>(scoped in T answer)
+    ApiError? Answer<T>(scoped in T answer)
         where T : IAnswer, allows ref struct;
 
-    void Refuse(Refusal refusal);
+    void Refuse(ApiError refusal);
 }

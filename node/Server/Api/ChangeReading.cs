@@ -10,7 +10,7 @@ namespace KvCluster.Node.Api;
 /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
 internal static class ChangeReading
 {
-    public static Refusal? TryIdentify(WriteRequest write, ReadOnlySpan<byte> id, HostedShard shard)
+    public static ApiError? TryIdentify(WriteRequest write, ReadOnlySpan<byte> id, HostedShard shard)
     {
         UInt128 session = default;
         ulong sequence = 0, lowestOpen = 0;
@@ -28,11 +28,11 @@ internal static class ChangeReading
             }
         }
         if (session == 0)
-            return Refusals.SessionInvalid;
+            return ApiErrors.SessionInvalid;
         if (!WriteRequest.IsIdentityValid(sequence, lowestOpen))
-            return Refusals.SequenceInvalid;
+            return ApiErrors.SequenceInvalid;
         if (sessionShard != shard.Route.Shard)
-            return Refusals.SessionExpired;
+            return ApiErrors.SessionExpired;
         write.Identify(session, sequence, lowestOpen);
         return null;
     }
@@ -43,7 +43,7 @@ internal static class ChangeReading
     /// <summary>Adds the operations of a Write.</summary>
     /// <param name="shard">Of all its keys; null: it has no operation.</param>
     /// <param name="id">The encoded RequestId, if <paramref name="hasId"/>.</param>
-    public static Refusal? TryAddOperations(
+    public static ApiError? TryAddOperations(
         WriteRequest write, ReadOnlySpan<byte> request, ShardLookup lookup, in CallTarget target, out HostedShard? shard, out ReadOnlySpan<byte> id, out bool hasId)
     {
         shard = null;
@@ -65,15 +65,15 @@ internal static class ChangeReading
             }
             var kind = ReadOperation(reader.ReadBytes(), out var key, out var value);
             if (kind == 0)
-                return Refusals.BadRequest("An operation is neither a put nor a delete.");
+                return ApiErrors.BadRequest("An operation is neither a put nor a delete.");
             if (RequestRules.CheckEntry(key, value) is { } bad)
                 return bad;
             if (write.OperationCount == WriteRequest.OperationCountMax)
-                return Refusals.TooManyOperations;
+                return ApiErrors.TooManyOperations;
             if (RequestRules.CheckRoom(write, key, value) is { } full)
                 return full;
             if (shard is not null && !shard.Owns(key))
-                return Refusals.ShardsDiffer;
+                return ApiErrors.ShardsDiffer;
             if (shard is null && (shard = lookup.Find(key, target, isForLeader: true, out var refusal)) is null)
                 return refusal;
             if (kind == Operation.PutFieldNumber)

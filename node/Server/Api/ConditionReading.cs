@@ -11,7 +11,7 @@ namespace KvCluster.Node.Api;
 internal static class ConditionReading
 {
     /// <summary>Adds the conditions of a request; <paramref name="keyOfOperation"/> stands for those that name none. Null: all are added.</summary>
-    public static Refusal? TryAddAll(WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, HostedShard shard)
+    public static ApiError? TryAddAll(WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, HostedShard shard)
     {
         var reader = new WireReader(request);
         var conditionCount = 0;
@@ -23,14 +23,14 @@ internal static class ConditionReading
                 continue;
             }
             if (++conditionCount > WriteRequest.OperationCountMax)
-                return Refusals.TooManyOperations;
+                return ApiErrors.TooManyOperations;
             if (TryAdd(write, reader.ReadBytes(), keyOfOperation, shard) is { } bad)
                 return bad;
         }
         return null;
     }
 
-    private static Refusal? TryAdd(WriteRequest write, ReadOnlySpan<byte> condition, ReadOnlySpan<byte> keyOfOperation, HostedShard shard)
+    private static ApiError? TryAdd(WriteRequest write, ReadOnlySpan<byte> condition, ReadOnlySpan<byte> keyOfOperation, HostedShard shard)
     {
         var key = keyOfOperation;
         ConditionKind? kind = null;
@@ -61,11 +61,11 @@ internal static class ConditionReading
             }
         }
         if (kind is null)
-            return Refusals.BadRequest("A condition has no test.");
+            return ApiErrors.BadRequest("A condition has no test.");
         if (RequestRules.CheckEntry(key, value) is { } bad)
             return bad;
         if (!shard.Owns(key))
-            return Refusals.ShardsDiffer;
+            return ApiErrors.ShardsDiffer;
         if (RequestRules.CheckRoom(write, key, value) is { } full)
             return full;
         write.AddCondition(key, kind.Value, etag, value);

@@ -11,7 +11,7 @@ namespace KvCluster.Node.Api;
 internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads threads, NodeMetrics metrics, TimeProvider clock)
 {
     private readonly KvReads _reads = new(lookup, opener, threads, clock);
-    private readonly KvChanges _changes = new(lookup);
+    private readonly KvWrites _changes = new(lookup);
 
     /// <summary>Whether calls are to say when they came.</summary>
     public bool Watches => metrics.WatchesRequests || NodeTraces.IsOn;
@@ -20,13 +20,13 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
     public ValueTask StartAsync<TSink>(Method method, ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink => target.ArrivedTimestamp == 0
             ? RunAsync(method, request, target, sink)
-            : RunAsync(method, request, target, new WatchedSink<TSink>(sink, new RequestWatch(metrics, clock, method, target.ArrivedTimestamp, target.Span)));
+            : RunAsync(method, request, target, new MeteredSink<TSink>(sink, new RequestWatch(metrics, clock, method, target.ArrivedTimestamp, target.Span)));
 
     /// <summary>Whether a call's end waits for a majority: an opening of a session is written, too.</summary>
     public static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write or Method.OpenSession;
 
     /// <summary>A call was refused before it was run.</summary>
-    public void Refused(Method method, Refusal refusal)
+    public void Refused(Method method, ApiError refusal)
     {
         if (!metrics.WatchesRequests)
             return;
@@ -36,9 +36,9 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
 
     /// <summary>A call ended by an exception, which is a bug, and not by its sink.</summary>
     /// <returns>What its caller is told.</returns>
-    public Refusal Failed(Exception failure, Method method, in CallTarget target)
+    public ApiError Failed(Exception failure, Method method, in CallTarget target)
     {
-        var refusal = Refusals.Internal(failure, IsChange(method));
+        var refusal = ApiErrors.Internal(failure, IsChange(method));
         if (target.ArrivedTimestamp == 0)
             return refusal;
         metrics.RequestRefused(method, refusal.Reason);
@@ -60,17 +60,17 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
                 Method.Delete => _changes.DeleteAsync(request, target, sink),
                 Method.Write => _changes.WriteAsync(request, target, sink),
                 Method.OpenSession => _changes.OpenSessionAsync(request, target, sink),
-                _ => Refuse(sink, Refusals.BadRequest("The method is not known.")),
+                _ => Refuse(sink, ApiErrors.BadRequest("The method is not known.")),
             };
         }
-        catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
+        catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)
         {
             return Refuse(sink, refusal);
         }
     }
 
     /// <summary>Ends a call without an answer.</summary>
-    public static ValueTask Refuse<TSink>(TSink sink, Refusal refusal)
+    public static ValueTask Refuse<TSink>(TSink sink, ApiError refusal)
         where TSink : struct, IReplySink
     {
         sink.Refuse(refusal);

@@ -37,7 +37,7 @@ internal sealed class KvExchange(
     /// <summary>A message with so many bytes takes no further reply: what gRPC takes unless somebody says otherwise. A single reply may be larger.</summary>
     private const int MessageBytesMax = 4 << 20;
 
-    /// <summary>Refusals and answers to changes, which must be given, are smaller than this.</summary>
+    /// <summary>Errors and answers to changes, which must be given, are smaller than this.</summary>
     private const int OutcomeBytesMax = 4 << 10;
 
     private readonly FairPlaces _places = new(OpenCallsMax);
@@ -94,7 +94,7 @@ internal sealed class KvExchange(
                 var bytes = gathered.Count;
                 if (!await StalledWrite.EndsAsync(responses.WriteAsync(gathered), memory.Replies).ConfigureAwait(false))
                 {
-                    Break(Refusals.NotRead.ToStatus().ToRpcException());
+                    Break(ApiErrors.NotRead.ToStatus().ToRpcException());
                     return;
                 }
                 Written(bytes);
@@ -110,7 +110,7 @@ internal sealed class KvExchange(
             // A bug. It ends this stream, and not the process, as an exception that nobody waits for does.
             LoopFailures.Count();
             CallFailures.SendingFailed(log, failure);
-            Break(Refusals.Internal(failure, isChange: true).ToStatus().ToRpcException());
+            Break(ApiErrors.Internal(failure, isChange: true).ToStatus().ToRpcException());
         }
     }
 
@@ -192,7 +192,7 @@ internal sealed class KvExchange(
             calls.Refused(method, refusal);
         var sink = new Sink(this, head.Id, place, head.ReplyBytesMax is 0 or > int.MaxValue ? int.MaxValue : (int)head.ReplyBytesMax);
         if (refusal is null && target.DeadlineTimestamp != 0 && now > target.DeadlineTimestamp)
-            refusal = Refusals.DeadlinePassed;
+            refusal = ApiErrors.DeadlinePassed;
         if (refusal is not null)
         {
             sink.Refuse(refusal);
@@ -232,25 +232,25 @@ internal sealed class KvExchange(
     }
 
     // Takes a place, if the shard's calls of this kind have one, and bytes of the budget if it has them.
-    private Refusal? TryOpen(uint shard, Method method, int requestBytes, out Place place)
+    private ApiError? TryOpen(uint shard, Method method, int requestBytes, out Place place)
     {
         place = default;
         var isChange = KvCalls.IsChange(method);
         lock (_gate)
         {
             if (!_places.TryTake(shard, isChange, requestBytes, out var ofStream))
-                return Refusals.Busy;
+                return ApiErrors.Busy;
             if (!node.TryTake(_heldOfNode, shard, isChange, requestBytes, out var ofNode))
             {
                 _places.Return(ofStream, requestBytes);
-                return Refusals.Busy;
+                return ApiErrors.Busy;
             }
             place = new Place(ofStream, ofNode, requestBytes);
             if (_requests.TryUse(requestBytes))
                 return null;
             ReturnLocked(place);
             place = default;
-            return Refusals.RequestsWait;
+            return ApiErrors.RequestsWait;
         }
     }
 
@@ -349,12 +349,12 @@ internal sealed class KvExchange(
             _room.TrySetResult();
     }
 
-    private Refusal? Add<T>(ulong id, in Place place, StatusCode code, int contentField, scoped in T content)
+    private ApiError? Add<T>(ulong id, in Place place, StatusCode code, int contentField, scoped in T content)
         where T : IAnswer, allows ref struct
     {
         if (TryAdd(id, place, code, contentField, content))
             return null;
-        var refusal = Refusals.RepliesWait;
+        var refusal = ApiErrors.RepliesWait;
         TryAdd(id, place, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
         return refusal;
     }
@@ -415,17 +415,17 @@ internal sealed class KvExchange(
     {
         public int ReplyBytesMax => replyBytesMax;
 
-        public Refusal? Answer<T>(scoped in T answer)
+        public ApiError? Answer<T>(scoped in T answer)
             where T : IAnswer, allows ref struct
         {
             if (answer.Size <= replyBytesMax)
                 return exchange.Add(id, place, StatusCode.OK, Reply.ResponseFieldNumber, answer);
-            var refusal = Refusals.ReplyLarge(answer.Size);
+            var refusal = ApiErrors.ReplyLarge(answer.Size);
             Refuse(refusal);
             return refusal;
         }
 
-        public void Refuse(Refusal refusal) =>
+        public void Refuse(ApiError refusal) =>
             exchange.Add(id, place, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));
     }
 }

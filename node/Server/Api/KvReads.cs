@@ -93,7 +93,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         return AnswerLaterAsync(request.ToArray(), keyCount, shard!, query, target, sink, isToWait);
     }
 
-    private HostedShard? Find(ReadOnlySpan<byte> key, ReadOnlySpan<byte> options, in CallTarget target, out ReadQuery query, out Refusal refusal)
+    private HostedShard? Find(ReadOnlySpan<byte> key, ReadOnlySpan<byte> options, in CallTarget target, out ReadQuery query, out ApiError refusal)
     {
         if (ReadQuery.TryRead(options, out query) is { } bad)
         {
@@ -107,7 +107,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
     }
 
     // Null: all keys are of the shard found.
-    private Refusal? TryFind(ReadOnlySpan<byte> request, in CallTarget target, out HostedShard? shard, out ReadQuery query, out int keyCount)
+    private ApiError? TryFind(ReadOnlySpan<byte> request, in CallTarget target, out HostedShard? shard, out ReadQuery query, out int keyCount)
     {
         shard = null;
         query = default;
@@ -126,7 +126,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 if (RequestRules.CheckKey(key) is { } bad)
                     return bad;
                 if (++keyCount > WriteRequest.OperationCountMax)
-                    return Refusals.TooManyOperations;
+                    return ApiErrors.TooManyOperations;
                 if (keyCount == 1)
                     first = key;
             }
@@ -136,9 +136,9 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
             }
         }
         if (keyCount == 0)
-            return Refusals.BadRequest("The request names no key.");
+            return ApiErrors.BadRequest("The request names no key.");
         shard = Find(first, options, target, out query, out var refusal);
-        return shard is null ? refusal : OwnsAll(shard, request) ? null : Refusals.ShardsDiffer;
+        return shard is null ? refusal : OwnsAll(shard, request) ? null : ApiErrors.ShardsDiffer;
     }
 
     private static bool OwnsAll(HostedShard shard, ReadOnlySpan<byte> request)
@@ -191,12 +191,12 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                     var now = clock.GetTimestamp();
                     if (target.DeadlineTimestamp != 0 && now > target.DeadlineTimestamp)
                     {
-                        sink.Refuse(Refusals.DeadlinePassed);
+                        sink.Refuse(ApiErrors.DeadlinePassed);
                         return;
                     }
                     if (isOpen && read.Snapshot.IsTooOld)
                     {
-                        sink.Refuse(Refusals.ReadTooSlow);
+                        sink.Refuse(ApiErrors.ReadTooSlow);
                         return;
                     }
                     if (!isOpen)
@@ -222,7 +222,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 }
             }
         }
-        catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
+        catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)
         {
             sink.Refuse(refusal);
         }
@@ -276,7 +276,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 var entry = KvReads.Read(shard, read, reader.ReadBytes());
                 var entryBytes = entry.Size;
                 _bytes += WireWriter.BytesFieldSize(entryBytes);
-                if (_bytes > Refusals.AnswerBytesMax)
+                if (_bytes > ApiErrors.AnswerBytesMax)
                     return true;
                 if (_bytes <= replyBytesMax)
                 {
@@ -298,10 +298,10 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         public readonly void Answer<TSink>(TSink sink)
             where TSink : struct, IReplySink
         {
-            if (_bytes > Refusals.AnswerBytesMax)
-                sink.Refuse(Refusals.AnswerTooLarge);
+            if (_bytes > ApiErrors.AnswerBytesMax)
+                sink.Refuse(ApiErrors.AnswerTooLarge);
             else if (_bytes > sink.ReplyBytesMax)
-                sink.Refuse(Refusals.ReplyLarge(_bytes));
+                sink.Refuse(ApiErrors.ReplyLarge(_bytes));
             else
                 sink.Answer(new EncodedAnswer(_message is null ? default : _message.Written));
         }

@@ -32,12 +32,12 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
     /// <summary>Runs a scan. The request is given back.</summary>
     /// <returns>Why there is none, or no more; null: complete.</returns>
     /// <exception cref="RpcException">The caller went away.</exception>
-    public async Task<Refusal?> RunAsync(MessageBytes message, IServerStreamWriter<MessageBytes> pages, long deadlineTimestamp, CancellationToken cancellationToken)
+    public async Task<ApiError?> RunAsync(MessageBytes message, IServerStreamWriter<MessageBytes> pages, long deadlineTimestamp, CancellationToken cancellationToken)
     {
         // Until the scan has begun: of what it has seen nothing is needed any more then.
         var requestBytes = message.Count;
         if (!memory.Requests.TryTake(requestBytes, requestBytes <= ByteBudget.SmallBytes))
-            return Refusals.RequestsWait;
+            return ApiErrors.RequestsWait;
         try
         {
             var (request, readOptions) = Read(message.Written);
@@ -49,14 +49,14 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             if (lookup.FindForScan(request.Reverse, lower.Span, upper.Span, query.Mode.IsForLeader(), out var refusal) is not { } shard)
                 return refusal;
             var read = await opener.OpenAsync(shard, query.In(shard.Shard, readOptions), deadlineTimestamp, cancellationToken).ConfigureAwait(false);
-            if (read.Refusal is not null)
-                return read.Refusal;
+            if (read.ApiError is not null)
+                return read.ApiError;
             memory.Requests.GiveBack(requestBytes);
             requestBytes = 0;
             using (read.Snapshot)
                 return await SendAsync(request, shard.Route, lower, upper, read, pages, cancellationToken).ConfigureAwait(false);
         }
-        catch (Exception failure) when (Refusals.Of(failure) is { } refusal)
+        catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)
         {
             return refusal;
         }
@@ -94,7 +94,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
     }
 
     // The range [lower, upper) that is asked for; an empty upper: to the end of all keys.
-    private static Refusal? TryBound(ScanRequest request, out ReadOnlyMemory<byte> lower, out ReadOnlyMemory<byte> upper)
+    private static ApiError? TryBound(ScanRequest request, out ReadOnlyMemory<byte> lower, out ReadOnlyMemory<byte> upper)
     {
         lower = Greater(request.Start.Memory, request.Prefix.Memory);
         upper = request.End.Memory;
@@ -108,7 +108,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
                 lower = Greater(lower, (byte[])[.. request.ResumeAfter.Span, 0]);
         }
         return Math.Max(Math.Max(request.Start.Length, request.End.Length), Math.Max(request.Prefix.Length, request.ResumeAfter.Length)) > WriteRequest.KeyBytesMax
-            ? Refusals.KeyTooLong
+            ? ApiErrors.KeyTooLong
             : null;
     }
 
@@ -118,7 +118,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
     private static ReadOnlyMemory<byte> LesserEnd(ReadOnlyMemory<byte> left, ReadOnlyMemory<byte> right) =>
         left.IsEmpty || left.Span.SequenceCompareTo(right.Span) > 0 ? right : left;
 
-    private async Task<Refusal?> SendAsync(
+    private async Task<ApiError?> SendAsync(
         ScanRequest request, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, OpenedRead read, IServerStreamWriter<MessageBytes> pages, CancellationToken cancellationToken)
     {
         var opened = clock.GetTimestamp();
@@ -130,7 +130,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
         do
         {
             if (!memory.Replies.TryTake(PageBytes, isSmall: false))
-                return Refusals.RepliesWait;
+                return ApiErrors.RepliesWait;
             var more = 0;
             try
             {
@@ -157,10 +157,10 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
                 if (isTooOld)
                     read.Snapshot.Dispose();
                 if (!await taking.ConfigureAwait(false))
-                    return Refusals.NotRead;
+                    return ApiErrors.NotRead;
                 // With the last page the caller has all.
                 if (isTooOld && !isLast)
-                    return Refusals.SnapshotTooOld;
+                    return ApiErrors.SnapshotTooOld;
             }
             finally
             {

@@ -29,7 +29,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
     {
         var began = clock.GetTimestamp();
         metrics.RequestBegan();
-        Refusal? refusal = Refusals.Cancelled;
+        ApiError? refusal = ApiErrors.Cancelled;
         try
         {
             refusal = await scans.RunAsync(request, responseStream, DeadlineOf(context), context.CancellationToken).ConfigureAwait(false);
@@ -50,8 +50,8 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
         var requestBytes = request.Count;
         if (!memory.Requests.TryTake(requestBytes, requestBytes <= ByteBudget.SmallBytes))
         {
-            calls.Refused(method, Refusals.RequestsWait);
-            return Refuse(Refusals.RequestsWait.ToStatus(), request, context);
+            calls.Refused(method, ApiErrors.RequestsWait);
+            return Refuse(ApiErrors.RequestsWait.ToStatus(), request, context);
         }
         var response = MessageBytes.Rent();
         var target = new CallTarget(0, 0, DeadlineOf(context), context.CancellationToken)

@@ -64,11 +64,11 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
 
     /// <summary>The wait of <see cref="OpenAsync"/>: for a round of confirmation that begins after this call, or until the replica has caught up. It holds no snapshot.</summary>
     /// <returns>Null: a snapshot opened from now on, however much later, is new enough (<see cref="OpenConfirmed"/>).</returns>
-    public async ValueTask<Refusal?> ConfirmAsync(HostedShard shard, ReadQuery query, long deadlineTimestamp, CancellationToken cancellationToken) => query.Mode switch
+    public async ValueTask<ApiError?> ConfirmAsync(HostedShard shard, ReadQuery query, long deadlineTimestamp, CancellationToken cancellationToken) => query.Mode switch
     {
         ReadMode.Session => await CatchUpWithSessionAsync(shard, query.Seen, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
         ReadMode.Replica when !shard.Replica!.IsServing => await CatchUpWithLeaderAsync(shard, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
-        _ => await shard.Replica!.ConfirmReadAsync(cancellationToken).ConfigureAwait(false) is not null ? null : Refusals.NotLeader(shard.Route, lookup.Node),
+        _ => await shard.Replica!.ConfirmReadAsync(cancellationToken).ConfigureAwait(false) is not null ? null : ApiErrors.NotLeader(shard.Route, lookup.Node),
     };
 
     /// <summary>Opens what was confirmed; always true.</summary>
@@ -78,23 +78,23 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
         return true;
     }
 
-    private ValueTask<Refusal?> CatchUpWithSessionAsync(HostedShard shard, UInt128 seen, long deadlineTimestamp, CancellationToken cancellationToken)
+    private ValueTask<ApiError?> CatchUpWithSessionAsync(HostedShard shard, UInt128 seen, long deadlineTimestamp, CancellationToken cancellationToken)
     {
         // Only so that the leader says what is committed now, and not with its next heartbeat.
         _ = shard.Replica!.AskLeaderAsync(CancellationToken.None);
         return CatchUpAsync(shard, seen, deadlineTimestamp, cancellationToken);
     }
 
-    private async ValueTask<Refusal?> CatchUpWithLeaderAsync(HostedShard shard, long deadlineTimestamp, CancellationToken cancellationToken) =>
+    private async ValueTask<ApiError?> CatchUpWithLeaderAsync(HostedShard shard, long deadlineTimestamp, CancellationToken cancellationToken) =>
         await shard.Replica!.AskLeaderAsync(cancellationToken).ConfigureAwait(false) is { } committed
             ? await CatchUpAsync(shard, committed, deadlineTimestamp, cancellationToken).ConfigureAwait(false)
-            : Refusals.LeaderSilent(shard.Route, lookup.Node);
+            : ApiErrors.LeaderSilent(shard.Route, lookup.Node);
 
-    private async ValueTask<Refusal?> CatchUpAsync(HostedShard shard, UInt128 etag, long deadlineTimestamp, CancellationToken cancellationToken)
+    private async ValueTask<ApiError?> CatchUpAsync(HostedShard shard, UInt128 etag, long deadlineTimestamp, CancellationToken cancellationToken)
     {
         var limit = deadlineTimestamp == 0 ? _waitMax : LeftUntil(deadlineTimestamp) * DeadlineShare;
         limit = limit < _waitMax ? limit : _waitMax;
-        return await shard.Replica!.WaitForAppliedAsync(etag, limit, cancellationToken).ConfigureAwait(false) ? null : Refusals.ReplicaBehind(shard, etag, lookup.Node);
+        return await shard.Replica!.WaitForAppliedAsync(etag, limit, cancellationToken).ConfigureAwait(false) ? null : ApiErrors.ReplicaBehind(shard, etag, lookup.Node);
     }
 
     private TimeSpan LeftUntil(long deadlineTimestamp)
@@ -107,5 +107,5 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
 /// <summary>A snapshot that is new enough for a read, and what its answer says of it; or why there is none.</summary>
 /// <param name="Snapshot">Closed by who asked for it, if there is no refusal.</param>
 /// <param name="AgeUs">Of a stale read, if known: for how long it may be out of date.</param>
-/// <param name="Refusal">Null: it is open.</param>
-internal readonly record struct OpenedRead(ReadSnapshot Snapshot, ulong? AgeUs, Refusal? Refusal);
+/// <param name="ApiError">Null: it is open.</param>
+internal readonly record struct OpenedRead(ReadSnapshot Snapshot, ulong? AgeUs, ApiError? ApiError);

@@ -12,7 +12,7 @@ internal readonly record struct ReadQuery(ReadMode Mode, UInt128 Seen)
     /// <param name="options">The message; empty: none.</param>
     /// <param name="query">What they ask for, of no shard yet.</param>
     /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
-    public static Refusal? TryRead(ReadOnlySpan<byte> options, out ReadQuery query)
+    public static ApiError? TryRead(ReadOnlySpan<byte> options, out ReadQuery query)
     {
         var mode = ReadMode.Unspecified;
         var reader = new WireReader(options);
@@ -24,7 +24,7 @@ internal readonly record struct ReadQuery(ReadMode Mode, UInt128 Seen)
                 reader.Skip();
         }
         query = new ReadQuery(mode == ReadMode.Unspecified ? ReadMode.Leader : mode, 0);
-        return mode is >= ReadMode.Unspecified and <= ReadMode.Stale ? null : Refusals.BadRequest("The read mode is not known.");
+        return mode is >= ReadMode.Unspecified and <= ReadMode.Stale ? null : ApiErrors.BadRequest("The read mode is not known.");
     }
 
     /// <summary>The same with what the options say of one shard.</summary>

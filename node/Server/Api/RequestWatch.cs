@@ -41,7 +41,7 @@ internal readonly struct RequestWatch
         Spans.StopCall(_span, "OK", null);
     }
 
-    public void Refused(Refusal refusal)
+    public void Refused(ApiError refusal)
     {
         if (refusal.ReplyBytes > 0)
             _metrics.RequestDeferred();

@@ -10,35 +10,35 @@ internal sealed class ShardLookup(uint node, ShardHost shards, HotPrefixes hot)
     public uint Node => node;
 
     /// <summary>The replica that leads the shard of a key; without <paramref name="isForLeader"/> any replica of it that works.</summary>
-    public HostedShard? Find(ReadOnlySpan<byte> key, in CallTarget target, bool isForLeader, out Refusal refusal)
+    public HostedShard? Find(ReadOnlySpan<byte> key, in CallTarget target, bool isForLeader, out ApiError refusal)
     {
         var found = shards.Find(key);
         hot.Saw(key);
         // By its range alone: a generation orders routes, and the caller's may well be newer than this node's.
         if (found is not null && (target.Generation == 0 || target.Shard == found.Shard))
             return Able(found, isForLeader, out refusal);
-        refusal = Refusals.WrongShard(found?.Route ?? shards.RouteOf(key));
+        refusal = ApiErrors.WrongShard(found?.Route ?? shards.RouteOf(key));
         return null;
     }
 
     /// <summary>The same of the shard in which a range begins; in reverse, of the one in which it ends.</summary>
-    public HostedShard? FindForScan(bool reverse, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper, bool isForLeader, out Refusal refusal)
+    public HostedShard? FindForScan(bool reverse, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper, bool isForLeader, out ApiError refusal)
     {
         if ((reverse ? shards.FindBefore(upper) : shards.Find(lower)) is { } found)
             return Able(found, isForLeader, out refusal);
-        refusal = Refusals.WrongShard(reverse ? shards.RouteBefore(upper) : shards.RouteOf(lower));
+        refusal = ApiErrors.WrongShard(reverse ? shards.RouteBefore(upper) : shards.RouteOf(lower));
         return null;
     }
 
-    private HostedShard? Able(HostedShard found, bool isForLeader, out Refusal refusal)
+    private HostedShard? Able(HostedShard found, bool isForLeader, out ApiError refusal)
     {
         refusal = null!;
         if (found.Replica is null)
-            refusal = Refusals.ReplicaFailed(found.Route, found.Failure);
+            refusal = ApiErrors.ReplicaFailed(found.Route, found.Failure);
         else if (isForLeader && !found.Replica.IsServing)
-            refusal = Refusals.NotLeader(found.Route, node);
+            refusal = ApiErrors.NotLeader(found.Route, node);
         else if (!isForLeader && found.Replica.Failure is { } failure)
-            refusal = Refusals.ReplicaFailed(found.Route, failure.Message);
+            refusal = ApiErrors.ReplicaFailed(found.Route, failure.Message);
         else
             return found;
         return null;

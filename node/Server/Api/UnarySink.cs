@@ -8,7 +8,7 @@ internal readonly struct UnarySink(MessageBytes response, CallMemory memory) : I
 {
     public int ReplyBytesMax => int.MaxValue;
 
-    public Refusal? Answer<T>(scoped in T answer)
+    public ApiError? Answer<T>(scoped in T answer)
         where T : IAnswer, allows ref struct
     {
         var bytes = answer.Size;
@@ -16,8 +16,8 @@ internal readonly struct UnarySink(MessageBytes response, CallMemory memory) : I
         {
             if (!memory.MayRespond(bytes) || !memory.Replies.TryTake(bytes, isSmall: false))
             {
-                Refuse(Refusals.RepliesWait);
-                return Refusals.RepliesWait;
+                Refuse(ApiErrors.RepliesWait);
+                return ApiErrors.RepliesWait;
             }
             response.Budgeted = bytes;
         }
@@ -25,5 +25,5 @@ internal readonly struct UnarySink(MessageBytes response, CallMemory memory) : I
         return null;
     }
 
-    public void Refuse(Refusal refusal) => response.Error = refusal.ToStatus();
+    public void Refuse(ApiError refusal) => response.Error = refusal.ToStatus();
 }

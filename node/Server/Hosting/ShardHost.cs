@@ -492,7 +492,7 @@ internal sealed class ShardHost : IAsyncDisposable
             return (ReplicaStore.Create(context, path, initial), Created);
         }
         var expected = new StoreIdentity(here.Replica, record.Shard, _clusterHash);
-        return (ReplicaStore.Open(context, path, mayRefill: record.Replicas.Count > 1, expected), "opened");
+        return (ReplicaStore.Open(context, path, mayRecover: record.Replicas.Count > 1, expected), "opened");
     }
 
     // What a removed replica left here when the node was stopped, or did not see the removal before it was to have a new one. A folder that cannot say

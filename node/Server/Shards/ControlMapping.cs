@@ -8,7 +8,7 @@ internal static class ControlMapping
 {
     private const long MicrosecondsPerMillisecond = 1_000;
 
-    public static ControlRecord ToRecord(this ControlState state) => new()
+    public static HardState ToRecord(this ControlState state) => new()
     {
         ReplicaId = state.ReplicaId,
         PromisedEpoch = state.PromisedEpoch,
@@ -23,7 +23,7 @@ internal static class ControlMapping
     };
 
     /// <summary>The state with what <paramref name="record"/> says. The longest lease is rounded up: waiting longer is safe.</summary>
-    public static ControlState With(this ControlState state, ControlRecord record) => state with
+    public static ControlState With(this ControlState state, HardState record) => state with
     {
         PromisedEpoch = record.PromisedEpoch,
         PromisedLeader = record.PromisedLeader,

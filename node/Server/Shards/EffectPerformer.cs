@@ -179,7 +179,7 @@ internal sealed class EffectPerformer(
         context.Metrics.Alarmed();
     }
 
-    private void WriteControl(ControlRecord control)
+    private void WriteControl(HardState control)
     {
         ControlWritesUnderWay++;
         Store.WriteControl(Store.Control.With(control));
@@ -207,13 +207,13 @@ internal sealed class EffectPerformer(
             atOnce(new Event.BodiesSent(send.Frame.Receiver, send.Frame.Epoch, last, bytes));
     }
 
-    private RecordName LastSent(RecordName after)
+    private LogPosition LastSent(LogPosition after)
     {
         if (_bodies.Count == 0)
             return after;
         if (!RecordBody.TryReadHeader(_bodies[^1].Span, out var last))
             throw new CorruptStoreException("The journal gave a body without a header.");
-        return new RecordName(Etag.FromValue(last.Etag), last.Checksum);
+        return new LogPosition(Etag.FromValue(last.Etag), last.Checksum);
     }
 
     private void AppendBodies(Effect.AppendBodies append)

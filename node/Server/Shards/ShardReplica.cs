@@ -261,7 +261,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// <returns>The etag that it covers, and the size of the data file in bytes.</returns>
     public async Task<(Etag Covered, long DataBytes)> CheckpointAsync()
     {
-        Task<Coverage>? checkpoint = null;
+        Task<CheckpointPosition>? checkpoint = null;
         if (!await VisitAsync(() => checkpoint = _journal.Store.CheckpointAsync()).ConfigureAwait(false))
             throw new ReplicaHaltedException(_failure?.Message ?? "The replica is stopping.");
         var coverage = await checkpoint!.ConfigureAwait(false);

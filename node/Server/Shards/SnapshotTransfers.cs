@@ -39,11 +39,11 @@ internal sealed class SnapshotTransfers(
 
     // The checkpoint executor's.
     private SnapshotInstaller? _incoming;
-    private RecordName _incomingCovers;
+    private LogPosition _incomingCovers;
     private ITimer? _retry;
 
     /// <summary>Begins to send a pinned checkpoint to a follower, in place of an earlier one. Gives its name.</summary>
-    public RecordName Send(ulong replica, SnapshotSource source)
+    public LogPosition Send(ulong replica, SnapshotSource source)
     {
         Close(replica);
         _sources[replica] = source;
@@ -120,7 +120,7 @@ internal sealed class SnapshotTransfers(
     }
 
     /// <summary>Verifies and syncs what was received.</summary>
-    public void Verify(RecordName covers, ControlState control) => OnDisk(covers, () =>
+    public void Verify(LogPosition covers, ControlState control) => OnDisk(covers, () =>
     {
         if (_incoming is not { } installer || covers != _incomingCovers)
             return;
@@ -143,9 +143,9 @@ internal sealed class SnapshotTransfers(
         visit(() => Stop(installer ?? throw new ReplicaHaltedException("A snapshot is to be installed that was not received."), control, installed));
     }));
 
-    private static RecordName NameOf(SnapshotSource source) => new(Etag.FromValue(source.Covers.Etag), source.Covers.ChainChecksum);
+    private static LogPosition NameOf(SnapshotSource source) => new(Etag.FromValue(source.Covers.Etag), source.Covers.ChainChecksum);
 
-    private static RecordName NameOf(SnapshotChunk chunk) => chunk.Covers.FromWire();
+    private static LogPosition NameOf(SnapshotChunk chunk) => chunk.Covers.FromWire();
 
     private static SnapshotFault FaultOf(Exception failure) => failure switch
     {
@@ -155,7 +155,7 @@ internal sealed class SnapshotTransfers(
         _ => SnapshotFault.Damaged,
     };
 
-    private void Verify(RecordName covers, SnapshotInstaller installer)
+    private void Verify(LogPosition covers, SnapshotInstaller installer)
     {
         if (_incoming != installer)
             return;
@@ -166,7 +166,7 @@ internal sealed class SnapshotTransfers(
     }
 
     // What fails fails the snapshot and not the replica: nothing of what it promised or acknowledged lies there.
-    private void OnDisk(RecordName covers, Action action) => context.Checkpoints.Post(new WorkAction(() =>
+    private void OnDisk(LogPosition covers, Action action) => context.Checkpoints.Post(new WorkAction(() =>
     {
         if (_hasEnded)
             return;
@@ -211,7 +211,7 @@ internal sealed class SnapshotTransfers(
         {
             installer.SwitchIn(control);
             installer.Dispose();
-            var store = ReplicaStore.Open(context, installer.Directory, mayRefill: true, control.Identity);
+            var store = ReplicaStore.Open(context, installer.Directory, mayRecover: true, control.Identity);
             context.Writer.Post(new WorkAction(() =>
             {
                 use(store);

@@ -15,7 +15,7 @@ internal sealed record ReplicaReading
 {
     public required uint Shard { get; init; }
 
-    /// <summary>As <c>kv status</c> names it: leader, follower, candidate, learner, refilling, stopped, failed.</summary>
+    /// <summary>As <c>kv status</c> names it: leader, follower, candidate, learner, recovering, stopped, failed.</summary>
     public required string Role { get; init; }
 
     public ulong Epoch { get; init; }

@@ -18,7 +18,7 @@ internal class StoreRules
     public virtual bool MayReport(bool isOldestDone, bool isAnyDone) => isOldestDone;
 
     /// <summary>The checkpoint from which a recovery may have to begin: the newer meta page may turn out to be damaged.</summary>
-    public virtual Coverage RecoversFrom(PageStore pages) => pages.CoveredByOlderMeta;
+    public virtual CheckpointPosition RecoversFrom(PageStore pages) => pages.CoveredByOlderMeta;
 
     /// <summary>Whether the control file must say, before anything buries what shows it, that the journal has lost something.</summary>
     public virtual bool RemembersLoss => true;

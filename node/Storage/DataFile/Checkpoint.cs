@@ -42,7 +42,7 @@ internal sealed unsafe class Checkpoint
     internal Dictionary<nint, ulong> LeftSince { get; } = [];
 
     /// <summary>What it covers.</summary>
-    internal Coverage Coverage { get; private set; }
+    internal CheckpointPosition CheckpointPosition { get; private set; }
 
     /// <summary>Whether its owner has it, and the free map is its; before it is only frozen.</summary>
     internal bool IsBegun { get; private set; }
@@ -65,7 +65,7 @@ internal sealed unsafe class Checkpoint
     /// <summary>Bytes of tree pages written so far. Checkpoint executor; the writer, when it is finished.</summary>
     public long PageBytes { get; private set; }
 
-    internal void Begin(Coverage coverage) => (Coverage, IsBegun) = (coverage, true);
+    internal void Begin(CheckpointPosition coverage) => (CheckpointPosition, IsBegun) = (coverage, true);
 
     /// <summary>How much of its pages is written, from 0 to 1. On the checkpoint executor.</summary>
     public double Progress => _scratch.Count == 0 ? 1 : (double)_scratchWritten / _scratch.Count;
@@ -141,7 +141,7 @@ internal sealed unsafe class Checkpoint
             FilePages = map.FilePages,
             FreeDirectory = directory,
             FreeDirectoryChecksum = directoryChecksum,
-            Coverage = Coverage,
+            CheckpointPosition = CheckpointPosition,
             Trees = [.. Root.Trees.Select(Placed)],
         };
         (UsedRuns, PendingRuns) = (map.UsedRuns(), map.PendingRuns());
@@ -173,13 +173,13 @@ internal sealed unsafe class Checkpoint
         if (Page.Type(page) == PageType.Branch)
         {
             for (var i = 0; i < Page.Count(page); i++)
-                Collect(*(ulong*)Node.Child(page, i), ref pages);
+                Collect(*(ulong*)TreePage.Child(page, i), ref pages);
         }
         else if (Page.Type(page) == PageType.Leaf && Page.HasOverflow(page))
         {
             for (var i = 0; i < Page.Count(page); i++)
             {
-                if (Node.IsOverflow(page, i, out var child))
+                if (TreePage.IsOverflow(page, i, out var child))
                     Collect(*(ulong*)child, ref pages);
             }
         }
@@ -208,8 +208,8 @@ internal sealed unsafe class Checkpoint
             return;
         for (var i = 0; i < Page.Count(image); i++)
         {
-            var child = Node.Child(image, i);
-            if (Page.Type(image) == PageType.Leaf && !Node.IsOverflow(image, i, out child))
+            var child = TreePage.Child(image, i);
+            if (Page.Type(image) == PageType.Leaf && !TreePage.IsOverflow(image, i, out child))
                 continue;
             if (!PageSpace.IsScratch(*(ulong*)child))
                 continue;

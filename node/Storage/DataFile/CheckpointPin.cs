@@ -21,7 +21,7 @@ internal sealed class CheckpointPin : IDisposable
     }
 
     /// <summary>What the checkpoint covers.</summary>
-    public Coverage Coverage => _meta.Coverage;
+    public CheckpointPosition CheckpointPosition => _meta.CheckpointPosition;
 
     /// <summary>Length that the copy must have, in bytes.</summary>
     public long FileBytes => _meta.FilePages * Page.Bytes;

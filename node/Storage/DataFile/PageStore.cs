@@ -60,16 +60,16 @@ internal sealed unsafe class PageStore : IDisposable
         _retiredScratch = new RetiredPages<RetiredScratch>(_readers, retired => _pool.Return((byte*)retired.Page));
         _retiredRuns = new RetiredPages<RetiredRun>(_readers, AllowReuse);
         _batch = new WriteBatch(Space, _pool);
-        _published = new StoreRoot(newest.Coverage.Etag, 0, newest.Trees);
+        _published = new StoreRoot(newest.CheckpointPosition.Etag, 0, newest.Trees);
         _fileBytes = file.Length;
         _newestRuns = Free.UsedRuns();
     }
 
     /// <summary>What the newest checkpoint covers. Any thread.</summary>
-    public Coverage Covered => Volatile.Read(ref _newestMeta).Coverage;
+    public CheckpointPosition Covered => Volatile.Read(ref _newestMeta).CheckpointPosition;
 
     /// <summary>What the older meta page covers: the journal is needed from there on (S5). Any thread.</summary>
-    public Coverage CoveredByOlderMeta => Volatile.Read(ref _olderMeta).Coverage;
+    public CheckpointPosition CoveredByOlderMeta => Volatile.Read(ref _olderMeta).CheckpointPosition;
 
     /// <summary>Whose file it is, as given to <see cref="Create"/>.</summary>
     public UInt128 Identity => _newestMeta.Identity;
@@ -186,14 +186,14 @@ internal sealed unsafe class PageStore : IDisposable
     {
         Invariant.Check(batch == _batch, $"A batch of another store is sealed.");
         Invariant.Check(etag > NewestRoot.Etag, $"A batch is sealed as {etag} after {NewestRoot.Etag}.");
-        _unpublished.Add(batch.Seal(etag));
+        _unpublished.Add(batch.End(etag));
     }
 
     /// <summary>Ends the batch that <see cref="Begin"/> gave without a trace.</summary>
     public void Abort(WriteBatch batch)
     {
         Invariant.Check(batch == _batch, $"A batch of another store is aborted.");
-        Discard(batch.Abort());
+        Discard(batch.EndUnsealed());
     }
 
     /// <summary>The newest sealed root with this etag or a lower one becomes what readers see.</summary>
@@ -209,14 +209,14 @@ internal sealed unsafe class PageStore : IDisposable
         for (var i = 0; i < count; i++)
         {
             var batch = _unpublished[i];
-            foreach (var page in batch.LeftScratch)
+            foreach (var page in batch.RetiredScratch)
             {
                 if (_checkpoint is not null && Page.Batch((byte*)page) <= _checkpoint.Root.Batch)
                     _checkpoint.LeftSince.Add(page, batch.Root.Batch);
                 else
                     _retiredScratch.Add(new RetiredScratch(epoch, page, batch.Root.Batch));
             }
-            _left.AddRange(batch.LeftPages);
+            _left.AddRange(batch.RetiredFilePages);
             Recycle(batch);
         }
         _unpublished.RemoveRange(0, count);
@@ -238,7 +238,7 @@ internal sealed unsafe class PageStore : IDisposable
     /// <param name="coverageOf">What the journal knows of a root's etag.</param>
     /// <param name="etagMax">The lesser of committed and durable here.</param>
     /// <param name="repeats">Also without anything new, if the older meta page would then cover more: so that the journal behind it can go.</param>
-    public Checkpoint? BeginCheckpoint(Func<UInt128, Coverage> coverageOf, UInt128 etagMax, bool repeats = false)
+    public Checkpoint? BeginCheckpoint(Func<UInt128, CheckpointPosition> coverageOf, UInt128 etagMax, bool repeats = false)
     {
         Invariant.Check(_checkpoint is not { IsBegun: true }, $"A checkpoint begins before the last one is finished.");
         if (_checkpoint is null && _published.Etag == Covered.Etag && !(repeats && CoveredByOlderMeta.Etag < Covered.Etag))
@@ -456,12 +456,12 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Scratch pages that got a place, and that an unpublished batch left: it leaves the place instead.</summary>
     private static void LeavePlacedPages(SealedBatch batch, ulong batchFrozen)
     {
-        foreach (var page in batch.LeftScratch)
+        foreach (var page in batch.RetiredScratch)
         {
             if (Page.Batch((byte*)page) <= batchFrozen)
-                batch.LeftPages.Add(PlacedRun((byte*)page));
+                batch.RetiredFilePages.Add(PlacedRun((byte*)page));
         }
-        batch.LeftScratch.RemoveAll(page => Page.Batch((byte*)page) <= batchFrozen);
+        batch.RetiredScratch.RemoveAll(page => Page.Batch((byte*)page) <= batchFrozen);
     }
 
     /// <summary>The root with references to the file, after they were put into all younger scratch pages that it reaches.</summary>
@@ -493,8 +493,8 @@ internal sealed unsafe class PageStore : IDisposable
             return;
         for (var i = 0; i < Page.Count(page); i++)
         {
-            var child = Node.Child(page, i);
-            if (Page.Type(page) == PageType.Leaf && !Node.IsOverflow(page, i, out child))
+            var child = TreePage.Child(page, i);
+            if (Page.Type(page) == PageType.Leaf && !TreePage.IsOverflow(page, i, out child))
                 continue;
             if (!PageSpace.IsScratch(*(ulong*)child))
                 continue;

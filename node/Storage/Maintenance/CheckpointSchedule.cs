@@ -29,10 +29,10 @@ internal sealed class CheckpointSchedule
     private readonly WorkAction _finish;
     private readonly WorkAction _request;
     private readonly WorkAction _lookForRest;
-    private readonly ConcurrentQueue<TaskCompletionSource<Coverage>> _requested = new();
+    private readonly ConcurrentQueue<TaskCompletionSource<CheckpointPosition>> _requested = new();
 
     /// <summary>Requests with what was published when the writer took them.</summary>
-    private readonly List<(UInt128 Etag, TaskCompletionSource<Coverage> Request)> _waiting = [];
+    private readonly List<(UInt128 Etag, TaskCompletionSource<CheckpointPosition> Request)> _waiting = [];
     private readonly List<SnapshotSource> _sources = [];
     private Checkpoint? _running;
 
@@ -153,9 +153,9 @@ internal sealed class CheckpointSchedule
     }
 
     /// <summary>A checkpoint of what is published when the writer takes the request, or more; it waits until that is durable here. Any thread.</summary>
-    public Task<Coverage> RequestAsync()
+    public Task<CheckpointPosition> RequestAsync()
     {
-        var request = new TaskCompletionSource<Coverage>(TaskCreationOptions.RunContinuationsAsynchronously);
+        var request = new TaskCompletionSource<CheckpointPosition>(TaskCreationOptions.RunContinuationsAsynchronously);
         _requested.Enqueue(request);
         _context.Writer.Post(_request);
         return request.Task;
@@ -286,13 +286,13 @@ internal sealed class CheckpointSchedule
         _waiting.RemoveAll(waiting => waiting.Etag <= covered.Etag);
     }
 
-    private Coverage CoverageOf(UInt128 etag)
+    private CheckpointPosition CoverageOf(UInt128 etag)
     {
         if (etag == _pages.Covered.Etag)
             return _pages.Covered;
         var entry = _index.Find(etag);
         Invariant.Check(entry is { IsDurable: true }, $"A checkpoint's last record {etag} is not in the journal, or not durable.");
-        return new Coverage(etag, new JournalPosition(entry.Segment, entry.End), entry.Record.Checksum);
+        return new CheckpointPosition(etag, new JournalPosition(entry.Segment, entry.End), entry.Record.Checksum);
     }
 
     /// <summary>One step. On the checkpoint executor, where the end of the store passes too: no step follows it.</summary>

@@ -49,7 +49,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
                 _from = KeyAt(page, i);
                 return false;
             }
-            var child = Node.Child(page, i);
+            var child = TreePage.Child(page, i);
             // As readers do: with a reference to the file its checksum is found.
             var childReference = Volatile.Read(ref *(ulong*)child);
             if (!Walk(childReference, *(uint*)(child + sizeof(ulong)), i == first ? from : default))
@@ -64,7 +64,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
         var isFirst = true;
         for (var i = 0; i < Page.Count(leaf); i++)
         {
-            if (!Node.IsOverflow(leaf, i, out var value))
+            if (!TreePage.IsOverflow(leaf, i, out var value))
                 continue;
             var key = KeyAt(leaf, i);
             if (from.SequenceCompareTo(key) > 0)
@@ -90,8 +90,8 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
 
     private static byte[] KeyAt(byte* page, int index)
     {
-        var key = new byte[Node.KeyLength(page, index)];
-        Node.CopyKey(page, index, key);
+        var key = new byte[TreePage.KeyLength(page, index)];
+        TreePage.CopyKey(page, index, key);
         return key;
     }
 

@@ -33,7 +33,7 @@ internal sealed record MetaPage
     public uint FreeDirectoryChecksum { get; init; }
 
     /// <summary>The journal's records that are in it.</summary>
-    public Coverage Coverage { get; init; }
+    public CheckpointPosition CheckpointPosition { get; init; }
 
     /// <summary>The trees.</summary>
     public required TreeRoot[] Trees { get; init; }
@@ -54,10 +54,10 @@ internal sealed record MetaPage
         BinaryPrimitives.WriteInt64LittleEndian(page[48..], FilePages);
         BinaryPrimitives.WriteUInt64LittleEndian(page[56..], FreeDirectory);
         BinaryPrimitives.WriteUInt32LittleEndian(page[64..], FreeDirectoryChecksum);
-        BinaryPrimitives.WriteUInt32LittleEndian(page[68..], Coverage.ChainChecksum);
-        BinaryPrimitives.WriteUInt128LittleEndian(page[72..], Coverage.Etag);
-        BinaryPrimitives.WriteUInt64LittleEndian(page[88..], Coverage.Position.Segment);
-        BinaryPrimitives.WriteInt64LittleEndian(page[96..], Coverage.Position.Offset);
+        BinaryPrimitives.WriteUInt32LittleEndian(page[68..], CheckpointPosition.ChainChecksum);
+        BinaryPrimitives.WriteUInt128LittleEndian(page[72..], CheckpointPosition.Etag);
+        BinaryPrimitives.WriteUInt64LittleEndian(page[88..], CheckpointPosition.Position.Segment);
+        BinaryPrimitives.WriteInt64LittleEndian(page[96..], CheckpointPosition.Position.Offset);
         for (var i = 0; i < StoreRoot.TreesMax; i++)
         {
             var root = page[(RootsOffset + (i * RootBytes))..];
@@ -92,7 +92,7 @@ internal sealed record MetaPage
             FilePages = BinaryPrimitives.ReadInt64LittleEndian(page[48..]),
             FreeDirectory = BinaryPrimitives.ReadUInt64LittleEndian(page[56..]),
             FreeDirectoryChecksum = BinaryPrimitives.ReadUInt32LittleEndian(page[64..]),
-            Coverage = new Coverage(
+            CheckpointPosition = new CheckpointPosition(
                 BinaryPrimitives.ReadUInt128LittleEndian(page[72..]),
                 new JournalPosition(BinaryPrimitives.ReadUInt64LittleEndian(page[88..]), BinaryPrimitives.ReadInt64LittleEndian(page[96..])),
                 BinaryPrimitives.ReadUInt32LittleEndian(page[68..])),

@@ -6,7 +6,7 @@ namespace KvCluster.Storage.Pages;
 /// </summary>
 /// <remarks>
 /// What it does not say, as one page cannot: that a reference lies within the file as long as it is today (<see cref="PageSpace.CheckPage"/>), is to a page of the right type
-/// (<see cref="PageSpace.ResolveNode(ulong, uint*)"/>, <see cref="Node.Value"/>), and that keys are in order.
+/// (<see cref="PageSpace.ResolveNode(ulong, uint*)"/>, <see cref="TreePage.Value"/>), and that keys are in order.
 /// </remarks>
 internal static unsafe class PageStructure
 {
@@ -52,30 +52,30 @@ internal static unsafe class PageStructure
                 return $"entry {i} lies at {slot}, its cells from {start} to {end}";
             if ((isBranch ? ProblemOfChild(page, i, slot, end, pagesMax) : ProblemOfValue(page, i, slot, end, pagesMax)) is { } problem)
                 return problem;
-            if (prefixLength + Node.SuffixLength(page, i) > Page.KeyBytesMax)
-                return $"entry {i} has a key of {prefixLength + Node.SuffixLength(page, i)} bytes";
-            used += Node.CellBytes(page, i);
+            if (prefixLength + TreePage.SuffixLength(page, i) > Page.KeyBytesMax)
+                return $"entry {i} has a key of {prefixLength + TreePage.SuffixLength(page, i)} bytes";
+            used += TreePage.CellBytes(page, i);
         }
         return used > end - start ? $"its {count} entries take {used} of {end - start} bytes" : null;
     }
 
     private static string? ProblemOfChild(byte* page, int index, int slot, int end, long pagesMax)
     {
-        if (slot % 8 != 0 || slot + Node.BranchCellHeader > end || slot + Node.BranchCellHeader + Node.RestLength(Node.SuffixLength(page, index)) > end)
+        if (slot % 8 != 0 || slot + TreePage.BranchCellHeader > end || slot + TreePage.BranchCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
             return $"child {index} at {slot} does not end within its cells, or begins at an odd place";
-        return ProblemOfReference(Node.Child(page, index), pagesMax) is { } problem ? $"child {index} {problem}" : null;
+        return ProblemOfReference(TreePage.Child(page, index), pagesMax) is { } problem ? $"child {index} {problem}" : null;
     }
 
     private static string? ProblemOfValue(byte* page, int index, int slot, int end, long pagesMax)
     {
-        if (slot + Node.LeafCellHeader > end)
+        if (slot + TreePage.LeafCellHeader > end)
             return $"entry {index} at {slot} does not end within its cells";
-        if (!Node.IsOverflow(page, index, out var run))
+        if (!TreePage.IsOverflow(page, index, out var run))
         {
-            var cellEnd = slot + Node.LeafCellHeader + Node.RestLength(Node.SuffixLength(page, index)) + *(ushort*)(page + slot + 2);
+            var cellEnd = slot + TreePage.LeafCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) + *(ushort*)(page + slot + 2);
             return cellEnd > end ? $"entry {index} at {slot} ends at {cellEnd}, its cells at {end}" : null;
         }
-        if (slot % 8 != 0 || slot + Node.OverflowCellHeader > end || slot + Node.OverflowCellHeader + Node.RestLength(Node.SuffixLength(page, index)) > end)
+        if (slot % 8 != 0 || slot + TreePage.OverflowCellHeader > end || slot + TreePage.OverflowCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
             return $"entry {index} at {slot} does not end within its cells, or begins at an odd place";
         if (!Page.HasOverflow(page))
             return $"entry {index} refers to a run, and the page says that none does";

@@ -81,7 +81,7 @@ internal sealed class JournalLine
     /// <summary>
     /// Reads the directory; records up to <paramref name="covered"/> are in the tree's checkpoint. Segments of another replica do not count.
     /// </summary>
-    public static JournalLine Read(IFileSystem files, string directory, in Coverage covered, ulong replicaId)
+    public static JournalLine Read(IFileSystem files, string directory, in CheckpointPosition covered, ulong replicaId)
     {
         var line = new JournalLine(files, directory, replicaId) { Base = RecordAt(covered), Proven = covered.Etag };
         if (!files.DirectoryExists(directory))
@@ -149,7 +149,7 @@ internal sealed class JournalLine
 
     private IStorageFile Open(string path) => _files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting));
 
-    private void ReadRecords(in Coverage covered)
+    private void ReadRecords(in CheckpointPosition covered)
     {
         Base = RecordBefore(Segments[0].Header);
         for (var index = 0; index < Segments.Count; index++)
@@ -167,7 +167,7 @@ internal sealed class JournalLine
     }
 
     /// <summary>False: the line ends here, although later segments show that it once went on.</summary>
-    private bool TryReadWhole(SegmentScanner scanner, in SegmentHeader header, in SegmentHeader next, in Coverage covered)
+    private bool TryReadWhole(SegmentScanner scanner, in SegmentHeader header, in SegmentHeader next, in CheckpointPosition covered)
     {
         ReadUpTo(scanner, header, next.PredecessorEnd, covered);
         if (scanner.Offset == next.PredecessorEnd && Last.Etag == next.LastEtag && Last.Checksum == next.LastChecksum)
@@ -183,7 +183,7 @@ internal sealed class JournalLine
         return true;
     }
 
-    private void ReadTail(SegmentScanner scanner, in SegmentHeader header, in Coverage covered)
+    private void ReadTail(SegmentScanner scanner, in SegmentHeader header, in CheckpointPosition covered)
     {
         ReadUpTo(scanner, header, long.MaxValue, covered);
         if (scanner.HasProofOfLoss(Last.Etag, out _))
@@ -195,7 +195,7 @@ internal sealed class JournalLine
     }
 
     /// <summary>A bad record that the checkpoint covers is passed over: the line then begins where the checkpoint says.</summary>
-    private void ReadUpTo(SegmentScanner scanner, in SegmentHeader header, long end, in Coverage covered)
+    private void ReadUpTo(SegmentScanner scanner, in SegmentHeader header, long end, in CheckpointPosition covered)
     {
         ReadSound(scanner, header, end, covered.Etag);
         if (header.Number != covered.Position.Segment || scanner.Offset >= covered.Position.Offset || Last.Etag >= covered.Etag)
@@ -219,7 +219,7 @@ internal sealed class JournalLine
     }
 
     /// <summary>What lies behind a gap does not follow the checkpoint, and is of no use; what ends before it, is in it.</summary>
-    private void BeginAtCheckpoint(in Coverage covered)
+    private void BeginAtCheckpoint(in CheckpointPosition covered)
     {
         if (Base.Etag > covered.Etag)
             Gap = Place(Segments[0].Header.Number, 0);
@@ -254,7 +254,7 @@ internal sealed class JournalLine
         }
     }
 
-    private static RecordRef RecordAt(in Coverage covered) => new(covered.Etag, default, covered.ChainChecksum, 0, 0, RecordFlags.None);
+    private static RecordRef RecordAt(in CheckpointPosition covered) => new(covered.Etag, default, covered.ChainChecksum, 0, 0, RecordFlags.None);
 
     private static RecordRef RecordBefore(in SegmentHeader header) =>
         new(header.LastEtag, default, header.LastChecksum, 0, 0, RecordFlags.None);

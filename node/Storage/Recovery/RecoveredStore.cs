@@ -58,11 +58,11 @@ internal sealed class RecoveredStore : IDisposable
     /// <summary>Looks at everything, decides, and opens or refuses.</summary>
     /// <param name="context">What the store runs on.</param>
     /// <param name="directory">The replica's directory.</param>
-    /// <param name="mayRefill">The replica has peers that can give it back what it lost.</param>
+    /// <param name="mayRecover">The replica has peers that can give it back what it lost.</param>
     /// <param name="expected">Whose directory it must be; null: anybody's.</param>
     /// <exception cref="ForeignStoreException">It is another replica's; asked before the table, since a stranger's damage is none of ours.</exception>
     /// <exception cref="RecoveryRefusedException">The table refuses.</exception>
-    public static RecoveredStore Open(StoreContext context, string directory, bool mayRefill, StoreIdentity? expected = null)
+    public static RecoveredStore Open(StoreContext context, string directory, bool mayRecover, StoreIdentity? expected = null)
     {
         var layout = new StoreLayout(directory);
         var files = context.Files;
@@ -88,7 +88,7 @@ internal sealed class RecoveredStore : IDisposable
                 facts = LookAtState(context, layout.State(states[^1]), control.State, facts, out pages);
             var row = RecoveryTable.Decide(facts);
             var description = row.Describe(facts);
-            if (row.Decision == RecoveryDecision.Rebuild || (row.Decision == RecoveryDecision.Refill && !mayRefill))
+            if (row.Decision == RecoveryDecision.Rebuild || (row.Decision == RecoveryDecision.RecoverFromPeers && !mayRecover))
                 throw new RecoveryRefusedException(directory, row.Name, description, facts.DataFault);
             StoreLog.Opening(context.Log, directory, row.Name, description);
             return new RecoveredStore(context, row, layout, states, control!, pages!, facts.Line!);
@@ -108,7 +108,7 @@ internal sealed class RecoveredStore : IDisposable
     public void StartSegment(JournalWriter journal)
     {
         SyncNames();
-        if (Row.Decision == RecoveryDecision.Refill && _context.Rules.RemembersLoss)
+        if (Row.Decision == RecoveryDecision.RecoverFromPeers && _context.Rules.RemembersLoss)
             RememberLoss();
         Control.Settle();
         UnprovenTail.Settle(_context.Files, JournalDirectory, Index, UInt128.Max(_line.Proven, Control.State.Committed));
@@ -121,7 +121,7 @@ internal sealed class RecoveredStore : IDisposable
             segments.RemoveAt(segments.Count - 1);
         }
         // Behind what was lost a number may have been used that no header shows any more.
-        var used = Row.Decision == RecoveryDecision.Refill && _line.Files.Count > 0 ? _line.Files[^1] : _line.Newest;
+        var used = Row.Decision == RecoveryDecision.RecoverFromPeers && _line.Files.Count > 0 ? _line.Files[^1] : _line.Newest;
         journal.Adopt(segments.Select(segment => (segment.Header.Number, segment.Header.Incarnation, segment.Bytes)), used + 1);
         var known = segments.Exists(segment => segment.Header.Number == predecessor);
         journal.StartSegment(Index.Last, known ? predecessor : 0, known ? predecessorEnd : 0);

@@ -4,7 +4,7 @@ namespace KvCluster.Storage.Recovery;
 
 /// <summary>
 /// What recovery does for each combination of damage: the first row that applies decides. A test walks all rows. Rebuilding and refusing
-/// are always safe; refilling is where all that the checkpoint covers is there; opening is only right where nothing that was durable can be missing.
+/// are always safe; recovering is where all that the checkpoint covers is there; opening is only right where nothing that was durable can be missing.
 /// </summary>
 internal static class RecoveryTable
 {
@@ -23,23 +23,23 @@ internal static class RecoveryTable
             facts => facts.DataFault!.Message),
         Rebuild("checkpoint not on the chain", facts => facts.Line!.Segments.Count > 0 && !facts.MetaIsOnLine,
             facts => $"the record {Text(facts.Meta)} that the checkpoint ends with is not in the journal with its checksum {facts.MetaChecksum:X8}"),
-        Refill("no segment", facts => facts.Line!.Newest == 0,
+        RecoverFromPeers("no segment", facts => facts.Line!.Newest == 0,
             _ => "no journal segment has a sound header"),
-        Refill("last segment missing", facts => !facts.Line!.HasNextFile,
+        RecoverFromPeers("last segment missing", facts => !facts.Line!.HasNextFile,
             facts => $"{NextPlace(facts)} is missing: it is created before its predecessor is used"),
-        Refill("last segment lost its header", facts => facts.Line!.LostItsHeader is not null,
+        RecoverFromPeers("last segment lost its header", facts => facts.Line!.LostItsHeader is not null,
             facts => $"{facts.Line!.Place(facts.Line.LostItsHeader!.Value, 0)}: the header is destroyed before a sound record"),
-        Refill("journal does not reach the checkpoint", facts => facts.Line!.Gap is not null,
+        RecoverFromPeers("journal does not reach the checkpoint", facts => facts.Line!.Gap is not null,
             facts => $"{facts.Line!.Gap} the journal begins behind, or ends before, the record {Text(facts.Meta)} that the checkpoint ends with"),
-        Refill("segment damaged", facts => facts.Line!.Break is not null,
+        RecoverFromPeers("segment damaged", facts => facts.Line!.Break is not null,
             facts => $"{facts.Line!.Break} a record is bad, and later segments show that it was durable"),
-        Refill("durable record damaged", facts => facts.Line!.Tail == TailFault.Lost,
+        RecoverFromPeers("durable record damaged", facts => facts.Line!.Tail == TailFault.Lost,
             facts => $"{TailPlace(facts)} a record is bad, and a later record shows that it was durable"),
-        Refill("journal unreadable", facts => facts.Line!.Unreadable is not null,
+        RecoverFromPeers("journal unreadable", facts => facts.Line!.Unreadable is not null,
             facts => $"Behind {facts.Line!.Unreadable} the disk cannot read what may belong to the journal"),
-        Refill("journal ends before committed", facts => facts.Line!.Last.Etag < facts.Committed,
+        RecoverFromPeers("journal ends before committed", facts => facts.Line!.Last.Etag < facts.Committed,
             facts => $"{TailPlace(facts)} the journal ends with {Text(facts.Line!.Last.Etag)}, but the control file shows {Text(facts.Committed)} as committed"),
-        Refill("journal ends before acknowledged", facts => facts.Line!.Last.Etag < facts.Acknowledged,
+        RecoverFromPeers("journal ends before acknowledged", facts => facts.Line!.Last.Etag < facts.Acknowledged,
             facts => $"{TailPlace(facts)} the journal ends with {Text(facts.Line!.Last.Etag)}, but the control file shows {Text(facts.Acknowledged)} as acknowledged"),
         Open("covered record damaged", facts => facts.Line!.CoveredBreak is not null,
             facts => $"{facts.Line!.CoveredBreak} a record is bad that the checkpoint covers; followers are served from behind it"),
@@ -56,8 +56,8 @@ internal static class RecoveryTable
     private static RecoveryRow Rebuild(string name, Func<RecoveryFacts, bool> applies, Func<RecoveryFacts, string> describe) =>
         new(name, RecoveryDecision.Rebuild, applies, describe);
 
-    private static RecoveryRow Refill(string name, Func<RecoveryFacts, bool> applies, Func<RecoveryFacts, string> describe) =>
-        new(name, RecoveryDecision.Refill, applies, describe);
+    private static RecoveryRow RecoverFromPeers(string name, Func<RecoveryFacts, bool> applies, Func<RecoveryFacts, string> describe) =>
+        new(name, RecoveryDecision.RecoverFromPeers, applies, describe);
 
     private static RecoveryRow Open(string name, Func<RecoveryFacts, bool> applies, Func<RecoveryFacts, string> describe) =>
         new(name, RecoveryDecision.Open, applies, describe);
@@ -86,9 +86,9 @@ internal enum RecoveryDecision
 
     /// <summary>
     /// The checkpoint is whole, and behind it something durable is, or may be, missing. A replica with peers opens with what there is and
-    /// neither votes, acknowledges nor leads until they have refilled it; alone it is refused.
+    /// neither votes, acknowledges nor leads until they have recovered it; alone it is refused.
     /// </summary>
-    Refill,
+    RecoverFromPeers,
 
     /// <summary>Promises or checkpoint are lost: refused. The replica is to be rebuilt from a peer under a new id.</summary>
     Rebuild,

@@ -114,7 +114,7 @@ internal sealed class SnapshotInstaller : IDisposable
 
     /// <summary>All steps of the verification at once.</summary>
     /// <returns>What the snapshot covers.</returns>
-    public Coverage Complete(ControlState control)
+    public CheckpointPosition Complete(ControlState control)
     {
         BeginVerify(control);
         while (!VerifyStep(long.MaxValue))
@@ -157,7 +157,7 @@ internal sealed class SnapshotInstaller : IDisposable
         _pages = null;
     }
 
-    private Coverage Covers => new(_etag, new JournalPosition(1, SegmentHeader.BlockBytes), _chainChecksum);
+    private CheckpointPosition Covers => new(_etag, new JournalPosition(1, SegmentHeader.BlockBytes), _chainChecksum);
 
     private int StorePrefix(ReadOnlySpan<byte> chunk)
     {
@@ -202,14 +202,14 @@ internal sealed class SnapshotInstaller : IDisposable
     }
 
     /// <summary>The sender's meta page, with this replica's identity and its new journal.</summary>
-    private void RewriteMeta(IStorageFile data, long number, Coverage covers, ControlState control)
+    private void RewriteMeta(IStorageFile data, long number, CheckpointPosition covers, ControlState control)
     {
         var page = new byte[Page.Bytes];
         data.Read(page, number * Page.Bytes);
-        if (MetaPage.TryDecode(page, data.Path) is not { } meta || meta.PageNumber != number || meta.Coverage.Etag != covers.Etag
+        if (MetaPage.TryDecode(page, data.Path) is not { } meta || meta.PageNumber != number || meta.CheckpointPosition.Etag != covers.Etag
             || meta.FilePages != _stream!.FilePages)
             throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' has a damaged meta page {number}.");
-        meta = meta with { Identity = BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)), Coverage = covers };
+        meta = meta with { Identity = BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)), CheckpointPosition = covers };
         meta.Encode(page);
         data.Write(page, number * Page.Bytes);
     }

@@ -27,7 +27,7 @@ internal sealed class SnapshotSource : IDisposable
     {
         _pin = pin;
         _closed = closed;
-        _stream = new SnapshotStream(pin.Coverage.Etag, pin.Coverage.ChainChecksum, pin.FileBytes / Page.Bytes, pin.Runs);
+        _stream = new SnapshotStream(pin.CheckpointPosition.Etag, pin.CheckpointPosition.ChainChecksum, pin.FileBytes / Page.Bytes, pin.Runs);
         _prefix = _stream.EncodePrefix();
         _check = new PageOrderCheck(pin.Path);
         // The two meta pages are made when they are read.
@@ -38,7 +38,7 @@ internal sealed class SnapshotSource : IDisposable
     public Action<string>? TakenBack { get; set; }
 
     /// <summary>What it covers: the receiver's journal goes on behind this record.</summary>
-    public Coverage Covers => _pin.Coverage;
+    public CheckpointPosition Covers => _pin.CheckpointPosition;
 
     /// <summary>Length of the stream in bytes.</summary>
     public long BytesTotal => _stream.BytesTotal;

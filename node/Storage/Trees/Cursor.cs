@@ -34,7 +34,7 @@ internal sealed unsafe class Cursor : IDisposable
         get
         {
             CheckPosition();
-            return _key.AsSpan(0, Node.CopyKey(_leaf, _at, _key));
+            return _key.AsSpan(0, TreePage.CopyKey(_leaf, _at, _key));
         }
     }
 
@@ -44,7 +44,7 @@ internal sealed unsafe class Cursor : IDisposable
         get
         {
             CheckPosition();
-            return Node.Value(_space, _leaf, _at);
+            return TreePage.Value(_space, _leaf, _at);
         }
     }
 
@@ -55,7 +55,7 @@ internal sealed unsafe class Cursor : IDisposable
             key = _lower;
         if (!Descend(key, toLast: false))
             return false;
-        _at = Math.Max(_first, Node.LowerBound(_leaf, key, out _));
+        _at = Math.Max(_first, TreePage.LowerBound(_leaf, key, out _));
         return _at < _end || NextLeaf();
     }
 
@@ -108,8 +108,8 @@ internal sealed unsafe class Cursor : IDisposable
         for (_depth = 0; Page.Type(page) == PageType.Branch; _depth++)
         {
             _path[_depth] = (nint)page;
-            _index[_depth] = toLast ? Page.Count(page) - 1 : Node.FindChild(page, key);
-            page = _space.ResolveNode(Node.Child(page, _index[_depth]));
+            _index[_depth] = toLast ? Page.Count(page) - 1 : TreePage.FindChild(page, key);
+            page = _space.ResolveNode(TreePage.Child(page, _index[_depth]));
         }
         Enter(page);
         return true;
@@ -119,8 +119,8 @@ internal sealed unsafe class Cursor : IDisposable
     private void Enter(byte* leaf)
     {
         _leaf = leaf;
-        _first = _lower.Length == 0 ? 0 : Node.LowerBound(leaf, _lower, out _);
-        _end = _upper.Length == 0 ? Page.Count(leaf) : Node.LowerBound(leaf, _upper, out _);
+        _first = _lower.Length == 0 ? 0 : TreePage.LowerBound(leaf, _lower, out _);
+        _end = _upper.Length == 0 ? Page.Count(leaf) : TreePage.LowerBound(leaf, _upper, out _);
     }
 
     private bool NextLeaf()
@@ -148,12 +148,12 @@ internal sealed unsafe class Cursor : IDisposable
         if (level < 0)
             return false;
         _index[level] += forward ? 1 : -1;
-        var page = _space.ResolveNode(Node.Child((byte*)_path[level], _index[level]));
+        var page = _space.ResolveNode(TreePage.Child((byte*)_path[level], _index[level]));
         while (Page.Type(page) == PageType.Branch)
         {
             _path[++level] = (nint)page;
             _index[level] = forward ? 0 : Page.Count(page) - 1;
-            page = _space.ResolveNode(Node.Child(page, _index[level]));
+            page = _space.ResolveNode(TreePage.Child(page, _index[level]));
         }
         Enter(page);
         return true;

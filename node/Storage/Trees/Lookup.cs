@@ -17,10 +17,10 @@ internal static unsafe class Lookup
             return false;
         var page = space.ResolveNode(root->Reference, &root->Checksum);
         while (Page.Type(page) == PageType.Branch)
-            page = space.ResolveNode(Node.Child(page, Node.FindChild(page, key)));
-        var index = Node.LowerBound(page, key, out var found);
+            page = space.ResolveNode(TreePage.Child(page, TreePage.FindChild(page, key)));
+        var index = TreePage.LowerBound(page, key, out var found);
         if (found)
-            value = Node.Value(space, page, index);
+            value = TreePage.Value(space, page, index);
         return found;
     }
 }

@@ -8,7 +8,7 @@ namespace KvCluster.Storage.Trees;
 /// </summary>
 /// <remarks>
 /// Each choice counts the entry that is coming in, so that it fits wherever it goes. A page of either type takes one entry more than fills it, divided in two:
-/// no entry of a leaf takes more than half of the room (<see cref="Node.IsOverflow(int, int)"/>), and a separator at most 2,066 bytes of a branch's 8,128.
+/// no entry of a leaf takes more than half of the room (<see cref="TreePage.IsOverflow(int, int)"/>), and a separator at most 2,066 bytes of a branch's 8,128.
 /// </remarks>
 internal static unsafe class PageSplit
 {
@@ -27,7 +27,7 @@ internal static unsafe class PageSplit
     public static int Branch(byte* source, int index, ReadOnlySpan<byte> separator, ulong reference, byte* left, byte* right, Span<byte> up)
     {
         int count = Page.Count(source);
-        var middle = Middle(source, index, Node.BranchEntryBytes(separator.Length - Page.PrefixLength(source)));
+        var middle = Middle(source, index, TreePage.BranchEntryBytes(separator.Length - Page.PrefixLength(source)));
         // The child at the middle leads the right page, and its key goes up.
         int upLength;
         if (middle == index)
@@ -37,7 +37,7 @@ internal static unsafe class PageSplit
         }
         else
         {
-            upLength = Node.CopyKey(source, middle < index ? middle : middle - 1, up);
+            upLength = TreePage.CopyKey(source, middle < index ? middle : middle - 1, up);
         }
         FormatBranch(left, source, separators: middle - 1);
         FormatBranch(right, source, separators: count - middle);
@@ -61,10 +61,10 @@ internal static unsafe class PageSplit
         var middle = Middle(source, index, bytes);
         var own = index < middle ? middle - 1 : middle;
         Span<byte> before = stackalloc byte[Page.KeyBytesMax], behind = stackalloc byte[Page.KeyBytesMax];
-        before = index == middle - 1 ? before[..Copy(key, before)] : before[..Node.CopyKey(source, own - 1, before)];
-        behind = index == middle ? behind[..Copy(key, behind)] : behind[..Node.CopyKey(source, own, behind)];
-        Node.Rebuild(right, source, own, count, index < middle ? Page.KeyBytesMax : PrefixWith(source, own, count, key));
-        Node.Rebuild(left, source, 0, own, index < middle ? PrefixWith(source, 0, own, key) : Page.KeyBytesMax);
+        before = index == middle - 1 ? before[..Copy(key, before)] : before[..TreePage.CopyKey(source, own - 1, before)];
+        behind = index == middle ? behind[..Copy(key, behind)] : behind[..TreePage.CopyKey(source, own, behind)];
+        TreePage.Rebuild(right, source, own, count, index < middle ? Page.KeyBytesMax : PrefixWith(source, own, count, key));
+        TreePage.Rebuild(left, source, 0, own, index < middle ? PrefixWith(source, 0, own, key) : Page.KeyBytesMax);
         return Copy(Separator(before, behind), separator);
     }
 
@@ -81,7 +81,7 @@ internal static unsafe class PageSplit
     /// <param name="right">Written.</param>
     /// <param name="separator">Gets the key that tells them apart.</param>
     /// <param name="separatorLength">Its length.</param>
-    public static bool TryShare(
+    public static bool TryRedistribute(
         byte* first, byte* second, int index, ReadOnlySpan<byte> key, int bytes, byte* left, byte* right, Span<byte> separator, out int separatorLength)
     {
         separatorLength = 0;
@@ -104,21 +104,21 @@ internal static unsafe class PageSplit
     /// <param name="right">The right one, of the same type.</param>
     /// <param name="separator">The key that tells them apart; a branch's first child gets it back.</param>
     /// <param name="target">Written; neither of the two.</param>
-    public static bool TryJoin(byte* left, byte* right, ReadOnlySpan<byte> separator, byte* target)
+    public static bool TryMerge(byte* left, byte* right, ReadOnlySpan<byte> separator, byte* target)
     {
         int leftCount = Page.Count(left), rightCount = Page.Count(right), leafOnly = Page.Type(left) == PageType.Leaf ? 0 : 1;
         Span<byte> first = stackalloc byte[Page.KeyBytesMax], last = stackalloc byte[Page.KeyBytesMax];
-        first = first[..(leftCount > leafOnly ? Node.CopyKey(left, leafOnly, first) : Copy(separator, first))];
-        last = last[..(rightCount > leafOnly ? Node.CopyKey(right, rightCount - 1, last) : Copy(separator, last))];
+        first = first[..(leftCount > leafOnly ? TreePage.CopyKey(left, leafOnly, first) : Copy(separator, first))];
+        last = last[..(rightCount > leafOnly ? TreePage.CopyKey(right, rightCount - 1, last) : Copy(separator, last))];
         var prefixLength = leafOnly == 0 && leftCount == 0 ? 0 : first.CommonPrefixLength(last);
-        var bytes = Page.Used(left) + Page.Used(right) + (leafOnly * Node.BranchEntryBytes(separator.Length))
+        var bytes = Page.Used(left) + Page.Used(right) + (leafOnly * TreePage.BranchEntryBytes(separator.Length))
             + (leftCount * Math.Max(0, Page.PrefixLength(left) - prefixLength)) + (rightCount * Math.Max(0, Page.PrefixLength(right) - prefixLength))
             + ((leftCount + rightCount) * 8);
         if (bytes > Page.BodyBytes * 3 / 4)
             return false;
         Page.Format(target, Page.Type(left), last[..prefixLength], keepOwner: true);
-        Node.Append(target, left, 0, leftCount);
-        Node.Append(target, right, 0, rightCount, separator);
+        TreePage.Append(target, left, 0, leftCount);
+        TreePage.Append(target, right, 0, rightCount, separator);
         return true;
     }
 
@@ -143,7 +143,7 @@ internal static unsafe class PageSplit
             var moved = PlaceBytes(place - 1);
             (left, right) = (left + moved, right - moved);
             // A branch's first child has no key.
-            var larger = Math.Max(left, isBranch ? right - PlaceBytes(place) + Node.BranchEntryBytes(0) : right);
+            var larger = Math.Max(left, isBranch ? right - PlaceBytes(place) + TreePage.BranchEntryBytes(0) : right);
             if (larger < least)
                 (least, middle) = (larger, place);
         }
@@ -154,11 +154,11 @@ internal static unsafe class PageSplit
     }
 
     private static int EntryBytesOfTwo(byte* first, byte* second, int firstCount, int index) =>
-        Page.EntryBytes + (index < firstCount ? Node.CellBytes(first, index) : Node.CellBytes(second, index - firstCount));
+        Page.EntryBytes + (index < firstCount ? TreePage.CellBytes(first, index) : TreePage.CellBytes(second, index - firstCount));
 
     private static int CopyKeyOfTwo(byte* first, byte* second, int index, Span<byte> destination) => index < Page.Count(first)
-        ? Node.CopyKey(first, index, destination)
-        : Node.CopyKey(second, index - Page.Count(first), destination);
+        ? TreePage.CopyKey(first, index, destination)
+        : TreePage.CopyKey(second, index - Page.Count(first), destination);
 
     /// <summary>Copies children [from, to), counted with the new one at its index, to the end of a branch.</summary>
     private static void AppendWith(byte* target, byte* source, int from, int to, int index, ReadOnlySpan<byte> separator, ulong reference)
@@ -166,12 +166,12 @@ internal static unsafe class PageSplit
         if (index < from || index >= to)
         {
             var shift = index < from ? 1 : 0;
-            Node.Append(target, source, from - shift, to - shift);
+            TreePage.Append(target, source, from - shift, to - shift);
             return;
         }
-        Node.Append(target, source, from, index);
-        Node.InsertChild(target, Page.Count(target), separator, reference, 0);
-        Node.Append(target, source, index, to - 1);
+        TreePage.Append(target, source, from, index);
+        TreePage.InsertChild(target, Page.Count(target), separator, reference, 0);
+        TreePage.Append(target, source, index, to - 1);
     }
 
     /// <summary>The prefix that entries [from, to) of a leaf have in common with a key.</summary>
@@ -180,8 +180,8 @@ internal static unsafe class PageSplit
         if (from == to)
             return 0;
         Span<byte> other = stackalloc byte[Page.KeyBytesMax];
-        var common = key.CommonPrefixLength(other[..Node.CopyKey(page, from, other)]);
-        return Math.Min(common, key.CommonPrefixLength(other[..Node.CopyKey(page, to - 1, other)]));
+        var common = key.CommonPrefixLength(other[..TreePage.CopyKey(page, from, other)]);
+        return Math.Min(common, key.CommonPrefixLength(other[..TreePage.CopyKey(page, to - 1, other)]));
     }
 
     /// <summary>The separators of a half keep the prefix of the whole; one alone is stored whole, and fits.</summary>
@@ -205,9 +205,9 @@ internal static unsafe class PageSplit
             return false;
         Page.Format(target, PageType.Leaf, low[..prefixLength], keepOwner: true);
         if (from < firstCount)
-            Node.Append(target, first, from, Math.Min(to, firstCount));
+            TreePage.Append(target, first, from, Math.Min(to, firstCount));
         if (to > firstCount)
-            Node.Append(target, second, Math.Max(from, firstCount) - firstCount, to - firstCount);
+            TreePage.Append(target, second, Math.Max(from, firstCount) - firstCount, to - firstCount);
         return true;
     }
 

@@ -12,17 +12,17 @@ internal sealed class SealedBatch
     public List<nint> Made { get; } = [];
 
     /// <summary>Scratch pages of earlier batches that its root does not reach.</summary>
-    public List<nint> LeftScratch { get; } = [];
+    public List<nint> RetiredScratch { get; } = [];
 
     /// <summary>Pages of the file that its root does not reach.</summary>
-    public List<PageRun> LeftPages { get; } = [];
+    public List<PageRun> RetiredFilePages { get; } = [];
 
     /// <summary>Empties it for the next batch.</summary>
     public void Clear()
     {
         Root = null!;
         Made.Clear();
-        LeftScratch.Clear();
-        LeftPages.Clear();
+        RetiredScratch.Clear();
+        RetiredFilePages.Clear();
     }
 }

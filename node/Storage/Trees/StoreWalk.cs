@@ -162,10 +162,10 @@ internal sealed unsafe class StoreWalk
         var index = at.Next++;
         if (!at.IsLeaf)
         {
-            var child = Node.Child(at.Page, index);
+            var child = TreePage.Child(at.Page, index);
             Enter(*(ulong*)child, *(uint*)(child + sizeof(ulong)), index == 0 ? at.Lower : at.Separators[index], index + 1 < at.Count ? at.Separators[index + 1] : at.Upper);
         }
-        else if (Node.IsOverflow(at.Page, index, out var value))
+        else if (TreePage.IsOverflow(at.Page, index, out var value))
         {
             Touch(*(ulong*)value, *(uint*)(value + sizeof(ulong)), _reached);
             _space.ResolveRun(value, *(uint*)(value - sizeof(uint)));
@@ -194,8 +194,8 @@ internal sealed unsafe class StoreWalk
         var keys = new byte[Page.Count(page)][];
         for (var i = first; i < keys.Length; i++)
         {
-            var key = new byte[Node.KeyLength(page, i)];
-            Node.CopyKey(page, i, key);
+            var key = new byte[TreePage.KeyLength(page, i)];
+            TreePage.CopyKey(page, i, key);
             keys[i] = key;
             var before = i > first ? keys[i - 1] : null;
             if ((before is not null && before.AsSpan().SequenceCompareTo(key) >= 0)

@@ -4,7 +4,7 @@ namespace KvCluster.Storage.Trees;
 
 /// <summary>
 /// Changes on top of the newest state, seen by nobody until published. One is open at a time; used on the writer only. An exception leaves
-/// the batch unusable but for <see cref="Abort"/>: a corrupt page or a broken invariant, which end the engine, or an argument's limit, checked before
+/// the batch unusable but for <see cref="EndUnsealed"/>: a corrupt page or a broken invariant, which end the engine, or an argument's limit, checked before
 /// anything changes.
 /// </summary>
 /// <remarks>Each page that a batch touches is copied once into scratch memory, from the root down, and then changed in place.</remarks>
@@ -48,17 +48,17 @@ internal sealed unsafe class WriteBatch
         CheckOpenAndKey(key);
         var length = header.Length + body.Length;
         ArgumentOutOfRangeException.ThrowIfGreaterThan(length, Page.ValueBytesMax, nameof(body));
-        var overflow = Node.IsOverflow(key.Length, length);
+        var overflow = TreePage.IsOverflow(key.Length, length);
         var run = overflow ? MakeRun(header, body) : 0;
-        var bytes = Node.LeafEntryBytes(key.Length, length, overflow);
+        var bytes = TreePage.LeafEntryBytes(key.Length, length, overflow);
         var hasShared = false;
         while (true)
         {
             var leaf = DescendToChange(tree, key);
-            var index = Node.LowerBound(leaf, key, out var found);
+            var index = TreePage.LowerBound(leaf, key, out var found);
             if (found)
             {
-                if (!overflow && !Node.IsOverflow(leaf, index, out _) && Node.Value(_space, leaf, index) is var old && old.Length == length)
+                if (!overflow && !TreePage.IsOverflow(leaf, index, out _) && TreePage.Value(_space, leaf, index) is var old && old.Length == length)
                 {
                     fixed (byte* place = old)
                         Fill(new Span<byte>(place, length), header, body);
@@ -69,14 +69,14 @@ internal sealed unsafe class WriteBatch
             if (MakeRoom(leaf, index, key, bytes, out var breaksPrefix))
             {
                 if (overflow)
-                    Node.InsertOverflow(leaf, index, key, (uint)length, run, 0);
+                    TreePage.InsertOverflow(leaf, index, key, (uint)length, run, 0);
                 else
-                    Fill(Node.InsertInline(leaf, index, key, length), header, body);
+                    Fill(TreePage.InsertInline(leaf, index, key, length), header, body);
                 _trees[(int)tree].Count++;
                 return;
             }
             // Once: after it there is room, in the page that the key belongs to then.
-            if (breaksPrefix || hasShared || (index == Page.Count(leaf) && IsRightEdge(_depth - 1)) || !TryGive(index, key, bytes))
+            if (breaksPrefix || hasShared || (index == Page.Count(leaf) && IsRightEdge(_depth - 1)) || !TryRedistribute(index, key, bytes))
                 SplitLeaf(tree, leaf, index, key, bytes, breaksPrefix);
             else
                 hasShared = true;
@@ -89,7 +89,7 @@ internal sealed unsafe class WriteBatch
         if (!TryGet(tree, key, out _))
             return false;
         var leaf = DescendToChange(tree, key);
-        var index = Node.LowerBound(leaf, key, out var found);
+        var index = TreePage.LowerBound(leaf, key, out var found);
         Invariant.Check(found, $"A key that was found in tree {tree} is not in the page copied for its removal.");
         RemoveEntry(tree, leaf, index);
         Shrink(tree, _depth - 1);
@@ -112,7 +112,7 @@ internal sealed unsafe class WriteBatch
     }
 
     /// <summary>Ends the batch and gives what it made: a state that is not published yet.</summary>
-    internal SealedBatch Seal(UInt128 etag)
+    internal SealedBatch End(UInt128 etag)
     {
         Invariant.Check(IsOpen, $"A batch that is not open is sealed as {etag}.");
         IsOpen = false;
@@ -121,7 +121,7 @@ internal sealed unsafe class WriteBatch
     }
 
     /// <summary>Ends the batch and gives what it made, which nothing refers to.</summary>
-    internal SealedBatch Abort()
+    internal SealedBatch EndUnsealed()
     {
         Invariant.Check(IsOpen, $"A batch that is not open is aborted.");
         IsOpen = false;
@@ -146,11 +146,11 @@ internal sealed unsafe class WriteBatch
     private byte* Make(int pages)
     {
         var page = _pool.Rent(pages);
-        Own(page);
+        Track(page);
         return page;
     }
 
-    private void Own(byte* page)
+    private void Track(byte* page)
     {
         Page.Batch(page) = _number;
         Page.Placed(page) = 0;
@@ -162,7 +162,7 @@ internal sealed unsafe class WriteBatch
     {
         var page = _pool.Rent(1);
         Page.Format(page, type, default);
-        Own(page);
+        Track(page);
         return page;
     }
 
@@ -182,15 +182,15 @@ internal sealed unsafe class WriteBatch
     }
 
     /// <summary>The page that a reference (before its checksum) is to, copied if it is not this batch's own.</summary>
-    private byte* MakeOwn(ulong* reference, uint* checksum)
+    private byte* CopyOnWrite(ulong* reference, uint* checksum)
     {
         var page = _space.ResolveNode(*reference, checksum);
         if (PageSpace.IsScratch(*reference) && Page.Batch(page) == _number)
             return page;
         var copy = _pool.Rent(1);
         Buffer.MemoryCopy(page, copy, Page.Bytes, Page.Bytes);
-        Own(copy);
-        Leave(*reference, page);
+        Track(copy);
+        Retire(*reference, page);
         *checksum = 0;
         *reference = _space.ScratchReference(copy);
         return copy;
@@ -198,22 +198,22 @@ internal sealed unsafe class WriteBatch
 
     private byte* OwnChild(byte* branch, int index)
     {
-        var child = Node.Child(branch, index);
-        return MakeOwn((ulong*)child, (uint*)(child + sizeof(ulong)));
+        var child = TreePage.Child(branch, index);
+        return CopyOnWrite((ulong*)child, (uint*)(child + sizeof(ulong)));
     }
 
     /// <summary>This batch's state does not reach the page or run any more.</summary>
-    private void Leave(ulong reference, byte* page)
+    private void Retire(ulong reference, byte* page)
     {
         if (!PageSpace.IsScratch(reference))
         {
             var pages = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
-            _changes.LeftPages.Add(new PageRun(PageSpace.NumberOf(reference), pages));
+            _changes.RetiredFilePages.Add(new PageRun(PageSpace.NumberOf(reference), pages));
             return;
         }
         if (Page.Batch(page) != _number)
         {
-            _changes.LeftScratch.Add((nint)page);
+            _changes.RetiredScratch.Add((nint)page);
             return;
         }
         var made = _changes.Made;
@@ -227,9 +227,9 @@ internal sealed unsafe class WriteBatch
 
     private void RemoveEntry(TreeId tree, byte* leaf, int index)
     {
-        if (Node.IsOverflow(leaf, index, out var child))
-            Leave(*(ulong*)child, _space.ResolveRun(child, *(uint*)(child - sizeof(uint))));
-        Node.Remove(leaf, index);
+        if (TreePage.IsOverflow(leaf, index, out var child))
+            Retire(*(ulong*)child, _space.ResolveRun(child, *(uint*)(child - sizeof(uint))));
+        TreePage.Remove(leaf, index);
         _trees[(int)tree].Count--;
     }
 
@@ -246,13 +246,13 @@ internal sealed unsafe class WriteBatch
         else
         {
             fixed (TreeRoot* place = &root)
-                page = MakeOwn(&place->Reference, &place->Checksum);
+                page = CopyOnWrite(&place->Reference, &place->Checksum);
         }
         _path[0] = (nint)page;
         _depth = 1;
         while (Page.Type(page) == PageType.Branch)
         {
-            var index = Node.FindChild(page, key);
+            var index = TreePage.FindChild(page, key);
             _index[_depth - 1] = index;
             page = OwnChild(page, index);
             _path[_depth++] = (nint)page;
@@ -287,8 +287,8 @@ internal sealed unsafe class WriteBatch
         if (count <= first)
             return 0;
         Span<byte> other = stackalloc byte[Page.KeyBytesMax];
-        var common = key.CommonPrefixLength(other[..Node.CopyKey(page, first, other)]);
-        return Math.Min(common, key.CommonPrefixLength(other[..Node.CopyKey(page, count - 1, other)]));
+        var common = key.CommonPrefixLength(other[..TreePage.CopyKey(page, first, other)]);
+        return Math.Min(common, key.CommonPrefixLength(other[..TreePage.CopyKey(page, count - 1, other)]));
     }
 
     private byte* CopyOf(byte* page)
@@ -298,26 +298,26 @@ internal sealed unsafe class WriteBatch
             return copy;
     }
 
-    private void Rebuild(byte* page, int prefixMax) => Node.Rebuild(page, CopyOf(page), 0, Page.Count(page), prefixMax);
+    private void Rebuild(byte* page, int prefixMax) => TreePage.Rebuild(page, CopyOf(page), 0, Page.Count(page), prefixMax);
 
     /// <summary>
     /// Shares the entries of the path's full leaf with a sibling that has room: pages stay fuller than by splitting alone. Less room than
     /// an eighth is not worth the work.
     /// </summary>
-    private bool TryGive(int at, ReadOnlySpan<byte> key, int bytes)
+    private bool TryRedistribute(int at, ReadOnlySpan<byte> key, int bytes)
     {
         if (_depth < 2)
             return false;
         var parent = (byte*)_path[_depth - 2];
         var index = _index[_depth - 2];
-        return (index + 1 < Page.Count(parent) && TryShare(parent, index, index + 1, at, key, bytes))
-            || (index > 0 && TryShare(parent, index - 1, index - 1, at, key, bytes));
+        return (index + 1 < Page.Count(parent) && TryRedistribute(parent, index, index + 1, at, key, bytes))
+            || (index > 0 && TryRedistribute(parent, index - 1, index - 1, at, key, bytes));
     }
 
     /// <summary>Shares the entries of two neighbours evenly, the one that is coming in among them, when the one that is asked has room. The path is of no use afterwards.</summary>
-    private bool TryShare(byte* parent, int left, int asked, int index, ReadOnlySpan<byte> key, int bytes)
+    private bool TryRedistribute(byte* parent, int left, int asked, int index, ReadOnlySpan<byte> key, int bytes)
     {
-        var sibling = _space.ResolveNode(Node.Child(parent, asked));
+        var sibling = _space.ResolveNode(TreePage.Child(parent, asked));
         if (Page.BodyBytes - Page.Used(sibling) < bytes + (Page.BodyBytes / 8))
             return false;
         byte* one = OwnChild(parent, left), other = OwnChild(parent, left + 1);
@@ -327,11 +327,11 @@ internal sealed unsafe class WriteBatch
             Buffer.MemoryCopy(one, first, Page.Bytes, Page.Bytes);
             Buffer.MemoryCopy(other, second, Page.Bytes, Page.Bytes);
             var place = asked == left ? Page.Count(first) + index : index;
-            if (PageSplit.TryShare(first, second, place, key, bytes, one, other, separator, out var length)
+            if (PageSplit.TryRedistribute(first, second, place, key, bytes, one, other, separator, out var length)
                 // The parent's prefix holds for all keys between two of its separators; at its ends it may not.
-                && separator[..length].StartsWith(Page.Prefix(parent)) && Page.Gap(parent) + Page.EntryBytes >= Node.BranchEntryBytes(length))
+                && separator[..length].StartsWith(Page.Prefix(parent)) && Page.Gap(parent) + Page.EntryBytes >= TreePage.BranchEntryBytes(length))
             {
-                Node.ReplaceKey(parent, left + 1, separator[..length]);
+                TreePage.ReplaceKey(parent, left + 1, separator[..length]);
                 return true;
             }
             Buffer.MemoryCopy(first, one, Page.Bytes, Page.Bytes);
@@ -348,15 +348,15 @@ internal sealed unsafe class WriteBatch
         if (index == count && (breaksPrefix || IsRightEdge(_depth - 1)))
         {
             // In order: the page stays full, and the key begins the next one.
-            neighbour = neighbour[..Node.CopyKey(leaf, count - 1, neighbour)];
+            neighbour = neighbour[..TreePage.CopyKey(leaf, count - 1, neighbour)];
             InsertSibling(tree, _depth - 1, PageSplit.Separator(neighbour, key), right);
             return;
         }
         if (index == 0 && breaksPrefix)
         {
-            Node.Rebuild(right, leaf, 0, count, Page.KeyBytesMax);
+            TreePage.Rebuild(right, leaf, 0, count, Page.KeyBytesMax);
             Page.Format(leaf, PageType.Leaf, default, keepOwner: true);
-            neighbour = neighbour[..Node.CopyKey(right, 0, neighbour)];
+            neighbour = neighbour[..TreePage.CopyKey(right, 0, neighbour)];
             InsertSibling(tree, _depth - 1, PageSplit.Separator(key, neighbour), right);
             return;
         }
@@ -382,15 +382,15 @@ internal sealed unsafe class WriteBatch
         {
             var top = MakeEmpty(PageType.Branch);
             ref var root = ref _trees[(int)tree];
-            Node.InsertChild(top, 0, default, root.Reference, root.Checksum);
-            Node.InsertChild(top, 1, separator, reference, 0);
+            TreePage.InsertChild(top, 0, default, root.Reference, root.Checksum);
+            TreePage.InsertChild(top, 1, separator, reference, 0);
             (root.Reference, root.Checksum) = (_space.ScratchReference(top), 0);
             return;
         }
         var branch = (byte*)_path[level - 1];
         var index = _index[level - 1] + 1;
-        if (MakeRoom(branch, index, separator, Node.BranchEntryBytes(separator.Length), out var breaksPrefix))
-            Node.InsertChild(branch, index, separator, reference, 0);
+        if (MakeRoom(branch, index, separator, TreePage.BranchEntryBytes(separator.Length), out var breaksPrefix))
+            TreePage.InsertChild(branch, index, separator, reference, 0);
         else
             SplitBranch(tree, level - 1, index, separator, reference, breaksPrefix);
     }
@@ -402,7 +402,7 @@ internal sealed unsafe class WriteBatch
         var right = MakeEmpty(PageType.Branch);
         if (index == count && (breaksPrefix || IsRightEdge(level)))
         {
-            Node.InsertChild(right, 0, default, reference, 0);
+            TreePage.InsertChild(right, 0, default, reference, 0);
             InsertSibling(tree, level, separator, right);
             return;
         }
@@ -412,9 +412,9 @@ internal sealed unsafe class WriteBatch
             // Only the first separator can be less than the common prefix; the child before it stays alone, and the new one leads the rest.
             Invariant.Check(index == 1, $"A separator inside a branch of {count} breaks its prefix at {index}.");
             Page.Format(right, PageType.Branch, Page.Prefix(copy), keepOwner: true);
-            Node.InsertChild(right, 0, default, reference, 0);
-            Node.Append(right, copy, 1, count);
-            Node.Rebuild(branch, copy, 0, 1, 0);
+            TreePage.InsertChild(right, 0, default, reference, 0);
+            TreePage.Append(right, copy, 1, count);
+            TreePage.Rebuild(branch, copy, 0, 1, 0);
             InsertSibling(tree, level, separator, right);
             return;
         }
@@ -442,13 +442,13 @@ internal sealed unsafe class WriteBatch
     private void RemovePage(TreeId tree, int level)
     {
         var page = (byte*)_path[level];
-        Leave(_space.ScratchReference(page), page);
+        Retire(_space.ScratchReference(page), page);
         if (level == 0)
         {
             (_trees[(int)tree].Reference, _trees[(int)tree].Checksum) = (0, 0);
             return;
         }
-        Node.Remove((byte*)_path[level - 1], _index[level - 1]);
+        TreePage.Remove((byte*)_path[level - 1], _index[level - 1]);
         Shrink(tree, level - 1);
     }
 
@@ -461,10 +461,10 @@ internal sealed unsafe class WriteBatch
                 var page = _space.ResolveNode(root->Reference, &root->Checksum);
                 if (Page.Type(page) != PageType.Branch || Page.Count(page) > 1)
                     return;
-                var child = Node.Child(page, 0);
+                var child = TreePage.Child(page, 0);
                 var (reference, checksum, left) = (*(ulong*)child, *(uint*)(child + sizeof(ulong)), root->Reference);
                 (root->Reference, root->Checksum) = (reference, checksum);
-                Leave(left, page);
+                Retire(left, page);
             }
         }
     }
@@ -473,23 +473,23 @@ internal sealed unsafe class WriteBatch
     {
         var parent = (byte*)_path[level - 1];
         var index = _index[level - 1];
-        if (!(index + 1 < Page.Count(parent) && TryJoin(parent, index)) && !(index > 0 && TryJoin(parent, index - 1)))
+        if (!(index + 1 < Page.Count(parent) && TryMerge(parent, index)) && !(index > 0 && TryMerge(parent, index - 1)))
             return;
         Shrink(tree, level - 1);
     }
 
     /// <summary>Moves the entries of a child's right sibling into it, when together they fill at most three quarters.</summary>
-    private bool TryJoin(byte* parent, int index)
+    private bool TryMerge(byte* parent, int index)
     {
-        var rightChild = Node.Child(parent, index + 1);
+        var rightChild = TreePage.Child(parent, index + 1);
         var rightReference = *(ulong*)rightChild;
-        var left = _space.ResolveNode(Node.Child(parent, index));
+        var left = _space.ResolveNode(TreePage.Child(parent, index));
         var right = _space.ResolveNode(rightChild);
         Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
-        separator = separator[..Node.CopyKey(parent, index + 1, separator)];
+        separator = separator[..TreePage.CopyKey(parent, index + 1, separator)];
         fixed (byte* joined = _secondCopy)
         {
-            if (!PageSplit.TryJoin(left, right, separator, joined))
+            if (!PageSplit.TryMerge(left, right, separator, joined))
                 return false;
             left = OwnChild(parent, index);
             // What the page knows of its batch stays.
@@ -497,8 +497,8 @@ internal sealed unsafe class WriteBatch
             Buffer.MemoryCopy(joined, left, Page.Bytes, Page.Bytes);
             (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left)) = (scratchIndex, batch, placed);
         }
-        Leave(rightReference, right);
-        Node.Remove(parent, index + 1);
+        Retire(rightReference, right);
+        TreePage.Remove(parent, index + 1);
         return true;
     }
 }

@@ -177,7 +177,7 @@ internal sealed class ClusterNode : IDisposable
     {
         if (Lost || ReplicaId == 0 || _isUp)
             return;
-        if (IsOldCopy && Bug != PlantedBug.OldCopyTrusted)
+        if (IsOldCopy && Bug != InjectedBug.OldCopyTrusted)
         {
             LoseOldCopy();
             return;
@@ -550,7 +550,7 @@ internal sealed class ClusterNode : IDisposable
         if (Replica is null)
             return;
         var request = WriteRequest.Rent();
-        if (write.Condition is { } condition && !IsFaulty(PlantedBug.ConditionSkipped))
+        if (write.Condition is { } condition && !IsFaulty(InjectedBug.ConditionSkipped))
             request.AddCondition(Key(condition.Key), condition.Kind, condition.Etag.Value, condition.Value);
         foreach (var key in write.Keys)
         {
@@ -561,7 +561,7 @@ internal sealed class ClusterNode : IDisposable
         }
 
         request.Put(Marker(write.Id), Value(write.Id));
-        if (write.IsIdentified && !IsFaulty(PlantedBug.OpenResultDropped))
+        if (write.IsIdentified && !IsFaulty(InjectedBug.OpenResultDropped))
             request.Identify(write.Session, write.Sequence, write.Sequence);
         Poll(Replica.WriteAsync(request).AsTask(), done);
     });
@@ -799,7 +799,7 @@ internal sealed class ClusterNode : IDisposable
         Disk.CreateDirectory("/data");
         Disk.SyncDirectory("/");
         return Disk.DirectoryExists(Directory)
-            ? ReplicaStore.Open(storage, Directory, mayRefill: true)
+            ? ReplicaStore.Open(storage, Directory, mayRecover: true)
             : ReplicaStore.Create(storage, Directory, new ControlState { ReplicaId = ReplicaId, Shard = 0 });
     }
 
@@ -808,11 +808,11 @@ internal sealed class ClusterNode : IDisposable
     {
         switch (kind)
         {
-            case ReadKind.Leader or ReadKind.Replica when Bug is PlantedBug.LeaseBeforeSnapshot or PlantedBug.LeaseOfAnotherEpoch:
+            case ReadKind.Leader or ReadKind.Replica when Bug is InjectedBug.LeaseBeforeSnapshot or InjectedBug.LeaseOfAnotherEpoch:
                 FaultyReads.OpenByLease(this, replica, Bug, _run.Random.NextInt64(FaultyReads.HeldUpMostUs), read, refused);
                 break;
-            case ReadKind.Session when Bug == PlantedBug.SessionReadUnwaited:
-            case ReadKind.Replica when Bug == PlantedBug.FollowerReadUnasked:
+            case ReadKind.Session when Bug == InjectedBug.SessionReadUnwaited:
+            case ReadKind.Replica when Bug == InjectedBug.FollowerReadUnasked:
                 OpenNow(replica, null, read, refused);
                 break;
             case ReadKind.Leader or ReadKind.Replica when TryOpenLinearizable(replica, out var snapshot):
@@ -850,9 +850,9 @@ internal sealed class ClusterNode : IDisposable
         }
     }
 
-    private PlantedBug Bug => _run.Bug;
+    private InjectedBug Bug => _run.Bug;
 
-    private bool IsFaulty(PlantedBug bug) => Bug == bug && _run.Chance(FaultyPermille);
+    private bool IsFaulty(InjectedBug bug) => Bug == bug && _run.Chance(FaultyPermille);
 
     // As the replica does it, but that now and then the reader's thread stands still between its snapshot and its look at the lease, while everything else goes on: writes, other
     // leaderships, the end of its own process. Opened without a snapshot: nobody answers.
@@ -873,7 +873,7 @@ internal sealed class ClusterNode : IDisposable
 
     private bool IsCovered(ShardReplica replica, in ReadSnapshot snapshot)
     {
-        if (Bug != PlantedBug.LeaseFromBefore)
+        if (Bug != InjectedBug.LeaseFromBefore)
             return replica.IsCovered(snapshot);
         var earlierUs = (_clock.GetTimestamp() / (_clock.TimestampFrequency / 1_000_000)) - FaultyReads.EarlierUs;
         return replica.IsServing && replica.Lease.Covers(Etag.FromValue(snapshot.Etag), earlierUs);
@@ -1240,7 +1240,7 @@ internal sealed class ClusterNode : IDisposable
 
         public void Send(uint to, Frame frame)
         {
-            if (run.Bug == PlantedBug.BodiesHeldBack && run.IsCut(node.Id, to))
+            if (run.Bug == InjectedBug.BodiesHeldBack && run.IsCut(node.Id, to))
                 _heldBackUntilUs[to] = run.NowUs + HeldBackUs;
             if (run.NowUs >= _heldBackUntilUs.GetValueOrDefault(to) || frame.PayloadCase is not (Frame.PayloadOneofCase.Append or Frame.PayloadOneofCase.Probe or Frame.PayloadOneofCase.SnapshotChunk))
                 run.Send(node.Id, to, frame);

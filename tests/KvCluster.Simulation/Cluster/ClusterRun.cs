@@ -40,7 +40,7 @@ internal sealed class ClusterRun : ISimulation
     private bool _stands;
     private ExceptionDispatchInfo? _thrown;
 
-    public ClusterRun(int seed, ClusterScenario scenario, PlantedBug bug, bool detailed)
+    public ClusterRun(int seed, ClusterScenario scenario, InjectedBug bug, bool detailed)
     {
         Options = new ReplicationOptions
         {
@@ -75,7 +75,7 @@ internal sealed class ClusterRun : ISimulation
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
     }
 
-    public PlantedBug Bug { get; }
+    public InjectedBug Bug { get; }
 
     public Random Random { get; }
 

@@ -10,13 +10,13 @@ namespace KvCluster.Simulation.Cluster;
 internal sealed class FaultyFiles : IFileSystem
 {
     private readonly IFileSystem _files;
-    private readonly PlantedBug _bug;
+    private readonly InjectedBug _bug;
 
-    private FaultyFiles(IFileSystem files, PlantedBug bug) => (_files, _bug) = (files, bug);
+    private FaultyFiles(IFileSystem files, InjectedBug bug) => (_files, _bug) = (files, bug);
 
     /// <summary>The disk as an engine with this bug uses it; the disk itself if the bug is not one of those planted here.</summary>
-    public static IFileSystem Of(IFileSystem files, PlantedBug bug) =>
-        bug is >= PlantedBug.NoSyncBeforeMeta and <= PlantedBug.DirectoryNotSynced ? new FaultyFiles(files, bug) : files;
+    public static IFileSystem Of(IFileSystem files, InjectedBug bug) =>
+        bug is >= InjectedBug.NoSyncBeforeMeta and <= InjectedBug.DirectoryNotSynced ? new FaultyFiles(files, bug) : files;
 
     public IStorageFile Open(string path, StorageFileOptions options)
     {
@@ -24,11 +24,11 @@ internal sealed class FaultyFiles : IFileSystem
         var isData = path.EndsWith("/data", StringComparison.Ordinal);
         return _bug switch
         {
-            PlantedBug.JournalNotSynced when isJournal => Unsynced(),
-            PlantedBug.ControlNotSynced when path.EndsWith("/control", StringComparison.Ordinal) => Unsynced(),
-            PlantedBug.NoDataSyncAtInstall when isData && path.Contains("/incoming/", StringComparison.Ordinal) => Unsynced(),
-            PlantedBug.NoSyncBeforeMeta when isData => new FaultyFile(_files.Open(path, options), _bug),
-            PlantedBug.NoEraseFront when isJournal => new FaultyFile(_files.Open(path, options), _bug),
+            InjectedBug.JournalNotSynced when isJournal => Unsynced(),
+            InjectedBug.ControlNotSynced when path.EndsWith("/control", StringComparison.Ordinal) => Unsynced(),
+            InjectedBug.NoDataSyncAtInstall when isData && path.Contains("/incoming/", StringComparison.Ordinal) => Unsynced(),
+            InjectedBug.NoSyncBeforeMeta when isData => new FaultyFile(_files.Open(path, options), _bug),
+            InjectedBug.NoEraseFront when isJournal => new FaultyFile(_files.Open(path, options), _bug),
             _ => _files.Open(path, options),
         };
 
@@ -53,12 +53,12 @@ internal sealed class FaultyFiles : IFileSystem
 
     public void SyncDirectory(string path)
     {
-        if (_bug != PlantedBug.DirectoryNotSynced)
+        if (_bug != InjectedBug.DirectoryNotSynced)
             _files.SyncDirectory(path);
     }
 
     /// <summary>A file of which a sync, or a write of zeros over a dead segment's front, does not happen.</summary>
-    private sealed unsafe class FaultyFile(IStorageFile file, PlantedBug bug) : IStorageFile
+    private sealed unsafe class FaultyFile(IStorageFile file, InjectedBug bug) : IStorageFile
     {
         private const long MetaBytes = 2 * Page.Bytes;
         private const int FrontBytes = 2 * SegmentHeader.BlockBytes;
@@ -73,8 +73,8 @@ internal sealed class FaultyFiles : IFileSystem
 
         private bool Syncs => bug switch
         {
-            PlantedBug.NoSyncBeforeMeta => _hasWrittenMeta,
-            PlantedBug.NoEraseFront => true,
+            InjectedBug.NoSyncBeforeMeta => _hasWrittenMeta,
+            InjectedBug.NoEraseFront => true,
             _ => false,
         };
 
@@ -86,7 +86,7 @@ internal sealed class FaultyFiles : IFileSystem
         {
             _hasWrittenMeta |= offset < MetaBytes;
             // The front of a new file, which is zeros already, loses nothing by that.
-            if (bug != PlantedBug.NoEraseFront || offset != 0 || source.Length > FrontBytes || source.ContainsAnyExcept((byte)0))
+            if (bug != InjectedBug.NoEraseFront || offset != 0 || source.Length > FrontBytes || source.ContainsAnyExcept((byte)0))
                 file.Write(source, offset);
         }
 

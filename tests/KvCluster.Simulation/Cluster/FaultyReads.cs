@@ -15,9 +15,9 @@ internal static class FaultyReads
     /// <summary>How long before a read its lease is looked at.</summary>
     public const long EarlierUs = 1_000_000;
 
-    public static void OpenByLease(ClusterNode node, ShardReplica replica, PlantedBug bug, long heldUpUs, Action<ReadSnapshot, ulong?> read, Action refused)
+    public static void OpenByLease(ClusterNode node, ShardReplica replica, InjectedBug bug, long heldUpUs, Action<ReadSnapshot, ulong?> read, Action refused)
     {
-        if (bug == PlantedBug.LeaseOfAnotherEpoch)
+        if (bug == InjectedBug.LeaseOfAnotherEpoch)
         {
             var early = replica.OpenSnapshot();
             node.InThisProcess(heldUpUs, () =>

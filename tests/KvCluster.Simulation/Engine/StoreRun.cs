@@ -39,7 +39,7 @@ internal sealed class StoreRun : ISimulation
     private const string LastKey = "last";
 
     private readonly Random _random;
-    private readonly PlantedBug _bug;
+    private readonly InjectedBug _bug;
     private readonly List<(string Key, string? Value)> _writes = [];
     private readonly List<(Task<WriteResult> Answer, Action<WriteResult> Done)> _open = [];
     private VirtualExecutor[] _executors = [];
@@ -49,7 +49,7 @@ internal sealed class StoreRun : ISimulation
     private long _lives;
     private long _acknowledged;
 
-    public StoreRun(int seed, PlantedBug bug, bool detailed)
+    public StoreRun(int seed, InjectedBug bug, bool detailed)
     {
         (_random, _bug) = (new Random(seed), bug);
         Transcript = new Transcript(detailed);
@@ -295,21 +295,21 @@ internal sealed class StoreRun : ISimulation
             if (bytes == 0)
                 continue;
             disk.FlipBit(path, _random.Next(bytes));
-            if (Opens(disk, mayRefill: false) || !Opens(disk, mayRefill: true))
+            if (Opens(disk, mayRecover: false) || !Opens(disk, mayRecover: true))
                 continue;
             Transcript.Line(Time.NowUs, $"a bit of {path} flips, and a record is lost");
             disk.Restart(UnsyncedWrites.Kept);
-            Violation.Unless(!Opens(disk, mayRefill: false), Rule.CommittedStays, $"a bit of {path} has flipped, a record is lost, and the next start does not know of it");
+            Violation.Unless(!Opens(disk, mayRecover: false), Rule.CommittedStays, $"a bit of {path} has flipped, a record is lost, and the next start does not know of it");
             return;
         }
     }
 
-    private bool Opens(SimulatedDisk disk, bool mayRefill)
+    private bool Opens(SimulatedDisk disk, bool mayRecover)
     {
         try
         {
             // As a process that ends at once.
-            ReplicaStore.Open(Prepare(disk), Directory, mayRefill).Dispose();
+            ReplicaStore.Open(Prepare(disk), Directory, mayRecover).Dispose();
             return true;
         }
         catch (RecoveryRefusedException)

@@ -12,22 +12,22 @@ namespace KvCluster.Simulation.Protocol;
 internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, MemoryJournal journal)
 {
     private Frame? _prepare;
-    private RecordName _durableAtPrepare;
+    private LogPosition _durableAtPrepare;
     private long _leaseEndUs;
     private long _readsOnUntilUs;
 
-    private PlantedBug Bug => run.Bug;
+    private InjectedBug Bug => run.Bug;
 
     /// <summary>The control file as the core finds it.</summary>
-    public ControlRecord Recovered(ControlRecord control) => Bug == PlantedBug.NoWaitAfterRestart ? control with { LeaseLongestUs = 0 } : control;
+    public HardState Recovered(HardState control) => Bug == InjectedBug.NoWaitAfterRestart ? control with { LeaseLongestUs = 0 } : control;
 
     /// <summary>What the core hears of a transaction.</summary>
-    public SetOutcome Heard(SetOutcome outcome) => Bug == PlantedBug.UnknownIsWon && outcome == SetOutcome.Unknown ? SetOutcome.Won : outcome;
+    public SetOutcome Heard(SetOutcome outcome) => Bug == InjectedBug.UnknownIsWon && outcome == SetOutcome.Unknown ? SetOutcome.Won : outcome;
 
     /// <summary>What the core is told when a frame arrives, in order.</summary>
-    public IEnumerable<Event> Arriving(Frame frame, ReplicaCore core, ControlRecord synced, long nowUs)
+    public IEnumerable<Event> Arriving(Frame frame, ReplicaCore core, HardState synced, long nowUs)
     {
-        if (Bug == PlantedBug.NoEpochCheck && IsAnswer(frame) && frame.Epoch < core.Epoch)
+        if (Bug == InjectedBug.NoEpochCheck && IsAnswer(frame) && frame.Epoch < core.Epoch)
         {
             // Another copy may be on its way.
             frame = frame.Clone();
@@ -38,7 +38,7 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
         {
             (_prepare, _durableAtPrepare) = (frame, journal.Durable.Name);
             // The leader that holds the grant has not released it.
-            if (Bug == PlantedBug.PrepareDuringGrant && frame.Epoch > core.Epoch && nowUs < core.GrantEndUs && synced.PromisedEpoch == core.Epoch)
+            if (Bug == InjectedBug.PrepareDuringGrant && frame.Epoch > core.Epoch && nowUs < core.GrantEndUs && synced.PromisedEpoch == core.Epoch)
                 yield return new Event.FrameReceived(Released(synced));
         }
 
@@ -46,11 +46,11 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
     }
 
     /// <summary>What is executed after a step, in order.</summary>
-    public IEnumerable<Effect> Executed(IReadOnlyList<Effect> effects, ReplicaCore core, ControlRecord synced)
+    public IEnumerable<Effect> Executed(IReadOnlyList<Effect> effects, ReplicaCore core, HardState synced)
     {
-        foreach (var effect in Bug == PlantedBug.DigestBehindRecord ? effects.OrderBy(static effect => effect is Effect.TakeDigest) : effects.AsEnumerable())
+        foreach (var effect in Bug == InjectedBug.DigestBehindRecord ? effects.OrderBy(static effect => effect is Effect.TakeDigest) : effects.AsEnumerable())
             yield return effect;
-        if (Bug != PlantedBug.PromiseNotSynced || _prepare is not { } prepare || prepare.Epoch != core.Epoch || synced.PromisedEpoch >= core.Epoch || core.Role != ReplicaRole.Follower)
+        if (Bug != InjectedBug.PromiseNotSynced || _prepare is not { } prepare || prepare.Epoch != core.Epoch || synced.PromisedEpoch >= core.Epoch || core.Role != ReplicaRole.Follower)
             yield break;
         _prepare = null;
         yield return new Effect.Send((uint)run.Replicas.First(other => other.Id == prepare.Sender).Node, new Frame
@@ -69,22 +69,22 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
     /// <summary>A frame on its way out.</summary>
     public void Leaving(Frame frame)
     {
-        if (Bug == PlantedBug.AckBeforeSync)
+        if (Bug == InjectedBug.AckBeforeSync)
         {
             frame.Ack?.Durable = Unsynced(frame.Ack.Durable);
             frame.HeartbeatAck?.Durable = Unsynced(frame.HeartbeatAck.Durable);
             frame.Match?.Durable = Unsynced(frame.Match.Durable);
         }
 
-        if (Bug == PlantedBug.PrepareReadsEarly && frame.Prepared is { } prepared && _prepare?.Epoch == frame.Epoch)
+        if (Bug == InjectedBug.PrepareReadsEarly && frame.Prepared is { } prepared && _prepare?.Epoch == frame.Epoch)
             prepared.Last = _durableAtPrepare.ToWire();
     }
 
     /// <summary>What is written into the control file.</summary>
-    public ControlRecord Written(ControlRecord control, ControlRecord before, ReplicaCore core) => Bug switch
+    public HardState Written(HardState control, HardState before, ReplicaCore core) => Bug switch
     {
-        PlantedBug.CommittedAboveJournal => control with { Committed = core.Committed },
-        PlantedBug.AcknowledgedStands when before.Acknowledged > control.Acknowledged => control with { Acknowledged = before.Acknowledged },
+        InjectedBug.CommittedAboveJournal => control with { Committed = core.Committed },
+        InjectedBug.AcknowledgedStands when before.Acknowledged > control.Acknowledged => control with { Acknowledged = before.Acknowledged },
         _ => control,
     };
 
@@ -96,16 +96,16 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
     }
 
     /// <summary>The core serves no more.</summary>
-    public void ServingEnded(ReplicaCore core) => _readsOnUntilUs = Bug == PlantedBug.ReadOnAfterRelease && core.MayHandOver ? _leaseEndUs : 0;
+    public void ServingEnded(ReplicaCore core) => _readsOnUntilUs = Bug == InjectedBug.ReadOnAfterRelease && core.MayHandOver ? _leaseEndUs : 0;
 
     /// <summary>Reads are answered though the core does not serve.</summary>
     public bool ReadsOn(long nowUs) => nowUs < _readsOnUntilUs;
 
     /// <summary>A read that needs a round is answered without one that is sent from now on.</summary>
-    public bool AnswersByEarlierRound => Bug == PlantedBug.RoundFromBefore;
+    public bool AnswersByEarlierRound => Bug == InjectedBug.RoundFromBefore;
 
     /// <summary>A write is answered when it is appended.</summary>
-    public bool AnswersUnpublished => Bug == PlantedBug.AnswerUnpublished;
+    public bool AnswersUnpublished => Bug == InjectedBug.AnswerUnpublished;
 
     private static bool IsAnswer(Frame frame) => frame.PayloadCase
         is Frame.PayloadOneofCase.Ack or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Match or Frame.PayloadOneofCase.SnapshotAck
@@ -114,7 +114,7 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
     // All that is synced was acknowledged, so that what is behind it would be, too.
     private V1.Etag Unsynced(V1.Etag durable) => durable.FromWire() == journal.Durable.Etag ? journal.Last.Etag.ToWire() : durable;
 
-    private Frame Released(ControlRecord synced) => new()
+    private Frame Released(HardState synced) => new()
     {
         Epoch = synced.PromisedEpoch,
         Sender = synced.PromisedLeader,

@@ -10,7 +10,7 @@ internal sealed class MemoryJournal(Random random) : IJournalView
 {
     private readonly List<Entry> _entries = [];
     private List<Entry> _cutTail = [];
-    private RecordName _base;
+    private LogPosition _base;
     private bool _cutting;
 
     public JournalRecord Last => _entries.Count == 0 ? BaseRecord : _entries[^1].Record.Header;
@@ -24,7 +24,7 @@ internal sealed class MemoryJournal(Random random) : IJournalView
         }
     }
 
-    public RecordName Base => _base;
+    public LogPosition Base => _base;
 
     /// <summary>Writes under way.</summary>
     public int Writing => _entries.Count(entry => !entry.Completed);
@@ -60,7 +60,7 @@ internal sealed class MemoryJournal(Random random) : IJournalView
         return () => entry.Completed = true;
     }
 
-    public void Cut(RecordName keep)
+    public void Cut(LogPosition keep)
     {
         Violation.Unless(TryFind(keep.Etag, out var kept) && kept.Name == keep, Rule.Contract, $"a cut keeps {keep}, which the journal does not have");
         var count = CountUpTo(keep.Etag);
@@ -76,14 +76,14 @@ internal sealed class MemoryJournal(Random random) : IJournalView
     }
 
     /// <summary>Drops the records up to a checkpoint, which then is what the journal begins behind.</summary>
-    public void Trim(RecordName covers)
+    public void Trim(LogPosition covers)
     {
         _entries.RemoveRange(0, CountUpTo(covers.Etag));
         _base = covers;
     }
 
     /// <summary>A snapshot takes the place of everything.</summary>
-    public void Replace(RecordName covers)
+    public void Replace(LogPosition covers)
     {
         _entries.Clear();
         FinishCut();

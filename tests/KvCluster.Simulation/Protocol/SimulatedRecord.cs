@@ -13,7 +13,7 @@ internal sealed record SimulatedRecord(JournalRecord Header, byte[] Body, Simula
     private const int HeaderBytes = 36;
     private const int WriteBytes = 12;
 
-    public static SimulatedRecord Create(Etag etag, RecordName previous, SimulatedWrite[] writes)
+    public static SimulatedRecord Create(Etag etag, LogPosition previous, SimulatedWrite[] writes)
     {
         var body = new byte[HeaderBytes + (writes.Length * WriteBytes) + 4];
         etag.WriteTo(body);

@@ -38,8 +38,8 @@ internal sealed class SimulatedReplica
 {
     private readonly SimulationRun _run;
     private readonly MemoryJournal _journal;
-    private ControlRecord _control;
-    private ControlRecord? _controlWriting;
+    private HardState _control;
+    private HardState? _controlWriting;
     private Dictionary<int, (long WriteId, Etag Etag)> _checkpoint = [];
     private Process? _process;
     private int _paused;
@@ -52,7 +52,7 @@ internal sealed class SimulatedReplica
         Node = node;
         Id = id;
         _journal = new MemoryJournal(run.Random);
-        _control = new ControlRecord { ReplicaId = id };
+        _control = new HardState { ReplicaId = id };
         var drift = run.Conditions.DriftPermille;
         // As far apart as is declared in every second run.
         DriftPermille = run.Random.Next(2) == 0 ? run.Random.Next(-drift, drift + 1) : run.Random.Next(2) == 0 ? drift : -drift;
@@ -80,7 +80,7 @@ internal sealed class SimulatedReplica
     public bool Stands => _process is { Core.Role: ReplicaRole.Candidate };
 
     /// <summary>Its journal lacks nothing that it once acknowledged.</summary>
-    public bool IsWhole => _process is not null && _process.Core.Role != ReplicaRole.Refilling;
+    public bool IsWhole => _process is not null && _process.Core.Role != ReplicaRole.Recovering;
 
     /// <summary>Its journal was damaged at some time.</summary>
     public bool LostTail { get; private set; }
@@ -161,7 +161,7 @@ internal sealed class SimulatedReplica
     /// <summary>Writes a checkpoint and drops the journal that it covers.</summary>
     public void Checkpoint() => InProcess(process => process.Checkpoint());
 
-    // As the store does before it appends anything: however far it is refilled until it dies again, the next process finds that it lost something.
+    // As the store does before it appends anything: however far it is recovered until it dies again, the next process finds that it lost something.
     private void RememberLoss()
     {
         var last = _journal.Last.Etag;
@@ -199,7 +199,7 @@ internal sealed class SimulatedReplica
         private readonly Dictionary<long, SimulatedCall> _reads = [];
         private readonly Dictionary<long, SimulatedCall> _followerReads = [];
         private readonly List<(Etag Committed, SimulatedCall Call)> _awaitingState = [];
-        private readonly Dictionary<ulong, (RecordName Covers, byte[] Bytes)> _sources = [];
+        private readonly Dictionary<ulong, (LogPosition Covers, byte[] Bytes)> _sources = [];
         private Dictionary<int, (long WriteId, Etag Etag)> _state;
         private Dictionary<int, (long WriteId, Etag Etag)> _unpublished = [];
         private byte[] _incoming = [];
@@ -356,7 +356,7 @@ internal sealed class SimulatedReplica
                     break;
                 case Effect.Cut cut:
                     Violation.Unless(cut.LastKept.Etag >= Published, Rule.Contract, $"node {_replica.Node} cuts to {cut.LastKept}, below what it has applied, {Published}");
-                    Violation.Unless(_replica._control.Acknowledged <= cut.LastKept.Etag || Core.Role == ReplicaRole.Refilling, Rule.Contract, "a cut below the acknowledged etag of the control file");
+                    Violation.Unless(_replica._control.Acknowledged <= cut.LastKept.Etag || Core.Role == ReplicaRole.Recovering, Rule.Contract, "a cut below the acknowledged etag of the control file");
                     Journal.Cut(cut.LastKept);
                     After(SyncUs(), () =>
                     {
@@ -508,7 +508,7 @@ internal sealed class SimulatedReplica
 
         private ByteString Digest() => ByteString.CopyFromUtf8(string.Join(' ', _state.OrderBy(pair => pair.Key).Select(pair => $"{pair.Key}:{pair.Value.WriteId}@{pair.Value.Etag}")));
 
-        private void WriteControl(ControlRecord wanted, ControlRecord control)
+        private void WriteControl(HardState wanted, HardState control)
         {
             Violation.Unless(
                 control.Committed <= Journal.Durable.Etag || control.Committed == _replica._control.Committed,
@@ -708,13 +708,13 @@ internal sealed class SimulatedReplica
             var offset = (int)chunk.Offset;
             Violation.Unless(offset == 0 || offset == _incoming.Length, Rule.Contract, "a snapshot is stored with a gap");
             _incoming = offset == 0 ? chunk.Data.ToByteArray() : [.. _incoming, .. chunk.Data.Span];
-            var covers = new RecordName(new Etag(chunk.Covers.Etag.Epoch, chunk.Covers.Etag.Change), chunk.Covers.Checksum);
+            var covers = new LogPosition(new Etag(chunk.Covers.Etag.Epoch, chunk.Covers.Etag.Change), chunk.Covers.Checksum);
             var stored = _incoming.Length;
             After(Run.Random.NextInt64(500), () => Step(new Event.SnapshotStored(covers, stored)));
         }
 
         // As long as some syncs, and now and then many times that: promises, grants and appends go on meanwhile.
-        private void VerifySnapshot(RecordName covers)
+        private void VerifySnapshot(LogPosition covers)
         {
             var incoming = _incoming;
             var us = SyncUs() * (Run.Chance(200) ? 100 : 2);

@@ -29,7 +29,7 @@ internal sealed class SimulationRun : ISimulation
     private long _order;
     private long _writeIdLast;
 
-    public SimulationRun(int seed, ProtocolScenario scenario, PlantedBug bug, bool detailed)
+    public SimulationRun(int seed, ProtocolScenario scenario, InjectedBug bug, bool detailed)
     {
         Bug = bug;
         Random = new Random(seed);
@@ -54,7 +54,7 @@ internal sealed class SimulationRun : ISimulation
             SnapshotRetryUs = 200_000,
             SnapshotRetryMostUs = 1_000_000,
         };
-        if (bug == PlantedBug.DriftIgnored)
+        if (bug == InjectedBug.DriftIgnored)
             Options = Options with { ClockDriftPermille = 0 };
         Network = new SimulatedNetwork(this);
         var record = new ShardRecord { Shard = 0, Generation = 1 };
@@ -64,7 +64,7 @@ internal sealed class SimulationRun : ISimulation
         _replicas = record.Replicas.Select(replica => new SimulatedReplica(this, (int)replica.Node, replica.Replica)).ToList();
     }
 
-    public PlantedBug Bug { get; }
+    public InjectedBug Bug { get; }
 
     public Random Random { get; }
 

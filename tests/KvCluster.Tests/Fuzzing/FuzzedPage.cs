@@ -1,6 +1,6 @@
 using System.Runtime.InteropServices;
 using KvCluster.Storage.Pages;
-using PageNode = KvCluster.Storage.Pages.Node;
+using TreePage = KvCluster.Storage.Pages.TreePage;
 
 namespace KvCluster.Tests.Fuzzing;
 
@@ -35,9 +35,9 @@ internal static unsafe class FuzzedPage
             for (var index = 0; index < keys.Count; index++)
             {
                 if (isBranch)
-                    PageNode.InsertChild(page, index, index == 0 ? [] : keys[index], (ulong)random.Next(2, 900) * Page.Bytes, 1);
+                    TreePage.InsertChild(page, index, index == 0 ? [] : keys[index], (ulong)random.Next(2, 900) * Page.Bytes, 1);
                 else
-                    Mutation.RandomBytes(random, 20).CopyTo(PageNode.InsertInline(page, index, keys[index], 20));
+                    Mutation.RandomBytes(random, 20).CopyTo(TreePage.InsertInline(page, index, keys[index], 20));
             }
         }
 
@@ -72,15 +72,15 @@ internal static unsafe class FuzzedPage
             return "";
         var hash = new HashCode();
         var buffer = new byte[Page.KeyBytesMax];
-        hash.Add(Page.Type(page) == PageType.Leaf ? PageNode.LowerBound(page, key, out _) : PageNode.FindChild(page, key));
+        hash.Add(Page.Type(page) == PageType.Leaf ? TreePage.LowerBound(page, key, out _) : TreePage.FindChild(page, key));
         for (var index = 0; index < Page.Count(page); index++)
         {
-            hash.AddBytes(buffer.AsSpan(0, PageNode.CopyKey(page, index, buffer)));
-            hash.Add(PageNode.CellBytes(page, index));
+            hash.AddBytes(buffer.AsSpan(0, TreePage.CopyKey(page, index, buffer)));
+            hash.Add(TreePage.CellBytes(page, index));
             if (Page.Type(page) == PageType.Branch)
-                hash.Add(*(ulong*)PageNode.Child(page, index));
-            else if (!PageNode.IsOverflow(page, index, out _))
-                hash.AddBytes(PageNode.Value(null!, page, index));
+                hash.Add(*(ulong*)TreePage.Child(page, index));
+            else if (!TreePage.IsOverflow(page, index, out _))
+                hash.AddBytes(TreePage.Value(null!, page, index));
         }
 
         return hash.ToHashCode().ToString(System.Globalization.CultureInfo.InvariantCulture);

@@ -227,7 +227,7 @@ public sealed class StructuredFuzzTests
     private static void Meta(Random random)
     {
         var page = new byte[Page.Bytes];
-        new MetaPage { Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = 5 * Page.Bytes, Coverage = new Coverage(new UInt128(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax] }.Encode(page);
+        new MetaPage { Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = 5 * Page.Bytes, CheckpointPosition = new CheckpointPosition(new UInt128(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax] }.Encode(page);
         var changed = Mutation.Of(random, page, keepsLength: true, hot: 256);
         BinaryPrimitives.WriteUInt32LittleEndian(changed, Crc32C.Of(changed.AsSpan(4)));
         if (Accepts(() => MetaPage.TryDecode(changed, Path)) is not { } read)
@@ -235,7 +235,7 @@ public sealed class StructuredFuzzTests
         var again = new byte[Page.Bytes];
         read.Encode(again);
         var same = MetaPage.TryDecode(again, Path)!;
-        Assert.True(same.Coverage == read.Coverage && same.Revision == read.Revision && same.FilePages == read.FilePages && same.FreeDirectory == read.FreeDirectory);
+        Assert.True(same.CheckpointPosition == read.CheckpointPosition && same.Revision == read.Revision && same.FilePages == read.FilePages && same.FreeDirectory == read.FreeDirectory);
     }
 
     // A length that goes over its bounds becomes an offset in a file somewhere: the sums must hold for whatever is accepted.

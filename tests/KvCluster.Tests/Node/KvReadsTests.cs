@@ -213,7 +213,7 @@ public sealed class KvReadsTests : IAsyncLifetime
     {
         public int ReplyBytesMax => int.MaxValue;
 
-        public Refusal? Answer<T>(scoped in T answer)
+        public ApiError? Answer<T>(scoped in T answer)
             where T : IAnswer, allows ref struct
         {
             var bytes = new byte[answer.Size];
@@ -222,7 +222,7 @@ public sealed class KvReadsTests : IAsyncLifetime
             return null;
         }
 
-        public void Refuse(Refusal refusal) => Tell(new Outcome(refusal.Reason, []));
+        public void Refuse(ApiError refusal) => Tell(new Outcome(refusal.Reason, []));
 
         private void Tell(Outcome outcome)
         {

@@ -174,7 +174,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         Assert.True(refused > 50, $"Only {refused} of 200 were refused.");
     }
 
-    private static RecordName NameOf(Frame frame) => frame.SnapshotChunk.Covers.FromWire();
+    private static LogPosition NameOf(Frame frame) => frame.SnapshotChunk.Covers.FromWire();
 
     // A few bytes of the tree's only page are others, and it, and both meta pages, have checksums for that.
     private static byte[] WithAnotherRoot(byte[] stream, Random random)

@@ -85,7 +85,7 @@ public sealed class DigestAnswersTests
         var replica = Reported();
         var chunk = new SnapshotChunk { Covers = Transcript.Id(2, 9), BytesTotal = 1, Data = Digest("s") };
         replica.From(2, 2, frame => frame.SnapshotChunk = chunk);
-        var covers = new RecordName(new Etag(2, 9), 2);
+        var covers = new LogPosition(new Etag(2, 9), 2);
         replica.Step(new Event.SnapshotStored(covers, 1));
         replica.Step(new Event.SnapshotVerified(covers, 1, IsWhole: true)).Synced();
         Assert.Contains("install", replica.Shown(), StringComparison.Ordinal);
@@ -105,7 +105,7 @@ public sealed class DigestAnswersTests
     // Replica 1 follows replica 2 in epoch 2; both have 1.2.
     private static Transcript Following()
     {
-        var replica = new Transcript(journal => journal.Append(1, 2), new ControlRecord { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30 }, epoch: 1, leader: 3);
+        var replica = new Transcript(journal => journal.Append(1, 2), new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30 }, epoch: 1, leader: 3);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Synced();
         _ = replica.Shown();
         return replica;

@@ -56,7 +56,7 @@ internal sealed class ListJournal : IJournalView
     }
 
     /// <summary>A snapshot takes the place of everything.</summary>
-    public void Replace(RecordName covers)
+    public void Replace(LogPosition covers)
     {
         _records.Clear();
         _durable = 0;

@@ -97,7 +97,7 @@ public sealed class ReplicaCoreTranscriptTests
     [Fact]
     public void Divergence_LowersTheAcknowledgedEtagBeforeItCutsToTheCommonRecord()
     {
-        var control = new ControlRecord { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30, Acknowledged = new Etag(1, 4) };
+        var control = new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30, Acknowledged = new Etag(1, 4) };
         var replica = new Transcript(journal => { journal.Append(1, 2); journal.Append(1, 4); }, control, epoch: 2, leader: 2);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Shows("control: promised 2 to 2, acknowledged 1.4, lease 0");
         replica.Synced().Shows("to 2: epoch 2 has 1.2\nto 2: epoch 2 ack 1.2");
@@ -109,7 +109,7 @@ public sealed class ReplicaCoreTranscriptTests
     [Fact]
     public void Cut_ThatEndsUnderALaterLeader_IsNoMatchWithIt()
     {
-        var control = new ControlRecord { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30, Acknowledged = new Etag(1, 2) };
+        var control = new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30, Acknowledged = new Etag(1, 2) };
         var replica = new Transcript(journal => { journal.Append(1, 2); journal.Append(1, 4); }, control, epoch: 2, leader: 2);
         replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Synced();
         replica.Shows("control: promised 2 to 2, acknowledged 1.2, lease 0\ncut to 1.2");
@@ -124,14 +124,14 @@ public sealed class ReplicaCoreTranscriptTests
     [Fact]
     public void LostTail_NeitherVotesNorAcknowledgesUntilRefilledToTheLeadersCommittedEtag()
     {
-        var control = new ControlRecord { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, 5) };
+        var control = new HardState { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, 5) };
         var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
         replica.From(2, 2, frame => frame.Append = Transcript.Append((2, 3), (2, 4)));
-        replica.Shows("append up to 2.4\nto 2: epoch 2 ack 2.3 refilling\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
-        replica.Synced().Durable().Shows("to 2: epoch 2 ack 2.4 refilling");
+        replica.Shows("append up to 2.4\nto 2: epoch 2 ack 2.3 recovering\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
+        replica.Synced().Durable().Shows("to 2: epoch 2 ack 2.4 recovering");
         replica.From(3, 2, frame => frame.PreVote = new PreVote { Number = 1 }).Shows("to 3: epoch 2 pre-vote refused");
         replica.From(2, 2, frame => frame.Append = Transcript.Append((2, 4), (2, 5))).Durable();
-        replica.Shows("append up to 2.5\nto 2: epoch 2 ack 2.5 refilling");
+        replica.Shows("append up to 2.5\nto 2: epoch 2 ack 2.5 recovering");
         replica.From(2, 2, frame => frame.Heartbeat = new Heartbeat { Round = 1, Committed = new V1.Etag { Epoch = 2, Change = 5 } });
         replica.Shows("to 2: epoch 2 heartbeat ack 1\ncommit 2.5\nto 2: epoch 2 ack 2.5\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
     }
@@ -140,11 +140,11 @@ public sealed class ReplicaCoreTranscriptTests
     public void LostTail_OfWhichOnlyTheLeaderKnows_IsRefilledFromTheFirstWordOfIt()
     {
         // The control file says less than was acknowledged, as it may for a second, so the replica believes to be whole.
-        var control = new ControlRecord { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, 3) };
+        var control = new HardState { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, 3) };
         var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
         var remembering = new Probe { Record = Transcript.Id(2, 3), Remembered = new V1.Etag { Epoch = 2, Change = 5 } };
         replica.From(2, 2, frame => frame.Probe = remembering);
-        replica.Shows("alarm\nto 2: epoch 2 has 2.3\nto 2: epoch 2 ack 2.3 refilling\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
+        replica.Shows("alarm\nto 2: epoch 2 has 2.3\nto 2: epoch 2 ack 2.3 recovering\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
         // The mark is not on disk yet; a candidate gets no answer all the same.
         replica.From(3, 3, frame => frame.Prepare = new Prepare()).Synced().Shows("control: promised 3 to 3, acknowledged 2.5, lease 0");
         replica.Synced().Shows("");
@@ -186,7 +186,7 @@ public sealed class ReplicaCoreTranscriptTests
         Assert.NotEqual(0, replica.Core.LeaseEndUs);
         // A write that is under way when serving stops.
         replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 2))).Shows("to 2: epoch 1 bodies after 1.1");
-        replica.Step(new Event.BodiesSent(2, 1, new RecordName(new Etag(1, 2), 1), 4)).Shows("");
+        replica.Step(new Event.BodiesSent(2, 1, new LogPosition(new Etag(1, 2), 1), 4)).Shows("");
         replica.From(2, 1, frame => frame.TransferReady = new TransferReady()).Shows("stop serving");
         Assert.Equal(0, replica.Core.LeaseEndUs);
         replica.Step(new Event.ReadArrived(1)).Shows("reads up to 1 refused");
@@ -220,7 +220,7 @@ public sealed class ReplicaCoreTranscriptTests
         // Nobody better is there yet.
         replica.Tick(100_000).Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 probe 0.0");
         replica.From(3, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) }).Shows("to 3: epoch 1 bodies after 0.0");
-        replica.Step(new Event.BodiesSent(3, 1, new RecordName(new Etag(1, 1), 1), 4));
+        replica.Step(new Event.BodiesSent(3, 1, new LogPosition(new Etag(1, 1), 1), 4));
         replica.From(3, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } });
         replica.Tick(100_000).Shows("to 2: epoch 1 heartbeat 3 committed 1.1\nto 3: epoch 1 heartbeat 3 committed 1.1\nto 3: epoch 1 transferask");
     }
@@ -230,7 +230,7 @@ public sealed class ReplicaCoreTranscriptTests
     {
         var replica = Leading();
         replica.From(3, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) });
-        replica.Step(new Event.BodiesSent(3, 1, new RecordName(new Etag(1, 1), 1), 4));
+        replica.Step(new Event.BodiesSent(3, 1, new LogPosition(new Etag(1, 1), 1), 4));
         replica.From(3, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } });
         replica.Shown();
         AppendWithDisks(replica, 2, 120, [40_000, 36_000, 2_000]);
@@ -397,7 +397,7 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 1)));
         replica.Shows("to 2: epoch 1 heartbeat 1 committed 0.0\nto 3: epoch 1 heartbeat 1 committed 0.0\nto 2: epoch 1 probe 0.0\nto 3: epoch 1 probe 0.0");
         replica.From(2, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) }).Shows("to 2: epoch 1 bodies after 0.0");
-        replica.Step(new Event.BodiesSent(2, 1, new RecordName(new Etag(1, 1), 1), 4)).Shows("");
+        replica.Step(new Event.BodiesSent(2, 1, new LogPosition(new Etag(1, 1), 1), 4)).Shows("");
         replica.Durable().Shows("");
         replica.From(2, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } }).Shows("commit 1.1\nserve");
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1 }).Shows("");
@@ -407,7 +407,7 @@ public sealed class ReplicaCoreTranscriptTests
     // Replica 1 follows replica 2 in epoch 2; both have 1.2.
     private static Transcript Following()
     {
-        var replica = new Transcript(journal => journal.Append(1, 2), new ControlRecord { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30 }, epoch: 1, leader: 3);
+        var replica = new Transcript(journal => journal.Append(1, 2), new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30 }, epoch: 1, leader: 3);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Shows("control: promised 2 to 2, acknowledged 0.0, lease 0");
         replica.Synced().Shows("to 2: epoch 2 has 1.2\nto 2: epoch 2 ack 1.2");
         return replica;

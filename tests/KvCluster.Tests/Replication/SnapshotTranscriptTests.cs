@@ -10,8 +10,8 @@ namespace KvCluster.Tests.Replication;
 public sealed class SnapshotTranscriptTests
 {
     private const long SecondUs = 1_000_000;
-    private static readonly RecordName Covers = new(new Etag(2, 4), 2);
-    private static readonly RecordName LeadersCovers = new(new Etag(1, 1), 1);
+    private static readonly LogPosition Covers = new(new Etag(2, 4), 2);
+    private static readonly LogPosition LeadersCovers = new(new Etag(1, 1), 1);
 
     [Fact]
     public void Follower_OvertakenBeforeTheLastChunkIsStored_KeepsTheNewerState()
@@ -68,7 +68,7 @@ public sealed class SnapshotTranscriptTests
         var follower = Verifying(out var leaderFrame);
         // An older one, the same one and a newer one than it has: it does not store it beside, and says how far it is.
         var offered = Chunk(0, 8);
-        offered.Covers = new RecordName(new Etag(2, offeredChange), offeredChange == 4 ? Covers.Checksum : 7).ToWire();
+        offered.Covers = new LogPosition(new Etag(2, offeredChange), offeredChange == 4 ? Covers.Checksum : 7).ToWire();
         var told = $"to 3: epoch 3 snapshot 2.{offeredChange}";
         leaderFrame(frame => frame.SnapshotChunk = offered).Shows($"{told}: 0 stored, 0 verified");
         follower.Step(new Event.SnapshotVerified(Covers, 3, IsWhole: false)).Shows($"{told}: 0 stored, 3 verified");
@@ -270,7 +270,7 @@ public sealed class SnapshotTranscriptTests
     // Replica 1 follows replica 2 in epoch 2, both have 1.2, and it has handed over the first chunk.
     private static Transcript Receiving(long bytesTotal, int bytes = 4)
     {
-        var control = new ControlRecord { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30 };
+        var control = new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30 };
         var replica = new Transcript(journal => journal.Append(1, 2), control, epoch: 1, leader: 3);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Synced().Shown();
         replica.From(2, 2, frame => frame.SnapshotChunk = Chunk(0, bytesTotal, bytes)).Shows("store from 0 on");
@@ -298,7 +298,7 @@ public sealed class SnapshotTranscriptTests
         replica.From(2, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) });
         replica.Step(new Event.BodiesSent(2, 1, LeadersCovers, 4)).Durable();
         replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 2))).Durable();
-        replica.Step(new Event.BodiesSent(2, 1, new RecordName(new Etag(1, 2), 1), 4));
+        replica.Step(new Event.BodiesSent(2, 1, new LogPosition(new Etag(1, 2), 1), 4));
         replica.From(2, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 2 } });
         Assert.True(replica.Journal.TryFind(LeadersCovers.Etag, out var covers));
         replica.Journal.Trim(covers);

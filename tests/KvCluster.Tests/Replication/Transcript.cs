@@ -16,14 +16,14 @@ internal sealed class Transcript
     private readonly ReplicaCore _core;
     private long _nowUs = 1_000_000;
 
-    public Transcript(Action<ListJournal>? journal = null, ControlRecord? control = null, ulong epoch = 0, ulong leader = 0)
+    public Transcript(Action<ListJournal>? journal = null, HardState? control = null, ulong epoch = 0, ulong leader = 0)
     {
         Record = new ShardRecord { Generation = 1, Epoch = epoch, Leader = leader, LeaderIncarnation = leader * 10 };
         for (var id = 1u; id <= 3; id++)
             Record.Replicas.Add(new ReplicaRecord { Replica = id, Node = id, Created = true });
         journal?.Invoke(Journal);
         Journal.Sync();
-        var startup = new ReplicaStartup(0, 10, control ?? new ControlRecord { ReplicaId = 1 }, control?.Committed ?? Etag.None, Record, 5, 1, _nowUs);
+        var startup = new ReplicaStartup(0, 10, control ?? new HardState { ReplicaId = 1 }, control?.Committed ?? Etag.None, Record, 5, 1, _nowUs);
         _core = new ReplicaCore(startup, Journal, new ReplicationOptions());
     }
 
@@ -31,7 +31,7 @@ internal sealed class Transcript
 
     public ShardRecord Record { get; }
 
-    public ControlRecord? Control { get; private set; }
+    public HardState? Control { get; private set; }
 
     public long RequestId { get; private set; }
 
@@ -202,7 +202,7 @@ internal sealed class Transcript
 
     private static string Text(Frame frame) => frame.PayloadCase switch
     {
-        Frame.PayloadOneofCase.Ack => $"ack {Short(frame.Ack.Durable)}{(frame.Ack.Refilling ? " refilling" : "")}",
+        Frame.PayloadOneofCase.Ack => $"ack {Short(frame.Ack.Durable)}{(frame.Ack.Recovering ? " recovering" : "")}",
         Frame.PayloadOneofCase.Heartbeat => $"heartbeat {frame.Heartbeat.Round} committed {Short(frame.Heartbeat.Committed)}",
         Frame.PayloadOneofCase.HeartbeatAck => $"heartbeat ack {frame.HeartbeatAck.Round}{(frame.HeartbeatAck.Granted ? " granted" : "")}",
         Frame.PayloadOneofCase.Probe => $"probe {Short(frame.Probe.Record.Etag)}{(frame.Probe.Remembered.Change == 0 ? "" : $", remembers {Short(frame.Probe.Remembered)}")}",

@@ -21,7 +21,7 @@ internal sealed class TranscriptMember
     {
         _cluster = cluster;
         _id = id;
-        var control = new ControlRecord { ReplicaId = id };
+        var control = new HardState { ReplicaId = id };
         Core = new ReplicaCore(new ReplicaStartup(0, id * 10, control, Etag.None, record, revision, id, cluster.NowUs), _journal, cluster.Options);
     }
 

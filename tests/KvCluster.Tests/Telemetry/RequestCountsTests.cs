@@ -42,9 +42,9 @@ public sealed class RequestCountsTests : IAsyncLifetime
     [Fact]
     public void ReadThatARouterRepeatsForItsSize_IsNoRefusedCall()
     {
-        new RequestWatch(_metrics, TimeProvider.System, Method.Get, 1, span: null).Refused(Refusals.ReplyLarge(100_000));
+        new RequestWatch(_metrics, TimeProvider.System, Method.Get, 1, span: null).Refused(ApiErrors.ReplyLarge(100_000));
         CheckCounts();
-        new RequestWatch(_metrics, TimeProvider.System, Method.Get, 1, span: null).Refused(Refusals.Busy);
+        new RequestWatch(_metrics, TimeProvider.System, Method.Get, 1, span: null).Refused(ApiErrors.Busy);
         CheckCounts("BUSY");
     }
 
@@ -53,7 +53,7 @@ public sealed class RequestCountsTests : IAsyncLifetime
     public void CallWithoutAPlace_IsRefusedAndNotUnderWay()
     {
         var lookup = new ShardLookup(1, null!, _metrics.Activity.Hot);
-        new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), _metrics, TimeProvider.System).Refused(Method.Put, Refusals.Busy);
+        new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), _metrics, TimeProvider.System).Refused(Method.Put, ApiErrors.Busy);
         CheckCounts("BUSY");
     }
 

@@ -54,7 +54,7 @@ internal sealed class NodeCalls(ClusterNode node)
 
     private static Reply Answer(Call call, IMessage response) => new() { Id = call.Id, Response = response.ToByteString() };
 
-    private static Reply Refuse(Call call, Refusal refusal) => new() { Id = call.Id, Code = (int)refusal.Code, Status = refusal.ToStatus().ToByteString() };
+    private static Reply Refuse(Call call, ApiError refusal) => new() { Id = call.Id, Code = (int)refusal.Code, Status = refusal.ToStatus().ToByteString() };
 
     private static V1.Position At(ShardReplica replica, UInt128 etag) =>
         new() { Shard = replica.Shard, Etag = new V1.Etag { Epoch = Etag.FromValue(etag).Epoch, Change = Etag.FromValue(etag).Change } };
@@ -82,9 +82,9 @@ internal sealed class NodeCalls(ClusterNode node)
         var route = node.Map.Find(key.Span);
         var replica = node.Neighbour is { Replica: { } neighbour } && route?.Shard == neighbour.Shard ? neighbour
             : node.Replica is { } own && route?.Shard == own.Shard ? own : null;
-        var refusal = replica is null || (call.Generation != 0 && call.Shard != replica.Shard) ? Refusals.WrongShard(replica?.Route ?? route)
-            : replica.Failure is { } failure ? Refusals.ReplicaFailed(replica.Route, failure.Message)
-            : mode.IsForLeader() && !replica.IsServing ? Refusals.NotLeader(replica.Route, node.Id) : null;
+        var refusal = replica is null || (call.Generation != 0 && call.Shard != replica.Shard) ? ApiErrors.WrongShard(replica?.Route ?? route)
+            : replica.Failure is { } failure ? ApiErrors.ReplicaFailed(replica.Route, failure.Message)
+            : mode.IsForLeader() && !replica.IsServing ? ApiErrors.NotLeader(replica.Route, node.Id) : null;
         if (refusal is null)
             return replica;
         done(Refuse(call, refusal));
@@ -104,7 +104,7 @@ internal sealed class NodeCalls(ClusterNode node)
     {
         if (id is not null && id.Shard != replica.Shard)
         {
-            done(Refuse(call, Refusals.SessionExpired));
+            done(Refuse(call, ApiErrors.SessionExpired));
             return;
         }
 
@@ -125,7 +125,7 @@ internal sealed class NodeCalls(ClusterNode node)
         request.DeadlineTimestamp = node.Clock.GetTimestamp() + (call.TimeoutMs * node.Clock.TimestampFrequency / 1_000);
         node.Poll(replica.WriteAsync(request).AsTask(), result => done(result.Outcome == WriteOutcome.Applied
             ? Answer(call, toResponse(At(replica, result.Etag)))
-            : Refuse(call, Refusals.Of(result, replica.Route, node.Id))));
+            : Refuse(call, ApiErrors.Of(result, replica.Route, node.Id))));
     }
 
     // As ReadOpener. A replica that does not catch up says nothing: its caller's time for it ends.
@@ -149,7 +149,7 @@ internal sealed class NodeCalls(ClusterNode node)
                     if (committed is { } etag)
                         node.WhenApplied(replica, etag, () => answer(Read(replica, replica.OpenSnapshot(), keys)));
                     else
-                        done(Refuse(call, Refusals.LeaderSilent(replica.Route, node.Id)));
+                        done(Refuse(call, ApiErrors.LeaderSilent(replica.Route, node.Id)));
                 });
                 break;
             default:
@@ -158,7 +158,7 @@ internal sealed class NodeCalls(ClusterNode node)
                     if (confirmed is not null)
                         answer(Read(replica, replica.OpenSnapshot(), keys));
                     else
-                        done(Refuse(call, Refusals.NotLeader(replica.Route, node.Id)));
+                        done(Refuse(call, ApiErrors.NotLeader(replica.Route, node.Id)));
                 });
                 break;
         }

@@ -42,8 +42,8 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
         var open = new Open(message, call, new TaskCompletionSource<CallAnswer>());
         _open.Add(message.Id, open);
         run.Time.After(20 + run.Random.NextInt64(300), () => Arrive(open));
-        if (run.Bug != PlantedBug.CallWithoutTimer)
-            run.Time.After(leftUs + 1_000, () => Complete(open, new CallAnswer(null, run.Bug != PlantedBug.LateIsUnsent, "no answer in time", true)));
+        if (run.Bug != InjectedBug.CallWithoutTimer)
+            run.Time.After(leftUs + 1_000, () => Complete(open, new CallAnswer(null, run.Bug != InjectedBug.LateIsUnsent, "no answer in time", true)));
         return new ValueTask<CallAnswer>(open.Answer.Task);
     }
 
@@ -92,7 +92,7 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
         _connected = false;
         // Their callers go on at once and may call again.
         foreach (var open in _open.Values.ToArray())
-            Complete(open, new CallAnswer(null, sent && run.Bug != PlantedBug.SentIsUnsent, why, false));
+            Complete(open, new CallAnswer(null, sent && run.Bug != InjectedBug.SentIsUnsent, why, false));
     }
 
     private bool Complete(Open open, in CallAnswer answer)

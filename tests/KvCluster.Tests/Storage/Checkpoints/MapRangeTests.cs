@@ -49,7 +49,7 @@ public sealed class MapRangeTests
     }
 
     private static Checkpoint Begin(PageStore store) =>
-        store.BeginCheckpoint(etag => new Coverage(etag, default, 0), UInt128.MaxValue)!;
+        store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), UInt128.MaxValue)!;
 
     private static void Write(PageStore store)
     {

@@ -26,7 +26,7 @@ internal sealed class DataFile : IDisposable
     }
 
     public Checkpoint? Begin() =>
-        Pages.BeginCheckpoint(etag => new Coverage(etag, new JournalPosition((ulong)etag, 4096), (uint)etag), UInt128.MaxValue);
+        Pages.BeginCheckpoint(etag => new CheckpointPosition(etag, new JournalPosition((ulong)etag, 4096), (uint)etag), UInt128.MaxValue);
 
     /// <summary>A whole checkpoint of what is published.</summary>
     public void Checkpoint()

@@ -54,7 +54,7 @@ public sealed class DataFormatTests
             batch.Put(TreeId.Kv, "abcdefghij"u8, "1"u8);
             store.Seal(batch, new UInt128(0x0102, 0x0304));
             store.Publish(new UInt128(0x0102, 0x0304));
-            var checkpoint = store.BeginCheckpoint(etag => new Coverage(etag, new JournalPosition(0x0A0B, 0x3000), 0xA1B2C3D4), UInt128.MaxValue)!;
+            var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, new JournalPosition(0x0A0B, 0x3000), 0xA1B2C3D4), UInt128.MaxValue)!;
             checkpoint.Write();
             store.FinishCheckpoint(checkpoint);
         }

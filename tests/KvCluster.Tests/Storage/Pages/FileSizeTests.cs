@@ -65,7 +65,7 @@ public sealed class FileSizeTests
             store.Seal(batch, ++etag);
             store.Publish(etag);
         }
-        var checkpoint = store.BeginCheckpoint(one => new Coverage(one, default, 0), UInt128.MaxValue)!;
+        var checkpoint = store.BeginCheckpoint(one => new CheckpointPosition(one, default, 0), UInt128.MaxValue)!;
         checkpoint.Write();
         store.FinishCheckpoint(checkpoint);
         store.Verify();

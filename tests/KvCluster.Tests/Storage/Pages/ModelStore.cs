@@ -193,7 +193,7 @@ internal sealed class ModelStore : IDisposable
         Disk.Dispose();
     }
 
-    private static Coverage CoverageOf(UInt128 etag) =>
+    private static CheckpointPosition CoverageOf(UInt128 etag) =>
         new(etag, new JournalPosition((ulong)etag + 7, (long)(ulong)etag * 4096), (uint)(ulong)etag * 2654435761);
 
     private static UInt128 NextEtag(UInt128 etag) => etag == 0 ? new UInt128(1, 1) : etag + 1;

@@ -160,7 +160,7 @@ public sealed class ModelTests
             {
                 copy.Verify();
                 using var snapshot = copy.OpenSnapshot();
-                Assert.Equal(_pin.Value.Pin.Coverage.Etag, snapshot.Etag);
+                Assert.Equal(_pin.Value.Pin.CheckpointPosition.Etag, snapshot.Etag);
                 Check(snapshot, _pin.Value.Content);
             }
             _pin = null;
@@ -184,7 +184,7 @@ public sealed class ModelTests
             file.Reopen();
             _published = _durable;
             _etag = file.Pages.PublishedEtag;
-            Assert.Equal(new Coverage(_etag, _etag == 0 ? default : new JournalPosition((ulong)_etag, 4096), (uint)_etag), file.Pages.Covered);
+            Assert.Equal(new CheckpointPosition(_etag, _etag == 0 ? default : new JournalPosition((ulong)_etag, 4096), (uint)_etag), file.Pages.Covered);
             using var snapshot = file.Pages.OpenSnapshot();
             Check(snapshot, _published);
         }

@@ -163,7 +163,7 @@ public sealed class PageStoreModelTests
             store.Publish();
         }
         var bound = store.Published.Etag - 2;
-        var checkpoint = store.Store.BeginCheckpoint(etag => new Coverage(etag, new JournalPosition(1, 0), 0), bound);
+        var checkpoint = store.Store.BeginCheckpoint(etag => new CheckpointPosition(etag, new JournalPosition(1, 0), 0), bound);
         Assert.True(checkpoint is null || store.Store.Covered.Etag <= bound);
         if (checkpoint is not null)
         {

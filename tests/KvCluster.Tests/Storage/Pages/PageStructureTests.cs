@@ -54,7 +54,7 @@ public sealed unsafe class PageStructureTests
                     batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
                 store.Seal(batch, etag);
                 store.Publish(etag);
-                var checkpoint = store.BeginCheckpoint(covered => new Coverage(covered, default, 0), UInt128.MaxValue)!;
+                var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), UInt128.MaxValue)!;
                 checkpoint.Write();
                 store.FinishCheckpoint(checkpoint);
                 store.Verify();
@@ -113,7 +113,7 @@ public sealed unsafe class PageStructureTests
             batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
         store.Seal(batch, 1);
         store.Publish(1);
-        var checkpoint = store.BeginCheckpoint(covered => new Coverage(covered, default, 0), UInt128.MaxValue)!;
+        var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), UInt128.MaxValue)!;
         checkpoint.Write();
         store.FinishCheckpoint(checkpoint);
     }

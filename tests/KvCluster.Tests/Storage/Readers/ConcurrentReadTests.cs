@@ -32,7 +32,7 @@ public sealed class ConcurrentReadTests : IDisposable
                 (writing, checkpoint) = (null, null);
                 checkpoints++;
             }
-            if (writing is null && store.BeginCheckpoint(etag => new Coverage(etag, default, 0), UInt128.MaxValue) is { } begun)
+            if (writing is null && store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), UInt128.MaxValue) is { } begun)
             {
                 checkpoint = begun;
                 writing = Task.Run(begun.Write);

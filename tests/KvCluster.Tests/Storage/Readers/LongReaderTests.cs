@@ -157,7 +157,7 @@ public sealed class LongReaderTests
                 System.Buffers.Binary.BinaryPrimitives.WriteInt32BigEndian(name, key);
                 batch.Put(TreeId.Kv, name, new byte[1_900]);
             }
-            batch.Seal(++etag);
+            store.Seal(batch, ++etag);
             store.Publish(etag);
             Checkpoint(store);
         }
@@ -179,7 +179,7 @@ public sealed class LongReaderTests
                 var started = System.Diagnostics.Stopwatch.GetTimestamp();
                 var batch = store.Begin();
                 best = Math.Min(best, System.Diagnostics.Stopwatch.GetTimestamp() - started);
-                batch.Abort();
+                store.Abort(batch);
             }
             return best;
         }
@@ -226,7 +226,7 @@ public sealed class LongReaderTests
             var batch = store.Begin();
             for (var put = random.Next(1, 30); put > 0; put--)
                 batch.Put(TreeId.Kv, BitConverter.GetBytes(random.Next(600)), new byte[random.Next(10) == 0 ? 9_000 : 100]);
-            batch.Seal(++etag);
+            store.Seal(batch, ++etag);
             store.Publish(etag);
             using ReadSnapshot? reader = random.Next(3) == 0 ? store.OpenSnapshot() : null;
             if (random.Next(2) == 0)
@@ -255,7 +255,7 @@ public sealed class LongReaderTests
         // Some find no room and are given up, and some have nothing new but the map.
         void TryCheckpoint()
         {
-            if (store.BeginCheckpoint(covered => new Coverage(covered, default, 0), UInt128.MaxValue, repeats: random.Next(2) == 0) is not { } checkpoint)
+            if (store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), UInt128.MaxValue, repeats: random.Next(2) == 0) is not { } checkpoint)
                 return;
             var fullAt = random.Next(1, 8);
             disk.Fault = call => call.Operation == "Write" && --fullAt == 0 ? DiskFault.NoRoom : DiskFault.None;
@@ -353,7 +353,7 @@ public sealed class LongReaderTests
         Assert.True(old.IsTooOld);
         Put(store, ++etag, 0, 2);
         using var young = store.OpenSnapshot();
-        var checkpoint = store.BeginCheckpoint(covered => new Coverage(covered, default, 0), UInt128.MaxValue)!;
+        var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), UInt128.MaxValue)!;
         old.Dispose();
         Put(store, ++etag, 0, 3);
         Assert.False(young.IsTooOld);
@@ -376,7 +376,7 @@ public sealed class LongReaderTests
         store.Seal(batch, 1);
         store.Publish(1);
         Assert.True(store.ScratchReservedBytes > 50 << 20, $"{store.ScratchReservedBytes} bytes are reserved.");
-        var checkpoint = store.BeginCheckpoint(etag => new Coverage(etag, default, 0), UInt128.MaxValue)!;
+        var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), UInt128.MaxValue)!;
         checkpoint.Write();
         store.FinishCheckpoint(checkpoint);
         Assert.True(store.ScratchReservedBytes <= 17 << 20, $"{store.ScratchReservedBytes} bytes are reserved, and {store.ScratchBytes} in use.");
@@ -415,7 +415,7 @@ public sealed class LongReaderTests
         var batch = store.Begin();
         for (var key = 0; key < Keys; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[99]);
-        batch.Seal(++etag);
+        store.Seal(batch, ++etag);
         store.Publish(etag);
         for (var checkpoint = 0; checkpoint < 3; checkpoint++)
         {
@@ -434,7 +434,7 @@ public sealed class LongReaderTests
 
     private static void Checkpoint(PageStore store)
     {
-        var checkpoint = store.BeginCheckpoint(etag => new Coverage(etag, default, 0), UInt128.MaxValue)!;
+        var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), UInt128.MaxValue)!;
         checkpoint.Write();
         store.FinishCheckpoint(checkpoint);
     }

@@ -89,7 +89,7 @@ public sealed class RecoveryTableTests : IDisposable
     }
 
     public static TheoryData<string> RowsToRefill =>
-        new(RecoveryTable.Rows.Where(row => row.Decision == RecoveryDecision.Refill).Select(row => row.Name));
+        new(RecoveryTable.Rows.Where(row => row.Decision == RecoveryDecision.RecoverFromPeers).Select(row => row.Name));
 
     public static TheoryData<string> Rows => new(RecoveryTable.Rows.Select(row => row.Name));
 
@@ -105,14 +105,14 @@ public sealed class RecoveryTableTests : IDisposable
         var before = Snapshot();
         var row = RecoveryTable.Rows.Single(row => row.Name == name);
         if (row.Decision != RecoveryDecision.Open)
-            Assert.Equal(name, Refusal(mayRefill: false).Row);
+            Assert.Equal(name, Refusal(mayRecover: false).Row);
         if (row.Decision == RecoveryDecision.Rebuild)
         {
-            Assert.Equal(name, Refusal(mayRefill: true).Row);
+            Assert.Equal(name, Refusal(mayRecover: true).Row);
         }
         else
         {
-            using var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: true);
+            using var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: true);
             Assert.Equal(name, recovered.Row.Name);
         }
         Assert.Equal(before, Snapshot());
@@ -127,19 +127,19 @@ public sealed class RecoveryTableTests : IDisposable
         Damages[name](this);
         for (var opening = 0; opening < 3; opening++)
         {
-            using var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: true);
+            using var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: true);
             // As the protocol asks it: from then on it neither votes nor acknowledges.
             Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"Opening {opening} hides the loss.");
             Assert.Equal(store.Last, store.Durable);
         }
-        Refill();
+        RecoverFromPeers();
         OpensWith(RecordCount);
     }
 
     [Fact]
     public void Open_WithPeersWhilePowerFails_NeverHidesTheLoss()
     {
-        foreach (var name in RecoveryTable.Rows.Where(row => row.Decision == RecoveryDecision.Refill).Select(row => row.Name))
+        foreach (var name in RecoveryTable.Rows.Where(row => row.Decision == RecoveryDecision.RecoverFromPeers).Select(row => row.Name))
         {
             for (var call = 1; ; call++)
             {
@@ -150,14 +150,14 @@ public sealed class RecoveryTableTests : IDisposable
                 test.Disk.CrashAtCall = test.Disk.Calls + call;
                 try
                 {
-                    ReplicaStore.Open(test._bench.Context, StoreBench.DirectoryPath, mayRefill: true).Dispose();
+                    ReplicaStore.Open(test._bench.Context, StoreBench.DirectoryPath, mayRecover: true).Dispose();
                     break;
                 }
                 catch (SimulatedCrashException)
                 {
                     test.Disk.Restart((UnsyncedWrites)(call % 4), call);
                 }
-                using var store = ReplicaStore.Open(test._bench.Context, StoreBench.DirectoryPath, mayRefill: true);
+                using var store = ReplicaStore.Open(test._bench.Context, StoreBench.DirectoryPath, mayRecover: true);
                 Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"{name}: call {call} hides the loss.");
             }
         }
@@ -168,7 +168,7 @@ public sealed class RecoveryTableTests : IDisposable
     {
         QuarantineMark.Write(Disk, StoreBench.DirectoryPath, "a test\ndoes not believe it");
         Disk.Restart(UnsyncedWrites.Dropped, 1);
-        Assert.EndsWith("not to be believed: a test does not believe it.", Refusal(mayRefill: true).Message, StringComparison.Ordinal);
+        Assert.EndsWith("not to be believed: a test does not believe it.", Refusal(mayRecover: true).Message, StringComparison.Ordinal);
         // An operator may.
         Disk.Delete(StoreBench.DirectoryPath + "/quarantined");
         OpensWith(RecordCount);
@@ -196,10 +196,10 @@ public sealed class RecoveryTableTests : IDisposable
                 test.OpensWith(RecordCount);
                 continue;
             }
-            Assert.Equal("quarantined", test.Refusal(mayRefill: true).Row);
+            Assert.Equal("quarantined", test.Refusal(mayRecover: true).Row);
             // Again, by whoever did not hear that it was done.
             QuarantineMark.Write(test.Disk, StoreBench.DirectoryPath, "a shorter one");
-            Assert.EndsWith(": a shorter one.", test.Refusal(mayRefill: true).Message, StringComparison.Ordinal);
+            Assert.EndsWith(": a shorter one.", test.Refusal(mayRecover: true).Message, StringComparison.Ordinal);
             refused++;
         }
         Assert.InRange(refused, 1, int.MaxValue);
@@ -214,7 +214,7 @@ public sealed class RecoveryTableTests : IDisposable
     {
         OpenAnd(bench => bench.Checkpoint());
         FlipInLastRecord();
-        using (var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: false))
+        using (var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: false))
             Assert.Equal("covered record damaged", recovered.Row.Name);
         OpensWith(RecordCount);
     }
@@ -251,8 +251,8 @@ public sealed class RecoveryTableTests : IDisposable
         disk.FlipBit(newest.Path, 20);
         for (var lost = 0; lost < recordsLostWithIt; lost++)
             disk.FlipBit(newest.Path, SegmentHeader.BlockBytes + (lost * RecordEnvelope.BlockBytes) + 20);
-        Assert.Equal("last segment lost its header", Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(bench.Context, StoreBench.DirectoryPath, mayRefill: false)).Row);
-        using var store = ReplicaStore.Open(bench.Context, StoreBench.DirectoryPath, mayRefill: true);
+        Assert.Equal("last segment lost its header", Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: false)).Row);
+        using var store = ReplicaStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: true);
         Assert.True(store.Last.Etag < store.Control.Acknowledged, "It opens as if the cut had never been.");
     }
 
@@ -264,7 +264,7 @@ public sealed class RecoveryTableTests : IDisposable
         var content = Disk.ReadAll(Segments()[^2].Path);
         content.AsSpan(0, 2 * SegmentHeader.BlockBytes).Clear();
         Disk.WriteAll(prepared, content);
-        using (var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: false))
+        using (var recovered = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: false))
             Assert.Equal("sound", recovered.Row.Name);
         OpensWith(RecordCount);
     }
@@ -282,7 +282,7 @@ public sealed class RecoveryTableTests : IDisposable
         var calls = Disk.Calls;
         foreach (var other in (StoreIdentity[])[own with { ReplicaId = 99 }, own with { Shard = 99 }, own with { ClusterHash = 99 }])
         {
-            var refusal = Assert.Throws<ForeignStoreException>(() => ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: true, other));
+            var refusal = Assert.Throws<ForeignStoreException>(() => ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: true, other));
             Assert.Contains($"{own.ReplicaId:x16}", refusal.Message, StringComparison.Ordinal);
         }
         Assert.Equal(before, Snapshot());
@@ -294,7 +294,7 @@ public sealed class RecoveryTableTests : IDisposable
     public void Open_DirectoryOfItsOwner_Opens()
     {
         var owner = new StoreIdentity(ReplicaId: 1, Shard: 1, ClusterHash: 0);
-        using var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: false, owner);
+        using var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: false, owner);
         Assert.Equal(owner, store.Control.Identity);
     }
 
@@ -312,7 +312,7 @@ public sealed class RecoveryTableTests : IDisposable
     {
         using var other = new ReplicaBench(replica: 2);
         Disk.WriteAll(Data, other.Disk.ReadAll(Data));
-        Assert.Equal("data file unusable", Refusal(mayRefill: true).Row);
+        Assert.Equal("data file unusable", Refusal(mayRecover: true).Row);
     }
 
     [Fact]
@@ -335,13 +335,13 @@ public sealed class RecoveryTableTests : IDisposable
             bench.Write(request => request.Put(StoreBench.Text($"key-{index:00}"), StoreBench.Text($"{value}-{index}-{new string('x', 2000)}")));
     }
 
-    private RecoveryRefusedException Refusal(bool mayRefill) =>
-        Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill));
+    private RecoveryRefusedException Refusal(bool mayRecover) =>
+        Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover));
 
     /// <summary>Appends what is missing, and then lowers the mark, as the protocol does.</summary>
-    private void Refill()
+    private void RecoverFromPeers()
     {
-        using (var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: true))
+        using (var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: true))
         {
             store.Start(new NoEvents());
             foreach (var body in _bodies)
@@ -351,7 +351,7 @@ public sealed class RecoveryTableTests : IDisposable
             store.WriteControl(store.Control with { Acknowledged = store.Last.Etag, Committed = store.Last.Etag });
             _bench.RunUntilIdle();
         }
-        using var reopened = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRefill: false);
+        using var reopened = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: false);
         Assert.Equal(RecoveryDecision.Open, reopened.Row.Decision);
     }
 

@@ -121,7 +121,7 @@ public sealed class ReadErrorTests
     [Fact]
     public void Open_AnyBlockThatTheDiskCannotRead_OpensWithAllOrSaysWhatIsLost()
     {
-        int whole = 0, refilled = 0, refused = 0;
+        int whole = 0, recovered = 0, refused = 0;
         using var sample = Checkpointed(more: 5);
         foreach (var path in Files(sample.Disk).ToList())
         {
@@ -131,11 +131,11 @@ public sealed class ReadErrorTests
                 disk.MakeUnreadable(path, offset, 1);
                 try
                 {
-                    using var store = ReplicaStore.Open(sample.Context with { Files = disk }, ReplicaBench.DirectoryPath, mayRefill: true);
+                    using var store = ReplicaStore.Open(sample.Context with { Files = disk }, ReplicaBench.DirectoryPath, mayRecover: true);
                     if (store.Last == sample.Store.Last)
                         whole++;
                     else if (store.Last.Etag < store.Control.Acknowledged)
-                        refilled++;
+                        recovered++;
                     else
                         Assert.Fail($"{path}, {offset}: it ends with {store.Last} and does not know what it lost.");
                 }
@@ -146,7 +146,7 @@ public sealed class ReadErrorTests
                 }
             }
         }
-        Assert.True(whole > 20 && refilled > 3 && refused > 1, $"{whole} whole, {refilled} to be refilled, {refused} refused.");
+        Assert.True(whole > 20 && recovered > 3 && refused > 1, $"{whole} whole, {recovered} to be recovered, {refused} refused.");
     }
 
     private static ReplicaBench Checkpointed(int more = 0)

@@ -4,7 +4,7 @@ using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Trees;
 using KvCluster.Tests.Storage.Pages;
-using PageNode = KvCluster.Storage.Pages.Node;
+using TreePage = KvCluster.Storage.Pages.TreePage;
 
 namespace KvCluster.Tests.Storage.Trees;
 
@@ -42,33 +42,33 @@ public sealed unsafe class SplitTests
         var keys = new SortedSet<byte[]>(ByteKeys.Order);
         var separator = Suffixed(random, prefix, longest);
         Page.Format(pages.Source, PageType.Branch, prefix);
-        PageNode.InsertChild(pages.Source, 0, default, 1, 0);
+        TreePage.InsertChild(pages.Source, 0, default, 1, 0);
         for (var misses = 0; misses < 20;)
         {
             var key = Suffixed(random, prefix, longest);
-            if (key.AsSpan().SequenceEqual(separator) || keys.Contains(key) || Page.Gap(pages.Source) < PageNode.BranchEntryBytes(key.Length - prefix.Length))
+            if (key.AsSpan().SequenceEqual(separator) || keys.Contains(key) || Page.Gap(pages.Source) < TreePage.BranchEntryBytes(key.Length - prefix.Length))
             {
                 misses++;
                 continue;
             }
-            PageNode.InsertChild(pages.Source, PageNode.FindChild(pages.Source, key) + 1, key, Reference(key), 0);
+            TreePage.InsertChild(pages.Source, TreePage.FindChild(pages.Source, key) + 1, key, Reference(key), 0);
             keys.Add(key);
         }
         if (keys.Count < 2)
             return;
-        var index = PageNode.FindChild(pages.Source, separator) + 1;
+        var index = TreePage.FindChild(pages.Source, separator) + 1;
         var up = new byte[Page.KeyBytesMax];
         up = up[..PageSplit.Branch(pages.Source, index, separator, Reference(separator), pages.Left, pages.Right, up)];
 
         keys.Add(separator);
         Assert.Equal(keys.Count + 1, Page.Count(pages.Left) + Page.Count(pages.Right));
         Assert.True(Page.Count(pages.Left) > 0 && Page.Count(pages.Right) > 0);
-        Assert.Equal(1ul, *(ulong*)PageNode.Child(pages.Left, 0));
+        Assert.Equal(1ul, *(ulong*)TreePage.Child(pages.Left, 0));
         Assert.Equal([.. Keys(pages.Left, 1), up, .. Keys(pages.Right, 1)], keys.ToList());
         foreach (var key in keys)
         {
             var half = key.AsSpan().SequenceCompareTo(up) < 0 ? pages.Left : pages.Right;
-            Assert.Equal(Reference(key), *(ulong*)PageNode.Child(half, PageNode.FindChild(half, key)));
+            Assert.Equal(Reference(key), *(ulong*)TreePage.Child(half, TreePage.FindChild(half, key)));
         }
     });
 
@@ -86,12 +86,12 @@ public sealed unsafe class SplitTests
         var key = Suffixed(random, prefix, longest);
         if (first.Contains(key) || second.Contains(key) || first.Min!.AsSpan().SequenceCompareTo(key) > 0)
             return;
-        var valueBytes = random.Next(PageNode.IsOverflow(key.Length, values) ? 1 : values);
-        var bytes = PageNode.LeafEntryBytes(key.Length, valueBytes, overflow: false);
+        var valueBytes = random.Next(TreePage.IsOverflow(key.Length, values) ? 1 : values);
+        var bytes = TreePage.LeafEntryBytes(key.Length, valueBytes, overflow: false);
         var belongsLeft = second.Min!.AsSpan().SequenceCompareTo(key) > 0;
-        var at = belongsLeft ? PageNode.LowerBound(pages.Source, key, out _) : first.Count + PageNode.LowerBound(pages.Second, key, out _);
+        var at = belongsLeft ? TreePage.LowerBound(pages.Source, key, out _) : first.Count + TreePage.LowerBound(pages.Second, key, out _);
         var separator = new byte[Page.KeyBytesMax];
-        if (!PageSplit.TryShare(pages.Source, pages.Second, at, key, bytes, pages.Left, pages.Right, separator, out var length))
+        if (!PageSplit.TryRedistribute(pages.Source, pages.Second, at, key, bytes, pages.Left, pages.Right, separator, out var length))
             return;
 
         Assert.Equal([.. first, .. second], [.. Keys(pages.Left, 0), .. Keys(pages.Right, 0)]);
@@ -112,9 +112,9 @@ public sealed unsafe class SplitTests
         var key = Suffixed(random, prefix, longest);
         if (keys.Count == 0 || keys.Contains(key))
             return;
-        var bytes = PageNode.LeafEntryBytes(key.Length, 0, overflow: false);
+        var bytes = TreePage.LeafEntryBytes(key.Length, 0, overflow: false);
         var separator = new byte[Page.KeyBytesMax];
-        separator = separator[..PageSplit.Leaf(pages.Source, PageNode.LowerBound(pages.Source, key, out _), key, bytes, pages.Left, pages.Right, separator)];
+        separator = separator[..PageSplit.Leaf(pages.Source, TreePage.LowerBound(pages.Source, key, out _), key, bytes, pages.Left, pages.Right, separator)];
 
         Assert.Equal(keys.ToList(), [.. Keys(pages.Left, 0), .. Keys(pages.Right, 0)]);
         Assert.All(Keys(pages.Left, 0), left => Assert.True(left.AsSpan().SequenceCompareTo(separator) < 0));
@@ -136,11 +136,11 @@ public sealed unsafe class SplitTests
                 break;
             var gone = random.Next(keys.Count);
             keys.Remove(keys.ElementAt(gone));
-            PageNode.Remove(fromFirst ? pages.Source : pages.Second, gone);
+            TreePage.Remove(fromFirst ? pages.Source : pages.Second, gone);
         }
         if (first.Count == 0 || second.Count == 0)
             return;
-        if (PageSplit.TryJoin(pages.Source, pages.Second, PageSplit.Separator(first.Max, second.Min), pages.Left))
+        if (PageSplit.TryMerge(pages.Source, pages.Second, PageSplit.Separator(first.Max, second.Min), pages.Left))
             Assert.Equal([.. first, .. second], Keys(pages.Left, 0));
         else
             Assert.True(Page.Used(pages.Source) + Page.Used(pages.Second) > Page.BodyBytes / 4, "Two pages that are nearly empty are not joined.");
@@ -160,12 +160,12 @@ public sealed unsafe class SplitTests
         for (var misses = 0; misses < 20;)
         {
             var (key, valueBytes) = (Suffixed(random, prefix, longest), random.Next(values));
-            if (!belongs(key) || PageNode.IsOverflow(key.Length, valueBytes) || keys.Contains(key) || Page.Gap(page) < PageNode.LeafEntryBytes(key.Length - prefix.Length, valueBytes, overflow: false))
+            if (!belongs(key) || TreePage.IsOverflow(key.Length, valueBytes) || keys.Contains(key) || Page.Gap(page) < TreePage.LeafEntryBytes(key.Length - prefix.Length, valueBytes, overflow: false))
             {
                 misses++;
                 continue;
             }
-            PageNode.InsertInline(page, PageNode.LowerBound(page, key, out _), key, valueBytes);
+            TreePage.InsertInline(page, TreePage.LowerBound(page, key, out _), key, valueBytes);
             keys.Add(key);
         }
         return keys;
@@ -176,8 +176,8 @@ public sealed unsafe class SplitTests
         var keys = new List<byte[]>();
         for (var i = from; i < Page.Count(page); i++)
         {
-            var key = new byte[PageNode.KeyLength(page, i)];
-            PageNode.CopyKey(page, i, key);
+            var key = new byte[TreePage.KeyLength(page, i)];
+            TreePage.CopyKey(page, i, key);
             keys.Add(key);
         }
         return keys;

@@ -11,7 +11,7 @@ namespace KvCluster.Storage.Pages;
 /// [reference u64][checksum u32][suffix length u16][rest of the key]. The suffix is the key without the page's prefix; its first eight bytes are in the
 /// head only, the rest in the cell. A branch's first key stands for "less than all" and is never compared.
 /// </remarks>
-internal static unsafe class Node
+internal static unsafe class TreePage
 {
     /// <summary>Value length that says that the value is in an overflow run.</summary>
     public const ushort OverflowMark = 0xFFFF;

@@ -4,7 +4,7 @@ namespace KvCluster.Replication.Protocol;
 /// What a replica must not forget: its promises and identity, as kept in its control file. The protocol counts a promise from the moment
 /// it is synced, never from the moment it is written.
 /// </summary>
-internal sealed record ControlRecord
+internal sealed record HardState
 {
     /// <summary>Random, non-zero, the one that the shard's record names.</summary>
     public required ulong ReplicaId { get; init; }

@@ -10,7 +10,7 @@ namespace KvCluster.Client.Routing;
 /// asked: the endpoints given first, then every node that the map names. So a dead leader costs no refresh by any request. An address that does not answer soon
 /// has the next ones asked beside it; the first that tells something is the one that is followed.
 /// </summary>
-internal sealed class MapWatch : IAsyncDisposable
+internal sealed class ShardMapWatcher : IAsyncDisposable
 {
     /// <summary>A client finds a cluster that comes back within about a second, and ten thousand clients do not all come at once.</summary>
     private static readonly TimeSpan PauseLeast = TimeSpan.FromMilliseconds(50);
@@ -28,7 +28,7 @@ internal sealed class MapWatch : IAsyncDisposable
     private readonly Task _running;
     private volatile string _failure = "no endpoint has answered yet";
 
-    public MapWatch(RouteTable table, IReadOnlyList<string> endpoints, IShardMapSource source, ClientRuntime runtime, ILogger log)
+    public ShardMapWatcher(RouteTable table, IReadOnlyList<string> endpoints, IShardMapSource source, ClientRuntime runtime, ILogger log)
     {
         _table = table;
         _endpoints = endpoints;

@@ -4,7 +4,7 @@ namespace KvCluster.Simulation;
 /// Bugs that the simulation plants on purpose, one at a time, to prove that it would find them. The code under test knows nothing of them: most are in what surrounds it,
 /// the driver, the disk, the network, the clock, and the others in the few decisions that it asks rules for (<see cref="FaultyReplicaRules"/>).
 /// </summary>
-internal enum PlantedBug
+internal enum InjectedBug
 {
     None,
 
@@ -75,7 +75,7 @@ internal enum PlantedBug
     LearnerCounts,
 
     /// <summary>Vote and acknowledge with a gap in the journal.</summary>
-    RefillingCounts,
+    RecoveringCounts,
 
     /// <summary>Take the digest of whatever is committed together with the record that was named.</summary>
     DigestBehindRecord,

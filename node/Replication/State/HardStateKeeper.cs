@@ -6,24 +6,24 @@ namespace KvCluster.Replication.State;
 /// What the control file is to hold, what is being written, and what is synced. Nothing that depends on a promise happens before
 /// <see cref="Synced"/> holds it. At most one write is under way, so a later content never overtakes an earlier one.
 /// </summary>
-internal sealed class ControlKeeper
+internal sealed class HardStateKeeper
 {
     private readonly long _intervalUs;
-    private ControlRecord? _underWay;
+    private HardState? _underWay;
     private bool _urgent;
     private long _lazyAtUs;
 
-    public ControlKeeper(ControlRecord recovered, long intervalUs)
+    public HardStateKeeper(HardState recovered, long intervalUs)
     {
         Wanted = Synced = recovered;
         _intervalUs = intervalUs;
     }
 
     /// <summary>What the file is to hold. Its promise is what this replica obeys from now on.</summary>
-    public ControlRecord Wanted { get; private set; }
+    public HardState Wanted { get; private set; }
 
     /// <summary>What it certainly holds.</summary>
-    public ControlRecord Synced { get; private set; }
+    public HardState Synced { get; private set; }
 
     /// <summary>While a snapshot is switched in, the file goes with it and is not written otherwise.</summary>
     public bool Frozen { get; private set; }
@@ -40,24 +40,24 @@ internal sealed class ControlKeeper
     public long DueUs => _underWay is not null || Frozen || Wanted == Synced ? long.MaxValue : _lazyAtUs;
 
     /// <summary>Something that others wait for: write at once.</summary>
-    public void Require(ControlRecord wanted)
+    public void Require(HardState wanted)
     {
         Wanted = wanted;
         _urgent = true;
     }
 
     /// <summary>Something that only helps recovery: write when due, or with the next promise.</summary>
-    public void Note(ControlRecord wanted) => Wanted = wanted;
+    public void Note(HardState wanted) => Wanted = wanted;
 
     /// <summary>The write under way is synced.</summary>
-    public void Written(ControlRecord control)
+    public void Written(HardState control)
     {
         Synced = control;
         _underWay = null;
     }
 
     /// <summary>A snapshot is being switched in with this content.</summary>
-    public ControlRecord Freeze()
+    public HardState Freeze()
     {
         Invariant.Check(_underWay is null, "A snapshot is switched in while the control file is written.");
         Frozen = true;
@@ -69,7 +69,7 @@ internal sealed class ControlKeeper
     public bool Idle => _underWay is null;
 
     /// <summary>The snapshot is switched in, and the file holds what <see cref="Freeze"/> gave.</summary>
-    public void Thaw(ControlRecord frozen)
+    public void Thaw(HardState frozen)
     {
         Synced = frozen;
         Frozen = false;

@@ -4,7 +4,7 @@ namespace KvCluster.Storage.Pages;
 /// <param name="Etag">The last change in it.</param>
 /// <param name="Position">Where replay goes on.</param>
 /// <param name="ChainChecksum">Body checksum of the record that ends with <paramref name="Etag"/>.</param>
-internal readonly record struct Coverage(UInt128 Etag, JournalPosition Position, uint ChainChecksum);
+internal readonly record struct CheckpointPosition(UInt128 Etag, JournalPosition Position, uint ChainChecksum);
 
 /// <summary>Where the next record to replay starts.</summary>
 /// <param name="Segment">Number of the segment file.</param>

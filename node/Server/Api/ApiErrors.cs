@@ -13,136 +13,136 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 namespace KvCluster.Node.Api;
 
 /// <summary>Every reason for which this node refuses a call: the one place where outcomes become statuses.</summary>
-internal static class Refusals
+internal static class ApiErrors
 {
     /// <summary>A GetMany answers with at most so many bytes.</summary>
     public const int AnswerBytesMax = 16 << 20;
 
-    public static readonly Refusal KeyEmpty = new(StatusCode.InvalidArgument, "KEY_EMPTY", "A key has at least one byte.");
+    public static readonly ApiError KeyEmpty = new(StatusCode.InvalidArgument, "KEY_EMPTY", "A key has at least one byte.");
 
-    public static readonly Refusal KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(WriteRequest.KeyBytesMax)} bytes.");
+    public static readonly ApiError KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(WriteRequest.KeyBytesMax)} bytes.");
 
-    public static readonly Refusal ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(WriteRequest.ValueBytesMax)} bytes.");
+    public static readonly ApiError ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(WriteRequest.ValueBytesMax)} bytes.");
 
-    public static readonly Refusal WriteTooLarge = new(StatusCode.InvalidArgument, "WRITE_TOO_LARGE", $"A write has at most {Text(WriteRequest.BytesMax)} bytes.");
+    public static readonly ApiError WriteTooLarge = new(StatusCode.InvalidArgument, "WRITE_TOO_LARGE", $"A write has at most {Text(WriteRequest.BytesMax)} bytes.");
 
-    public static readonly Refusal TooManyOperations = new(
+    public static readonly ApiError TooManyOperations = new(
         StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A request names at most {Text(WriteRequest.OperationCountMax)} keys.");
 
-    public static readonly Refusal ShardsDiffer = new(StatusCode.InvalidArgument, "SHARDS_DIFFER", "The keys of a request at a node are of one shard.");
+    public static readonly ApiError ShardsDiffer = new(StatusCode.InvalidArgument, "SHARDS_DIFFER", "The keys of a request at a node are of one shard.");
 
-    public static readonly Refusal AnswerTooLarge = new(
+    public static readonly ApiError AnswerTooLarge = new(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The values asked for have more than {Text(AnswerBytesMax)} bytes together; ask for fewer keys.");
 
-    public static readonly Refusal Busy = new(StatusCode.Unavailable, "BUSY", "The shard has as many requests waiting as it takes.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
+    public static readonly ApiError Busy = new(StatusCode.Unavailable, "BUSY", "The shard has as many requests waiting as it takes.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
 
     /// <summary>Of a read whose answer was found and not copied.</summary>
-    public static readonly Refusal RepliesWait = new(
+    public static readonly ApiError RepliesWait = new(
         StatusCode.Unavailable, "BUSY", "As many bytes of replies wait to be read as the node keeps at a time.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
     /// <summary>Of a request that is not begun.</summary>
-    public static readonly Refusal RequestsWait = new(
+    public static readonly ApiError RequestsWait = new(
         StatusCode.Unavailable, "BUSY", "As many bytes of requests are being served as the node takes at a time.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
     /// <summary>Of a stream that holds memory by not being read.</summary>
-    public static readonly Refusal NotRead = new(
+    public static readonly ApiError NotRead = new(
         StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read what it asked for. Calls of the stream without an answer may have been applied.") { IsOutcomeUnknown = true };
 
-    public static readonly Refusal Stopping = new(StatusCode.Unavailable, "STOPPING", "The node is stopping.");
+    public static readonly ApiError Stopping = new(StatusCode.Unavailable, "STOPPING", "The node is stopping.");
 
-    public static readonly Refusal DeadlinePassed = new(StatusCode.DeadlineExceeded, "DEADLINE_PASSED", "The deadline passed before the call's turn came; nothing was applied.");
+    public static readonly ApiError DeadlinePassed = new(StatusCode.DeadlineExceeded, "DEADLINE_PASSED", "The deadline passed before the call's turn came; nothing was applied.");
 
-    public static readonly Refusal DiskFull = new(StatusCode.ResourceExhausted, "DISK_FULL", "The node's disk is full; deletes still work.");
+    public static readonly ApiError DiskFull = new(StatusCode.ResourceExhausted, "DISK_FULL", "The node's disk is full; deletes still work.");
 
-    public static readonly Refusal OutcomeUnknown = new(
+    public static readonly ApiError OutcomeUnknown = new(
         StatusCode.Unknown, "OUTCOME_UNKNOWN", "The leader could not tell whether the change will be committed. Read the key, or repeat the change with its request id.") { IsOutcomeUnknown = true };
 
-    public static readonly Refusal SessionExpired = new(
+    public static readonly ApiError SessionExpired = new(
         StatusCode.Aborted, "SESSION_EXPIRED", "The shard has no session with the request's id (any more); this attempt was not executed.") { IsOutcomeUnknown = true };
 
-    public static readonly Refusal SequenceClosed = new(
+    public static readonly ApiError SequenceClosed = new(
         StatusCode.Aborted, "SEQUENCE_CLOSED", "A later request of the session said that this one was settled; this attempt was not executed.") { IsOutcomeUnknown = true };
 
-    public static readonly Refusal SequenceReused = new(
+    public static readonly ApiError SequenceReused = new(
         StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "Another change has the sequence of this one in its session. Nothing was applied; count sequences up, one for each change.");
 
-    public static readonly Refusal SessionInvalid = BadRequest(
+    public static readonly ApiError SessionInvalid = BadRequest(
         $"A request id has the session that an OpenSession answered: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session.");
 
-    public static readonly Refusal SequenceInvalid = BadRequest(
+    public static readonly ApiError SequenceInvalid = BadRequest(
         $"A request id has a sequence from 1 to {WriteRequest.SequenceMax}, and a lowest_open of at least 1 that is the sequence or less than {Text(SessionTable.OpenRequestsMax)} below it. Nothing was applied; count from 1.");
 
-    public static readonly Refusal Cancelled = new(StatusCode.Cancelled, "CANCELLED", "The caller went away.");
+    public static readonly ApiError Cancelled = new(StatusCode.Cancelled, "CANCELLED", "The caller went away.");
 
-    public static readonly Refusal GivenUp = new(StatusCode.Cancelled, "CANCELLED", "The caller gave the change up before its turn came; nothing was applied.");
+    public static readonly ApiError GivenUp = new(StatusCode.Cancelled, "CANCELLED", "The caller gave the change up before its turn came; nothing was applied.");
 
     /// <summary>Of a GetMany that was read in turns.</summary>
-    public static readonly Refusal ReadTooSlow = new(
+    public static readonly ApiError ReadTooSlow = new(
         StatusCode.Unavailable, "BUSY", "The keys were read so slowly that their snapshot kept memory from being reused. Ask for fewer keys at once, or later.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
-    public static readonly Refusal SnapshotTooOld = new(
+    public static readonly ApiError SnapshotTooOld = new(
         StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly for one snapshot, which kept memory from being reused. The entries received are true; go on after the last of them.");
 
     private static readonly TimeSpan LeaderPause = TimeSpan.FromMilliseconds(50);
 
-    public static Refusal BadRequest(string message) => new(StatusCode.InvalidArgument, "BAD_REQUEST", message);
+    public static ApiError BadRequest(string message) => new(StatusCode.InvalidArgument, "BAD_REQUEST", message);
 
-    public static Refusal WrongShard(ShardRoute? right) =>
+    public static ApiError WrongShard(ShardRoute? right) =>
         new(StatusCode.Unavailable, "WRONG_SHARD", "This node does not hold the key.") { Routes = right is null ? null : [right] };
 
     /// <summary>An operator asked for something of a shard of which this node has no replica, or has not opened it yet.</summary>
     /// <param name="right">Where it is; null: this node does not know.</param>
-    public static Refusal WrongShard(uint shard, uint node, ShardRoute? right) => new(
+    public static ApiError WrongShard(uint shard, uint node, ShardRoute? right) => new(
         StatusCode.Unavailable, "WRONG_SHARD", $"Node {node} has no replica of shard {shard} that is open; nothing was changed. Ask the node that leads it.") { Routes = right is null ? null : [right] };
 
-    public static Refusal NoShard(uint shard) => new(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}; nothing was changed.");
+    public static ApiError NoShard(uint shard) => new(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}; nothing was changed.");
 
     /// <summary>This node has a replica of the shard, which does not lead.</summary>
-    public static Refusal NotLeader(ShardRoute route, uint node) => route.Leader == 0 || route.Leader == node
+    public static ApiError NotLeader(ShardRoute route, uint node) => route.Leader == 0 || route.Leader == node
         ? new(StatusCode.Unavailable, "NO_LEADER", $"Shard {Text((int)route.Shard)} has no leader at the moment.") { Routes = [route], RetryAfter = LeaderPause }
         : new(StatusCode.Unavailable, "NOT_LEADER", $"Node {Text((int)route.Leader)} leads shard {Text((int)route.Shard)}.") { Routes = [route] };
 
     /// <summary>A linearizable read came to a replica that could not ask its leader.</summary>
-    public static Refusal LeaderSilent(ShardRoute route, uint node) =>
+    public static ApiError LeaderSilent(ShardRoute route, uint node) =>
         new(StatusCode.Unavailable, "NO_LEADER", $"Node {node} could not ask the leader of shard {route.Shard} what is committed.") { Routes = [route], RetryAfter = LeaderPause };
 
     /// <summary>A read waited for this replica to have an etag.</summary>
-    public static Refusal ReplicaBehind(HostedShard shard, UInt128 etag, uint node) => shard.Replica!.Failure is { } failure
+    public static ApiError ReplicaBehind(HostedShard shard, UInt128 etag, uint node) => shard.Replica!.Failure is { } failure
         ? ReplicaFailed(shard.Route, failure.Message)
         : new(StatusCode.DeadlineExceeded, "REPLICA_BEHIND", $"Node {node} has not applied {Etag.FromValue(etag)} of shard {shard.Shard} yet.") { RetryAfter = LeaderPause };
 
     /// <summary>A hand-over that was asked for did not happen.</summary>
-    public static Refusal NotTransferred(uint shard, string reason) =>
+    public static ApiError NotTransferred(uint shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_TRANSFERRED", $"The leadership of shard {shard} was not handed over: {reason}.");
 
     /// <summary>A replica that was to be replaced was not, or not yet.</summary>
-    public static Refusal NotReplaced(uint shard, string reason) =>
+    public static ApiError NotReplaced(uint shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replacement in shard {shard} was not brought to its end: {reason}.");
 
     /// <summary>A replica was to be taken out of service where no majority stays.</summary>
-    public static Refusal NotQuarantined(uint shard, uint node, string reason) => new(
+    public static ApiError NotQuarantined(uint shard, uint node, string reason) => new(
         StatusCode.FailedPrecondition, "NOT_QUARANTINED", $"The replica of shard {shard} on node {node} was not taken out of service, nothing was changed: {reason}. Force it to do it all the same.");
 
     /// <summary>A node was to give its leaderships away where a shard would have no majority without the node.</summary>
-    public static Refusal NotDrained(uint node, int shards, uint first, string reason) => new(
+    public static ApiError NotDrained(uint node, int shards, uint first, string reason) => new(
         StatusCode.FailedPrecondition, "NOT_DRAINED",
         $"Node {node} does not drain, nothing was changed: without it {Text(shards)} shards would have no majority, among them shard {first}: {reason}. Force it to do it all the same.");
 
     /// <summary>Replicas cannot lie where they were asked to.</summary>
-    public static Refusal NotPlaced(string reason) => new(StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {reason}.");
+    public static ApiError NotPlaced(string reason) => new(StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {reason}.");
 
     /// <summary>A call for another node came here.</summary>
-    public static Refusal WrongNode(uint asked, uint node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
+    public static ApiError WrongNode(uint asked, uint node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
 
     /// <summary>An operator asked for something of a replica that this node does not have.</summary>
-    public static Refusal NoReplica(uint shard, uint node) => new(StatusCode.NotFound, "NO_SHARD", $"Node {node} has no replica of shard {shard}.");
+    public static ApiError NoReplica(uint shard, uint node) => new(StatusCode.NotFound, "NO_SHARD", $"Node {node} has no replica of shard {shard}.");
 
     /// <summary>The replica that this node should have of the shard does not work.</summary>
-    public static Refusal ReplicaFailed(ShardRoute route, string failure) => route.Leader == 0
+    public static ApiError ReplicaFailed(ShardRoute route, string failure) => route.Leader == 0
         ? new(StatusCode.Unavailable, "NO_LEADER", $"The replica here failed: {failure}") { Routes = [route], RetryAfter = LeaderPause }
         : new(StatusCode.Unavailable, "NOT_LEADER", $"The replica here failed: {failure}") { Routes = [route] };
 
-    public static Refusal ConditionFailed(uint shard, in WriteResult result) =>
+    public static ApiError ConditionFailed(uint shard, in WriteResult result) =>
         new(StatusCode.FailedPrecondition, "CONDITION_FAILED", $"Condition {Text(result.FailedCondition)} does not hold.")
         {
             Position = (shard, result.Etag),
@@ -150,16 +150,16 @@ internal static class Refusals
         };
 
     /// <summary>A bug of this node: what <see cref="Of(Exception)"/> has no name for.</summary>
-    public static Refusal Internal(Exception failure, bool isChange) =>
+    public static ApiError Internal(Exception failure, bool isChange) =>
         new(isChange ? StatusCode.Unknown : StatusCode.Internal, "INTERNAL", $"The node failed with {failure.GetType().Name}; its log says more.") { IsOutcomeUnknown = isChange };
 
     /// <summary>What a failure of the engine or the request's bytes means to the caller. Null: it is not expected here.</summary>
-    public static Refusal? Of(Exception failure) => failure switch
+    public static ApiError? Of(Exception failure) => failure switch
     {
         MalformedMessageException or InvalidProtocolBufferException => BadRequest(MalformedMessageException.Text),
-        CorruptStoreException => new Refusal(StatusCode.DataLoss, "CORRUPT", "Damaged data was found and is not served."),
+        CorruptStoreException => new ApiError(StatusCode.DataLoss, "CORRUPT", "Damaged data was found and is not served."),
         SnapshotLimitException => Busy,
-        StoreStoppedException => new Refusal(StatusCode.Unavailable, "STOPPING", "The replica here has stopped."),
+        StoreStoppedException => new ApiError(StatusCode.Unavailable, "STOPPING", "The replica here has stopped."),
         OperationCanceledException => Cancelled,
         _ => null,
     };
@@ -167,7 +167,7 @@ internal static class Refusals
     /// <summary>A change that was not applied, or of which that is not known.</summary>
     /// <param name="route">The shard's, as this node knows it.</param>
     /// <param name="node">This node.</param>
-    public static Refusal Of(in WriteResult result, ShardRoute route, uint node) => result.Outcome switch
+    public static ApiError Of(in WriteResult result, ShardRoute route, uint node) => result.Outcome switch
     {
         WriteOutcome.ConditionFailed => ConditionFailed(route.Shard, result),
         WriteOutcome.NotLeader => NotLeader(route, node),
@@ -183,7 +183,7 @@ internal static class Refusals
     };
 
     /// <summary>Of a read whose caller takes no more than it said; the answer was found and not copied.</summary>
-    public static Refusal ReplyLarge(int bytes) =>
+    public static ApiError ReplyLarge(int bytes) =>
         new(StatusCode.ResourceExhausted, StatusDetails.ReplyLarge, $"The response has {Text(bytes)} bytes, more than the call allows.") { ReplyBytes = bytes };
 
     private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);

@@ -14,7 +14,7 @@ namespace KvCluster.Node.Api;
 /// <summary>Examines a node's surroundings.</summary>
 /// <param name="dataDirectory">On the disk to measure.</param>
 /// <param name="certificates">Null: it speaks in plain text.</param>
-internal sealed class NodeExaminer(NodeIdentity identity, string dataDirectory, ICoordinator coordinator, CredentialFiles? certificates, TimeProvider time)
+internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirectory, ICoordinator coordinator, CredentialFiles? certificates, TimeProvider time)
 {
     private const int SyncCount = 7;
     private const int BlockBytes = 4_096;

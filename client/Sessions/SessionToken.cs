@@ -4,7 +4,7 @@ using KvCluster.V1;
 namespace KvCluster.Client.Sessions;
 
 /// <summary>The newest position of each shard that this client was answered: what its session reads must reflect. Thread-safe.</summary>
-internal sealed class SeenPositions
+internal sealed class SessionToken
 {
     private readonly ConcurrentDictionary<uint, Seen> _shards = new();
 

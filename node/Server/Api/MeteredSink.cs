@@ -1,12 +1,12 @@
 namespace KvCluster.Node.Api;
 
 /// <summary>A sink that has the call's end measured before it takes the outcome on.</summary>
-internal readonly struct WatchedSink<TSink>(TSink inner, RequestWatch watch) : IReplySink
+internal readonly struct MeteredSink<TSink>(TSink inner, RequestWatch watch) : IReplySink
     where TSink : struct, IReplySink
 {
     public int ReplyBytesMax => inner.ReplyBytesMax;
 
-    public Refusal? Answer<T>(scoped in T answer)
+    public ApiError? Answer<T>(scoped in T answer)
         where T : IAnswer, allows ref struct
     {
         var refusal = inner.Answer(answer);
@@ -17,7 +17,7 @@ internal readonly struct WatchedSink<TSink>(TSink inner, RequestWatch watch) : I
         return refusal;
     }
 
-    public void Refuse(Refusal refusal)
+    public void Refuse(ApiError refusal)
     {
         watch.Refused(refusal);
         inner.Refuse(refusal);

@@ -14,7 +14,7 @@ namespace KvCluster.Node.Api;
 /// Put, Delete, Write and OpenSession, of encoded requests. Called by <see cref="KvCalls"/>; a change is submitted before the call returns, so
 /// that changes keep the order in which they came.
 /// </summary>
-internal sealed class KvChanges(ShardLookup lookup)
+internal sealed class KvWrites(ShardLookup lookup)
 {
     public ValueTask PutAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
@@ -38,7 +38,7 @@ internal sealed class KvChanges(ShardLookup lookup)
             return Refuse(sink, write, bad);
         // Without operations there is no change whose etag could be answered.
         if (shard is null)
-            return Refuse(sink, write, Refusals.BadRequest("The request has no operation."));
+            return Refuse(sink, write, ApiErrors.BadRequest("The request has no operation."));
         if (hasId && ChangeReading.TryIdentify(write, id, shard) is { } badId)
             return Refuse(sink, write, badId);
         if (ConditionReading.TryAddAll(write, request, V1.WriteRequest.ConditionsFieldNumber, default, shard) is { } badCondition)
@@ -84,7 +84,7 @@ internal sealed class KvChanges(ShardLookup lookup)
         }
     }
 
-    private static ValueTask Refuse<TSink>(TSink sink, WriteRequest write, Refusal refusal)
+    private static ValueTask Refuse<TSink>(TSink sink, WriteRequest write, ApiError refusal)
         where TSink : struct, IReplySink
     {
         write.Return();
@@ -131,7 +131,7 @@ internal sealed class KvChanges(ShardLookup lookup)
         if (result.Outcome == WriteOutcome.Applied)
             sink.Answer(new SessionAnswer(shard.Route.Shard, result.Etag, session));
         else
-            sink.Refuse(Refusals.Of(result, shard.Route, lookup.Node));
+            sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }
 
     private async ValueTask FinishAsync<TSink>(Submitted submitted, HostedShard shard, bool isDelete, TSink sink)
@@ -142,7 +142,7 @@ internal sealed class KvChanges(ShardLookup lookup)
         if (result.Outcome == WriteOutcome.Applied)
             sink.Answer(new ChangeAnswer(shard.Route.Shard, result.Etag, isDelete && result.Existed));
         else
-            sink.Refuse(Refusals.Of(result, shard.Route, lookup.Node));
+            sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }
 
     /// <summary>A change at its shard: what ends it, and where it is found meanwhile by who gives it up.</summary>

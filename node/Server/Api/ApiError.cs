@@ -10,7 +10,7 @@ namespace KvCluster.Node.Api;
 /// <param name="Code">gRPC's status code.</param>
 /// <param name="Reason">Stable, for programs.</param>
 /// <param name="Message">One line, for people.</param>
-internal sealed record Refusal(StatusCode Code, string Reason, string Message)
+internal sealed record ApiError(StatusCode Code, string Reason, string Message)
 {
     /// <summary>Name of the status, as gRPC writes it: FAILED_PRECONDITION.</summary>
     public string StatusName => Spans.NameOf(Code);
