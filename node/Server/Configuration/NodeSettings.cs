@@ -18,43 +18,43 @@ internal static class NodeSettings
     /// <summary>What a node's parts take to stop, of the time that a stop has.</summary>
     private static readonly TimeSpan PartsStopTime = TimeSpan.FromSeconds(2.5);
 
-    public static readonly Setting<uint> Node = new("node", "N", "The node's id, from 1 on.", NodeId);
-    public static readonly Setting<uint> PodName = new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: of kvcluster-node-0 the id is 1.", NodeOfPod);
-    public static readonly Setting<string> Data = new("data", "DIR", "Folder for the data; one process uses it at a time.", Folder) { IsRequired = true };
-    public static readonly Setting<string> Listen = new("listen", "URL", "Where to listen: http://127.0.0.1:7401.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
-    public static readonly Setting<string> Advertise = new("advertise", "URL", "Where others reach this node, if not where it listens; needed where that is every address of the machine.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+    public static readonly Setting<uint> Node = new("node", "N", "Id of the node, from 1.", NodeId);
+    public static readonly Setting<uint> PodName = new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: kvcluster-node-0 has the id 1.", NodeOfPod);
+    public static readonly Setting<string> Data = new("data", "DIR", "Data directory. One process uses it at a time.", Folder) { IsRequired = true };
+    public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7401.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
+    public static readonly Setting<string> Advertise = new("advertise", "URL", "Address under which others reach this node, if it is not the one of listen. Required where listen is every address of the machine.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
     public static readonly Setting<string> ListenPeers = new("listen-peers", "URL",
-        "Where to listen for the other nodes of the cluster; otherwise at the host of listen, 100 ports above it. Clients need not reach it.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+        "Address for the other nodes of the cluster; by default the host of listen, 100 ports above it. Clients need not reach it.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
 
     public static readonly Setting<string> AdvertisePeers = new("advertise-peers", "URL",
-        "Where the other nodes reach that port; otherwise at the host of advertise.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+        "Address under which the other nodes reach listen-peers; by default the host of advertise.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
 
-    public static readonly Setting<string> Cluster = new("cluster", "NAME", "The cluster's name.", ClusterName) { Default = "local" };
+    public static readonly Setting<string> Cluster = new("cluster", "NAME", "Name of the cluster.", ClusterName) { Default = "local" };
 
     public static readonly Setting<IReadOnlyList<string>> Coordinator = new("coordinator", "KIND=URLS",
-        "The coordinator, all its members: etcd=http://10.0.0.1:2379,http://10.0.0.2:2379 or etcd=https://...", Etcd) { IsRequired = true };
+        "All members of the coordinator: etcd=http://10.0.0.1:2379,http://10.0.0.2:2379 or etcd=https://...", Etcd) { IsRequired = true };
 
-    public static readonly Setting<string> CoordinatorCa = new("coordinator-ca", "FILE", "With https: PEM file of the authorities that signed the coordinator's certificates; otherwise those of the machine.", SettingForms.Path);
-    public static readonly Setting<string> CoordinatorCert = new("coordinator-cert", "FILE", "With https: PEM file of the client certificate to show.", SettingForms.Path);
+    public static readonly Setting<string> CoordinatorCa = new("coordinator-ca", "FILE", "With https: PEM file of the authorities that signed the coordinator's certificates; by default those of the machine.", SettingForms.Path);
+    public static readonly Setting<string> CoordinatorCert = new("coordinator-cert", "FILE", "With https: PEM file of the client certificate to present.", SettingForms.Path);
     public static readonly Setting<string> CoordinatorKey = new("coordinator-key", "FILE", "PEM file of that certificate's private key.", SettingForms.Path);
-    public static readonly Setting<string> CoordinatorUser = new("coordinator-user", "NAME", "User of the coordinator.", SettingForms.Text);
-    public static readonly Setting<string> CoordinatorPasswordFile = new("coordinator-password-file", "FILE", "File with that user's password, a line.", SettingForms.Path);
+    public static readonly Setting<string> CoordinatorUser = new("coordinator-user", "NAME", "User name at the coordinator.", SettingForms.Text);
+    public static readonly Setting<string> CoordinatorPasswordFile = new("coordinator-password-file", "FILE", "File with that user's password, on one line.", SettingForms.Path);
 
     public static readonly Setting<IReadOnlyList<uint>> BootstrapNodes = new("bootstrap-nodes", "IDS",
-        "The ids of the first nodes: 1,2,3. A node with an empty folder that finds no such cluster creates it; all say the same. Afterwards it means nothing.", NodeIds);
+        "Ids of the first nodes: 1,2,3. A node with an empty data directory creates the cluster if there is none of this name. All nodes have the same value. Ignored afterwards.", NodeIds);
 
     public static readonly Setting<IReadOnlyList<uint>> Nodes = new("nodes", "IDS", "The ids of the cluster's nodes, separated by commas: 1,2,3", NodeIds) { IsRequired = true };
-    public static readonly Setting<int?> Replicas = new("replicas", "N", "Of a new cluster: replicas of each shard; otherwise 3, at most the nodes.", text => SettingForms.Number(1, 64)(text));
-    public static readonly Setting<IReadOnlyList<ReadOnlyMemory<byte>>> SplitAt = new("split-at", "KEYS", "Of a new cluster: keys at which shards begin, separated by commas: files/,packages/", SplitKeys);
+    public static readonly Setting<int?> Replicas = new("replicas", "N", "New cluster only: replicas of each shard; by default 3, or all nodes if there are fewer.", text => SettingForms.Number(1, 64)(text));
+    public static readonly Setting<IReadOnlyList<ReadOnlyMemory<byte>>> SplitAt = new("split-at", "KEYS", "New cluster only: keys at which shards begin, separated by commas: files/,packages/", SplitKeys);
 
     public static readonly Setting<int> JournalRetention = new("journal-retention-mib", "MIB",
-        "Journal that each shard keeps, beyond what a checkpoint covers, so that a follower that was away needs no snapshot.", SettingForms.Number(0, 1 << 20)) { Default = "256" };
+        "Journal that each shard keeps beyond what its checkpoint covers, so that a follower that was away needs no snapshot.", SettingForms.Number(0, 1 << 20)) { Default = "256" };
 
     public static readonly Setting<int> DigestInterval = new("digest-interval-minutes", "MINUTES",
-        "How often a shard's leader here has the replicas' trees compared; 0: never.", SettingForms.Number(0, 525_600)) { Default = "60" };
+        "How often a shard's leader on this node has the replicas' trees compared; 0: never.", SettingForms.Number(0, 525_600)) { Default = "60" };
 
     public static readonly Setting<int> TelemetryShards = new("telemetry-shards", "N",
-        "So many of a node's shards, those with the least ids, have metrics of their own; what is said of the node covers all.", SettingForms.Number(0, 100_000)) { Default = "64" };
+        "Number of shards of a node, those with the lowest ids, that have metrics of their own. The metrics of the node cover all shards.", SettingForms.Number(0, 100_000)) { Default = "64" };
 
     private static readonly Setting[] EtcdTable = [Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster];
 

@@ -8,35 +8,35 @@ namespace KvCluster.ServiceDefaults.Configuration;
 /// <summary>Settings that node and router have in common.</summary>
 internal static class CommonSettings
 {
-    public static readonly Setting<string> Config = new("config", "FILE", "A file with settings, JSON or YAML: names as of flags, without the hyphens before them.", SettingForms.Path);
+    public static readonly Setting<string> Config = new("config", "FILE", "Settings file, JSON or YAML. Its keys are the flags' names without the leading hyphens.", SettingForms.Path);
 
     public static readonly Setting<string> Admin = new("admin", "URL",
-        "Where to serve health, metrics and administration over HTTP/1.1, as http://127.0.0.1:7480; without it there is no such port.", SettingForms.Url(Uri.UriSchemeHttp));
+        "Address of the admin port (health, metrics, console) over HTTP/1.1, for example http://127.0.0.1:7480. Without it there is no admin port.", SettingForms.Url(Uri.UriSchemeHttp));
 
-    public static readonly Setting<string> AdminTokenFile = new("admin-token-file", "FILE", "A file with the token that changes through the admin port need; without it there are none.", SettingForms.Path);
+    public static readonly Setting<string> AdminTokenFile = new("admin-token-file", "FILE", "File with the token that changes through the admin port require. Without it such changes are refused.", SettingForms.Path);
 
     public static readonly Setting<IReadOnlyList<string>> AdminHosts = new("admin-hosts", "NAMES",
-        "Names under which browsers may ask for the console, separated by commas, besides localhost and addresses: kv.example.com", text => SettingForms.List(text, SettingForms.HostName));
+        "Host names under which browsers may request the console, separated by commas, besides localhost and IP addresses: kv.example.com", text => SettingForms.List(text, SettingForms.HostName));
 
     public static readonly Setting<int> CallMemoryMebibytes = new("call-memory-mib", "MIB",
-        "What the calls of clients may hold in memory together, requests and replies; what does not fit is refused as busy.", SettingForms.Number(CallMemory.MebibytesMin, 65_536)) { Default = Text(CallMemory.MebibytesDefault) };
+        "Memory that the calls of clients may hold in total, requests and replies. A call that does not fit is refused as BUSY.", SettingForms.Number(CallMemory.MebibytesMin, 65_536)) { Default = Text(CallMemory.MebibytesDefault) };
 
     public static readonly Setting<int> ConnectionsMax = new("connections-max", "N",
-        "Connections from clients at a time, from one address (IPv6: one /64 network) three quarters of them. Beyond it one on which no call ever came is closed, or else the new one.", SettingForms.Number(16, 1_000_000)) { Default = Text(ListenerLimits.ConnectionsDefault) };
+        "Client connections at a time; one address may have three quarters of them. Beyond that the oldest connection without a call is closed, or else the new one.", SettingForms.Number(16, 1_000_000)) { Default = Text(ListenerLimits.ConnectionsDefault) };
 
-    public static readonly Setting<string> LogFormat = new("log-format", "FORMAT", "How logs are written to standard output: text or json, a line each.", SettingForms.Choice("text", "json")) { Default = "text" };
+    public static readonly Setting<string> LogFormat = new("log-format", "FORMAT", "Format of the log on standard output, one line per entry: text or json.", SettingForms.Choice("text", "json")) { Default = "text" };
 
-    public static readonly Setting<int> StopGrace = new("stop-grace-seconds", "SECONDS", "How long a stop may take, on SIGTERM or Ctrl-C; what is not done then is broken off.", SettingForms.Number(2, 3_600)) { Default = "5" };
+    public static readonly Setting<int> StopGrace = new("stop-grace-seconds", "SECONDS", "How long a stop may take, on SIGTERM or Ctrl-C. Work that is not done by then is aborted.", SettingForms.Number(2, 3_600)) { Default = "5" };
 
     public static readonly Setting<bool> UntilStdinEnds = new("until-stdin-ends", "SWITCH", "Stop when standard input ends, as on SIGTERM.", SettingForms.Switch) { IsSwitch = true };
 
-    public static readonly Setting<string> TlsCert = new("tls-cert", "FILE", "PEM file of the certificate to show, with what leads to its authority.", SettingForms.Path);
+    public static readonly Setting<string> TlsCert = new("tls-cert", "FILE", "PEM file of the certificate to present, followed by the intermediate certificates up to its authority.", SettingForms.Path);
 
     public static readonly Setting<string> TlsKey = new("tls-key", "FILE", "PEM file of that certificate's private key.", SettingForms.Path);
 
-    public static readonly Setting<string> TlsCa = new("tls-ca", "FILE", "PEM file of the cluster's authority, which has signed the certificates of its nodes.", SettingForms.Path);
+    public static readonly Setting<string> TlsCa = new("tls-ca", "FILE", "PEM file of the cluster's certificate authority, which signed the certificates of its nodes.", SettingForms.Path);
 
-    public static readonly Setting<string> TlsClientAuth = new("tls-client-auth", "HOW", "Whether every client must show a certificate of the authority: none or require.", SettingForms.Choice("none", "require")) { Default = "none" };
+    public static readonly Setting<string> TlsClientAuth = new("tls-client-auth", "HOW", "Whether every client must present a certificate of the authority: none or require.", SettingForms.Choice("none", "require")) { Default = "none" };
 
     public static readonly Setting<bool> AllowPlaintext = new("allow-plaintext", "SWITCH", "Listen beyond loopback without TLS, where the network itself is trusted.", SettingForms.Switch) { IsSwitch = true };
 
