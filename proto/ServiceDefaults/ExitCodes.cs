@@ -1,6 +1,6 @@
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>What <c>kv-node</c> and <c>kv-router</c> exit with; the README's operations part tells people.</summary>
+/// <summary>What <c>kv-node</c> and <c>kv-router</c> exit with; deploy/OPERATIONS.md describes them.</summary>
 internal static class ExitCodes
 {
     /// <summary>Done, or stopped as asked.</summary>

@@ -50,7 +50,7 @@ internal sealed class StaleDirectoryException(string directory, string reason) :
     /// <param name="why">What keeps the node from going on as one that lost its disk.</param>
     public StaleDirectoryException(string directory, ulong here, ulong counted, string why)
         : this(directory, $"it was started {here} times, the coordinator counted {counted}. It is left as it is, as {why}. Start the node with its newest folder, or the other nodes first; "
-            + "where neither is to be had, see 'Old copies of data' in README.md")
+            + "where neither is to be had, see 'Old copies of data' in deploy/OPERATIONS.md")
     {
     }
 }

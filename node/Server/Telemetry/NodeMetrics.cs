@@ -1,4 +1,4 @@
-// Every metric of a node, with its unit: names are told here once, in ARCHITECTURE.md for people, and a test compares the two. Measured on whatever
+// Every metric of a node, with its unit: names are told here once, in deploy/telemetry/METRICS.md for people, and a test compares the two. Measured on whatever
 // thread did the work, without a lock of ours; while nobody listens an instrument costs the reading of a flag. What must be asked of the replicas
 // comes from NodeReadings, so that no collection ever waits for a shard.
 using System.Diagnostics;

@@ -2,7 +2,7 @@ namespace KvCluster.ServiceDefaults.Configuration;
 
 /// <summary>
 /// One thing that can be set. By its one name it is the flag <c>--tls-cert</c>, the variable <c>KVCLUSTER_TLS_CERT</c> and the key
-/// <c>tls-cert</c> of the file. The tables of programs list them; help, checks, <c>config show</c> and the README come from there.
+/// <c>tls-cert</c> of the file. The tables of programs list them; help, checks, <c>config show</c> and the tables of deploy/OPERATIONS.md come from there.
 /// </summary>
 /// <param name="name">Lower case words with hyphens; a unit ends it.</param>
 /// <param name="form">What a value looks like, in one word: URL, FILE, SECONDS.</param>

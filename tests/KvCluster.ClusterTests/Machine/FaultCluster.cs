@@ -16,7 +16,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     // What is not done by then is broken off, with an exit code of its own: nodes of a busy machine may take long.
     private const string StopGraceSeconds = "150";
 
-    // As the README has it: the coordinator does not answer.
+    // As the documents have it: the coordinator does not answer.
     private const int NoCoordinator = 3;
 
     private readonly TemporaryFolder _folder = new();

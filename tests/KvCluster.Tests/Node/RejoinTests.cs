@@ -79,7 +79,7 @@ public sealed class RejoinTests
         await RestoreAsync(cluster, 1);
         Assert.Contains("shard 0 has no replica on another node", await RefusalAsync(cluster, cluster.OptionsOf(1)), StringComparison.Ordinal);
         Assert.False(Directory.Exists(Path.Combine(cluster.DirectoryOf(1), "aside")));
-        // The README's advice.
+        // The advice of deploy/OPERATIONS.md.
         var starts = await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts"));
         var counted = await cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1/starts", CancellationToken.None);
         await cluster.Coordinator.CompareAndSetAsync("/kvcluster/local/nodes/1/starts", counted.ModRevision, $$"""{"starts":"{{starts}}"}""", 0, CancellationToken.None);

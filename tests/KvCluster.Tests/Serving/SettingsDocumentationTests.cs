@@ -4,17 +4,17 @@ using KvCluster.ServiceDefaults.Configuration;
 
 namespace KvCluster.Tests.Serving;
 
-/// <summary>The README's tables of settings are those of the programs. A failure's expected text is what belongs there.</summary>
+/// <summary>The tables of settings in deploy/OPERATIONS.md are those of the programs. A failure's expected text is what belongs there.</summary>
 public sealed class SettingsDocumentationTests
 {
     [Fact]
-    public void Readme_OnSettingsOfBothPrograms_IsTheirTable() => AssertHolds(RouterSettings.RunTable.Intersect(NodeSettings.RunTable));
+    public void Document_OnSettingsOfBothPrograms_HasTheirTable() => AssertHolds(RouterSettings.RunTable.Intersect(NodeSettings.RunTable));
 
     [Fact]
-    public void Readme_OnSettingsOfANode_IsItsTable() => AssertHolds(NodeSettings.RunTable.Except(RouterSettings.RunTable));
+    public void Document_OnSettingsOfANode_HasItsTable() => AssertHolds(NodeSettings.RunTable.Except(RouterSettings.RunTable));
 
     [Fact]
-    public void Readme_OnSettingsOfARouter_IsItsTable() => AssertHolds(RouterSettings.RunTable.Except(NodeSettings.RunTable));
+    public void Document_OnSettingsOfARouter_HasItsTable() => AssertHolds(RouterSettings.RunTable.Except(NodeSettings.RunTable));
 
-    private static void AssertHolds(IEnumerable<Setting> table) => Assert.Contains(SettingsText.Markdown(table), House.House.Read("README.md"), StringComparison.Ordinal);
+    private static void AssertHolds(IEnumerable<Setting> table) => Assert.Contains(SettingsText.Markdown(table), House.House.Read("deploy/OPERATIONS.md"), StringComparison.Ordinal);
 }

@@ -8,14 +8,14 @@ using KvCluster.ServiceDefaults.Telemetry;
 
 namespace KvCluster.Tests.Telemetry;
 
-/// <summary>The names that ARCHITECTURE.md, the dashboards and the alerts use are those that the code has.</summary>
+/// <summary>The names that METRICS.md, the dashboards and the alerts use are those that the code has.</summary>
 public sealed partial class MetricNamesTests
 {
     [Fact]
-    public async Task TableOfMetrics_InArchitecture_IsWhatTheCodeHas()
+    public async Task TableOfMetrics_InItsDocument_IsWhatTheCodeHas()
     {
         var found = (await InstrumentsAsync()).Select(instrument => $"`{instrument.Name}` | {KindOf(instrument)} | `{instrument.Unit}`");
-        var told = Row().Matches(House.House.Read("ARCHITECTURE.md")).Select(row => row.Groups[1].Value);
+        var told = Row().Matches(House.House.Read("deploy/telemetry/METRICS.md")).Select(row => row.Groups[1].Value);
         Assert.Equal(found.Order(StringComparer.Ordinal), told.Order(StringComparer.Ordinal));
     }
 

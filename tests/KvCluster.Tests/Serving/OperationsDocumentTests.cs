@@ -1,0 +1,34 @@
+using System.Globalization;
+using System.Reflection;
+using System.Text.RegularExpressions;
+using KvCluster.ServiceDefaults;
+using KvCluster.Storage.Transactions;
+
+namespace KvCluster.Tests.Serving;
+
+/// <summary>The tables of exit codes, and the limits that operators and callers read of, are those of the programs.</summary>
+public sealed partial class OperationsDocumentTests
+{
+    private const string Document = "deploy/OPERATIONS.md";
+
+    [Theory]
+    [InlineData(Document, typeof(ExitCodes))]
+    [InlineData("client/Cli/README.md", typeof(KvCluster.Cli.ExitCodes))]
+    public void TableOfExitCodes_IsWhatTheProgramHas(string document, Type codes) => Assert.Equal(
+        codes.GetFields(BindingFlags.Public | BindingFlags.Static).Select(static code => (int)code.GetRawConstantValue()!).Order(),
+        ExitCodeRow().Matches(House.House.Read(document)).Select(static row => int.Parse(row.Groups[1].Value, CultureInfo.InvariantCulture)).Order());
+
+    [Fact]
+    public void LimitsOfRequests_AreThoseOfTheServers()
+    {
+        var text = House.House.Read(Document);
+        Assert.Contains(
+            $"| {ListenerLimits.MessageBytesMax >> 20} MiB where values or many keys are sent; {RequestLimits.ReadBytesMax >> 20} MiB for `Get` and `Scan`; "
+            + $"{RequestLimits.OperatorBytesMax >> 10} KiB for `Admin` calls and `OpenSession`; {RequestLimits.QuestionBytesMax >> 10} KiB for `Cluster` calls, health and reflection.",
+            text, StringComparison.Ordinal);
+        Assert.Contains(FormattableString.Invariant($"{WriteRequest.OperationCountMax:N0} operations, in one shard |"), text, StringComparison.Ordinal);
+    }
+
+    [GeneratedRegex(@"^\| (\d{1,2}) \|", RegexOptions.Multiline)]
+    private static partial Regex ExitCodeRow();
+}
