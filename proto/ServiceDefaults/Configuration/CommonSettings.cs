@@ -22,7 +22,7 @@ internal static class CommonSettings
         "Memory that the calls of clients may hold in total, requests and replies. A call that does not fit is refused as BUSY.", SettingForms.Number(CallMemory.MebibytesMin, 65_536)) { Default = Text(CallMemory.MebibytesDefault) };
 
     public static readonly Setting<int> ConnectionsMax = new("connections-max", "N",
-        "Client connections at a time; one address may have three quarters of them. Beyond that the oldest connection without a call is closed, or else the new one.", SettingForms.Number(16, 1_000_000)) { Default = Text(ListenerLimits.ConnectionsDefault) };
+        "Client connections at a time; one address (IPv6: one /64 network) may have three quarters of them. Beyond that the oldest connection without a call is closed, or else the new one.", SettingForms.Number(16, 1_000_000)) { Default = Text(ListenerLimits.ConnectionsDefault) };
 
     public static readonly Setting<string> LogFormat = new("log-format", "FORMAT", "Format of the log on standard output, one line per entry: text or json.", SettingForms.Choice("text", "json")) { Default = "text" };
 
