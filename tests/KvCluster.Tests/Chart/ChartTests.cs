@@ -152,10 +152,10 @@ public sealed class ChartTests
 
     [ToolTheory("helm")]
     [InlineData("tls.enabled=false", "tls.enabled is false")]
-    [InlineData("tls.enabled=true", "own etcd: it speaks plain text", "networkPolicy.enabled admits its own members")]
+    [InlineData("tls.enabled=true", "own etcd: it speaks plain text", "networkPolicy.enabled admits only its own members")]
     [InlineData("tls.enabled=true,networkPolicy.enabled=true", "own etcd: it speaks plain text", "can still be read on its way")]
     [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379}")]
-    [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379},networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring names nobody")]
+    [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379},networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring is empty")]
     public async Task Notes_OnWhatIsOpen_WarnOfThatAlone(string values, params string[] warnings)
     {
         var notes = await NotesAsync("--set", "tls.nodeSecret=n,tls.routerSecret=r," + values);
