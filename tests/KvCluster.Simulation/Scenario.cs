@@ -4,7 +4,7 @@ namespace KvCluster.Simulation;
 /// <param name="Name">As given to <c>--scenario</c>.</param>
 /// <param name="Faults">What it is about: the faults' names and ranges of them, F1 F3-F5.</param>
 /// <param name="Weight">How often the suite runs it, relative to the others.</param>
-/// <param name="Create">A run of it from a seed, with a planted bug or none, detailed or not.</param>
+/// <param name="Create">A run of it from a seed, with an injected bug or none, detailed or not.</param>
 internal sealed record Scenario(string Name, string Faults, int Weight, Func<int, InjectedBug, bool, ISimulation> Create)
 {
     /// <summary>Whether a fault, F1 for example, is among those that it is about.</summary>

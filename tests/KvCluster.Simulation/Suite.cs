@@ -33,7 +33,7 @@ internal static class Suite
     /// <param name="first">The first seed.</param>
     /// <param name="count">How many.</param>
     /// <param name="scenarios">What the seeds run, by weight; null: all.</param>
-    /// <param name="bug">Planted in all of them.</param>
+    /// <param name="bug">Injected into all of them.</param>
     /// <param name="stopAtFailure">Run nothing behind the first seed that fails.</param>
     public static IReadOnlyList<SeedResult> Run(int first, int count, IReadOnlyList<Scenario>? scenarios, InjectedBug bug, bool stopAtFailure)
     {

@@ -14,7 +14,7 @@ internal sealed class FaultyFiles : IFileSystem
 
     private FaultyFiles(IFileSystem files, InjectedBug bug) => (_files, _bug) = (files, bug);
 
-    /// <summary>The disk as an engine with this bug uses it; the disk itself if the bug is not one of those planted here.</summary>
+    /// <summary>The disk as an engine with this bug uses it; the disk itself if the bug is not one of those injected here.</summary>
     public static IFileSystem Of(IFileSystem files, InjectedBug bug) =>
         bug is >= InjectedBug.NoSyncBeforeMeta and <= InjectedBug.DirectoryNotSynced ? new FaultyFiles(files, bug) : files;
 

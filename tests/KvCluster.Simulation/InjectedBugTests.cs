@@ -3,8 +3,8 @@ using Xunit.Abstractions;
 
 namespace KvCluster.Simulation;
 
-/// <summary>The suite proves itself: bugs that were planted on purpose, one at a time, are each caught by the same scenarios that otherwise hold.</summary>
-public sealed class PlantedBugTests(ITestOutputHelper output)
+/// <summary>The suite proves itself: bugs that are injected on purpose, one at a time, are each caught by the same scenarios that otherwise hold.</summary>
+public sealed class InjectedBugTests(ITestOutputHelper output)
 {
     private const int SeedsForABug = 1_000;
     private const int SeedsForAHarmlessOne = 60;
@@ -50,7 +50,7 @@ public sealed class PlantedBugTests(ITestOutputHelper output)
     };
 
     [Fact]
-    public void EveryPlantedBug_IsCaughtWithinAThousandSeeds()
+    public void EveryInjectedBug_IsCaughtWithinAThousandSeeds()
     {
         var table = new StringBuilder();
         var missed = new List<InjectedBug>();
