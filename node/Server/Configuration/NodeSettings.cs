@@ -48,7 +48,7 @@ internal static class NodeSettings
     public static readonly Setting<IReadOnlyList<ReadOnlyMemory<byte>>> SplitAt = new("split-at", "KEYS", "New cluster only: keys at which shards begin, separated by commas: files/,packages/", SplitKeys);
 
     public static readonly Setting<int> JournalRetention = new("journal-retention-mib", "MIB",
-        "Journal that each shard keeps beyond what its checkpoint covers, so that a follower that was away needs no snapshot.", SettingForms.Number(0, 1 << 20)) { Default = "256" };
+        "Journal that each shard keeps although a checkpoint covers it, so that a follower that was away needs no snapshot.", SettingForms.Number(0, 1 << 20)) { Default = "256" };
 
     public static readonly Setting<int> DigestInterval = new("digest-interval-minutes", "MINUTES",
         "How often a shard's leader on this node has the replicas' trees compared; 0: never.", SettingForms.Number(0, 525_600)) { Default = "60" };
