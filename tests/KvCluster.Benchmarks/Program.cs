@@ -15,7 +15,7 @@ SharedArrays.KeepMany();
 if (args is [GrpcPeer.Command, ..])
     return await GrpcPeer.RunAsync(args);
 
-// Each suite is one line here.
+// Each suite is one line here. The last two are parts of the suites cluster and faults that take long, for those who want nothing else of them.
 var suites = new Dictionary<string, BenchmarkSuite>
 {
     ["cluster"] = ClusterSuite.Run,
@@ -24,6 +24,8 @@ var suites = new Dictionary<string, BenchmarkSuite>
     ["grpc"] = GrpcSuite.RunAsync,
     ["routing"] = RoutingSuite.Run,
     ["telemetry"] = TelemetrySuite.RunAsync,
+    ["many-keys"] = ClusterSuite.RunManyKeysAsync,
+    ["slow-disk"] = FaultSuite.RunSlowDiskAsync,
 };
 
 var suite = new Argument<string>("suite") { Description = $"What to measure: {string.Join(", ", suites.Keys)}." };

@@ -49,9 +49,13 @@ internal static class ClusterSuite
 
         rows.AddRange(await Ghz.RunAsync(servers, etcd, keys, quick, progress, cancellation));
         if (!quick)
-            rows.AddRange(await ManyKeysMeasure.RunAsync(Name, OursByLibrary, progress, cancellation));
+            rows.AddRange(await RunManyKeysAsync(quick, progress, cancellation));
         return rows;
     }
+
+    /// <summary>Its last part alone, of which there is no quick form.</summary>
+    public static Task<IReadOnlyList<BenchmarkRow>> RunManyKeysAsync(bool quick, Action<string> progress, CancellationToken cancellation) =>
+        ManyKeysMeasure.RunAsync(Name, OursByLibrary, progress, cancellation);
 
     private static async Task<List<BenchmarkRow>> MeasureAsync(
         string workload, int callers, List<ClusterTarget> targets, Func<ClusterTarget, Func<int, int, Task>> operation, bool quick, Action<string> progress, CancellationToken cancellation)

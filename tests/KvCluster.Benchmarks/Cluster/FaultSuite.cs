@@ -39,9 +39,13 @@ internal static class FaultSuite
         rows.AddRange(await HandOverMeasure.RunAsync(quick ? 5 : 20, progress, cancellation));
         rows.AddRange(await CatchUpMeasure.RunAsync(quick ? 1 : 3, progress, cancellation));
         rows.AddRange(await MissingPartMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), quick ? TimeSpan.Zero : TimeSpan.FromMinutes(5), progress, cancellation));
-        rows.AddRange(await SlowDiskMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), turns: quick ? 1 : 20, progress, cancellation));
+        rows.AddRange(await RunSlowDiskAsync(quick, progress, cancellation));
         return rows;
     }
+
+    /// <summary>Its last part alone.</summary>
+    public static Task<IReadOnlyList<BenchmarkRow>> RunSlowDiskAsync(bool quick, Action<string> progress, CancellationToken cancellation) =>
+        SlowDiskMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), turns: quick ? 1 : 20, progress, cancellation);
 
     private static async Task<List<BenchmarkRow>> FailoversAsync(int runs, Action<string> progress, CancellationToken cancellation)
     {
