@@ -16,25 +16,27 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// A replica of a shard on disk: its journal, trees, control file and the merged-transaction writer. Every member belongs to the
-/// shard's writer executor unless it says "any thread"; nothing here blocks, sleeps or starts a thread.
+/// A replica of a shard on disk: its journal, trees, control file and the merged-transaction writer. Every member is called on the shard's writer executor
+/// unless its comment says "any thread". Nothing here blocks, sleeps or starts a thread.
 /// </summary>
 /// <remarks>
-/// A failure inside does not leave by an exception: the first one is kept, all waiters are answered, <see cref="IStoreEvents.Failed"/>
-/// is called once, and from then on members do nothing. Only <see cref="Create"/>, <see cref="Open"/> and reads throw. A failure that is a
-/// <see cref="CorruptStoreException"/> says that bytes on the disk are not what was written: the replica can be rebuilt from a peer.
+/// Internal failures are not thrown. The first one is kept, all waiters are answered, <see cref="IStoreEvents.Failed"/> is called once, and from then on
+/// members do nothing. Only <see cref="Create"/>, <see cref="Open"/> and reads throw. A <see cref="CorruptStoreException"/> means that the disk does not
+/// hold what was written to it; the replica can be rebuilt from a peer.
 /// </remarks>
 internal sealed class ReplicaStore : IDisposable
 {
     private const int ApplyBytesMax = 1 << 20;
 
-    /// <summary>Where every page comes from the disk, some hundred of them.</summary>
+    /// <summary>If every page has to be read from disk, this is on the order of a hundred pages.</summary>
     private const int ApplyBytesLeast = 16 << 10;
 
-    /// <summary>The part of what waits to be applied that one step takes: who is handed records faster than it applies them comes to a balance.</summary>
+    /// <summary>
+    /// One step applies at least this fraction of what waits, so a follower that receives records faster than it applies them reaches a balance.
+    /// </summary>
     private const int ApplyStepsMax = 16;
 
-    /// <summary>The longest rest behind a batch: ten batches of up to 1 MiB a second are less than any disk takes.</summary>
+    /// <summary>The longest pause after a batch. Ten batches of up to 1 MiB a second are less than any disk can write.</summary>
     private static readonly TimeSpan HoldMax = TimeSpan.FromMilliseconds(100);
     private static readonly TimeSpan SpaceInterval = TimeSpan.FromSeconds(1);
     private static readonly TimeSpan SnapshotGrace = TimeSpan.FromSeconds(10);
@@ -75,7 +77,7 @@ internal sealed class ReplicaStore : IDisposable
     private bool _isHeldBack;
     private long _recordBytesInFlight;
 
-    /// <summary>Of the epoch led: records that are neither durable here nor committed, oldest first.</summary>
+    /// <summary>Etags of the records of the current epoch that are neither durable here nor committed, oldest first.</summary>
     private readonly Queue<UInt128> _unsettled = new();
     private UInt128 _committed;
     private long _committedBytesWaiting;
@@ -93,7 +95,7 @@ internal sealed class ReplicaStore : IDisposable
         _failureNotice = new WorkAction(() => _events?.Failed(_failure!));
         _lookForSpace = new WorkAction(LookForSpace);
         _goOn = new WorkAction(GoOnAppending);
-        // A reader may be the first to see it; it gets its exception, and the replica ends all the same.
+        // A reader may be the first to find damage. The reader gets an exception, and the replica stops as well.
         _pages.Space.Damaged = found => _context.Writer.Post(new WorkAction(() => Fail(found)));
         _chain = new AnswerChain(context.Completions);
         _answers = new PendingAnswers(_chain);
@@ -109,7 +111,7 @@ internal sealed class ReplicaStore : IDisposable
         _endedUncleanly = recovered.EndedUncleanly;
     }
 
-    /// <summary>The newest control state that is on stable storage.</summary>
+    /// <summary>The newest control state that is durable.</summary>
     public ControlState Control { get; private set; }
 
     /// <summary>The newest record, durable or not.</summary>
@@ -124,32 +126,34 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>The replica's directory. Any thread.</summary>
     public string Directory { get; }
 
-    /// <summary>Following, and committed records wait for <see cref="ApplyMore"/>.</summary>
+    /// <summary>Whether this replica follows and has committed records left for <see cref="ApplyMore"/>.</summary>
     public bool IsApplying => _committed > Published && !_isLeading && !HasEnded;
 
-    /// <summary>Whether no request waits. Any thread.</summary>
+    /// <summary>Whether the queue is empty. Any thread.</summary>
     public bool QueueIsEmpty => _queue.IsEmpty;
 
     /// <summary>
-    /// Leading, and fewer records than the journal has lanes are neither durable here nor committed; while there are as many, further requests gather for the
-    /// next batch. What a majority of others has does not wait for this disk, as far as there is room in memory for what this disk lacks. Not for a
-    /// moment behind each batch when checkpoints fall behind: the more they do, the longer, so that writers meet no wall.
+    /// Whether the leader may append another batch. False while as many records as the journal has lanes are neither durable here nor committed; further
+    /// requests gather for the next batch meanwhile. A record that a majority of the other replicas has does not count, so a slow local disk delays
+    /// nothing until the records waiting for it exceed the memory bound. When checkpoints fall behind, each batch is also followed by a pause that grows
+    /// with the lag, so that writers slow down gradually and are not stopped.
     /// </summary>
     public bool CanAppendBatch =>
         _isLeading && !HasEnded && !_isHeldBack && _unsettled.Count < _context.JournalLanes.Count && _recordBytesInFlight < _context.Options.WaitingBodyBytesMax;
 
     /// <summary>
-    /// Whether a follower may hand in more bodies. Not when as much as it may keep waits for the disk, which is slow or full, or to be applied: what is not
-    /// handed in is as a lost frame, and the leader sends it again.
+    /// Whether a follower may pass in more bodies. False when the bodies that wait for a slow or full disk, or to be applied, have reached their bound. A
+    /// body that is not passed in is treated like a lost frame: the leader sends it again.
     /// </summary>
     public bool CanAppendBodies => _recordBytesInFlight < _context.Options.WaitingBodyBytesMax && _committedBytesWaiting < _context.Options.WaitingBodyBytesMax;
 
     /// <summary>
-    /// There is no room for a segment or a checkpoint: puts are refused, a follower's records wait. It is looked for once a second. Any thread.
+    /// Whether there is no space for a segment or a checkpoint. Puts are then refused and a follower's records wait. Space is looked for once a second.
+    /// Any thread.
     /// </summary>
     public bool IsDiskFull => _journal.IsDiskFull || _checkpoints.IsDiskFull;
 
-    /// <summary>What ended the engine; null while it works. Any thread.</summary>
+    /// <summary>What stopped the engine; null while it works. Any thread.</summary>
     public Exception? Failure => _failure;
 
     /// <summary>Size of the data file in bytes. Any thread.</summary>
@@ -161,10 +165,10 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>Keys in the published state. Any thread.</summary>
     public ulong Keys => _pages.Count(TreeId.Kv);
 
-    /// <summary>Bytes of changed pages in memory that the next checkpoint writes, or that readers still need. Any thread; may be out of date.</summary>
+    /// <summary>Bytes of changed pages in memory that the next checkpoint writes or that readers still need. Any thread; may be out of date.</summary>
     public long ScratchBytes => _pages.ScratchBytes;
 
-    /// <summary>Whether a restart would have to replay more of the journal than is left to a shard that rests. Any thread; may be out of date.</summary>
+    /// <summary>Whether a restart would have to replay more of the journal than a quiescent shard may leave. Any thread; may be out of date.</summary>
     public bool HasMuchToReplay => _checkpoints.HasMuchToCover;
 
     /// <summary>Open snapshots. Any thread.</summary>
@@ -176,21 +180,18 @@ internal sealed class ReplicaStore : IDisposable
     /// <inheritdoc cref="SnapshotAges.Oldest"/>
     public TimeSpan OldestSnapshotAge() => _snapshotAges.Oldest();
 
-    /// <summary>Journal bytes of the records behind an etag, as far as the live segments reach back.</summary>
+    /// <summary>Journal bytes of the records after an etag, as far as the live segments reach back.</summary>
     public long JournalBytesBehind(UInt128 etag) => _index.BytesAfter(etag);
 
-    /// <summary>Pages of the data file whose checksums the scrub compared since the store was opened. Any thread.</summary>
+    /// <summary>Pages of the data file whose checksums the scrub has verified since the store was opened. Any thread.</summary>
     public long ScrubbedPages => _scrub.PagesChecked;
 
-    /// <summary>How often the scrub went through the whole data file since then. Any thread.</summary>
+    /// <summary>How many times the scrub has read the whole data file since the store was opened. Any thread.</summary>
     public long ScrubPasses => _scrub.Passes;
 
     private bool HasEnded => _failure is not null || _isStopping;
 
-    /// <summary>
-    /// Creates a replica's directory, whole or not at all, and opens it. The parent directory must be there, the directory must not.
-    /// Any thread.
-    /// </summary>
+    /// <summary>Creates a replica's directory atomically and opens it. The parent directory must exist, the directory must not. Any thread.</summary>
     public static ReplicaStore Create(StoreContext context, string directory, ControlState initial)
     {
         StoreDirectory.Create(context, directory, initial);
@@ -198,21 +199,21 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// Opens a replica's directory by <see cref="RecoveryTable"/>. Records up to the greater of the checkpoint's and the control file's
-    /// committed etag are applied and published, later ones stay prepared. Any thread; before anything is posted to the executors.
+    /// Opens a replica's directory as <see cref="RecoveryTable"/> decides. Records up to the greater of the checkpoint's and the control file's committed
+    /// etag are applied and published; later ones stay prepared. Any thread, before anything is posted to the executors.
     /// </summary>
-    /// <param name="context">What it runs on.</param>
+    /// <param name="context">The executors, disk and options that the store uses.</param>
     /// <param name="directory">The replica's directory.</param>
     /// <param name="mayRecover">
-    /// The replica has peers: with its checkpoint whole and something behind it lost, it opens with the rest, and <see cref="Control"/> names an
-    /// acknowledged etag behind <see cref="Last"/>: it must neither vote, acknowledge nor lead before it is recovered to what is committed.
+    /// The replica has peers. If its checkpoint is intact but records after it are lost, it opens with what is left, and <see cref="Control"/> names an
+    /// acknowledged etag beyond <see cref="Last"/>. Then it must not vote, acknowledge or lead until it again has everything that is committed.
     /// </param>
-    /// <param name="expected">Whose directory it must be; null: anybody's.</param>
+    /// <param name="expected">The replica that the directory must belong to; null accepts any.</param>
     /// <exception cref="RecoveryRefusedException">
-    /// Something that was durable is, or may be, missing, and is not to be recovered. Nothing was changed.
+    /// Something that was durable is, or may be, missing, and recovery is not allowed. Nothing was changed.
     /// </exception>
-    /// <exception cref="ForeignStoreException">The directory is another replica's. Nothing was changed.</exception>
-    /// <exception cref="FormatVersionException">The directory is of another format version.</exception>
+    /// <exception cref="ForeignStoreException">The directory belongs to another replica. Nothing was changed.</exception>
+    /// <exception cref="FormatVersionException">The directory has another format version.</exception>
     public static ReplicaStore Open(StoreContext context, string directory, bool mayRecover = false, StoreIdentity? expected = null)
     {
         var began = context.Time.GetTimestamp();
@@ -245,16 +246,18 @@ internal sealed class ReplicaStore : IDisposable
         }
         catch
         {
-            // Nobody owns them yet.
+            // The constructor did not take ownership.
             recovered.Dispose();
             throw;
         }
     }
 
-    /// <summary>Whose directory it is, by its control file alone; null when that is missing or damaged. Any thread; changes nothing.</summary>
+    /// <summary>
+    /// Which replica a directory belongs to, according to its control file alone; null when that is missing or damaged. Any thread; changes nothing.
+    /// </summary>
     public static StoreIdentity? IdentityOf(IFileSystem files, string directory) => ControlOf(files, directory)?.Identity;
 
-    /// <summary>What a directory's control file holds; null when that is missing or damaged. Any thread; changes nothing.</summary>
+    /// <summary>The content of a directory's control file; null when that is missing or damaged. Any thread; changes nothing.</summary>
     public static ControlState? ControlOf(IFileSystem files, string directory)
     {
         var path = new StoreLayout(directory).Control;
@@ -264,12 +267,12 @@ internal sealed class ReplicaStore : IDisposable
         return control?.State;
     }
 
-    /// <summary>Names the owner, once, before any other use.</summary>
+    /// <summary>Sets the owner. Called once, before any other use.</summary>
     public void Start(IStoreEvents events)
     {
         _events = events;
         _checkpoints.CountUncovered();
-        // Given up before, or never whole; or the opening met a full disk and got by.
+        // The reserve was released earlier or never complete, or opening found the disk full and continued without it.
         if (!_reserve.IsHeld || IsDiskFull)
             _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
         _scrub.Start(_endedUncleanly);
@@ -277,7 +280,7 @@ internal sealed class ReplicaStore : IDisposable
             StoreLog.ScrubsAtOnce(_context.Log, Directory);
     }
 
-    /// <summary>Writes a control state; <see cref="IStoreEvents.ControlWritten"/> tells when it is on stable storage. Several may be on their way.</summary>
+    /// <summary>Writes a control state; <see cref="IStoreEvents.ControlWritten"/> reports when it is durable. Several writes may be in flight.</summary>
     public void WriteControl(ControlState state)
     {
         if (!HasEnded)
@@ -285,21 +288,22 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// From following to leading an epoch: the prepared tail is applied as one unpublished state, because a leader evaluates conditions on
-    /// top of its whole journal. From here on a commit names a record of this epoch, and all before it.
+    /// Changes from following to leading an epoch. The prepared tail is applied as one unpublished state, because a leader evaluates conditions on its
+    /// whole journal. From here on a commit names a record of this epoch and covers all records before it.
     /// </summary>
     public void Lead(ulong epoch) => Guarded(() =>
     {
         Invariant.Check(!_isLeading && _pages.NewestEtag == Published, $"Lead({epoch}) while leading, or with unpublished state.");
         Invariant.Check(epoch > Last.Epoch, $"Epoch {epoch} does not lie behind that of {Last}.");
         ApplyCommitted();
-        // One state for all of it, since nothing of it is committed before the epoch's first record: a state a record would copy each page again and again.
+        // One state is enough, since none of these records is committed before the epoch's first record. One state per record would copy each page again
+        // and again.
         if (_index.FirstAfter(Published) is var first && first < _index.Count)
             ApplyAndSeal(first, _index.Count);
         (_isLeading, _epoch) = (true, epoch);
     });
 
-    /// <summary>Appends the epoch's first record, which has no operations and takes one change. Without a body: the engine has ended.</summary>
+    /// <summary>Appends the epoch's first record, which has no operations and takes one change. The result has no body if the engine has stopped.</summary>
     public RecordRef AppendEpochOpen(DateTimeOffset wallTime)
     {
         var record = default(RecordRef);
@@ -314,8 +318,8 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// Drains the queue into one merged transaction, applies it as an unpublished state and hands its record to the journal. False when no
-    /// record came of it: nothing waited, all failed, or the engine ended.
+    /// Drains the queue into one merged transaction, applies it as an unpublished state and passes its record to the journal. False when there is no
+    /// record: nothing was queued, all requests failed, or the engine has stopped.
     /// </summary>
     public bool TryAppendBatch(DateTimeOffset wallTime, out RecordRef record)
     {
@@ -349,8 +353,8 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// From leading to following: unpublished states vanish, their records become prepared. Appended requests get
-    /// <see cref="WriteOutcome.OutcomeUnknown"/>, waiting ones and reads <see cref="WriteOutcome.NotLeader"/>.
+    /// Changes from leading to following. Unpublished states are dropped and their records become prepared. Requests already appended are answered
+    /// <see cref="WriteOutcome.OutcomeUnknown"/>, queued ones and reads <see cref="WriteOutcome.NotLeader"/>.
     /// </summary>
     public void StopLeading() => Guarded(() =>
     {
@@ -364,7 +368,7 @@ internal sealed class ReplicaStore : IDisposable
         AnswerQueued(WriteOutcome.NotLeader);
     });
 
-    /// <summary>A follower's append: false, and nothing done, when the body is damaged or does not follow the last record.</summary>
+    /// <summary>Appends a record as a follower. False, with nothing changed, when the body is damaged or does not follow the last record.</summary>
     public bool Append(ReadOnlySpan<byte> body, out RecordRef record)
     {
         record = default;
@@ -385,9 +389,9 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// Ends the journal at a record, which must be there and not lie before the published state. The records behind it are kept aside;
-    /// <see cref="IStoreEvents.CutDone"/> tells when the new segment's header is on stable storage. Appends may follow at once: they are
-    /// written behind it.
+    /// Truncates the journal after a record, which must be in it and not before the published state. The truncated records are kept in the aside
+    /// directory. <see cref="IStoreEvents.CutDone"/> reports when the new segment's header is durable. Appends may follow at once; they are written after
+    /// that header.
     /// </summary>
     public void Cut(UInt128 lastKept) => Guarded(() =>
     {
@@ -406,8 +410,8 @@ internal sealed class ReplicaStore : IDisposable
     });
 
     /// <summary>
-    /// Everything up to an etag is committed. Following: prepared records up to it are applied and published, at once if they are few; otherwise
-    /// <see cref="ApplyMore"/> does it. Leading: their states are published and their callers answered, in etag order.
+    /// Records that everything up to an etag is committed. A follower applies and publishes its prepared records up to it, at once if they are few,
+    /// otherwise through <see cref="ApplyMore"/>. A leader publishes their states and answers their callers in etag order.
     /// </summary>
     public void Commit(UInt128 etag) => Guarded(() =>
     {
@@ -428,8 +432,8 @@ internal sealed class ReplicaStore : IDisposable
     });
 
     /// <summary>
-    /// Applies and publishes some of the committed records that wait, so that what a follower is handed meanwhile goes to its journal first and is
-    /// acknowledged; true while more wait.
+    /// Applies and publishes some of the committed records that wait, in steps, so that records which a follower receives meanwhile reach its journal and
+    /// are acknowledged first. True while more wait.
     /// </summary>
     public bool ApplyMore()
     {
@@ -443,33 +447,35 @@ internal sealed class ReplicaStore : IDisposable
         return IsApplying;
     }
 
-    /// <summary>How many answers that are reads were held so far, whether they have left or not. Writer executor.</summary>
+    /// <summary>How many read answers have been held so far, including those released since. Writer executor.</summary>
     public long HeldReadAnswers => _answers.HeldCount;
 
-    /// <summary>The owner's leadership is confirmed: answers that are reads and were held may leave.</summary>
-    /// <param name="heldReadAnswers">What <see cref="HeldReadAnswers"/> was when the confirmation was asked for; what was held later waits for another one.</param>
+    /// <summary>Releases held read answers after the owner's leadership was confirmed.</summary>
+    /// <param name="heldReadAnswers">
+    /// The value of <see cref="HeldReadAnswers"/> when the confirmation was requested. Answers held after that wait for another one.
+    /// </param>
     public void ReleaseReadAnswers(long heldReadAnswers) => _answers.ReleaseReads(heldReadAnswers);
 
     /// <summary>
-    /// Queues a request; false, at once, when the queue is full (the request is still the caller's then). A store that does not lead or has
-    /// ended answers by the outcome. Any thread.
+    /// Queues a request. Returns false at once when the queue is full; the request then still belongs to the caller. A store that does not lead or has
+    /// stopped answers with that outcome. Any thread.
     /// </summary>
     public bool TrySubmit(WriteRequest request)
     {
         request.Complete();
         if (!_queue.TryAdd(request))
             return false;
-        // After disposal nobody runs the notice any more.
+        // After disposal nobody runs the notice.
         if (_isStopped)
             AnswerQueued(WriteOutcome.Stopped, new AnswerChain(_context.Completions));
         return true;
     }
 
-    /// <summary>A snapshot of the published state. Any thread; to be disposed.</summary>
+    /// <summary>A snapshot of the published state. Any thread; the caller disposes it.</summary>
     /// <exception cref="StoreStoppedException">The engine has failed, or the store is closed.</exception>
     public ReadSnapshot OpenSnapshot()
     {
-        // Opened first, checked then: a close that does not see the snapshot is seen here.
+        // Open first and check afterwards: if a concurrent close does not see this snapshot, the check sees the close.
         var snapshot = _pages.OpenSnapshot();
         if (_failure is null && !_isClosing)
             return snapshot;
@@ -477,14 +483,14 @@ internal sealed class ReplicaStore : IDisposable
         throw new StoreStoppedException(_failure);
     }
 
-    /// <summary>The record with this etag, if it is in a live segment or right before the oldest.</summary>
+    /// <summary>Finds the record with this etag, if it is in a live segment or directly before the oldest one.</summary>
     public bool TryFind(UInt128 etag, out RecordRef record)
     {
         record = _index.Find(etag)?.Record ?? _index.Base;
         return record.Etag == etag;
     }
 
-    /// <summary>The newest record that is not behind this etag, if the live segments reach back so far.</summary>
+    /// <summary>Finds the newest record that is not after this etag, if the live segments reach back so far.</summary>
     public bool TryFindAtOrBefore(UInt128 etag, out RecordRef record)
     {
         var next = _index.FirstAfter(etag);
@@ -493,9 +499,9 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// Adds the bodies that follow a record, in order, until they have <paramref name="bytesMax"/> bytes, at least one if there is any; the
-    /// newest from memory, older ones from their segments. Gives their count; -1 when the live segments do not reach back so far. The
-    /// memory stays valid and unchanged.
+    /// Adds the bodies that follow a record, in order, up to <paramref name="bytesMax"/> bytes and at least one if there is any. The newest come from
+    /// memory, older ones from their segments. Returns their count, or -1 when the live segments do not reach back so far. The memory stays valid and
+    /// unchanged.
     /// </summary>
     public int ReadBodies(UInt128 after, int bytesMax, List<ReadOnlyMemory<byte>> bodies)
     {
@@ -514,7 +520,7 @@ internal sealed class ReplicaStore : IDisposable
                 }
                 catch (CorruptStoreException damage) when (entry.Record.Etag <= _pages.Covered.Etag)
                 {
-                    // Nothing but lagging followers needs it: those get a snapshot.
+                    // A checkpoint covers the record, so only lagging followers need it. They get a snapshot instead.
                     _index.RemoveOldest(index + 1);
                     StoreLog.CoveredJournalDamaged(_context.Log, damage.Message);
                     return count == 0 ? -1 : count;
@@ -532,20 +538,22 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// Writes a checkpoint of at least what is published when the writer takes the request, and gives what it covers. What is published and not durable here, as at a follower whose disk is
-    /// behind, it waits for; it fails with the store, or when the disk is full. One that <see cref="Stop"/> overtakes waits for the store that takes this one's place. Any thread.
+    /// Writes a checkpoint of at least the state that is published when the writer takes the request, and returns what it covers. It waits for published
+    /// records that are not durable here yet, as on a follower with a slow disk. It fails with the store, or when the disk is full. If <see cref="Stop"/>
+    /// comes first, the request waits for the store that replaces this one. Any thread.
     /// </summary>
     public Task<CheckpointPosition> CheckpointAsync() => _checkpoints.RequestAsync();
 
     /// <summary>
-    /// Pins the newest checkpoint for a replica that is too far behind; <see cref="SnapshotInstaller"/> receives it there. To be disposed,
-    /// before this store, when that replica goes on from the journal, or has gone.
+    /// Pins the newest checkpoint for a replica that is too far behind and receives it with <see cref="SnapshotInstaller"/>. The caller disposes it,
+    /// before this store, when that replica continues from the journal or is gone.
     /// </summary>
-    /// <exception cref="StoreStoppedException">The engine has ended.</exception>
+    /// <exception cref="StoreStoppedException">The engine has stopped.</exception>
     public SnapshotSource OpenSnapshotSource() => HasEnded ? throw new StoreStoppedException(_failure) : _checkpoints.OpenSource();
 
     /// <summary>
-    /// Somebody has reason to doubt the data file: all pages of its trees are read soon, whether they were touched or not. A bad one ends the engine.
+    /// Called when the data file is suspected to be damaged. All pages of its trees are read soon, including those already verified. A damaged page stops
+    /// the engine.
     /// </summary>
     public void CheckPages()
     {
@@ -553,7 +561,7 @@ internal sealed class ReplicaStore : IDisposable
             _scrub.Hurry();
     }
 
-    /// <summary>The <see cref="TreeDigest"/> of a snapshot, at once. Any thread.</summary>
+    /// <summary>Computes the <see cref="TreeDigest"/> of a snapshot without pauses. Any thread.</summary>
     public static byte[] Digest(ReadSnapshot snapshot)
     {
         using var digest = new TreeDigest(snapshot);
@@ -561,8 +569,9 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// The same for somebody who waits: it rests as long as it works, so that a tree of any size takes no more than half of a core; more than one at a time
-    /// is not to be taken. Null: too much was written meanwhile, so that the snapshot must end. Any thread; the snapshot stays open until it ends.
+    /// Computes the same digest asynchronously. It pauses as long as it works, so it takes at most half a core whatever the size of the tree. Run only one
+    /// at a time. Returns null if the snapshot has to end because too much was written meanwhile. Any thread; the snapshot must stay open until this
+    /// completes.
     /// </summary>
     public static async Task<byte[]?> DigestAsync(ReadSnapshot snapshot, TimeProvider time, CancellationToken cancellationToken)
     {
@@ -575,18 +584,18 @@ internal sealed class ReplicaStore : IDisposable
             if (snapshot.IsTooOld)
                 return null;
             await Task.Delay(time.GetElapsedTime(began), time, cancellationToken).ConfigureAwait(false);
-            // Whose timer that was, its thread is not for this.
+            // Leave the thread that ran the timer; it is not meant for this work.
             await Task.Yield();
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
 
     /// <summary>
-    /// Computes the digest of the state that has exactly the records up to an etag, which is committed and not overtaken yet, in the background, in place
-    /// of an earlier one, which is given up. Then calls back on the writer executor, unless the store has ended or <see cref="DropDigest"/> came first.
+    /// Computes, in the background, the digest of the state that has exactly the records up to a committed etag that has not been passed yet. An earlier
+    /// digest still under way is dropped. Calls back on the writer executor, unless the store has stopped or <see cref="DropDigest"/> was called first.
     /// </summary>
-    /// <param name="etag">What is committed; it may still wait to be applied.</param>
-    /// <param name="done">Gets the digest; null: there is none, as too much was written meanwhile, or too many snapshots are open.</param>
+    /// <param name="etag">A committed etag; it may still wait to be applied.</param>
+    /// <param name="done">Receives the digest, or null if there is none because too much was written meanwhile or too many snapshots are open.</param>
     public void TakeDigest(UInt128 etag, Action<byte[]?> done) => Guarded(() =>
     {
         Invariant.Check(
@@ -596,7 +605,7 @@ internal sealed class ReplicaStore : IDisposable
         BeginDigestIfReached();
     });
 
-    /// <summary>Gives up the digest that is under way, if any.</summary>
+    /// <summary>Drops the digest that is under way, if any.</summary>
     public void DropDigest()
     {
         _digest?.Dispose();
@@ -604,14 +613,14 @@ internal sealed class ReplicaStore : IDisposable
         _digestAwaited = null;
     }
 
-    /// <summary>Walks the whole data file and throws what does not hold; for tests.</summary>
+    /// <summary>Walks the whole data file and throws if an invariant is violated. For tests.</summary>
     public void Verify() => _pages.Verify();
 
     /// <summary>
-    /// Ends the store but for its readers, on running executors: all waiters are answered, what the journal was given is written. Once, before
-    /// <see cref="CloseAsync"/>. Writer executor; no event follows.
+    /// Stops the store except for its readers, while its executors keep running. All waiters are answered and everything queued in the journal is written.
+    /// Called once, before <see cref="CloseAsync"/>. Writer executor; no event follows.
     /// </summary>
-    /// <param name="quiet">Called on the writer executor when this store changes nothing in its directory any more.</param>
+    /// <param name="quiet">Called on the writer executor when this store no longer changes anything in its directory.</param>
     public void Stop(Action quiet)
     {
         Invariant.Check(!_isStopping, $"'{Directory}' is stopped a second time.");
@@ -619,18 +628,22 @@ internal sealed class ReplicaStore : IDisposable
         _context.Writer.Post(new WorkAction(() => BeginStop(quiet)));
     }
 
-    /// <summary>A received state takes the place of a stopped store: the checkpoints that were requested of that one are written here. After <see cref="Start"/>.</summary>
+    /// <summary>
+    /// For a store opened from a received snapshot: takes over the checkpoint requests of the stopped store that it replaces. Called after
+    /// <see cref="Start"/>.
+    /// </summary>
     public void TakeOver(ReplicaStore before) => _checkpoints.TakeOver(before._checkpoints);
 
     /// <summary>
-    /// No store takes the place of this one, which is stopped, or none until there is room: whoever waits for a checkpoint, and whoever asks for one after that, is told. Writer executor.
+    /// Fails all pending and later checkpoint requests of a stopped store that no other store replaces, or none until there is disk space. Writer
+    /// executor.
     /// </summary>
-    /// <param name="reason">What they are told; null: that the store has stopped.</param>
+    /// <param name="reason">The exception they get; null says that the store has stopped.</param>
     public void EndRequests(Exception? reason = null) => _checkpoints.EndRequests(reason);
 
     /// <summary>
-    /// Ends the store, if it is not stopped, and its readers: none comes any more, those that are there may read on for ten seconds, then the data file
-    /// is let go. Any thread; called on the writer executor, no event follows.
+    /// Stops the store, if it is not stopped, and then its readers. No new reader is admitted, the existing ones may continue for ten seconds, then the
+    /// data file is released. Any thread; when called on the writer executor, no event follows.
     /// </summary>
     public Task CloseAsync()
     {
@@ -641,8 +654,8 @@ internal sealed class ReplicaStore : IDisposable
     }
 
     /// <summary>
-    /// Answers all waiters and lets go of the files at once, as a process that dies does. The executors must run nothing of this shard any
-    /// more, and no snapshot may be open; otherwise see <see cref="CloseAsync"/>, after which this does nothing.
+    /// Answers all waiters and releases the files at once, as if the process had died. The executors must no longer run anything of this shard, and no
+    /// snapshot may be open. Otherwise use <see cref="CloseAsync"/>, after which this does nothing.
     /// </summary>
     public void Dispose()
     {
@@ -686,7 +699,7 @@ internal sealed class ReplicaStore : IDisposable
         if (_isStopped)
             return;
         End();
-        // Behind whatever the journal and the checkpoint executor still have of this store.
+        // Queued after everything that the journal and the checkpoint executor still have of this store.
         var becameQuiet = new WorkAction(() =>
         {
             ReleaseJournal();
@@ -702,7 +715,9 @@ internal sealed class ReplicaStore : IDisposable
         _journal.Stop(() => _context.Checkpoints.Post(passCheckpoints));
     }
 
-    /// <summary>The directory is closed as it should be. After a failure the mark stays, so that the next opening looks at everything.</summary>
+    /// <summary>
+    /// Removes the mark of an open directory, which was closed cleanly. After a failure the mark stays, so that the next open checks everything.
+    /// </summary>
     private void RemoveMark()
     {
         if (_failure is not null)
@@ -729,7 +744,7 @@ internal sealed class ReplicaStore : IDisposable
             return;
         }
         _closeTimer?.Dispose();
-        // Unmapping under a reader would end the process: the map is left to whoever reads, and to the finalizer behind them.
+        // Unmapping under a reader would crash the process, so the mapping is left to the readers and finally to the finalizer.
         if (!hasReaders)
             _pages.Dispose();
         _closed.SetResult();
@@ -741,7 +756,7 @@ internal sealed class ReplicaStore : IDisposable
         _reader.Dispose();
     }
 
-    // A batch may follow, whichever comes first: this disk or a majority without it.
+    // The next batch may follow when either this disk or a majority without it has the record.
     private void Settled(UInt128 etag)
     {
         while (_unsettled.TryPeek(out var first) && first <= etag)
@@ -808,7 +823,7 @@ internal sealed class ReplicaStore : IDisposable
 
     private void TellDurable(JournalEntry? entry)
     {
-        // Events may have cut it in between.
+        // An event handler may have truncated it in between.
         if (entry is null || entry.IsCut)
             return;
         Durable = entry.Record;
@@ -817,7 +832,7 @@ internal sealed class ReplicaStore : IDisposable
         _events!.Durable(Durable);
     }
 
-    /// <summary>Records up to here are to be applied, as far as they are there.</summary>
+    /// <summary>Marks the records up to an etag, as far as they are in the journal, as ready to be applied.</summary>
     private void NoteCommitted(UInt128 etag)
     {
         for (var index = _index.FirstAfter(UInt128.Max(Published, _committed)); index < _index.Count && _index[index].Record.Etag <= etag; index++)
@@ -830,7 +845,8 @@ internal sealed class ReplicaStore : IDisposable
     private void ApplyCommitted() => ApplyStep(long.MaxValue, Timeout.InfiniteTimeSpan);
 
     /// <summary>
-    /// Applies so many bytes of committed records, at least one record if there is any, in states of a bounded size, and begins no further one after some time.
+    /// Applies up to <paramref name="bytesMax"/> bytes of committed records, at least one record if there is any, in states of bounded size. Begins no
+    /// further state once <paramref name="timeMax"/> has passed.
     /// </summary>
     private void ApplyStep(long bytesMax, TimeSpan timeMax)
     {
@@ -841,14 +857,14 @@ internal sealed class ReplicaStore : IDisposable
         {
             var bytes = 0L;
             var end = first;
-            // A digest is of a state that ends exactly where it was asked for.
+            // A digest needs a state that ends exactly at the requested etag.
             var last = _digestAwaited?.Etag ?? _committed;
             while (end < _index.Count && _index[end].Record.Etag <= _committed
                 && (end == first || (_index[end].Record.Etag <= last && bytes + _index[end].Record.BodyBytes <= Math.Min(left, isTimed ? _applyBytes : ApplyBytesMax))))
                 bytes += _index[end++].Record.BodyBytes;
             var stateBegan = _context.Time.GetTimestamp();
             ApplyAndSeal(first, end);
-            // Twice as much, or half, next time: a state cannot be given up in the middle.
+            // A state cannot be abandoned halfway, so the size of the next one is doubled or halved by how long this one took.
             _applyBytes = _context.Time.GetElapsedTime(stateBegan) > _context.Options.StepTimeMax ? Math.Max(ApplyBytesLeast, _applyBytes / 2) : Math.Min(ApplyBytesMax, _applyBytes * 2);
             _pages.Publish(_index[end - 1].Record.Etag);
             _committedBytesWaiting -= bytes;
@@ -875,12 +891,12 @@ internal sealed class ReplicaStore : IDisposable
         }
         catch (SnapshotLimitException)
         {
-            // Readers go first.
+            // Readers take precedence over digests.
             awaited.Done(null);
         }
     }
 
-    /// <summary>Applies entries as one state, which carries the etag of the last.</summary>
+    /// <summary>Applies entries as one state, which gets the etag of the last one.</summary>
     private void ApplyAndSeal(int first, int end)
     {
         var batch = _pages.Begin();
@@ -903,14 +919,14 @@ internal sealed class ReplicaStore : IDisposable
         _pages.Seal(batch, _index[end - 1].Record.Etag);
     }
 
-    /// <summary>Shard time never falls.</summary>
+    /// <summary>Shard time never decreases.</summary>
     private RecordRef SealAndAppend(WriteBatch batch, in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload, MergedTransaction? merged = null)
     {
         var body = RecordBody.Encode(previous, flags, _epoch, operationCount, _shardClock.Microseconds, payload);
         RecordApplier.SetShardTime(batch, _shardClock.Microseconds);
         _ = RecordBody.TryReadHeader(body, out var record);
         _pages.Seal(batch, record.Etag);
-        // Before a lane can be done with it.
+        // Before a journal lane can complete the record.
         if (merged is not null && _context.Observer.IsWatching)
             _context.Observer.Appended(record, operationCount, merged.Waited, merged.Traces);
         AppendToJournal(record, body);
@@ -949,10 +965,10 @@ internal sealed class ReplicaStore : IDisposable
             _events!.WorkQueued();
     }
 
-    /// <summary>Null while there is room.</summary>
+    /// <summary>Null while there is space.</summary>
     private long? BytesLeftOnFullDisk() => IsDiskFull ? _journal.BytesLeft - _recordBytesInFlight : null;
 
-    /// <summary>While the disk is full, room is looked for at intervals.</summary>
+    /// <summary>While the disk is full, looks for space at intervals.</summary>
     private void WatchSpace()
     {
         if (HasEnded || _spaceTimer is not null || !IsDiskFull)
@@ -962,7 +978,7 @@ internal sealed class ReplicaStore : IDisposable
         _spaceTimer = _context.Time.CreateTimer(_ => _context.Writer.Post(_lookForSpace), null, SpaceInterval, Timeout.InfiniteTimeSpan);
     }
 
-    /// <summary>A checkpoint is to free journal, and the journal looks again.</summary>
+    /// <summary>Starts a checkpoint, which frees journal segments, and has the journal look for space again.</summary>
     private void LookForSpace()
     {
         if (HasEnded)
@@ -1012,7 +1028,7 @@ internal sealed class ReplicaStore : IDisposable
         _checkpoints.Fail(exception);
         _scrub.Dispose();
         DropDigest();
-        // Not from here: the owner may be in the middle of a call into this store.
+        // Posted, because the owner may be in the middle of a call into this store.
         _context.Writer.Post(_failureNotice);
     }
 }

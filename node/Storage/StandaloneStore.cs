@@ -11,7 +11,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// A store without peers: it leads, and what is durable here is committed. For benchmarks and for tests of the engine; any thread.
+/// A store without peers, which always leads; a record is committed when it is durable here. For benchmarks and for tests of the engine. Any thread.
 /// </summary>
 internal sealed class StandaloneStore : IStoreEvents, IDisposable
 {
@@ -27,20 +27,20 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
             ? ReplicaStore.Open(context, directory)
             : ReplicaStore.Create(context, directory, new ControlState { ReplicaId = 1, Shard = 1 });
         Store.Start(this);
-        // Before the notice of any request, so that none finds a store that does not lead yet.
+        // Posted before the notice of any request, so that no request finds a store that does not lead yet.
         context.Writer.Post(new WorkAction(Lead));
     }
 
     /// <summary>The engine.</summary>
     public ReplicaStore Store { get; }
 
-    /// <summary>Completes with the first failure if the engine ends by one.</summary>
+    /// <summary>Completes with the first failure of the engine, if there is one.</summary>
     public Task<Exception> Failure => _failed.Task;
 
-    /// <summary>Opens or creates a store on executors of the caller, who drains them.</summary>
+    /// <summary>Opens or creates a store on executors that the caller provides and runs.</summary>
     public static StandaloneStore Open(StoreContext context, string directory) => new(context, directory, []);
 
-    /// <summary>Opens or creates a store on four threads of its own.</summary>
+    /// <summary>Opens or creates a store with four threads of its own.</summary>
     public static StandaloneStore Open(IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log)
     {
         WorkThread[] threads = [new("kv-writer"), new("kv-journal-0"), new("kv-journal-1"), new("kv-checkpoint")];
@@ -56,7 +56,7 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
         }
     }
 
-    /// <summary>Submits a request and awaits its answer; null, at once, when the queue is full (the request is given back to the pool then).</summary>
+    /// <summary>Submits a request and awaits its answer. Returns null at once when the queue is full; the request is then back in the pool.</summary>
     public ValueTask<WriteResult>? TryWrite(WriteRequest request)
     {
         var completion = request.Completion;
@@ -66,13 +66,13 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
         return null;
     }
 
-    /// <summary>A snapshot of what is durable. To be disposed.</summary>
+    /// <summary>A snapshot of the durable state. The caller disposes it.</summary>
     public ReadSnapshot OpenSnapshot() => Store.OpenSnapshot();
 
     /// <inheritdoc/>
     public void Dispose()
     {
-        // The writer first: it hands out work to the others, which they finish; what they report back is not needed.
+        // The writer first, because it gives work to the others. They finish that work, and what they report back is not needed.
         foreach (var thread in _threads)
             thread.Dispose();
         Store.Dispose();

@@ -2,11 +2,9 @@ using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Journal;
 
-/// <summary>
-/// The records of the live journal in etag order, and the bodies of the newest in memory. Writer executor only.
-/// </summary>
-/// <param name="origin">The record before the first: a checkpoint's last, or none.</param>
-/// <param name="bodyBytesMax">Bodies kept, in bytes.</param>
+/// <summary>The records of the live journal in etag order, with the newest bodies in memory. Writer executor only.</summary>
+/// <param name="origin">The record before the first one: the last record of a checkpoint, or none.</param>
+/// <param name="bodyBytesMax">Bytes of bodies to keep in memory.</param>
 internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
 {
     private readonly List<JournalEntry> _entries = [];
@@ -14,13 +12,13 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     private int _bodiesFrom;
     private long _bodyBytes;
 
-    /// <summary>What <see cref="JournalEntry.BytesThrough"/> of <see cref="Base"/> would be.</summary>
+    /// <summary>The value of <see cref="JournalEntry.BytesThrough"/> for <see cref="Base"/>.</summary>
     private long _bytesThroughBase;
 
-    /// <summary>The record before the first entry; it has no body here.</summary>
+    /// <summary>The record before the first entry. It has no body here.</summary>
     public RecordRef Base { get; private set; } = origin;
 
-    /// <summary>Entries.</summary>
+    /// <summary>Number of entries.</summary>
     public int Count => _entries.Count - _start;
 
     /// <summary>The newest record.</summary>
@@ -29,7 +27,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     /// <summary>The entry at a position, 0 being the oldest.</summary>
     public JournalEntry this[int index] => _entries[_start + index];
 
-    /// <summary>Appends an entry, which follows the last.</summary>
+    /// <summary>Appends an entry, which must follow the last one.</summary>
     public void Append(JournalEntry entry)
     {
         Invariant.Check(entry.Record.Follows(Last), $"Record {entry.Record} does not follow {Last}.");
@@ -54,7 +52,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
         return low;
     }
 
-    /// <summary>Journal bytes of the entries from a position up to another one.</summary>
+    /// <summary>Journal bytes of the entries from one position up to, but not including, another.</summary>
     public long BytesOf(int first, int end) => BytesThrough(end) - BytesThrough(first);
 
     /// <summary>Journal bytes of the entries with a greater etag.</summary>
@@ -67,7 +65,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
         return next > 0 && this[next - 1].Record.Etag == etag ? this[next - 1] : null;
     }
 
-    /// <summary>Removes the entries after a position and gives them, in order.</summary>
+    /// <summary>Removes the entries from a position on and returns them in order.</summary>
     public List<JournalEntry> RemoveFrom(int index)
     {
         var removed = _entries.GetRange(_start + index, Count - index);
@@ -78,7 +76,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
         return removed;
     }
 
-    /// <summary>Forgets the oldest entries, whose segments are recycled.</summary>
+    /// <summary>Removes the oldest entries, whose segments are recycled.</summary>
     public void RemoveOldest(int count)
     {
         if (count == 0)
@@ -98,7 +96,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
         _start = 0;
     }
 
-    /// <summary>Lets the oldest bodies go beyond the bound; one that is not durable yet can only be had from memory and stays.</summary>
+    /// <summary>Drops the oldest bodies beyond the bound. A body that is not durable yet exists only in memory and is kept.</summary>
     public void DropOldBodies()
     {
         while (_bodyBytes > bodyBytesMax && _bodiesFrom < _entries.Count && _entries[_bodiesFrom].IsDurable)
@@ -109,6 +107,6 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
         }
     }
 
-    // Before the entry at a position.
+    // Before the entry at this position.
     private long BytesThrough(int index) => index == 0 ? _bytesThroughBase : this[index - 1].BytesThrough;
 }

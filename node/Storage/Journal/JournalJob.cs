@@ -4,8 +4,8 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// What the journal is asked to do; it comes back to the writer executor when it is durable, records in order. On a full disk control states pass the
-/// records that wait for room, and records that a cut takes away while they wait come back unwritten.
+/// What the journal has to do. A job is returned to the writer executor when it is durable, records in order. On a full disk, control states overtake the
+/// records that wait for space. Records that are truncated while they wait are returned unwritten.
 /// </summary>
 internal enum JournalJobKind
 {
@@ -15,39 +15,40 @@ internal enum JournalJobKind
     /// <summary>Write <see cref="JournalJob.Control"/>.</summary>
     Control,
 
-    /// <summary>End the line at <see cref="JournalJob.Entry"/> (null: at the journal's base) and start a new segment.</summary>
+    /// <summary>Truncate: end the line at <see cref="JournalJob.Entry"/> (null: at the journal's base) and start a new segment.</summary>
     Cut,
 
-    /// <summary>Segments numbered below <see cref="JournalJob.Number"/> are not needed any more.</summary>
+    /// <summary>Recycle the segments numbered below <see cref="JournalJob.Number"/>, which are no longer needed.</summary>
     Recycle,
 
-    /// <summary>The disk was full: look whether there is room again.</summary>
+    /// <summary>The disk was full: check whether there is space again.</summary>
     LookForSpace,
 }
 
-/// <summary>See <see cref="JournalJobKind"/>. Made by the writer executor and then not changed.</summary>
+/// <summary>A job of the kind <see cref="JournalJobKind"/>. Created by the writer executor and not changed afterwards.</summary>
 internal sealed class JournalJob(JournalJobKind kind)
 {
     /// <summary>What to do.</summary>
     public JournalJobKind Kind { get; } = kind;
 
-    /// <summary>The record to write, or the last one that a cut keeps.</summary>
+    /// <summary>The record to write, or the last one that a truncation keeps.</summary>
     public JournalEntry? Entry { get; init; }
 
     /// <summary>
-    /// For a record: whether it may use the space kept for a full disk. Not a follower's, whose checkpoint needs that to free journal.
+    /// For a record: whether it may use the space reserved for a full disk. A follower's records may not, because its checkpoint needs that space to free
+    /// journal segments.
     /// </summary>
     public bool UsesReserve { get; init; }
 
     /// <summary>The control state to write.</summary>
     public ControlState? Control { get; init; }
 
-    /// <summary>For a cut: the record it ends at, also when that is not in the journal any more.</summary>
+    /// <summary>For a truncation: the record it ends at, even if that is no longer in the journal.</summary>
     public RecordRef Last { get; init; }
 
-    /// <summary>For a cut: the records that go, to be kept aside.</summary>
+    /// <summary>For a truncation: the removed records, which are kept in the aside directory.</summary>
     public IReadOnlyList<JournalEntry> Tail { get; init; } = [];
 
-    /// <summary>For recycling: the lowest segment that stays.</summary>
+    /// <summary>For recycling: the lowest segment that is kept.</summary>
     public ulong Number { get; init; }
 }

@@ -3,30 +3,30 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// One of the writes that a journal may have in flight, on an executor of its own. What it does next <see cref="JournalWriter"/> decides, under whose
-/// lock the state here is.
+/// One of the writes that a journal may have in flight, on its own executor. <see cref="JournalWriter"/> decides what it does next; its lock protects the
+/// state here.
 /// </summary>
 internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run) : IWorkItem
 {
-    /// <summary>Posted, and not begun.</summary>
+    /// <summary>Posted, but not started.</summary>
     public bool IsPosted { get; set; }
 
-    /// <summary>At work.</summary>
+    /// <summary>Running a step.</summary>
     public bool IsRunning { get; set; }
 
-    /// <summary>Its last step was a write: a step towards the next segment comes first, if one is needed.</summary>
+    /// <summary>Its last step was a write. If the next segment needs preparation, a step of that comes first.</summary>
     public bool HasWritten { get; set; }
 
-    /// <summary>The write that it is at.</summary>
+    /// <summary>The write it is executing.</summary>
     public JournalWrite? Write { get; set; }
 
-    /// <summary>That write found no room.</summary>
+    /// <summary>That write found no space.</summary>
     public bool FoundNoRoom { get; set; }
 
     /// <inheritdoc cref="ISerialExecutor.IsIdle"/>
     public bool HasIdleExecutor => executor.IsIdle;
 
-    /// <summary>Sets it to work.</summary>
+    /// <summary>Posts it to its executor.</summary>
     public void Post() => executor.Post(this);
 
     /// <inheritdoc/>
@@ -39,12 +39,12 @@ internal enum JournalStep
     /// <summary>Nothing.</summary>
     None,
 
-    /// <summary>Write <see cref="JournalLane.Write"/>, beside whatever the other lanes do.</summary>
+    /// <summary>Execute <see cref="JournalLane.Write"/>, concurrently with whatever the other lanes do.</summary>
     Write,
 
-    /// <summary>A step towards the next segment, beside writes into the current one.</summary>
+    /// <summary>A step in preparing the next segment, concurrently with writes into the current one.</summary>
     Fill,
 
-    /// <summary>The job that is next, with nothing else in flight.</summary>
+    /// <summary>Execute the next job, with nothing else in flight.</summary>
     Alone,
 }

@@ -6,13 +6,13 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// The segments of a shard's journal: the current one, which records go into, its successor in preparation, the live ones behind it and
-/// the files of dead ones that are used again. Not locked: <see cref="JournalWriter"/> lets one lane at a time change segments.
+/// The segments of a shard's journal: the current one, which receives records, its successor in preparation, the live ones before it, and dead files that
+/// are reused. Not locked: <see cref="JournalWriter"/> lets one lane at a time change segments.
 /// </summary>
 /// <remarks>
-/// Before a segment is used the next one's file exists (S8; <see cref="SegmentPreparation.Begin"/> creates both), so that a missing last segment
-/// shows. The next segment is allocated and zero-filled in small steps between the writes: a write into blocks that were never written costs
-/// half as much again.
+/// Before a segment is used, the file of the next one exists (S8; <see cref="SegmentPreparation.Begin"/> creates both), so a missing last segment is
+/// noticed. The next segment is allocated and zero-filled in small steps between the writes, because a write into blocks that were never written takes
+/// half as long again.
 /// </remarks>
 internal sealed class JournalSegments : IDisposable
 {
@@ -42,16 +42,16 @@ internal sealed class JournalSegments : IDisposable
         _nextBytes = context.Options.SegmentBytesMin;
     }
 
-    /// <summary>There was no room for the next segment. Any thread.</summary>
+    /// <summary>Whether there was no space for the next segment. Any thread.</summary>
     public bool IsDiskFull => _isDiskFull;
 
     /// <summary>Size of the live segments in bytes. Any thread.</summary>
     public long Bytes => Interlocked.Read(ref _bytes);
 
-    /// <summary>The number that the next segment gets.</summary>
+    /// <summary>The number of the next segment.</summary>
     public ulong NextNumber { get; private set; }
 
-    /// <summary>How many bytes of records go in for certain while the disk is full.</summary>
+    /// <summary>How many bytes of records are certain to fit while the disk is full.</summary>
     public long BytesLeft
     {
         get
@@ -61,10 +61,10 @@ internal sealed class JournalSegments : IDisposable
         }
     }
 
-    /// <summary>Half of the current segment is used, and the next is not ready: an idle shard holds one segment.</summary>
+    /// <summary>True when half of the current segment is used and the next one is not ready. Before that point an idle shard keeps only one segment.</summary>
     public bool WantsFill => !_isDiskFull && !_nextIsFilled && _offset >= _current!.Length / 2;
 
-    /// <summary>Takes over the segments of the line that recovery found, and the number that the next one gets. By the opening thread.</summary>
+    /// <summary>Adopts the segments of the line that recovery found, and the number of the next one. Called by the opening thread.</summary>
     public void Adopt(IEnumerable<(ulong Number, ulong Incarnation, long Bytes)> line, ulong nextNumber)
     {
         foreach (var (number, incarnation, bytes) in line)
@@ -76,34 +76,37 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Whether several writes into the current segment may be in flight. Not through the page cache: of two syncs of a file that run at once the system may tell the wrong one that it
-    /// failed, since it tells each failure once.
+    /// Whether several writes into the current segment may be in flight. Not through the page cache: the kernel reports a write error once, so of two
+    /// concurrent syncs of a file the wrong one may get it.
     /// </summary>
     public bool TakesWritesAtOnce => _current!.IsDirect;
 
-    /// <summary>Whether a record of this size, envelope included, goes into the current segment.</summary>
+    /// <summary>Whether a record of this size, including its envelope, fits into the current segment.</summary>
     public bool HasRoomFor(int bytes) => _offset + bytes <= _current!.Length;
 
-    /// <summary>A write at the end of the current segment; <see cref="Take"/> gives it room. <paramref name="durable"/> as in <see cref="RecordEnvelope"/>.</summary>
+    /// <summary>
+    /// Begins a write at the end of the current segment; <see cref="Take"/> reserves its space. <paramref name="durable"/> is as in
+    /// <see cref="RecordEnvelope"/>.
+    /// </summary>
     public JournalWrite BeginWrite(UInt128 durable, in RecordRef previous) => new(_current!, _header.Number, _header.Incarnation, durable, _offset, previous);
 
-    /// <summary>Gives room away.</summary>
+    /// <summary>Reserves space in the current segment.</summary>
     public void Take(int bytes) => _offset += bytes;
 
-    /// <summary>Takes room back that was given away from there on, since what went there found none on the disk.</summary>
+    /// <summary>Returns the space reserved from an offset on, because the write into it found the disk full.</summary>
     public void TakeBack(long offset) => _offset = offset;
 
-    /// <summary>Gives up what is kept for a full disk; false when that was done before, or the file's delete found no room.</summary>
+    /// <summary>Releases the space reserved for a full disk. False when it was released before, or when deleting the file found no space.</summary>
     public bool ReleaseReserve() => _reserve.Release();
 
     /// <summary>
-    /// Starts a new segment behind a record: after an open, and for a cut. Its header is synced when this returns. At an open it is
-    /// called by the opening thread.
+    /// Starts a new segment after a record: after an open, and for a truncation. Its header is durable when this returns. During an open the opening
+    /// thread calls it.
     /// </summary>
-    /// <exception cref="StorageIoException">Also when the disk is full; it can be called again then.</exception>
+    /// <exception cref="StorageIoException">An I/O error, or the disk is full; after a full disk the call can be repeated.</exception>
     /// <param name="last">The record before the segment's first.</param>
-    /// <param name="predecessor">The segment where that one ends; 0 when the line begins here.</param>
-    /// <param name="predecessorEnd">Where in it.</param>
+    /// <param name="predecessor">The segment in which that record ends; 0 when the line begins here.</param>
+    /// <param name="predecessorEnd">The offset in it, in bytes.</param>
     public void Start(RecordRef last, ulong predecessor, long predecessorEnd)
     {
         _nextBytes = _context.Options.SegmentBytesMin;
@@ -112,7 +115,9 @@ internal sealed class JournalSegments : IDisposable
         Use(next, last, predecessor, predecessorEnd);
     }
 
-    /// <summary>Goes on in a new segment that a record of this size, envelope included, fits in; false when there is no room for one.</summary>
+    /// <summary>
+    /// Continues in a new segment that has space for a record of this size, including its envelope. False when there is no disk space for one.
+    /// </summary>
     public bool TryRoll(RecordRef last, int bytes, bool usesReserve)
     {
         if (PrepareOrMakeRoom(SegmentHeader.BlockBytes + bytes, usesReserve) is not { } next)
@@ -123,16 +128,14 @@ internal sealed class JournalSegments : IDisposable
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)
         {
-            // Its header was not written; it stays the next one.
+            // Its header was not written; it remains the next segment.
             _isDiskFull = true;
             return false;
         }
         return true;
     }
 
-    /// <summary>
-    /// One step towards the next segment. It changes nothing that writes into the current one need, so that they may run beside it.
-    /// </summary>
+    /// <summary>Takes one step in preparing the next segment. It changes nothing that writes into the current one use, so they may run concurrently.</summary>
     public void FillStep(AlignedBuffer buffer)
     {
         try
@@ -145,7 +148,7 @@ internal sealed class JournalSegments : IDisposable
         }
     }
 
-    /// <summary>The disk was full: looks whether there is room for the next segment and the reserve.</summary>
+    /// <summary>Called when the disk was full: checks whether there is space for the next segment and the reserve.</summary>
     public void LookForSpace()
     {
         try
@@ -160,17 +163,17 @@ internal sealed class JournalSegments : IDisposable
         }
     }
 
-    /// <summary>A write found no room.</summary>
+    /// <summary>Records that a write found no space.</summary>
     public void NoteFull() => _isDiskFull = true;
 
-    /// <summary>Segments numbered below this are dead.</summary>
+    /// <summary>Retires the segments numbered below this.</summary>
     public void Recycle(ulong lowest)
     {
         foreach (var number in _incarnations.Keys.Where(number => number < lowest && number != _header.Number).ToArray())
             Drop(number);
     }
 
-    /// <summary>Segments between these, which a cut has taken out of the line, are dead.</summary>
+    /// <summary>Retires the segments between a predecessor and the current one, which a truncation removed from the line.</summary>
     public void DropBehind(ulong predecessor)
     {
         foreach (var number in _incarnations.Keys.Where(number => number > predecessor && number < _header.Number).ToArray())
@@ -178,8 +181,8 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Takes over a dead segment's file: kept for a later segment, or deleted. Without room for either it stays as it is, off the line, and the next open takes it over. By the
-    /// opening thread after <see cref="Start"/>.
+    /// Reuses a dead segment's file for a later segment, or deletes it. If there is no space for either, the file stays as it is, outside the line, and
+    /// the next open retires it. During an open the opening thread calls it, after <see cref="Start"/>.
     /// </summary>
     public void Retire(ulong number)
     {
@@ -198,7 +201,9 @@ internal sealed class JournalSegments : IDisposable
         _block.Dispose();
     }
 
-    /// <summary>Makes the next segment, beside which its successor's file lies since it was prepared, the current one: its header first, then records.</summary>
+    /// <summary>
+    /// Makes the prepared segment the current one. Its header is written first, then records. The file of its successor exists since the preparation.
+    /// </summary>
     private void Use(SegmentPreparation next, RecordRef last, ulong predecessor, long predecessorEnd)
     {
         var header = new SegmentHeader(
@@ -226,8 +231,8 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Unlike any other incarnation of this replica by the number, which a record so names even where the header is lost; the clock and the id keep copied
-    /// files apart.
+    /// Differs from every other incarnation of this replica because it contains the number. A record therefore names its segment even if the header is
+    /// lost. The clock and the replica id keep copied files apart.
     /// </summary>
     private ulong NewIncarnation(ulong number)
     {
@@ -237,7 +242,7 @@ internal sealed class JournalSegments : IDisposable
         return SegmentHeader.IncarnationOf(number, mixed ^ (mixed >> 31));
     }
 
-    /// <summary>The next segment, on a full disk no larger than it must be; null when there is no room for that either.</summary>
+    /// <summary>The next segment. On a full disk it is only as large as necessary; null when there is no space for that either.</summary>
     private SegmentPreparation? PrepareOrMakeRoom(int bytesMin, bool usesReserve)
     {
         try
@@ -267,7 +272,7 @@ internal sealed class JournalSegments : IDisposable
         return _next;
     }
 
-    /// <summary>Makes a change; false when it found no room.</summary>
+    /// <summary>Makes a change; false when there was no space for it.</summary>
     private static bool TryWithinRoom(Action change)
     {
         try

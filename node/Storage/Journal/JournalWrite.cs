@@ -4,17 +4,17 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Records that leave in one write, and their place in a segment. Filled under the lock of <see cref="JournalWriter"/>, written by one lane.
+/// Records that are written with one write, and their location in a segment. Filled under the lock of <see cref="JournalWriter"/>, written by one lane.
 /// </summary>
 /// <param name="file">The segment's file.</param>
 /// <param name="segment">Its number.</param>
 /// <param name="incarnation">Its incarnation, which each record carries.</param>
-/// <param name="durable">The newest record that is durable, with all before it, when this is handed to the disk.</param>
-/// <param name="offset">Where the first goes.</param>
+/// <param name="durable">The newest record that, with all records before it, is durable when this write is submitted.</param>
+/// <param name="offset">Where the first record goes.</param>
 /// <param name="previous">The record before the first.</param>
 internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incarnation, UInt128 durable, long offset, RecordRef previous)
 {
-    /// <summary>More than this is written only when it is one record.</summary>
+    /// <summary>A longer write contains only one record.</summary>
     public const int BytesMax = 1 << 20;
 
     private readonly List<JournalJob> _jobs = [];
@@ -22,22 +22,22 @@ internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incar
     /// <summary>The records, in order.</summary>
     public IReadOnlyList<JournalJob> Jobs => _jobs;
 
-    /// <summary>Where the first goes.</summary>
+    /// <summary>Where the first record goes.</summary>
     public long Offset => offset;
 
     /// <summary>The record before the first.</summary>
     public RecordRef Previous => previous;
 
-    /// <summary>How long it is so far.</summary>
+    /// <summary>Its length so far.</summary>
     public int Bytes { get; private set; }
 
-    /// <summary>It is on stable storage.</summary>
+    /// <summary>Whether it is durable.</summary>
     public bool IsDone { get; set; }
 
-    /// <summary>Whether a further record may leave with these.</summary>
+    /// <summary>Whether another record may be added to this write.</summary>
     public bool Takes(int bytes) => Bytes == 0 || Bytes + bytes <= BytesMax;
 
-    /// <summary>Adds a record behind the last.</summary>
+    /// <summary>Adds a record after the last one.</summary>
     public void Add(JournalJob job)
     {
         var entry = job.Entry!;
@@ -47,7 +47,7 @@ internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incar
         _jobs.Add(job);
     }
 
-    /// <summary>Writes them, by way of a buffer of at least <see cref="BytesMax"/> bytes; durable when it returns.</summary>
+    /// <summary>Writes the records through a buffer of at least <see cref="BytesMax"/> bytes; they are durable when it returns.</summary>
     public void Write(AlignedBuffer staging)
     {
         var (at, staged) = (offset, 0);

@@ -9,18 +9,19 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Writes a shard's journal and control file on its lanes' executors. Records that wait together leave in one write; each lane may have one in flight,
-/// so that the device is at work on the next while one ends; through the page cache one lane has. Writes are reported in the order of their records: one that is reported means that all
-/// before it are durable too, and the longest durable prefix ends at the last reported one. Everything but records (control states, cuts, changes of
-/// the segment) happens with nothing else in flight. The first failure ends it: nothing behind it is reported, and no write is tried again.
-/// A full disk is no failure: records for which there is no segment, or whose write found no room, wait, with the cuts behind them, until
-/// <see cref="JournalJobKind.LookForSpace"/> or a recycled segment makes room; control states, which need little, pass them, and wait for themselves.
+/// Writes a shard's journal and control file on its lanes' executors. Records that wait together are written with one write. Each lane may have one write
+/// in flight, so the device can start the next one while one completes; through the page cache only one lane has. Writes are reported in record order: a
+/// reported write means that all records before it are durable too, so the longest durable prefix ends at the last one reported. Everything except records
+/// (control states, truncations, a change of segment) happens with nothing else in flight. The first failure stops the journal: nothing after it is
+/// reported, and no write is retried. A full disk is not a failure. Records without a segment, or whose write found no space, wait, together with the
+/// truncations after them, until <see cref="JournalJobKind.LookForSpace"/> or a recycled segment makes space. Control states need little space; they
+/// overtake these records and wait in a queue of their own.
 /// </summary>
 /// <remarks>
-/// What a crash leaves of writes in flight may be a later record without an earlier one: recovery takes the first that is torn or missing as the end of
-/// the line, and the next start begins a new segment there, so that what lies behind is never reached again.
-/// A write that found no room, although its place was allocated (a file system that copies on write, or gives away more than it has), is not done, and none behind
-/// it is, whatever the disk has of them: all are written again from their first byte, at the same places, when nothing else is in flight.
+/// After a crash, writes in flight may leave a later record without an earlier one. Recovery treats the first torn or missing record as the end of the
+/// line, and the next start begins a new segment there, so anything after it is never reached again. A write may find no space although its blocks were
+/// allocated, if the file system copies on write or overcommits. Such a write does not count, and neither does any write after it, whatever reached the
+/// disk. They are all repeated from their first byte, at the same offsets, when nothing else is in flight.
 /// </remarks>
 internal sealed class JournalWriter : IDisposable
 {
@@ -36,10 +37,10 @@ internal sealed class JournalWriter : IDisposable
     private readonly Queue<JournalWrite> _writes = new();
     private readonly Queue<JournalJob> _completed = new();
 
-    /// <summary>Belongs to the lane that is alone; while none is, to the lock.</summary>
+    /// <summary>Owned by the lane that runs alone; if there is none, protected by the lock.</summary>
     private readonly LinkedList<JournalJob> _stalled = new();
 
-    /// <summary>Control states that found no room, oldest first. As <see cref="_stalled"/>.</summary>
+    /// <summary>Control states that found no space, oldest first. Owned like <see cref="_stalled"/>.</summary>
     private readonly Queue<JournalJob> _stalledControls = new();
     private RecordRef _last;
     private UInt128 _durable;
@@ -48,7 +49,7 @@ internal sealed class JournalWriter : IDisposable
     private bool _isReported;
     private bool _toldFull;
 
-    /// <summary>A write found no room: nothing begins before what is in flight has ended.</summary>
+    /// <summary>A write found no space. Nothing begins until everything in flight has ended.</summary>
     private bool _foundNoRoom;
     private Action? _whenQuiet;
     private long _bytesLeft;
@@ -57,11 +58,11 @@ internal sealed class JournalWriter : IDisposable
 
     /// <summary>Nothing is written before <see cref="StartSegment"/>.</summary>
     /// <param name="context">The shard's executors, disk and bounds.</param>
-    /// <param name="directory">Where the segments are.</param>
-    /// <param name="asideDirectory">Where cut tails are kept.</param>
-    /// <param name="control">The open control file; owned from here on.</param>
-    /// <param name="reserve">Given up when the disk is full.</param>
-    /// <param name="completions">Posted to the writer executor when there is something for <see cref="TryTakeCompleted"/>.</param>
+    /// <param name="directory">The directory of the segments.</param>
+    /// <param name="asideDirectory">The directory in which truncated records are kept.</param>
+    /// <param name="control">The open control file, owned by the writer from here on.</param>
+    /// <param name="reserve">Released when the disk is full.</param>
+    /// <param name="completions">Posted to the writer executor when <see cref="TryTakeCompleted"/> has jobs.</param>
     public JournalWriter(
         StoreContext context, string directory, string asideDirectory, ControlFile control, SpaceReserve reserve, IWorkItem completions)
     {
@@ -74,16 +75,16 @@ internal sealed class JournalWriter : IDisposable
         _lanes = [.. context.JournalLanes.Select(executor => new JournalLane(executor, Run))];
     }
 
-    /// <summary>What ended the journal; null while it works. Any thread.</summary>
+    /// <summary>What stopped the journal; null while it works. Any thread.</summary>
     public Exception? Failure => _failure;
 
     /// <inheritdoc cref="JournalSegments.IsDiskFull"/>
     public bool IsDiskFull => _segments.IsDiskFull;
 
-    /// <summary>Records wait for room. Any thread.</summary>
+    /// <summary>Whether records wait for space. Any thread.</summary>
     public bool IsStalled => _isStalled;
 
-    /// <summary>How many bytes of records go in for certain while the disk is full. Any thread.</summary>
+    /// <summary>How many bytes of records are certain to fit while the disk is full. Any thread.</summary>
     public long BytesLeft => Interlocked.Read(ref _bytesLeft);
 
     /// <inheritdoc cref="JournalSegments.Bytes"/>
@@ -101,14 +102,14 @@ internal sealed class JournalWriter : IDisposable
         lane?.Post();
     }
 
-    /// <summary>Takes the next job that is done. Writer executor; call until false.</summary>
+    /// <summary>Takes the next completed job. Writer executor; call until it returns false.</summary>
     public bool TryTakeCompleted([MaybeNullWhen(false)] out JournalJob job)
     {
         lock (_lock)
             return _completed.TryDequeue(out job);
     }
 
-    /// <summary>To be called before the completed jobs are taken, so that those completed later are reported anew.</summary>
+    /// <summary>Call before the completed jobs are taken, so that jobs completed later are reported again.</summary>
     public void AcknowledgeReport()
     {
         lock (_lock)
@@ -130,8 +131,8 @@ internal sealed class JournalWriter : IDisposable
     }
 
     /// <summary>
-    /// Nothing is queued from here on. Calls <paramref name="quiet"/>, on whatever executor, when what was is done, as far as there is room for it,
-    /// and nothing of this journal is written any more. Writer executor.
+    /// Nothing may be queued after this. Calls <paramref name="quiet"/>, on any executor, when all queued jobs for which there is space are done and
+    /// nothing of this journal is written any more. Writer executor.
     /// </summary>
     public void Stop(Action quiet)
     {
@@ -146,7 +147,7 @@ internal sealed class JournalWriter : IDisposable
         quiet();
     }
 
-    /// <summary>Only when the executors run nothing of this shard any more.</summary>
+    /// <summary>Call only when the executors no longer run anything of this shard.</summary>
     public void Dispose()
     {
         _segments.Dispose();
@@ -154,7 +155,9 @@ internal sealed class JournalWriter : IDisposable
         _control.Dispose();
     }
 
-    /// <summary>The lane that is to see to what was queued, best one whose executor is not at another shard's work; null when one will anyway.</summary>
+    /// <summary>
+    /// The lane that should handle what was queued, preferably one whose executor is not busy with another shard. Null when a lane will handle it anyway.
+    /// </summary>
     private JournalLane? FindLane()
     {
         if (_isAlone || _lanes.Any(lane => lane.IsPosted))
@@ -183,7 +186,7 @@ internal sealed class JournalWriter : IDisposable
             }
             catch (Exception exception)
             {
-                // Whatever it was, what is on the disk is not known any more: kept, and told to the owner, who ends the engine.
+                // After any failure the content of the disk is unknown. The exception is kept and reported to the owner, which stops the engine.
                 Interlocked.CompareExchange(ref _failure, exception, null);
             }
             Action? quiet;
@@ -203,7 +206,7 @@ internal sealed class JournalWriter : IDisposable
         lane.HasWritten = step == JournalStep.Write;
         _isFilling |= step == JournalStep.Fill;
         _isAlone |= step == JournalStep.Alone;
-        // What did not fit in is for another lane, and so is what waited for a write to end.
+        // Another lane takes what did not fit into this write, or what waited for a write to end.
         if (_jobs.Count > 0 && (step == JournalStep.Write || (step == JournalStep.Fill && !_segments.TakesWritesAtOnce)))
             FindLane()?.Post();
         return step;
@@ -211,7 +214,7 @@ internal sealed class JournalWriter : IDisposable
 
     private JournalStep Choose(JournalLane lane)
     {
-        // Whoever is at work goes on.
+        // A lane that is still working continues when it is done.
         if (_foundNoRoom)
             return JournalStep.None;
         var mayFill = _segments.WantsFill && !_isFilling && _whenQuiet is null;
@@ -222,7 +225,7 @@ internal sealed class JournalWriter : IDisposable
             return JournalStep.Write;
         if (_jobs.Count == 0)
             return mayFill ? JournalStep.Fill : JournalStep.None;
-        // Whoever is at work goes on with it.
+        // A lane that is still working continues with this job.
         return _writes.Count == 0 && !_isFilling ? JournalStep.Alone : JournalStep.None;
     }
 
@@ -333,7 +336,8 @@ internal sealed class JournalWriter : IDisposable
     }
 
     /// <summary>
-    /// What found no room, and what was written behind it and not reported, waits for room. A look for it follows at once: what is kept for a full disk may do.
+    /// Makes the write that found no space, and the unreported writes after it, wait for space. A check follows at once, because the reserve may be
+    /// enough.
     /// </summary>
     private void TakeBack()
     {
@@ -355,7 +359,7 @@ internal sealed class JournalWriter : IDisposable
     {
         lock (_lock)
         {
-            // Read once: a fill that finds the disk full in between would be taken for told, and nobody would look for room.
+            // Read once. If it were read again, a fill that finds the disk full in between would count as reported, and nobody would look for space.
             var isFull = IsDiskFull;
             var hasFilled = isFull && !_toldFull;
             _toldFull = isFull;
@@ -372,7 +376,7 @@ internal sealed class JournalWriter : IDisposable
             _completed.Enqueue(job);
     }
 
-    /// <summary>Does the job that is next, with nothing else in flight. One that waits for a segment stays next if it gets it.</summary>
+    /// <summary>Executes the next job with nothing else in flight. A record that needed a segment and got one stays next in the queue.</summary>
     private void DoAlone(AlignedBuffer staging)
     {
         JournalJob job;
@@ -409,7 +413,7 @@ internal sealed class JournalWriter : IDisposable
         Complete(job);
     }
 
-    /// <summary>Does what waits for room, in order, until there is none.</summary>
+    /// <summary>Executes the jobs that wait for space, in order, until there is none left.</summary>
     private void GoOn(AlignedBuffer staging)
     {
         WriteControls();
@@ -436,14 +440,16 @@ internal sealed class JournalWriter : IDisposable
         return true;
     }
 
-    /// <summary>Control states that wait, in order, until there is no room. What is kept for a full disk is theirs too: an election may wait for them.</summary>
+    /// <summary>
+    /// Writes the waiting control states, in order, until there is no space. They may use the reserve too, because an election may depend on them.
+    /// </summary>
     private void WriteControls()
     {
         while (_stalledControls.TryPeek(out var job) && IsThereRoom(() => _control.Write(job.Control!), usesReserve: true))
             Complete(_stalledControls.Dequeue());
     }
 
-    /// <summary>Writes; false when there is no room, also not with what is kept for that. Then nothing of it counts, and all of it can be written again.</summary>
+    /// <summary>Executes a write. False when there is no space, not even with the reserve. Then nothing of it counts and all of it can be repeated.</summary>
     private bool IsThereRoom(Action write, bool usesReserve)
     {
         while (true)
@@ -462,7 +468,7 @@ internal sealed class JournalWriter : IDisposable
         }
     }
 
-    /// <summary>Records that a cut takes away need no room any more; earlier cuts stay, since their ends are told.</summary>
+    /// <summary>Truncated records no longer need space. Earlier truncations stay queued, because their completion is reported.</summary>
     private void DropStalledBehind(UInt128 lastKept)
     {
         for (var node = _stalled.First; node is not null;)
@@ -477,7 +483,7 @@ internal sealed class JournalWriter : IDisposable
         }
     }
 
-    /// <summary>False: there is no room for it yet, and the line goes on as it was.</summary>
+    /// <summary>Truncates the line. False when there is no space for it yet; the line is then unchanged.</summary>
     private bool TryCut(JournalJob job)
     {
         var predecessor = job.Entry?.Segment ?? 0;
@@ -491,12 +497,12 @@ internal sealed class JournalWriter : IDisposable
             _segments.NoteFull();
             return false;
         }
-        // Behind the synced header, the segments between the cut's point and the new one are dead.
+        // The new header is durable, so the segments between the truncation point and the new segment are dead.
         _segments.DropBehind(predecessor);
         return true;
     }
 
-    /// <summary>The cut records stay for people to look at: their bodies, one after the other, in a file named by the first's etag.</summary>
+    /// <summary>Keeps the bodies of truncated records for inspection, one after the other in one file. Its name contains the etag of the first.</summary>
     private void KeepAside(JournalJob job)
     {
         if (job.Tail.Count == 0)
@@ -509,7 +515,7 @@ internal sealed class JournalWriter : IDisposable
             files.Delete(Path.Combine(_asideDirectory, names[index]));
         var name = string.Create(CultureInfo.InvariantCulture, $"{_segments.NextNumber:x16}-{job.Tail[0].Record.Etag:x32}.bodies");
         var path = Path.Combine(_asideDirectory, name);
-        // Of an attempt that found no room.
+        // Left by an attempt that found no space.
         files.Delete(path);
         using var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
         var offset = 0L;
@@ -533,7 +539,7 @@ internal sealed class JournalWriter : IDisposable
         _reader.Close();
     }
 
-    /// <summary>Null: damaged, which ends nothing, since it is cut off.</summary>
+    /// <summary>Null if the body is damaged. That is no failure, because the record is being truncated.</summary>
     private byte[]? TryReadBody(JournalEntry entry)
     {
         try

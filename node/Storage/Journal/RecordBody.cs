@@ -3,9 +3,7 @@ using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Journal;
 
-/// <summary>
-/// The codec of a record's body, byte for byte the same on every disk and on the wire (FORMAT.md, "Body"). Pure; any thread.
-/// </summary>
+/// <summary>The codec of a record's body, which is identical on every disk and on the wire (FORMAT.md, "Body"). Pure; any thread.</summary>
 internal static class RecordBody
 {
     /// <summary>"KVR1" as little-endian bytes.</summary>
@@ -17,14 +15,14 @@ internal static class RecordBody
     /// <summary>Bytes after the payload.</summary>
     public const int TrailerBytes = 4;
 
-    /// <summary>Longest body that is read or written: a transaction of 16 MiB and the largest batch it may close.</summary>
+    /// <summary>The longest body that is read or written: a transaction of 16 MiB plus the largest batch that it may complete.</summary>
     public const int BytesMax = 20 << 20;
 
     private const RecordFlags KnownFlags = RecordFlags.EpochOpen | RecordFlags.ResultOnly | RecordFlags.Control | RecordFlags.Lz4;
 
     /// <summary>
-    /// Reads the header of a whole body. False when the bytes are not a body of this length in this format; says nothing about
-    /// the payload, see <see cref="Verify"/>.
+    /// Reads the header of a whole body. False when the bytes are not a body of this length in this format. It does not check the payload; see
+    /// <see cref="Verify"/>.
     /// </summary>
     public static bool TryReadHeader(ReadOnlySpan<byte> body, out RecordRef header)
     {
@@ -33,7 +31,9 @@ internal static class RecordBody
             && TryReadHeader(body[..HeaderBytes], body.Length, BinaryPrimitives.ReadUInt32LittleEndian(body[^TrailerBytes..]), out header);
     }
 
-    /// <summary>Reads the header of a body whose length and checksum are known from elsewhere. False when the bytes are not the header of such a body.</summary>
+    /// <summary>
+    /// Reads the header of a body whose length and checksum are known from another source. False when the bytes are not the header of such a body.
+    /// </summary>
     public static bool TryReadHeader(ReadOnlySpan<byte> front, int bodyBytes, uint checksum, out RecordRef header)
     {
         header = default;
@@ -52,7 +52,7 @@ internal static class RecordBody
         return true;
     }
 
-    /// <summary>Whether the bytes are a whole, undamaged body: magic, length and checksum.</summary>
+    /// <summary>Whether the bytes are a whole, intact body: magic, length and checksum.</summary>
     public static bool Verify(ReadOnlySpan<byte> body) =>
         TryReadHeader(body, out var header) && Crc32C.Of(body[..^TrailerBytes]) == header.Checksum;
 
@@ -68,17 +68,17 @@ internal static class RecordBody
     /// <summary>The shard time of the record, in microseconds since 1970.</summary>
     public static long WallTimeMicroseconds(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt64LittleEndian(body[64..]);
 
-    /// <summary>How many operations the payload has.</summary>
+    /// <summary>Number of operations in the payload.</summary>
     public static int OperationCount(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt32LittleEndian(body[12..]);
 
     /// <summary>The encoded operations (see <c>OperationReader</c>).</summary>
     public static ReadOnlySpan<byte> Payload(ReadOnlySpan<byte> body) => body[HeaderBytes..^TrailerBytes];
 
-    /// <summary>Builds the body that follows <paramref name="previous"/>: in its own array, which shipping may hold on to.</summary>
+    /// <summary>Builds the body that follows <paramref name="previous"/>, in a new array that may be kept and sent to followers.</summary>
     /// <param name="previous">The record it is chained to.</param>
     /// <param name="flags">Its kind.</param>
-    /// <param name="epoch">The leadership it belongs to.</param>
-    /// <param name="operationCount">Operations in the payload; a record without any takes one change too.</param>
+    /// <param name="epoch">The epoch it belongs to.</param>
+    /// <param name="operationCount">Operations in the payload. A record without any takes one change too.</param>
     /// <param name="wallTimeMicroseconds">Shard time.</param>
     /// <param name="payload">The encoded operations.</param>
     public static byte[] Encode(

@@ -5,8 +5,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// What stands before a body in a segment and only there (FORMAT.md, "Envelope"): it ties the record to this life of this segment,
-/// so that a record of an earlier life never validates (S6), and says what was durable when it was handed to the disk. Pure; any thread.
+/// Precedes a body in a segment and exists only there (FORMAT.md, "Envelope"). It ties the record to this incarnation of the segment, so that a record of
+/// an earlier incarnation never validates (S6), and states what was durable when the record was submitted to the disk. Pure; any thread.
 /// </summary>
 internal readonly record struct RecordEnvelope(ulong Incarnation, UInt128 DurableAtSubmission, int BodyBytes, uint BodyChecksum)
 {
@@ -16,13 +16,13 @@ internal readonly record struct RecordEnvelope(ulong Incarnation, UInt128 Durabl
     /// <summary>Length in bytes; the body follows.</summary>
     public const int Bytes = 40;
 
-    /// <summary>Records start at multiples of this, so that a torn write never damages a neighbour.</summary>
+    /// <summary>Records start at multiples of this, so that a torn write never damages an adjacent record.</summary>
     public const int BlockBytes = AlignedBuffer.Alignment;
 
     /// <summary>Bytes that a record with such a body takes in a segment.</summary>
     public static int RecordBytes(int bodyBytes) => RoundUp(Bytes + bodyBytes);
 
-    /// <summary>The next boundary of a block.</summary>
+    /// <summary>Rounds up to a block boundary.</summary>
     public static int RoundUp(int bytes) => (bytes + BlockBytes - 1) & ~(BlockBytes - 1);
 
     /// <summary>Writes the envelope.</summary>
@@ -37,7 +37,7 @@ internal readonly record struct RecordEnvelope(ulong Incarnation, UInt128 Durabl
         BinaryPrimitives.WriteUInt32LittleEndian(destination[36..], Crc32C.Of(destination[..36]));
     }
 
-    /// <summary>Reads an envelope; false when the bytes are none or damaged.</summary>
+    /// <summary>Reads an envelope; false when the bytes are not an envelope, or are damaged.</summary>
     public static bool TryRead(ReadOnlySpan<byte> source, out RecordEnvelope envelope)
     {
         envelope = default;

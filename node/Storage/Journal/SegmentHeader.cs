@@ -4,18 +4,18 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// The first block of a segment (FORMAT.md, "Segment header"), synced before the first record: it draws the line of segments. What
-/// lies behind the end that it states for its predecessor, and a segment that no header names, is dead.
+/// The first block of a segment (FORMAT.md, "Segment header"), synced before the first record. Headers define the line of segments: data after the end
+/// that a header states for its predecessor is dead, and so is a segment that no header names.
 /// </summary>
-/// <param name="Number">The segment's number, as in its file's name; a recycled file still holds the old one until its new header.</param>
-/// <param name="Incarnation">Of this life of the file; each of its records repeats it.</param>
+/// <param name="Number">The segment's number, as in its file name. A recycled file contains the old number until its new header is written.</param>
+/// <param name="Incarnation">Identifies this use of the file. Each of its records repeats it.</param>
 /// <param name="ReplicaId">The replica it belongs to.</param>
 /// <param name="Shard">The shard it belongs to.</param>
-/// <param name="PredecessorNumber">The segment before it on the line; 0 for the first.</param>
-/// <param name="PredecessorIncarnation">That one's incarnation.</param>
-/// <param name="PredecessorEnd">Where that one ends, in bytes.</param>
+/// <param name="PredecessorNumber">The previous segment of the line; 0 for the first.</param>
+/// <param name="PredecessorIncarnation">The incarnation of that segment.</param>
+/// <param name="PredecessorEnd">Where that segment ends, in bytes.</param>
 /// <param name="LastEtag">The etag of the record before this segment's first.</param>
-/// <param name="LastChecksum">That record's checksum.</param>
+/// <param name="LastChecksum">The checksum of that record.</param>
 internal readonly record struct SegmentHeader(
     ulong Number,
     ulong Incarnation,
@@ -33,7 +33,7 @@ internal readonly record struct SegmentHeader(
     /// <summary>The journal's format version.</summary>
     public const uint Version = 2;
 
-    /// <summary>Bytes before the first record: one block, of which the rest is zero.</summary>
+    /// <summary>Bytes before the first record: one block, zero after the header.</summary>
     public const int BlockBytes = RecordEnvelope.BlockBytes;
 
     private const int ChecksumOffset = 88;
@@ -41,10 +41,13 @@ internal readonly record struct SegmentHeader(
     /// <summary>Bits of an incarnation below the segment's number.</summary>
     private const int NumberShift = 24;
 
-    /// <summary>An incarnation that names its segment; the chance keeps lives of copied files apart.</summary>
+    /// <summary>An incarnation that contains the segment's number. The random bits distinguish copies of files.</summary>
     public static ulong IncarnationOf(ulong number, ulong chance) => (number << NumberShift) | (chance >> (64 - NumberShift));
 
-    /// <summary>Whether an incarnation, of a record, names this segment. Of stores from before incarnations did, it names some number by chance: one in 2^40.</summary>
+    /// <summary>
+    /// Whether the incarnation in a record names this segment. In stores from before incarnations contained the number, one matches by chance in 1 of 2^40
+    /// cases.
+    /// </summary>
     public static bool Names(ulong incarnation, ulong number) => incarnation >> NumberShift == number;
 
     /// <summary>Writes the whole block.</summary>
@@ -66,8 +69,8 @@ internal readonly record struct SegmentHeader(
         BinaryPrimitives.WriteUInt32LittleEndian(block[ChecksumOffset..], Crc32C.Of(block[..ChecksumOffset]));
     }
 
-    /// <summary>Reads a block; false when it is no header or damaged.</summary>
-    /// <exception cref="FormatVersionException">A sound header of another version.</exception>
+    /// <summary>Reads a block; false when it is not a header, or is damaged.</summary>
+    /// <exception cref="FormatVersionException">An intact header of another version.</exception>
     public static bool TryRead(ReadOnlySpan<byte> block, string path, out SegmentHeader header)
     {
         header = default;

@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace KvCluster.Storage.Journal;
 
-/// <summary>File names of segments: the number in 16 hex digits, so that name order is number order.</summary>
+/// <summary>File names of segments: the number in 16 hex digits, so that names sort by number.</summary>
 internal static class SegmentName
 {
     private const string Suffix = ".journal";
@@ -10,7 +10,7 @@ internal static class SegmentName
     /// <summary>The path of a segment.</summary>
     public static string PathOf(string directory, ulong number) => Path.Combine(directory, number.ToString("x16", CultureInfo.InvariantCulture) + Suffix);
 
-    /// <summary>Reads the number back; false for a file that is no segment.</summary>
+    /// <summary>Parses the number; false if the file is not a segment.</summary>
     public static bool TryParse(string name, out ulong number)
     {
         number = 0;

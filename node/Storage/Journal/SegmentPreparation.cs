@@ -3,8 +3,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// The segment that will be used next: allocated, or recycled from a dead one by rename, with its successor's empty file beside it.
-/// One lane at a time. What a crash leaves is a file without a valid header, which recovery takes for "not used yet".
+/// The segment that will be used next: newly allocated, or recycled from a dead one by renaming it, together with the empty file of its successor. Used by
+/// one lane at a time. A crash leaves a file without a valid header, which recovery treats as not used yet.
 /// </summary>
 internal sealed class SegmentPreparation : IDisposable
 {
@@ -25,8 +25,8 @@ internal sealed class SegmentPreparation : IDisposable
     /// <summary>The open file.</summary>
     public IStorageFile File => _file ?? throw new ObjectDisposedException(nameof(SegmentPreparation));
 
-    /// <summary>Allocates the segment and creates its successor's name; both are durable when it returns.</summary>
-    /// <exception cref="StorageIoException">Also when the disk is full; it can be begun again then.</exception>
+    /// <summary>Allocates the segment and creates the file of its successor. Both are durable when this returns.</summary>
+    /// <exception cref="StorageIoException">An I/O error, or the disk is full; after a full disk the call can be repeated.</exception>
     public static SegmentPreparation Begin(IFileSystem files, string directory, ulong number, int bytes, Stack<ulong> spares)
     {
         var path = SegmentName.PathOf(directory, number);
@@ -57,7 +57,7 @@ internal sealed class SegmentPreparation : IDisposable
     }
 
     /// <summary>
-    /// Zeroes a dead segment's header and the block of its first record, so that in its next life nothing in it can be taken for the
+    /// Zeroes a dead segment's header and the block of its first record, so that when the file is reused nothing in it can be mistaken for the
     /// continuation of the line.
     /// </summary>
     public static void EraseFront(IFileSystem files, string path)
@@ -69,7 +69,7 @@ internal sealed class SegmentPreparation : IDisposable
         file.Sync();
     }
 
-    /// <summary>Makes the file at least this long, durably.</summary>
+    /// <summary>Makes the file at least this long; the length is durable when this returns.</summary>
     public void GrowTo(int bytes)
     {
         if (File.Length >= bytes)
@@ -78,7 +78,7 @@ internal sealed class SegmentPreparation : IDisposable
         File.Sync();
     }
 
-    /// <summary>Writes one step of zeros, using the buffer; false when the file is filled.</summary>
+    /// <summary>Writes one step of zeros, using the buffer; false when the whole file is filled.</summary>
     public bool FillStep(AlignedBuffer buffer)
     {
         var count = (int)Math.Min(FillBytes, File.Length - _filled);
@@ -91,7 +91,7 @@ internal sealed class SegmentPreparation : IDisposable
         return true;
     }
 
-    /// <summary>Gives the file away.</summary>
+    /// <summary>Transfers ownership of the file to the caller.</summary>
     public IStorageFile Release()
     {
         var file = File;

@@ -3,14 +3,14 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Journal;
 
-/// <summary>Reads single records back from segments, keeping the last file open. One executor.</summary>
+/// <summary>Reads single records from segments and keeps the last file open. One executor.</summary>
 internal sealed class SegmentReader(IFileSystem files, string directory) : IDisposable
 {
     private IStorageFile? _file;
     private ulong _number;
 
-    /// <summary>The body of a durable record, in an array of its own.</summary>
-    /// <exception cref="CorruptStoreException">The bytes are not that record any more, or the disk cannot read them.</exception>
+    /// <summary>The body of a durable record, in a new array.</summary>
+    /// <exception cref="CorruptStoreException">The bytes are no longer that record, or cannot be read.</exception>
     public byte[] ReadBody(JournalEntry entry)
     {
         if (_file is null || _number != entry.Segment)
@@ -34,7 +34,7 @@ internal sealed class SegmentReader(IFileSystem files, string directory) : IDisp
         return body;
     }
 
-    /// <summary>Lets go of the file; to be called before segments are recycled.</summary>
+    /// <summary>Closes the file. Call before segments are recycled.</summary>
     public void Close()
     {
         _file?.Dispose();

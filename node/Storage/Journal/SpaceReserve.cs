@@ -3,7 +3,7 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Allocated space that is given up when the disk is full, so that deletes and a checkpoint still go through. Journal and checkpoint
+/// Allocated space that is released when the disk is full, so that deletes and a checkpoint are still possible. Used by the journal and checkpoint
 /// executors, hence the lock.
 /// </summary>
 internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
@@ -11,13 +11,13 @@ internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
     private readonly Lock _lock = new();
     private volatile bool _isHeld = IsWhole(files, path, bytes);
 
-    /// <summary>How much it is, in bytes.</summary>
+    /// <summary>Its size in bytes.</summary>
     public int Bytes => bytes;
 
-    /// <summary>Whether it was not given up. Any thread.</summary>
+    /// <summary>Whether the space is still reserved. Any thread.</summary>
     public bool IsHeld => _isHeld;
 
-    /// <summary>Gives the space up; false when it was given up already, or when even that needs room, as where a file system copies on write.</summary>
+    /// <summary>Releases the space. False when it was released before, or when even the delete needs space, as on a file system that copies on write.</summary>
     public bool Release()
     {
         lock (_lock)
@@ -38,14 +38,14 @@ internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
     }
 
     /// <summary>Allocates the space again.</summary>
-    /// <exception cref="StorageIoException">There is still no room.</exception>
+    /// <exception cref="StorageIoException">There is still no space.</exception>
     public void Renew()
     {
         lock (_lock)
         {
             if (_isHeld)
                 return;
-            // What a crash left of an earlier try holds no space, or not all.
+            // A file left by a crash during an earlier attempt holds only part of the space, or none.
             if (files.FileExists(path))
                 files.Delete(path);
             using var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
@@ -63,7 +63,7 @@ internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
         }
     }
 
-    /// <summary>A crash between the file's creation and its growth leaves its name, and nothing reserved.</summary>
+    /// <summary>False also for the file that a crash between its creation and its growth leaves, which reserves nothing.</summary>
     private static bool IsWhole(IFileSystem files, string path, int bytes)
     {
         if (!files.FileExists(path))

@@ -1,6 +1,6 @@
 namespace KvCluster.Storage.Sessions;
 
-/// <summary>How an identified request ended, as records and the tree hold it (FORMAT.md, "Results").</summary>
+/// <summary>How an identified request ended, as stored in records and in the tree (FORMAT.md, "Results").</summary>
 internal enum ResultKind : byte
 {
     /// <summary>It has no result yet.</summary>
@@ -9,7 +9,7 @@ internal enum ResultKind : byte
     /// <summary>Applied.</summary>
     Applied = 1,
 
-    /// <summary>Applied, and a key that it deletes was there.</summary>
+    /// <summary>Applied, and a key that it deletes existed.</summary>
     AppliedToExisting = 2,
 
     /// <summary>A condition did not hold.</summary>

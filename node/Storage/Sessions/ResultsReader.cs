@@ -4,16 +4,16 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// Walks one session's results in a record (FORMAT.md, "Results"); <see cref="SessionResults"/> writes them. Bytes that do not parse are a
-/// <see cref="CorruptStoreException"/>: the replica stops.
+/// Iterates over one session's results in a record (FORMAT.md, "Results"); <see cref="SessionResults"/> writes them. Malformed bytes cause a
+/// <see cref="CorruptStoreException"/>, and the replica stops.
 /// </summary>
 internal ref struct ResultsReader
 {
     private ReadOnlySpan<byte> _rest;
     private ulong _change;
 
-    /// <summary>Reads what stands before the results.</summary>
-    /// <param name="content">What follows the operation's length.</param>
+    /// <summary>Reads the fields before the results.</summary>
+    /// <param name="content">The operation's content after its length.</param>
     /// <param name="etagFirst">The etag of the record's first change.</param>
     public ResultsReader(ReadOnlySpan<byte> content, UInt128 etagFirst)
     {
@@ -25,16 +25,16 @@ internal ref struct ResultsReader
         Sequence = LowestOpen - 1;
     }
 
-    /// <summary>Whose results they are.</summary>
+    /// <summary>The session.</summary>
     public UInt128 Session { get; }
 
     /// <summary>The session's lowest open sequence.</summary>
     public ulong LowestOpen { get; }
 
-    /// <summary>Which request the result is of.</summary>
+    /// <summary>The sequence of the request that the result belongs to.</summary>
     public ulong Sequence { get; private set; }
 
-    /// <summary>What the request was answered with.</summary>
+    /// <summary>The answer that the request got.</summary>
     public WriteResult Result { get; private set; }
 
     /// <summary>The digest of the request.</summary>

@@ -5,13 +5,14 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// Decides on the leader which sessions end: those that were idle for too long by shard time and, when there are too many, the longest
-/// idle, and of who has the most where somebody with fewer opens one. The ends go into a record, so that every replica ends the same. Writer executor.
+/// Decides on the leader which sessions end: those that were idle for too long by shard time, and, when there are too many, the longest idle. If an owner
+/// with fewer sessions opens one, a session of the owner with the most ends. The ends are part of a record, so every replica ends the same sessions.
+/// Writer executor.
 /// </summary>
-/// <remarks>A session is idle from the last result on, so one whose request was in this record or a recent one never ends with it by its age.</remarks>
+/// <remarks>Idle time counts from the last result, so a session with a request in this record or a recent one never ends by age.</remarks>
 internal sealed class SessionAgeing(StoreOptions options)
 {
-    /// <summary>Bounds what ageing adds to one record.</summary>
+    /// <summary>Limits what ageing adds to one record.</summary>
     private const int EndsPerRecordMax = 64;
 
     private static readonly TimeSpan LookInterval = TimeSpan.FromMinutes(1);
@@ -19,17 +20,17 @@ internal sealed class SessionAgeing(StoreOptions options)
     private readonly List<(long ActiveMicroseconds, UInt128 Session)> _idle = [];
     private long _lookAt;
 
-    /// <summary>Whether another session may be opened; if not, the next record ends idle ones.</summary>
+    /// <summary>Whether another session may be opened. If not, the next record ends idle ones.</summary>
     public bool HasRoom(WriteBatch batch) => SessionTable.Count(batch) < (ulong)options.SessionsMax;
 
     /// <summary>
-    /// The session that has to end so that another of an owner can be opened where there is no room; null: the owner has to wait until some have been idle for
-    /// long enough. So many callers come to equal shares, nodes' callers first and then those that one of them names; nobody takes another's who has no more
-    /// than itself.
+    /// When there is no room, the session that has to end so that an owner can open another one. Null: the owner has to wait until some sessions have been
+    /// idle for long enough. This gives callers equal shares, first among the peers and then among the owners that one peer names. No owner takes a
+    /// session from one that has no more than itself.
     /// </summary>
     /// <param name="batch">The newest state.</param>
-    /// <param name="owner">Who opens one.</param>
-    /// <param name="results">Sessions with requests in the transaction that is being merged stay.</param>
+    /// <param name="owner">The owner that opens a session.</param>
+    /// <param name="results">Sessions with requests in the transaction that is being merged; they are kept.</param>
     public static UInt128? FindUnfair(WriteBatch batch, SessionOwner owner, TransactionResults results)
     {
         var (peer, ofPeer) = SessionTable.GreatestPeer(batch);
@@ -38,7 +39,7 @@ internal sealed class SessionAgeing(StoreOptions options)
         return isOther || ofGreatest > SessionTable.CountOf(batch, owner) + 1 ? SessionTable.LongestIdle(batch, greatest, results) : null;
     }
 
-    /// <summary>Appends the ends that are due to a payload, at most one look an interval of shard time.</summary>
+    /// <summary>Appends the session ends that are due to a payload. Checks at most once per interval of shard time.</summary>
     public void Collect(WriteBatch batch, long shardTime, ByteBuffer payload)
     {
         var isFull = !HasRoom(batch);

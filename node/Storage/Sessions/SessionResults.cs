@@ -5,8 +5,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// One session in the transaction that is being merged: what the tree says of it, and the results that the transaction adds. Writer
-/// executor; used again by <see cref="TransactionResults"/>.
+/// One session in the transaction that is being merged: its state in the tree, and the results that the transaction adds. Writer executor; reused by
+/// <see cref="TransactionResults"/>.
 /// </summary>
 internal sealed class SessionResults
 {
@@ -19,7 +19,7 @@ internal sealed class SessionResults
     /// <summary>Results that the transaction adds.</summary>
     public int Count => _added.Count;
 
-    /// <summary>Begins with a session as the tree has it.</summary>
+    /// <summary>Initializes this object for a session with the state that the tree has.</summary>
     public void Begin(UInt128 session, in SessionState stored)
     {
         (_session, _stored, _lowestOpen) = (session, stored, stored.LowestOpen);
@@ -27,14 +27,14 @@ internal sealed class SessionResults
         _places.Clear();
     }
 
-    /// <summary>What the client says of its lowest open sequence; whether the request itself is open.</summary>
+    /// <summary>Notes the lowest open sequence that the client states, and returns whether the request itself is open.</summary>
     public bool IsOpen(ulong sequence, ulong lowestOpen)
     {
         _lowestOpen = Math.Max(_lowestOpen, lowestOpen);
         return sequence >= _lowestOpen;
     }
 
-    /// <summary>The result that a sequence has already, in the tree or in this transaction, and the digest of the request that it is of.</summary>
+    /// <summary>Finds the result that a sequence already has, in the tree or in this transaction, and the digest of its request.</summary>
     public bool TryFind(WriteBatch batch, ulong sequence, out WriteResult result, out uint digest)
     {
         if (_places.TryGetValue(sequence, out var place))
@@ -46,14 +46,14 @@ internal sealed class SessionResults
         return sequence < _stored.Next && SessionTable.TryReadResult(batch, _session, sequence, out result, out digest);
     }
 
-    /// <summary>Adds a request's result; their etags never fall.</summary>
+    /// <summary>Adds a request's result. The etags of the results never decrease.</summary>
     public void Add(ulong sequence, in WriteResult result, uint digest)
     {
         _places.Add(sequence, _added.Count);
         _added.Add((sequence, result, digest));
     }
 
-    /// <summary>Appends the results as <see cref="ResultsReader"/> reads them.</summary>
+    /// <summary>Appends the results, encoded for <see cref="ResultsReader"/>.</summary>
     public void WriteTo(ByteBuffer content, UInt128 etagFirst)
     {
         Operations.AppendSession(content, _session);
@@ -72,7 +72,7 @@ internal sealed class SessionResults
         }
     }
 
-    /// <summary>How a result is told in records and in the tree.</summary>
+    /// <summary>The kind of a result as it is stored in records and in the tree.</summary>
     public static ResultKind KindOf(in WriteResult result) =>
         result.Outcome == WriteOutcome.ConditionFailed ? ResultKind.ConditionFailed : result.Existed ? ResultKind.AppliedToExisting : ResultKind.Applied;
 

@@ -3,11 +3,11 @@ using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Sessions;
 
-/// <summary>What the tree <c>sessions</c> says of a session as a whole (FORMAT.md, "Sessions"). Pure; any thread.</summary>
-/// <param name="LowestOpen">Requests below are settled: their results are dropped, and they are refused.</param>
+/// <summary>The state of a session in the tree <c>sessions</c> (FORMAT.md, "Sessions"). Pure; any thread.</summary>
+/// <param name="LowestOpen">Requests below this sequence are settled: their results are dropped, and they are refused.</param>
 /// <param name="Next">One more than the greatest sequence with a result.</param>
-/// <param name="ActiveMicroseconds">Shard time of the last record with a result of the session, or of its opening.</param>
-/// <param name="Owner">Who opened it.</param>
+/// <param name="ActiveMicroseconds">Shard time of the last record with a result of the session, or of the one that opened it.</param>
+/// <param name="Owner">The owner that opened it.</param>
 internal readonly record struct SessionState(ulong LowestOpen, ulong Next, long ActiveMicroseconds, SessionOwner Owner)
 {
     /// <summary>Bytes of a stored state.</summary>

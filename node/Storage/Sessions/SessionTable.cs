@@ -6,13 +6,13 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// The tree <c>sessions</c> (FORMAT.md, "Sessions"): an entry for each session, its results in entries of 64, which are written in place and go as a whole,
-/// and how many sessions each owner has.
-/// Changed by <c>RecordApplier</c> alone, so that every replica has the same. Writer executor, or the opening thread.
+/// The tree <c>sessions</c> (FORMAT.md, "Sessions"): one entry per session, its results in entries of 64, which are written in place and deleted as a
+/// whole, and the number of sessions of each owner. Only <c>RecordApplier</c> changes it, so that every replica has the same content. Writer executor, or
+/// the opening thread.
 /// </summary>
 internal static class SessionTable
 {
-    /// <summary>Requests of a session that may be open at once: what one client has in flight to one node.</summary>
+    /// <summary>How many requests of a session may be open at once, that is in flight from one client to one node.</summary>
     public const int OpenRequestsMax = 4_096;
 
     private const int ResultsPerEntry = 64;
@@ -23,11 +23,11 @@ internal static class SessionTable
     private const int PeerKeyBytes = 1 + sizeof(uint);
     private const int OwnerKeyBytes = 1 + sizeof(ulong);
 
-    /// <summary>First byte of the keys of sessions' states; <see cref="ResultsMark"/> is that of their results.</summary>
+    /// <summary>First byte of the keys of session states; <see cref="ResultsMark"/> is that of their results.</summary>
     private const byte StateMark = 1;
     private const byte ResultsMark = 2;
 
-    /// <summary>First byte of the keys that count the sessions of a node's caller; <see cref="OwnerMark"/> of those that count an owner's.</summary>
+    /// <summary>First byte of the keys under which the sessions of a peer are counted; <see cref="OwnerMark"/> is that of the counts per owner.</summary>
     private const byte PeerMark = 3;
     private const byte OwnerMark = 4;
 
@@ -40,10 +40,10 @@ internal static class SessionTable
     /// <summary>How many of them an owner has.</summary>
     public static ulong CountOf(WriteBatch batch, SessionOwner owner) => Count(batch, OwnerMark, owner.Value, sizeof(ulong));
 
-    /// <summary>How many the owners with this one's <see cref="SessionOwner.Peer"/> have.</summary>
+    /// <summary>How many the owners with the same <see cref="SessionOwner.Peer"/> have.</summary>
     public static ulong CountOfPeer(WriteBatch batch, SessionOwner owner) => Count(batch, PeerMark, owner.Peer, sizeof(uint));
 
-    /// <summary>The caller of nodes that has the most sessions, by its number; of several that with the least number.</summary>
+    /// <summary>The peer with the most sessions, by its number; among equals the one with the lowest number.</summary>
     public static (uint Peer, ulong Count) GreatestPeer(WriteBatch batch)
     {
         var greatest = (Peer: 0u, Count: 0ul);
@@ -57,7 +57,7 @@ internal static class SessionTable
         return greatest;
     }
 
-    /// <summary>The owner with the most sessions among those of a peer; of several that with the least number.</summary>
+    /// <summary>The owner with the most sessions among those of a peer; among equals the one with the lowest number.</summary>
     public static (SessionOwner Owner, ulong Count) GreatestOwner(WriteBatch batch, uint peer)
     {
         var greatest = (Owner: default(SessionOwner), Count: 0ul);
@@ -75,7 +75,7 @@ internal static class SessionTable
         return greatest;
     }
 
-    /// <summary>An owner's session that has been idle for the longest, apart from those that must stay; null: all must.</summary>
+    /// <summary>An owner's session that has been idle longest, except those that must stay; null if all must stay.</summary>
     public static UInt128? LongestIdle(WriteBatch batch, SessionOwner owner, TransactionResults staying)
     {
         (long ActiveMicroseconds, UInt128 Session)? longest = null;
@@ -92,7 +92,7 @@ internal static class SessionTable
         return longest?.Session;
     }
 
-    /// <summary>A session's state; false if there is none with this id.</summary>
+    /// <summary>A session's state; false if there is no session with this id.</summary>
     public static bool TryRead(WriteBatch batch, UInt128 session, out SessionState state)
     {
         Span<byte> key = stackalloc byte[StateKeyBytes];
@@ -102,7 +102,7 @@ internal static class SessionTable
         return found;
     }
 
-    /// <summary>The result that a sequence of a session has, and the digest of the request that it is of.</summary>
+    /// <summary>The result of a sequence of a session, and the digest of its request.</summary>
     public static bool TryReadResult(WriteBatch batch, UInt128 session, ulong sequence, out WriteResult result, out uint digest)
     {
         Span<byte> key = stackalloc byte[EntryKeyBytes];
@@ -111,7 +111,7 @@ internal static class SessionTable
         return batch.TryGet(TreeId.Sessions, key, out var entry) && TryReadPlace(PlaceOf(CheckEntry(entry), sequence), out result, out digest);
     }
 
-    /// <summary>All sessions whose last activity lies at or before a shard time. The cursor's batch must not change meanwhile.</summary>
+    /// <summary>All sessions that were last active at or before a shard time. The batch must not change during this.</summary>
     public static void ListIdle(WriteBatch batch, long activeMicrosecondsMax, List<(long ActiveMicroseconds, UInt128 Session)> idle)
     {
         using var cursor = batch.Cursor(TreeId.Sessions, [StateMark], [StateMark + 1]);
@@ -144,7 +144,7 @@ internal static class SessionTable
         ChangeCounts(batch, state.Owner, by: -1);
     }
 
-    /// <summary>Applies the results of a session that a record holds.</summary>
+    /// <summary>Applies the results of a session in a record.</summary>
     public static void Apply(WriteBatch batch, ReadOnlySpan<byte> results, UInt128 etagFirst, long shardTime)
     {
         var reader = new ResultsReader(results, etagFirst);
@@ -157,7 +157,7 @@ internal static class SessionTable
         ulong? loaded = null;
         while (reader.MoveNext())
         {
-            // A later request of the same record may have closed it.
+            // A later request of the same record may have closed this sequence.
             if (reader.Sequence < lowestOpen)
                 continue;
             if (reader.Sequence - lowestOpen >= OpenRequestsMax)
@@ -178,10 +178,10 @@ internal static class SessionTable
         PutState(batch, reader.Session, new SessionState(lowestOpen, next, shardTime, state.Owner));
     }
 
-    // Which one is not said: its id is its caller's secret, and this goes into logs.
+    // The session's id is its caller's secret, so it is not in the message, which goes into logs.
     private static CorruptStoreException Unknown() => new("A record speaks of a session that is not open.");
 
-    /// <summary>Deletes the entries that hold nothing but results below a sequence.</summary>
+    /// <summary>Deletes the entries that hold only results below a sequence.</summary>
     private static void DropBelow(WriteBatch batch, UInt128 session, in SessionState state, ulong lowestOpen)
     {
         Span<byte> key = stackalloc byte[EntryKeyBytes];
@@ -220,7 +220,7 @@ internal static class SessionTable
         PutCount(batch, key, ofOwner + (ulong)by);
     }
 
-    // Of owners only those with sessions are kept.
+    // Only owners with sessions have a count.
     private static void PutCount(WriteBatch batch, ReadOnlySpan<byte> key, ulong count)
     {
         if (count == 0 && key.Length > 1)

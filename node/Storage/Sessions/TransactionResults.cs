@@ -4,15 +4,15 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// The results of identified requests that a merged transaction gathers. They go into its record once for each session, which costs
-/// about twenty bytes a session and six a request. Writer executor.
+/// The results of identified requests that a merged transaction gathers. The record has one operation with results per session; this takes about twenty
+/// bytes per session and six per request. Writer executor.
 /// </summary>
 internal sealed class TransactionResults
 {
-    /// <summary>What a result takes in a record at most: three numbers and a digest.</summary>
+    /// <summary>The most bytes that a result takes in a record: three numbers and a digest.</summary>
     private const int ResultBytesMax = (3 * Varint.BytesMax) + sizeof(uint);
 
-    /// <summary>What the results of a session take besides: code, length, its id and its lowest open sequence.</summary>
+    /// <summary>The most bytes that the results of a session take in addition: code, length, id and lowest open sequence.</summary>
     private const int SessionBytesMax = 1 + Varint.BytesMax + Operations.SessionBytes + Varint.BytesMax;
 
     private readonly Dictionary<UInt128, SessionResults> _sessions = [];
@@ -21,13 +21,13 @@ internal sealed class TransactionResults
     private UInt128 _lastSession;
     private SessionResults? _last;
 
-    /// <summary>Results gathered.</summary>
+    /// <summary>Number of results gathered.</summary>
     public int Count { get; private set; }
 
-    /// <summary>Bytes that they take in the record at most.</summary>
+    /// <summary>The most bytes that they take in the record.</summary>
     public int BytesMax => (Count * ResultBytesMax) + (_sessions.Count * SessionBytesMax);
 
-    /// <summary>Forgets the last transaction.</summary>
+    /// <summary>Discards the previous transaction's results.</summary>
     public void Clear()
     {
         foreach (var session in _sessions.Values)
@@ -37,10 +37,10 @@ internal sealed class TransactionResults
         Count = 0;
     }
 
-    /// <summary>A session in this transaction; null if there is none with this id.</summary>
+    /// <summary>A session in this transaction; null if there is no session with this id.</summary>
     public SessionResults? Find(WriteBatch batch, UInt128 session)
     {
-        // Most requests of a batch are of the session of the one before.
+        // Most requests of a batch belong to the same session as the one before.
         if (_last is not null && _lastSession == session)
             return _last;
         if (!_sessions.TryGetValue(session, out var found))
@@ -55,17 +55,17 @@ internal sealed class TransactionResults
         return found;
     }
 
-    /// <summary>Whether a request of the session is in this transaction: it cannot end in it.</summary>
+    /// <summary>Whether a request of the session is in this transaction, in which the session then cannot end.</summary>
     public bool Has(UInt128 session) => _sessions.ContainsKey(session);
 
-    /// <summary>Adds a result to a session that <see cref="Find"/> gave.</summary>
+    /// <summary>Adds a result to a session that <see cref="Find"/> returned.</summary>
     public void Add(SessionResults session, ulong sequence, in WriteResult result, uint digest)
     {
         session.Add(sequence, result, digest);
         Count++;
     }
 
-    /// <summary>Appends one operation a session to a payload.</summary>
+    /// <summary>Appends one operation per session to a payload.</summary>
     public void WriteTo(ByteBuffer payload, UInt128 etagFirst)
     {
         foreach (var session in _sessions.Values)

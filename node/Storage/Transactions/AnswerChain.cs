@@ -4,12 +4,12 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// Hands answered requests to the completions executor, several to a work item, so that a batch of hundreds costs the writer a few
-/// posts and no allocation. Writer executor.
+/// Passes answered requests to the completions executor, several per work item, so that a batch of hundreds costs the writer a few posts and no
+/// allocation. Writer executor.
 /// </summary>
 internal sealed class AnswerChain(ISerialExecutor? completions)
 {
-    /// <summary>Few enough that one slow continuation holds up few others.</summary>
+    /// <summary>Small enough that one slow continuation delays only a few others.</summary>
     private const int RequestsPerItem = 16;
 
     private WriteRequest? _head;
@@ -36,7 +36,7 @@ internal sealed class AnswerChain(ISerialExecutor? completions)
         Add(request);
     }
 
-    /// <summary>Lets the added requests' continuations run.</summary>
+    /// <summary>Posts the added requests, whose continuations then run.</summary>
     public void Flush()
     {
         if (_head is not { } head)

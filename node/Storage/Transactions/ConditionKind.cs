@@ -1,17 +1,17 @@
 namespace KvCluster.Storage.Transactions;
 
-/// <summary>What must hold of a key, in the newest state before the request, for the request to be applied.</summary>
+/// <summary>What must hold for a key, in the newest state before the request, for the request to be applied.</summary>
 internal enum ConditionKind : byte
 {
-    /// <summary>The key was last written by the change with this etag; etag 0: the key is absent.</summary>
+    /// <summary>The key was last written by the change with this etag. Etag 0 means that the key is absent.</summary>
     EtagEquals,
 
-    /// <summary>The key is there.</summary>
+    /// <summary>The key exists.</summary>
     Exists,
 
-    /// <summary>The key is not there.</summary>
+    /// <summary>The key does not exist.</summary>
     Absent,
 
-    /// <summary>The key is there with exactly these bytes.</summary>
+    /// <summary>The key exists and has exactly these bytes as its value.</summary>
     ValueEquals,
 }

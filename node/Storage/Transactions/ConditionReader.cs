@@ -3,7 +3,7 @@ using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Transactions;
 
-/// <summary>Walks the conditions that <see cref="WriteRequest.AddCondition"/> encoded. They never leave the process, so they are trusted.</summary>
+/// <summary>Iterates over the conditions that <see cref="WriteRequest.AddCondition"/> encoded. They never leave the process, so they are trusted.</summary>
 internal ref struct ConditionReader(ReadOnlySpan<byte> conditions)
 {
     private ReadOnlySpan<byte> _rest = conditions;
@@ -11,7 +11,7 @@ internal ref struct ConditionReader(ReadOnlySpan<byte> conditions)
     /// <summary>What must hold.</summary>
     public ConditionKind Kind { get; private set; }
 
-    /// <summary>Of which key.</summary>
+    /// <summary>The key it must hold for.</summary>
     public ReadOnlySpan<byte> Key { get; private set; }
 
     /// <summary>For <see cref="ConditionKind.EtagEquals"/>.</summary>

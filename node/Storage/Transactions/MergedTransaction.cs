@@ -8,18 +8,18 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// Merges waiting requests into one transaction: each request's conditions are evaluated on the newest state, that of the requests
-/// before it in the same transaction included. One that fails takes nothing with it. An identified request that has a result already is
-/// answered with that; another one under its sequence is refused. Writer executor.
+/// Merges queued requests into one transaction. Each request's conditions are evaluated on the newest state, which includes the requests before it in the
+/// same transaction. A request that fails does not affect the others. An identified request that already has a result is answered with that result; a
+/// different request under the same sequence is refused. Writer executor.
 /// </summary>
 internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, TimeProvider time, StoreOptions options)
 {
     private const int PayloadBytesKept = 2 << 20;
 
-    /// <summary>Requests between two looks at the clock, which cost nothing beside so many.</summary>
+    /// <summary>Requests between two checks of the clock, whose cost is negligible beside so many.</summary>
     private const int LookEvery = 16;
 
-    /// <summary>What the end of a session that makes room for another takes.</summary>
+    /// <summary>Bytes for ending the session that makes room for another.</summary>
     private const int RoomBytesMax = 1 + Operations.SessionBytes;
 
     private readonly ByteBuffer _payload = new(64 << 10);
@@ -35,22 +35,26 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// <summary>Operations collected that take a change.</summary>
     public int OperationCount => _operationCount;
 
-    /// <summary>Their encoding, and that of the requests' results. Empty: nothing is to be recorded.</summary>
+    /// <summary>Their encoding, and that of the requests' results. Empty when there is nothing to record.</summary>
     public ReadOnlySpan<byte> Payload => _payload.Written;
 
-    /// <summary>What traces the requests collected, where something does.</summary>
+    /// <summary>The trace objects of the requests collected, of those that have one.</summary>
     public IReadOnlyList<object> Traces => _traces;
 
-    /// <summary>How long the first of the requests collected had waited; zero: not known.</summary>
+    /// <summary>How long the first of the collected requests had waited; zero if unknown.</summary>
     public TimeSpan Waited { get; private set; }
 
-    /// <summary>Applies waiting requests to a batch until none waits, the payload has <paramref name="bytesMax"/>, or it takes too long.</summary>
-    /// <param name="batch">On the newest root.</param>
-    /// <param name="etagLast">The newest etag before.</param>
-    /// <param name="etagFirst">What the first operation gets.</param>
+    /// <summary>
+    /// Applies queued requests to a batch until the queue is empty, the payload has <paramref name="bytesMax"/> bytes, or the step takes too long.
+    /// </summary>
+    /// <param name="batch">A batch on the newest root.</param>
+    /// <param name="etagLast">The newest etag before the transaction.</param>
+    /// <param name="etagFirst">The etag of the first operation.</param>
     /// <param name="shardTime">The shard time that the record will have.</param>
-    /// <param name="bytesMax">Where the transaction closes.</param>
-    /// <param name="recordBytesLeft">The disk is full: puts are refused, and what does not fit into so many bytes. Otherwise null.</param>
+    /// <param name="bytesMax">Size of the payload at which the transaction is closed.</param>
+    /// <param name="recordBytesLeft">
+    /// Not null on a full disk: puts are refused then, and so is any request with which the record would exceed this size.
+    /// </param>
     public void Collect(WriteBatch batch, UInt128 etagLast, UInt128 etagFirst, long shardTime, int bytesMax, long? recordBytesLeft)
     {
         _payload.Clear(PayloadBytesKept);
@@ -80,7 +84,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 
     private bool TookTooLong(int taken, long since) => taken % LookEvery == 0 && time.GetElapsedTime(since) >= options.StepTimeMax;
 
-    /// <summary>The newest state, unpublished or in this transaction.</summary>
+    /// <summary>The etag of the newest state, which is unpublished or in this transaction.</summary>
     private UInt128 Newest => _operationCount == 0 ? _etagLast : _next - 1;
 
     private void Note(WriteRequest request, long now)
@@ -132,7 +136,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         }
         catch
         {
-            // It is in no queue any more, and the transaction that it was to be part of comes to nothing.
+            // The request is in no queue any more, and the transaction that it would have been part of is abandoned.
             chain.Add(request, WriteResult.Of(WriteOutcome.Stopped));
             throw;
         }
@@ -163,7 +167,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             request.Result = Execute(batch, request);
             _results.Add(session, request.Sequence, request.Result, request.Digest);
         }
-        // With results or operations gathered, the state that this is true of is that of this transaction's record.
+        // If this transaction has gathered results or operations, the answer depends on the state that this transaction's record produces.
         request.ReleaseEtag = _results.Count > 0 || _operationCount > 0 ? UInt128.Max(Newest, _etagFirst) : _etagLast;
     }
 

@@ -5,32 +5,32 @@ using KvCluster.Storage.Journal;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// Walks the operations of a payload. Leader, follower and recovery read by it alone. An operation that it does not know, or that
-/// does not parse, is a <see cref="UnreadableRecordException"/>: the replica stops (F24).
+/// Iterates over the operations of a payload. Leader, follower and recovery all use it. An operation that is unknown or malformed causes an
+/// <see cref="UnreadableRecordException"/>, and the replica stops (F24).
 /// </summary>
 internal ref struct OperationReader(ReadOnlySpan<byte> payload)
 {
     private ReadOnlySpan<byte> _rest = payload;
 
-    /// <summary>What the operation does.</summary>
+    /// <summary>The kind of operation.</summary>
     public OperationCode Code { get; private set; }
 
-    /// <summary>The key it does it to.</summary>
+    /// <summary>The key that it changes.</summary>
     public ReadOnlySpan<byte> Key { get; private set; }
 
     /// <summary>The value's flags; see <see cref="KvValue"/>.</summary>
     public byte Flags { get; private set; }
 
-    /// <summary>When the key is due, in milliseconds of shard time; 0 = never.</summary>
+    /// <summary>When the key expires, in milliseconds of shard time; 0 = never.</summary>
     public ulong ExpiryMilliseconds { get; private set; }
 
-    /// <summary>The value of a put; undefined for other operations, as is each of these properties where it has no meaning.</summary>
+    /// <summary>The value of a put. Like each of these properties, undefined for operations that do not have it.</summary>
     public ReadOnlySpan<byte> Value { get; private set; }
 
-    /// <summary>The session that is opened, or ends.</summary>
+    /// <summary>The session that is opened or ended.</summary>
     public UInt128 Session { get; private set; }
 
-    /// <summary>Who opens it.</summary>
+    /// <summary>The owner that opens it.</summary>
     public SessionOwner Owner { get; private set; }
 
     /// <summary>The results of a session; see <see cref="Sessions.ResultsReader"/>.</summary>

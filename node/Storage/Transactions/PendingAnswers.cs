@@ -4,23 +4,23 @@ using KvCluster.Storage.Sessions;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// The one queue through which answers leave that depend on state: in etag order, each after the state it was evaluated on is
-/// published. Answers that are reads (failed conditions that are in no record, requests without operations, refusals of sessions) wait besides until the
-/// owner may answer reads.
-/// Writer executor.
+/// The only queue for answers that depend on state. They leave in etag order, each after the state it was evaluated on is published. Read answers (failed
+/// conditions that are in no record, requests without operations, refusals of sessions) also wait until the owner may answer reads. Writer executor.
 /// </summary>
 internal sealed class PendingAnswers(AnswerChain chain)
 {
     private readonly Queue<WriteRequest> _waiting = new();
     private readonly Queue<WriteRequest> _heldReads = new();
 
-    /// <summary>How many reads were held since the store was opened: names the last one held by now.</summary>
+    /// <summary>How many reads were held since the store was opened. This identifies the last one held so far.</summary>
     public long HeldCount { get; private set; }
 
-    /// <summary>Adds a request whose <see cref="WriteRequest.Result"/> is set, and with it what its answer waits for.</summary>
+    /// <summary>Adds a request whose <see cref="WriteRequest.Result"/> and release conditions are set.</summary>
     public void Add(WriteRequest request) => _waiting.Enqueue(request);
 
-    /// <summary>Lets answers go up to a published etag; reads only if <paramref name="owner"/> may answer them, otherwise they are held.</summary>
+    /// <summary>
+    /// Releases answers up to a published etag. Reads are released only if <paramref name="owner"/> may answer them; otherwise they are held.
+    /// </summary>
     public void Publish(UInt128 published, IStoreEvents owner)
     {
         bool? mayAnswerReads = null;
@@ -38,7 +38,9 @@ internal sealed class PendingAnswers(AnswerChain chain)
         chain.Flush();
     }
 
-    /// <summary>Lets held reads go, the first <paramref name="heldCount"/> of all that were ever held: later ones were not covered by what confirmed these.</summary>
+    /// <summary>
+    /// Releases held reads, up to the first <paramref name="heldCount"/> of all that were ever held. The confirmation does not cover later ones.
+    /// </summary>
     public void ReleaseReads(long heldCount)
     {
         while (HeldCount - _heldReads.Count < heldCount && _heldReads.TryDequeue(out var request))
@@ -46,7 +48,7 @@ internal sealed class PendingAnswers(AnswerChain chain)
         chain.Flush();
     }
 
-    /// <summary>Ends all: what was appended with <paramref name="appended"/>, reads and failed conditions with <paramref name="read"/>.</summary>
+    /// <summary>Ends all requests: appended ones with <paramref name="appended"/>, reads and failed conditions with <paramref name="read"/>.</summary>
     public void End(WriteOutcome appended, WriteOutcome read)
     {
         while (_waiting.TryDequeue(out var request))

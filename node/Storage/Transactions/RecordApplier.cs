@@ -9,12 +9,12 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// The one way in which records change the trees: leader, follower and recovery (S7). Writer executor, or the opening thread. An
+/// The only code through which records change the trees, on leaders and followers and in recovery (S7). Writer executor, or the opening thread. An
 /// exception stops the replica.
 /// </summary>
 internal static class RecordApplier
 {
-    /// <summary>Key in the tree <c>meta</c> of the shard time: 8 bytes, little-endian, microseconds since 1970.</summary>
+    /// <summary>Key of the shard time in the tree <c>meta</c>. The value is 8 bytes, little-endian, microseconds since 1970.</summary>
     private static ReadOnlySpan<byte> ShardTimeKey => "shard-time"u8;
 
     /// <summary>Applies a whole record.</summary>
@@ -31,13 +31,13 @@ internal static class RecordApplier
         SetShardTime(batch, shardTime);
     }
 
-    /// <summary>Applies encoded operations; each takes one change, but results take none. True if a key that one deletes was there.</summary>
-    /// <param name="batch">What they change.</param>
+    /// <summary>Applies encoded operations. Each takes one change, except results, which take none. True if a deleted key existed.</summary>
+    /// <param name="batch">The batch to change.</param>
     /// <param name="operations">The operations.</param>
-    /// <param name="etagFirst">The etag of the record's first change, from which results count.</param>
+    /// <param name="etagFirst">The etag of the record's first change, relative to which results are encoded.</param>
     /// <param name="shardTime">The record's shard time.</param>
-    /// <param name="nextChange">The etag of the next operation; moved on.</param>
-    /// <param name="count">Operations that took a change; moved on.</param>
+    /// <param name="nextChange">The etag of the next operation; advanced.</param>
+    /// <param name="count">Operations that took a change; advanced.</param>
     public static bool ApplyOperations(
         WriteBatch batch, ReadOnlySpan<byte> operations, UInt128 etagFirst, long shardTime, ref UInt128 nextChange, ref int count)
     {
@@ -72,7 +72,7 @@ internal static class RecordApplier
         return existed;
     }
 
-    /// <summary>Stores the shard time, which each record carries.</summary>
+    /// <summary>Stores the shard time of a record.</summary>
     public static void SetShardTime(WriteBatch batch, long microseconds)
     {
         Span<byte> value = stackalloc byte[sizeof(long)];

@@ -5,8 +5,8 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// The requests that wait for the writer, bounded in count and bytes. Any thread adds, the writer executor takes. The notice is posted
-/// to the writer executor when the queue stops being empty.
+/// The requests that wait for the writer, bounded in count and bytes. Any thread adds; the writer executor takes. The notice is posted to the writer
+/// executor when requests are there to be taken.
 /// </summary>
 internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor writer, IWorkItem notice)
 {
@@ -16,10 +16,10 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
     private int _givenUp;
     private int _noticed;
 
-    /// <summary>Whether nothing waits. Exact on the writer executor only for what was added before.</summary>
+    /// <summary>Whether the queue is empty. On the writer executor this is exact only for requests added before.</summary>
     public bool IsEmpty => _requests.IsEmpty;
 
-    /// <summary>Adds a request; false, at once, when the queue is full.</summary>
+    /// <summary>Adds a request. Returns false at once when the queue is full.</summary>
     public bool TryAdd(WriteRequest request)
     {
         var bytes = request.Bytes;
@@ -28,7 +28,7 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
             Interlocked.Decrement(ref _count);
             return false;
         }
-        // One that is larger than the bound may pass alone.
+        // A request that is larger than the bound may pass if it is alone.
         if (Interlocked.Add(ref _bytes, bytes) is var sum && sum > bytesMax && sum != bytes)
         {
             Interlocked.Add(ref _bytes, -bytes);
@@ -41,7 +41,7 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
         return true;
     }
 
-    /// <summary>Takes the next request that nobody gave up. Writer executor.</summary>
+    /// <summary>Takes the next request that has not been given up. Writer executor.</summary>
     public bool TryTake([MaybeNullWhen(false)] out WriteRequest request)
     {
         while (_requests.TryDequeue(out request))
@@ -58,8 +58,8 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
     }
 
     /// <summary>
-    /// A request is to be given up, if it still waits: it then leaves only a small object here until its turn. There are no more of these than of others, so that nobody fills a queue that
-    /// stands still with them. False: this one has to keep its place.
+    /// Reserves one of the objects that requests given up in the queue leave behind until their turn. Their number is bounded like that of requests, so
+    /// that nobody can fill a stalled queue with them. False: the request has to keep its place.
     /// </summary>
     public bool TryReserveGivenUp()
     {
@@ -69,23 +69,23 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
         return false;
     }
 
-    /// <summary>It did not wait any more, or its turn has come.</summary>
+    /// <summary>Returns the reservation, because the request was no longer in the queue or its turn has come.</summary>
     public void ReleaseGivenUp() => Interlocked.Decrement(ref _givenUp);
 
-    /// <summary>It waited, and its place is free.</summary>
+    /// <summary>Frees the place of a request that was given up in the queue.</summary>
     public void GaveUp(int bytes)
     {
         Interlocked.Decrement(ref _count);
         Interlocked.Add(ref _bytes, -bytes);
     }
 
-    /// <summary>Posts the notice unless one is on its way.</summary>
+    /// <summary>Posts the notice unless it is already posted.</summary>
     public void Notify()
     {
         if (Interlocked.Exchange(ref _noticed, 1) == 0)
             writer.Post(notice);
     }
 
-    /// <summary>To be called when the notice runs, before the queue is looked at.</summary>
+    /// <summary>Call when the notice runs, before looking at the queue.</summary>
     public void AcknowledgeNotice() => Interlocked.Exchange(ref _noticed, 0);
 }

@@ -1,31 +1,31 @@
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// Shard time: what records carry as their wall time, and what sessions age by. It follows the leader's wall clock without being at its mercy. A clock a year
-/// ahead once ended all sessions of a shard with one record, and then no session aged for a year. So shard time runs at most twice as fast as time passes, and
-/// while it is ahead of the wall clock it goes on at half the pace. Owned by a store; writer executor.
+/// Shard time, which records carry as their wall time and by which sessions age. It follows the leader's wall clock, but within limits: a clock that was a
+/// year ahead once ended all sessions of a shard with one record, and afterwards no session aged for a year. Shard time therefore runs at most twice as
+/// fast as real time, and at half speed while it is ahead of the wall clock. Owned by a store; writer executor.
 /// </summary>
-/// <param name="time">A clock that never goes back: what passes between two records.</param>
+/// <param name="time">A monotonic clock, which measures the time between two records.</param>
 internal sealed class ShardClock(TimeProvider time)
 {
     /// <summary>
-    /// What a new leader's first record may catch up with, as it does not know how long there was none: more than an election takes, and the least time for
-    /// which an idle session stays is no shorter.
+    /// The most by which a new leader's first record may advance shard time, since the leader does not know how long there was no record. This is more
+    /// than an election takes, and no more than the least time for which an idle session is kept.
     /// </summary>
     public static readonly TimeSpan OpenStepMax = TimeSpan.FromMinutes(1);
 
     private long _steppedAt;
 
-    /// <summary>Microseconds since 1970 UTC; never falls but by <see cref="Reset"/>. 0: the shard has no record.</summary>
+    /// <summary>Microseconds since 1970 UTC. Decreases only in <see cref="Reset"/>. 0 means that the shard has no record.</summary>
     public long Microseconds { get; private set; }
 
-    /// <summary>A record that was written before is applied.</summary>
+    /// <summary>Takes the shard time of an existing record that is applied.</summary>
     public void Saw(long microseconds) => Microseconds = Math.Max(Microseconds, microseconds);
 
-    /// <summary>The published state has this, and what was recorded behind it is dropped, or read again.</summary>
+    /// <summary>Sets the shard time of the published state. What was recorded after it is dropped, or read again.</summary>
     public void Reset(long microseconds) => Microseconds = microseconds;
 
-    /// <summary>For the first record of a leadership.</summary>
+    /// <summary>Advances shard time for the first record of a leadership.</summary>
     public void Open(DateTimeOffset wallTime)
     {
         var wall = ToMicroseconds(wallTime);
@@ -34,7 +34,7 @@ internal sealed class ShardClock(TimeProvider time)
         _steppedAt = time.GetTimestamp();
     }
 
-    /// <summary>For a further record.</summary>
+    /// <summary>Advances shard time for a later record.</summary>
     public void Step(DateTimeOffset wallTime)
     {
         var now = time.GetTimestamp();

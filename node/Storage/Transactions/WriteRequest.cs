@@ -10,9 +10,9 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// One caller's conditions and operations, applied as a whole or not at all. Rented, filled and awaited by the caller's thread; between
-/// <c>ReplicaStore.TrySubmit</c> and its answer it belongs to the store. The continuation runs on the completions executor or
-/// the thread pool, never on the writer. Awaiting <see cref="Completion"/> gives the request back to the pool.
+/// One caller's conditions and operations, applied as a whole or not at all. Rented, filled and awaited by the caller's thread. From
+/// <c>ReplicaStore.TrySubmit</c> until it is answered it belongs to the store. The continuation runs on the completions executor or the thread pool, never
+/// on the writer. Awaiting <see cref="Completion"/> returns the request to the pool.
 /// </summary>
 internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolWorkItem, IWorkItem
 {
@@ -28,11 +28,11 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Most operations in a request.</summary>
     public const int OperationCountMax = 10_000;
 
-    /// <summary>Greatest sequence of a session: a client that counts from 1 never comes to it.</summary>
+    /// <summary>Greatest sequence of a session. A client that counts from 1 never reaches it.</summary>
     public const ulong SequenceMax = long.MaxValue;
 
-    // Where a request is on its way, 0 outside the store. With the number of its life, which no two rentals share, in one word: a caller may give up when it has long been
-    // answered and is another's.
+    // The state of a request in the store; 0 outside the store. It shares one word with the number of the rental, which is unique, because a caller may
+    // give up a request that was answered long ago and now belongs to another caller.
     private const long Queued = 1;
     private const long Taken = 2;
     private const long GivenUp = 3;
@@ -54,19 +54,19 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     {
     }
 
-    /// <summary>Timestamp of the store's <see cref="TimeProvider"/> after which it is not applied any more; 0 = none.</summary>
+    /// <summary>Timestamp of the store's <see cref="TimeProvider"/> after which the request is not applied; 0 = none.</summary>
     public long DeadlineTimestamp { get; set; }
 
-    /// <summary>Timestamp of the same clock at which it came, for who measures; 0 = not known.</summary>
+    /// <summary>Timestamp of the same clock at which the request arrived, for measurements; 0 = unknown.</summary>
     public long ArrivedTimestamp { get; set; }
 
-    /// <summary>The trace that follows it, for <see cref="StoreObserver"/>; null = none does.</summary>
+    /// <summary>The trace that follows the request, for <see cref="StoreObserver"/>; null = none.</summary>
     public object? Trace { get; set; }
 
-    /// <summary>The answer. To be awaited once; the request must not be touched afterwards.</summary>
+    /// <summary>The answer. Await it once; do not touch the request afterwards.</summary>
     public ValueTask<WriteResult> Completion => new(this, _core.Version);
 
-    /// <summary>For <see cref="GiveUp"/>: names this rental of the object. To be read before the request is submitted.</summary>
+    /// <summary>Identifies this rental of the object for <see cref="GiveUp"/>. Read it before the request is submitted.</summary>
     public long Life => Volatile.Read(ref _life) & -OneLife;
 
     /// <summary>Bytes that count towards the queue's bound.</summary>
@@ -75,43 +75,43 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Operations added.</summary>
     public int OperationCount { get; private set; }
 
-    /// <summary>Whether there is a put among the operations.</summary>
+    /// <summary>Whether any operation is a put.</summary>
     public bool HasPut { get; private set; }
 
-    /// <summary>The session that the request is identified in, or that it opens; 0 = neither.</summary>
+    /// <summary>The session that identifies the request, or that it opens; 0 = neither.</summary>
     public UInt128 Session { get; private set; }
 
     /// <summary>The request's number in its session.</summary>
     public ulong Sequence { get; private set; }
 
-    /// <summary>Requests of the session below this one are settled, says its client.</summary>
+    /// <summary>The client's statement that requests of the session below this sequence are settled.</summary>
     public ulong LowestOpen { get; private set; }
 
-    /// <summary>Whether it opens a session, and does nothing else.</summary>
+    /// <summary>Whether the request opens a session, and does nothing else.</summary>
     public bool OpensSession { get; private set; }
 
-    /// <summary>Who opens it.</summary>
+    /// <summary>The owner that opens the session.</summary>
     public SessionOwner Owner { get; private set; }
 
-    /// <summary>Of an identified request: a checksum of its conditions and operations, by which its repetitions are known from other requests.</summary>
+    /// <summary>For an identified request: a checksum of its conditions and operations, which distinguishes a repetition from a different request.</summary>
     internal uint Digest { get; private set; }
 
-    /// <summary>The operations as a record's payload holds them.</summary>
+    /// <summary>The operations, encoded as in a record's payload.</summary>
     internal ReadOnlySpan<byte> EncodedOperations => _operations.Written;
 
-    /// <summary>The conditions as <see cref="ConditionReader"/> reads them.</summary>
+    /// <summary>The conditions, encoded for <see cref="ConditionReader"/>.</summary>
     internal ReadOnlySpan<byte> EncodedConditions => _conditions.Written;
 
     /// <summary>The next request of an <see cref="AnswerChain"/>.</summary>
     internal WriteRequest? NextAnswer { get; set; }
 
-    /// <summary>What it is answered with once the answer may leave.</summary>
+    /// <summary>The answer, set before it may leave.</summary>
     internal WriteResult Result { get; set; }
 
     /// <summary>The answer may leave when a state with this etag, or a newer one, is published.</summary>
     internal UInt128 ReleaseEtag { get; set; }
 
-    /// <summary>The answer says something of a state and is in no record: only a leader that is sure to be one may give it.</summary>
+    /// <summary>Whether the answer depends on a state but is in no record. Only a leader whose leadership is confirmed may give it.</summary>
     internal bool IsReadAnswer { get; set; }
 
     /// <summary>An empty request.</summary>
@@ -142,7 +142,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     }
 
     /// <summary>Adds a put. Limits: <see cref="KeyBytesMax"/>, <see cref="ValueBytesMax"/>, <see cref="BytesMax"/>, <see cref="OperationCountMax"/>.</summary>
-    /// <exception cref="ArgumentOutOfRangeException">Beyond a limit; the request is only good for <see cref="Return"/> then.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
     public void Put(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         ValidateKey(key);
@@ -153,8 +153,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ValidateSize();
     }
 
-    /// <summary>Adds a delete, which also succeeds when the key is not there.</summary>
-    /// <exception cref="ArgumentOutOfRangeException">Beyond a limit; the request is only good for <see cref="Return"/> then.</exception>
+    /// <summary>Adds a delete, which also succeeds when the key does not exist.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
     public void Delete(ReadOnlySpan<byte> key)
     {
         ValidateKey(key);
@@ -163,16 +163,16 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ValidateSize();
     }
 
-    /// <summary>Whether a client may use these numbers: counted from 1, and no more open at once than a session's results have room for.</summary>
+    /// <summary>Whether a client may use these numbers. They start at 1, and no more may be open at once than a session can keep results for.</summary>
     public static bool IsIdentityValid(ulong sequence, ulong lowestOpen) =>
         lowestOpen > 0 && sequence >= lowestOpen && sequence - lowestOpen < SessionTable.OpenRequestsMax && sequence <= SequenceMax;
 
     /// <summary>
-    /// Identifies the request: it is applied once, however often it comes, and answered with its first result. Of an unknown session it is
-    /// refused with <see cref="WriteOutcome.SessionExpired"/>, below the lowest open sequence with <see cref="WriteOutcome.SequenceClosed"/>, and where another
-    /// request has its sequence with <see cref="WriteOutcome.SequenceReused"/>.
+    /// Identifies the request, so that it is applied once, however often it arrives, and always answered with its first result. It is refused with
+    /// <see cref="WriteOutcome.SessionExpired"/> if the session is unknown, with <see cref="WriteOutcome.SequenceClosed"/> if the sequence is below the
+    /// lowest open one, and with <see cref="WriteOutcome.SequenceReused"/> if another request has its sequence.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">See <see cref="IsIdentityValid"/>.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The numbers do not satisfy <see cref="IsIdentityValid"/>.</exception>
     public void Identify(UInt128 session, ulong sequence, ulong lowestOpen)
     {
         if (!IsIdentityValid(sequence, lowestOpen))
@@ -181,8 +181,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     }
 
     /// <summary>Makes it a request that opens a session.</summary>
-    /// <param name="session">Its id, which nobody can guess: whoever knows it can make changes of the session.</param>
-    /// <param name="owner">Whose share of the sessions it counts towards.</param>
+    /// <param name="session">Its id, which must be unguessable: whoever knows it can make changes of the session.</param>
+    /// <param name="owner">The owner in whose share of the sessions it counts.</param>
     public void OpenSession(UInt128 session, SessionOwner owner)
     {
         Invariant.Check(OperationCount == 0 && Session == 0, $"A session is opened by a request with {OperationCount} operations besides.");
@@ -191,7 +191,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (OpensSession, Session, Owner) = (true, session, owner);
     }
 
-    /// <summary>To be called when all is added, by whoever hands it over: a writer that serves many has better things to do.</summary>
+    /// <summary>Called by the submitting thread when everything has been added. It computes the digest there, to keep that work off the writer.</summary>
     internal void Complete()
     {
         if (Sequence != 0)
@@ -199,14 +199,14 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     }
 
     /// <summary>
-    /// Nobody waits for the outcome any more: a request that is in the queue is answered <see cref="WriteOutcome.GivenUp"/> at once, and never applied. One that the
-    /// writer has taken goes its way, and so does one for which the queue has no room among those that were given up. Any thread, at any time, also when it was answered long ago;
-    /// the continuation runs elsewhere.
+    /// Nobody waits for the outcome any more. If the request is still queued, it is answered <see cref="WriteOutcome.GivenUp"/> at once and never applied.
+    /// It proceeds normally if the writer has taken it, or if the queue already holds as many given-up requests as it may. Any thread, at any time, even
+    /// long after the request was answered. The continuation runs on another thread.
     /// </summary>
-    /// <param name="life">What <see cref="Life"/> was before it was submitted.</param>
+    /// <param name="life">The value of <see cref="Life"/> before the request was submitted.</param>
     public void GiveUp(long life)
     {
-        // Perhaps of another life, of which the next comparison tells.
+        // The queue may be that of a later rental; the comparison below detects that.
         if (_queue is not { } queue || !queue.TryReserveGivenUp())
             return;
         if (Interlocked.CompareExchange(ref _life, life | GivenUp, life | Queued) != (life | Queued))
@@ -215,7 +215,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
             return;
         }
         queue.GaveUp(Bytes);
-        // The object stays in the queue until its turn comes. Nobody counts what it was to write any more, so that goes now.
+        // The object stays in the queue until its turn. Its buffers no longer count towards the queue's bound, so they are released now.
         _conditions.Clear(0);
         _operations.Clear(OperationBytesLeast);
         Result = WriteResult.Of(WriteOutcome.GivenUp);
@@ -223,14 +223,16 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
     }
 
-    /// <summary>It is about to be added to a queue.</summary>
+    /// <summary>Called just before the request is added to a queue.</summary>
     internal void Enqueue(RequestQueue queue)
     {
         _queue = queue;
         Volatile.Write(ref _life, Life | Queued);
     }
 
-    /// <summary>The writer takes it out of the queue. False: it was given up there, is answered, and must not be touched any more.</summary>
+    /// <summary>
+    /// Called when the writer takes the request out of the queue. False: it was given up there, is already answered, and must not be touched any more.
+    /// </summary>
     internal bool TryTake()
     {
         var queued = Life | Queued;
@@ -240,14 +242,14 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         return false;
     }
 
-    // By the queue and by who awaits the answer, in any order: the second gives it back.
+    // Called by the queue and by whoever awaits the answer, in either order. The second call returns the request to the pool.
     private void ReleaseGivenUp()
     {
         if (Interlocked.Increment(ref _releases) == 2)
             Return();
     }
 
-    /// <summary>Gives back a request that was never submitted, or whose submission was refused.</summary>
+    /// <summary>Returns to the pool a request that was never submitted, or whose submission was refused.</summary>
     public void Return()
     {
         (_releases, _queue) = (0, null);
@@ -269,12 +271,12 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
             Interlocked.Decrement(ref _pooled);
     }
 
-    /// <summary>Runs the continuations of this request and those chained to it.</summary>
+    /// <summary>Runs the continuations of this request and of those chained to it.</summary>
     public void Execute()
     {
         for (var request = this; request is not null;)
         {
-            // Its caller may have given it back, and another rented it, once the result is set.
+            // Read first: once the result is set, the caller may return the request and another may rent it.
             var next = request.NextAnswer;
             request._core.SetResult(request.Result);
             request = next;
