@@ -5,12 +5,12 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.DataFile;
 
 /// <summary>
-/// One checkpoint on its way: frozen on the writer, written on the checkpoint executor, finished on the writer. A failed write leaves the file's
-/// newest state as it was.
+/// One checkpoint in progress: frozen on the writer, written on the checkpoint executor, finished on the writer. A failed write leaves the file's newest
+/// state unchanged.
 /// </summary>
 /// <remarks>
-/// The frozen root's scratch pages are those of its batch's number or less that are in use; nobody changes them, and the writer keeps them all until the finish. What
-/// is noted in them here (place and checksum) nobody else reads before.
+/// The scratch pages of the frozen root are those in use with its batch number or a lower one. Nobody changes them, and the writer keeps them all until
+/// the finish. Nobody else reads the location and checksum stored in them here before that.
 /// </remarks>
 internal sealed unsafe class Checkpoint
 {
@@ -35,42 +35,42 @@ internal sealed unsafe class Checkpoint
     /// <summary>The frozen state.</summary>
     internal StoreRoot Root { get; }
 
-    /// <summary>Pages that the checkpoint before reaches and this one does not; then the map's own are added.</summary>
+    /// <summary>Pages that the previous checkpoint reaches and this one does not. The free map's own pages are added later.</summary>
     internal List<PageRun> Left { get; }
 
-    /// <summary>Scratch pages of this checkpoint that batches published since have left, and which batch did.</summary>
+    /// <summary>Scratch pages of this checkpoint that batches published since then have retired, and the number of that batch.</summary>
     internal Dictionary<nint, ulong> LeftSince { get; } = [];
 
     /// <summary>What it covers.</summary>
     internal CheckpointPosition CheckpointPosition { get; private set; }
 
-    /// <summary>Whether its owner has it, and the free map is its; before it is only frozen.</summary>
+    /// <summary>Whether the checkpoint was returned to its owner and uses the free map. Before that it is only frozen.</summary>
     internal bool IsBegun { get; private set; }
 
     /// <summary>The meta page it wrote.</summary>
     internal MetaPage? Meta { get; private set; }
 
-    /// <summary>The pages that it reaches; made here, since a large file has many runs and the writer no time for them.</summary>
+    /// <summary>The pages that it reaches. Computed on this executor, because a large file has many runs and the writer has no time for them.</summary>
     internal List<PageRun> UsedRuns { get; private set; } = [];
 
-    /// <summary>The pages that it does not reach and the one before does.</summary>
+    /// <summary>The pages that the previous checkpoint reaches and this one does not.</summary>
     internal List<PageRun> PendingRuns { get; private set; } = [];
 
     /// <summary>The frozen root's scratch pages, children first.</summary>
     internal IReadOnlyList<nint> Scratch => _scratch;
 
-    /// <summary>Whether trying again cannot meet an old attempt's meta page.</summary>
+    /// <summary>Whether a retry cannot conflict with the meta page of an earlier attempt.</summary>
     internal bool MayBeAbandoned => _metaStarted is null;
 
-    /// <summary>Bytes of tree pages written so far. Checkpoint executor; the writer, when it is finished.</summary>
+    /// <summary>Bytes of tree pages written so far. Checkpoint executor; after the finish, the writer.</summary>
     public long PageBytes { get; private set; }
 
     internal void Begin(CheckpointPosition coverage) => (CheckpointPosition, IsBegun) = (coverage, true);
 
-    /// <summary>How much of its pages is written, from 0 to 1. On the checkpoint executor.</summary>
+    /// <summary>The part of its pages that is written, from 0 to 1. Checkpoint executor.</summary>
     public double Progress => _scratch.Count == 0 ? 1 : (double)_scratchWritten / _scratch.Count;
 
-    /// <summary>All steps at once.</summary>
+    /// <summary>Takes all steps at once.</summary>
     /// <inheritdoc cref="WriteStep"/>
     public void Write()
     {
@@ -80,11 +80,11 @@ internal sealed unsafe class Checkpoint
     }
 
     /// <summary>
-    /// Writes about one write's bytes of pages; with the last of them it syncs, writes the older meta page, syncs, and gives true. On the
-    /// checkpoint executor, until it gives true or throws.
+    /// Writes pages, about the bytes of one write. With the last of them it syncs, overwrites the older meta page, syncs, and returns true. Checkpoint
+    /// executor; called until it returns true or throws.
     /// </summary>
     /// <exception cref="StorageIoException">
-    /// The disk failed, or is full: then it is abandoned, or, if it may not be, the step is taken again when there is room.
+    /// The disk failed or is full. On a full disk the checkpoint is abandoned, or, if it may not be, the step is repeated when there is space.
     /// </exception>
     public bool WriteStep()
     {
@@ -156,7 +156,7 @@ internal sealed unsafe class Checkpoint
         Meta = meta;
     }
 
-    /// <summary>A root's tree as the file has it.</summary>
+    /// <summary>The root of a tree with its location in the file.</summary>
     internal TreeRoot Placed(TreeRoot tree)
     {
         if (!PageSpace.IsScratch(tree.Reference))
@@ -187,7 +187,7 @@ internal sealed unsafe class Checkpoint
         _scratch.Add((nint)page);
     }
 
-    /// <summary>Gives its bytes in the file.</summary>
+    /// <summary>Writes a page or run and returns its bytes in the file.</summary>
     private long WritePage(RunWriter writer, byte* page)
     {
         if (Page.Type(page) == PageType.Overflow)
@@ -219,7 +219,7 @@ internal sealed unsafe class Checkpoint
         }
     }
 
-    /// <summary>The header as the file has it.</summary>
+    /// <summary>Sets the header fields to their values in the file.</summary>
     private void Complete(byte* image, long number)
     {
         Page.Number(image) = (ulong)number;

@@ -4,8 +4,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.DataFile;
 
 /// <summary>
-/// Keeps the pages of one checkpoint as they are, so that they can be copied to another replica: written at the same places of an empty file they are a data file
-/// with that checkpoint. Any thread; to be disposed soon, since the file grows meanwhile: its owner sees to that.
+/// Keeps the pages of one checkpoint unchanged, so that they can be copied to another replica. Written at the same offsets of an empty file, they form a
+/// data file with that checkpoint. Any thread. The file grows while the pin is open, so its owner makes sure that it is disposed soon.
 /// </summary>
 internal sealed class CheckpointPin : IDisposable
 {
@@ -23,17 +23,20 @@ internal sealed class CheckpointPin : IDisposable
     /// <summary>What the checkpoint covers.</summary>
     public CheckpointPosition CheckpointPosition => _meta.CheckpointPosition;
 
-    /// <summary>Length that the copy must have, in bytes.</summary>
+    /// <summary>Required length of the copy in bytes.</summary>
     public long FileBytes => _meta.FilePages * Page.Bytes;
 
     /// <summary>The file's path.</summary>
     public string Path => _store.File.Path;
 
-    /// <summary>The pages to copy, in the file's order, the two meta pages first.</summary>
+    /// <summary>The pages to copy, in file order, starting with the two meta pages.</summary>
     public IReadOnlyList<PageRun> Runs { get; }
 
-    /// <summary>Reads pages of one run from the disk into aligned memory of a multiple of 8,192 bytes, unchecked. Both meta pages read as this checkpoint's.</summary>
-    /// <exception cref="Files.StorageIoException">The disk cannot read them.</exception>
+    /// <summary>
+    /// Reads pages of one run from disk, unverified, into aligned memory whose length is a multiple of 8,192 bytes. Both meta pages are returned as this
+    /// checkpoint's.
+    /// </summary>
+    /// <exception cref="Files.StorageIoException">The pages cannot be read.</exception>
     public void ReadPages(long first, Span<byte> destination)
     {
         for (; !destination.IsEmpty && first < 2; first++, destination = destination[Page.Bytes..])
@@ -42,7 +45,7 @@ internal sealed class CheckpointPin : IDisposable
             _store.ReadFilePages(first, destination);
     }
 
-    /// <summary>A page that was read is not what was written: ends the store that it is of.</summary>
+    /// <summary>Reports that a page that was read is not what was written. This stops the store.</summary>
     public void TellDamage(CorruptStoreException damage) => _store.Space.Damaged?.Invoke(damage);
 
     /// <inheritdoc/>

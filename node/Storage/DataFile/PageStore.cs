@@ -7,14 +7,14 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.DataFile;
 
 /// <summary>
-/// A data file: copy-on-write trees in memory and their checkpoints on the disk. Everything but snapshots, pins, counts and sizes is called on the shard's
-/// writer only, <see cref="Checkpoint.Write"/> on its checkpoint executor. It has no threads, locks or clock of its own but a lock around pins. An exception
-/// other than a full disk ends the engine.
+/// A data file: copy-on-write trees in memory and their checkpoints on disk. Snapshots, pins, counts and sizes are available on any thread,
+/// <see cref="Checkpoint.Write"/> on the checkpoint executor; everything else is called on the shard's writer only. It has no threads or clock of its own,
+/// and no lock except one for pins. An exception other than a full disk stops the engine.
 /// </summary>
 /// <remarks>
-/// A page of the file goes through these hands: in use; left by a batch not yet published (goes with it when dropped); left by a published one; pending in the
-/// next checkpoint's map; free in the map after that, when its checkpoint's finish has overwritten the last meta page that reached it; reusable
-/// when no pin is open of a checkpoint that reached it, and no reader has a root from its life.
+/// A page of the file passes through these states: in use; retired by an unpublished batch (in use again when that is dropped); retired by a published
+/// batch; pending in the next checkpoint's map; free in the map after that, once the finish of its checkpoint has overwritten the last meta page that
+/// reached it; reusable when no pin of a checkpoint that reached it is open, and no reader has a root from its lifetime.
 /// </remarks>
 internal sealed unsafe class PageStore : IDisposable
 {
@@ -26,18 +26,23 @@ internal sealed unsafe class PageStore : IDisposable
     private readonly RetiredPages<RetiredScratch> _retiredScratch;
     private readonly RetiredPages<RetiredRun> _retiredRuns;
 
-    /// <summary>Runs that pins keep, each by the revision of one of those pins: looked at again when that one is gone, so that they cost nothing while it is there.</summary>
+    /// <summary>
+    /// Runs that pins keep, grouped by the revision of one such pin. They are checked again only when that pin is gone, so they cost nothing until then.
+    /// </summary>
     private readonly Dictionary<ulong, List<RetiredRun>> _pinnedRuns = [];
     private readonly List<ulong> _pinsGone = [];
     private readonly List<ReaderSlots.Reader> _present = [];
     private readonly Lock _pinLock = new();
 
-    /// <summary>Revision of each open pin. Never changed, but replaced under the lock: the writer reads it for every batch.</summary>
+    /// <summary>Revision of each open pin. The array is never changed but replaced under the lock, because the writer reads it for every batch.</summary>
     private ulong[] _pins = [];
     private List<PageRun> _left = [];
     private List<PageRun> _pending;
 
-    /// <summary>The batch of the last checkpoint that was finished; none before it reaches what later ones place, and none from it on what is pending. 0: as opened.</summary>
+    /// <summary>
+    /// The batch of the last checkpoint that was finished. No batch up to it reaches what later checkpoints place, and no batch from it on reaches pending
+    /// pages. 0: the state at the open.
+    /// </summary>
     private ulong _batchCheckpointed;
     private Checkpoint? _checkpoint;
     private StoreRoot _published;
@@ -52,7 +57,7 @@ internal sealed unsafe class PageStore : IDisposable
     private PageStore(IStorageFile file, PageStoreOptions options, MetaPage newest, MetaPage older)
     {
         (File, Options, _newestMeta, _olderMeta) = (file, options, newest, older);
-        // A file that came near its range gets a larger one at the next open.
+        // A file that has almost filled its range gets a larger one at the next open.
         Space = new PageSpace(file, Math.Max(options.MapBytes, 2 * file.Length));
         Free = FreeMap.Load(Space, newest);
         _pending = Free.PendingRuns();
@@ -68,10 +73,10 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>What the newest checkpoint covers. Any thread.</summary>
     public CheckpointPosition Covered => Volatile.Read(ref _newestMeta).CheckpointPosition;
 
-    /// <summary>What the older meta page covers: the journal is needed from there on (S5). Any thread.</summary>
+    /// <summary>What the older meta page covers. The journal is needed from there on (S5). Any thread.</summary>
     public CheckpointPosition CoveredByOlderMeta => Volatile.Read(ref _olderMeta).CheckpointPosition;
 
-    /// <summary>Whose file it is, as given to <see cref="Create"/>.</summary>
+    /// <summary>Identifies the replica whose file this is, as passed to <see cref="Create"/>.</summary>
     public UInt128 Identity => _newestMeta.Identity;
 
     /// <summary>Etag of the newest sealed batch.</summary>
@@ -80,16 +85,18 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Etag that readers see. Any thread.</summary>
     public UInt128 PublishedEtag => Volatile.Read(ref _published).Etag;
 
-    /// <summary>Memory of pages that are in no checkpoint yet, or not let go by readers. Any thread.</summary>
+    /// <summary>Memory of pages that are in no checkpoint yet or that readers still need. Any thread.</summary>
     public long ScratchBytes => _pool.Bytes;
 
     /// <summary>The part of <see cref="ScratchBytes"/> that only readers still need. Any thread; may be out of date.</summary>
     public long HeldScratchBytes => _retiredScratch.HeldBytes;
 
-    /// <summary>Memory that scratch pages have from the system, in use or not. Any thread.</summary>
+    /// <summary>Memory allocated from the system for scratch pages, in use or not. Any thread.</summary>
     public long ScratchReservedBytes => _pool.ReservedBytes;
 
-    /// <summary>Bytes of memory that only readers still need, and of the file that readers and pins keep from being reused. Any thread; may be out of date.</summary>
+    /// <summary>
+    /// Bytes of memory that only readers still need, plus bytes of the file that readers and pins keep from being reused. Any thread; may be out of date.
+    /// </summary>
     public long PinnedBytes => _retiredScratch.HeldBytes + Volatile.Read(ref _retiredFileBytes);
 
     /// <summary>Length of the file. Any thread.</summary>
@@ -105,12 +112,15 @@ internal sealed unsafe class PageStore : IDisposable
 
     internal MetaPage NewestMeta => _newestMeta;
 
-    /// <summary>The first batch whose root may reach what the next checkpoint places. While one is begun, which nothing else finishes: its executor.</summary>
+    /// <summary>
+    /// The first batch whose root may reach pages that the next checkpoint places. While a checkpoint is in progress its executor may read this; only the
+    /// finish changes it.
+    /// </summary>
     internal ulong FirstBatchToPlace => _batchCheckpointed + 1;
 
     private StoreRoot NewestRoot => _unpublished.Count > 0 ? _unpublished[^1].Root : _published;
 
-    /// <summary>Creates an empty data file with two meta pages, durable with its name when this returns.</summary>
+    /// <summary>Creates an empty data file with two meta pages. The file and its name are durable when this returns.</summary>
     public static PageStore Create(IFileSystem files, string path, PageStoreOptions options, ReadOnlySpan<byte> identity)
     {
         var newest = new MetaPage
@@ -138,9 +148,9 @@ internal sealed unsafe class PageStore : IDisposable
         }
     }
 
-    /// <summary>Opens at the newest whole meta page. Never walks the trees.</summary>
-    /// <exception cref="CorruptStoreException">No meta page is whole, the file is shorter than they say, or its free map is damaged.</exception>
-    /// <exception cref="FormatVersionException">The file is of another version.</exception>
+    /// <summary>Opens the file at the newest intact meta page. Never walks the trees.</summary>
+    /// <exception cref="CorruptStoreException">No meta page is intact, the file is shorter than they say, or its free map is damaged.</exception>
+    /// <exception cref="FormatVersionException">The file has another version.</exception>
     public static PageStore Open(IFileSystem files, string path, PageStoreOptions options)
     {
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, options.Direct));
@@ -157,7 +167,7 @@ internal sealed unsafe class PageStore : IDisposable
                 throw new CorruptStoreException($"'{path}': its meta page refers to the root of a tree where no page is.");
             if (file.Length < newest.FilePages * Page.Bytes)
                 throw new CorruptStoreException($"'{path}' has {file.Length} bytes, and its meta page says {newest.FilePages * Page.Bytes}.");
-            // A torn meta page was being written as the power went: nothing but the newest is needed then, and that comes from the disk.
+            // A torn meta page was being written when the power failed. Then only the newest one is needed, and it is on disk.
             return new PageStore(file, options, newest, older ?? newest) { _newestMetaIsSynced = older is null };
         }
         catch
@@ -170,10 +180,10 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Open snapshots. Any thread.</summary>
     public int ReaderCount => _readers.Count();
 
-    /// <summary>Whether a snapshot is open. The writer, when no new ones can come.</summary>
+    /// <summary>Whether a snapshot is open. Writer, when no new ones can be opened.</summary>
     public bool HasReaders => _readers.Oldest() != ulong.MaxValue;
 
-    /// <summary>Opens a batch on the newest state. One at a time.</summary>
+    /// <summary>Opens a batch on the newest state. Only one at a time.</summary>
     public WriteBatch Begin()
     {
         ReleaseRetired();
@@ -181,7 +191,7 @@ internal sealed unsafe class PageStore : IDisposable
         return _batch;
     }
 
-    /// <summary>Ends the batch that <see cref="Begin"/> gave: it is the newest state, not published yet. Etags rise.</summary>
+    /// <summary>Closes the batch that <see cref="Begin"/> returned. It becomes the newest state, unpublished. Etags must increase.</summary>
     public void Seal(WriteBatch batch, UInt128 etag)
     {
         Invariant.Check(batch == _batch, $"A batch of another store is sealed.");
@@ -189,14 +199,14 @@ internal sealed unsafe class PageStore : IDisposable
         _unpublished.Add(batch.End(etag));
     }
 
-    /// <summary>Ends the batch that <see cref="Begin"/> gave without a trace.</summary>
+    /// <summary>Closes the batch that <see cref="Begin"/> returned and discards its changes.</summary>
     public void Abort(WriteBatch batch)
     {
         Invariant.Check(batch == _batch, $"A batch of another store is aborted.");
         Discard(batch.EndUnsealed());
     }
 
-    /// <summary>The newest sealed root with this etag or a lower one becomes what readers see.</summary>
+    /// <summary>Publishes the newest sealed root with this etag or a lower one; readers see it from now on.</summary>
     public void Publish(UInt128 etag)
     {
         var count = 0;
@@ -222,7 +232,7 @@ internal sealed unsafe class PageStore : IDisposable
         _unpublished.RemoveRange(0, count);
     }
 
-    /// <summary>All sealed and not published roots vanish, with their scratch and with what they left.</summary>
+    /// <summary>Drops all sealed roots that are not published, with their scratch pages and the pages they retired.</summary>
     public void DropUnpublished()
     {
         Invariant.Check(!_batch.IsOpen, $"Unpublished roots are dropped while a batch is open.");
@@ -232,12 +242,14 @@ internal sealed unsafe class PageStore : IDisposable
     }
 
     /// <summary>
-    /// Freezes the published root for a checkpoint. Null when nothing is new, or what is new is beyond <paramref name="etagMax"/>: then the root of now stays
-    /// frozen, and the next call that allows its etag gets it.
+    /// Freezes the published root for a checkpoint. Null when nothing is new, or when the published root is beyond <paramref name="etagMax"/>. In that
+    /// case the root stays frozen, and the next call that allows its etag returns it.
     /// </summary>
-    /// <param name="coverageOf">What the journal knows of a root's etag.</param>
-    /// <param name="etagMax">The lesser of committed and durable here.</param>
-    /// <param name="repeats">Also without anything new, if the older meta page would then cover more: so that the journal behind it can go.</param>
+    /// <param name="coverageOf">Returns the journal position for a root's etag.</param>
+    /// <param name="etagMax">The lesser of the committed and the locally durable etag.</param>
+    /// <param name="repeats">
+    /// Write a checkpoint even if nothing is new, provided that the older meta page would then cover more, so that journal segments can be recycled.
+    /// </param>
     public Checkpoint? BeginCheckpoint(Func<UInt128, CheckpointPosition> coverageOf, UInt128 etagMax, bool repeats = false)
     {
         Invariant.Check(_checkpoint is not { IsBegun: true }, $"A checkpoint begins before the last one is finished.");
@@ -254,7 +266,7 @@ internal sealed unsafe class PageStore : IDisposable
         return _checkpoint;
     }
 
-    /// <summary>After <see cref="Checkpoint.Write"/>, between batches: the trees refer to the file, and the scratch pages are let go.</summary>
+    /// <summary>Called after <see cref="Checkpoint.Write"/>, between batches. Makes the trees refer to the file and retires the scratch pages.</summary>
     public void FinishCheckpoint(Checkpoint checkpoint)
     {
         Invariant.Check(checkpoint == _checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint is finished that was not written, or during a batch.");
@@ -268,7 +280,7 @@ internal sealed unsafe class PageStore : IDisposable
         var epoch = _readers.NextEpoch();
         foreach (var page in checkpoint.Scratch)
             _retiredScratch.Add(new RetiredScratch(epoch, page, checkpoint.LeftSince.GetValueOrDefault(page, ulong.MaxValue)));
-        // The map is the writer's again; what was pending is free, and its last meta page overwritten.
+        // The map belongs to the writer again. What was pending is free, and the last meta page that reached it is overwritten.
         Free.Keep();
         foreach (var run in _pending)
             Retire(run, epoch);
@@ -284,7 +296,7 @@ internal sealed unsafe class PageStore : IDisposable
         ReleaseRetired();
     }
 
-    /// <summary>A checkpoint whose write met a full disk: nothing of it counts. The next one starts over.</summary>
+    /// <summary>Abandons a checkpoint whose write found the disk full. Nothing of it counts, and the next one starts over.</summary>
     public void AbandonCheckpoint(Checkpoint checkpoint)
     {
         Invariant.Check(checkpoint == _checkpoint && checkpoint.MayBeAbandoned, $"A checkpoint is abandoned whose meta page may be durable.");
@@ -297,8 +309,8 @@ internal sealed unsafe class PageStore : IDisposable
         _checkpoint = null;
     }
 
-    /// <summary>What is published now, for reading. Any thread; allocates nothing.</summary>
-    /// <exception cref="SnapshotLimitException">As many are open as may be.</exception>
+    /// <summary>Opens a snapshot of the published state. Any thread; allocates nothing.</summary>
+    /// <exception cref="SnapshotLimitException">The limit of open snapshots is reached.</exception>
     public ReadSnapshot OpenSnapshot()
     {
         var slot = _readers.Enter(out var ticket);
@@ -307,7 +319,7 @@ internal sealed unsafe class PageStore : IDisposable
         return new ReadSnapshot(this, root, slot, ticket);
     }
 
-    /// <summary>Keys of a tree as published. Any thread.</summary>
+    /// <summary>Number of keys of a tree in the published state. Any thread.</summary>
     public ulong Count(TreeId tree) => Volatile.Read(ref _published).Trees[(int)tree].Count;
 
     /// <summary>Pins the newest checkpoint. Any thread.</summary>
@@ -321,10 +333,10 @@ internal sealed unsafe class PageStore : IDisposable
     }
 
     /// <summary>
-    /// Walks everything: each page of the file is reachable, free or pending, and only one of them; checksums, key order, counts. On the writer, with no batch
-    /// open and no checkpoint begun.
+    /// Checks everything: each page of the file is exactly one of reachable, free or pending, and checksums, key order and counts are right. Writer, with
+    /// no batch open and no checkpoint in progress.
     /// </summary>
-    /// <exception cref="CorruptStoreException">Something is not so; the message says what.</exception>
+    /// <exception cref="CorruptStoreException">A check failed; the message says which.</exception>
     public void Verify()
     {
         Invariant.Check(!_batch.IsOpen && _checkpoint is not { IsBegun: true }, $"The store is verified during a batch or checkpoint.");
@@ -340,7 +352,7 @@ internal sealed unsafe class PageStore : IDisposable
             walk.CheckProtected(batch.Root.Trees, "unpublished root");
     }
 
-    /// <summary>The part of <see cref="Verify"/> that can go wrong in a file that was received whole and that nobody uses yet, to be taken in steps.</summary>
+    /// <summary>Begins the part of <see cref="Verify"/> that can fail in a file that was received whole and is not in use yet, to be done in steps.</summary>
     public StoreWalk BeginWalk()
     {
         var walk = new StoreWalk(Space, Free, [_left, _pending]);
@@ -348,7 +360,9 @@ internal sealed unsafe class PageStore : IDisposable
         return walk;
     }
 
-    /// <summary>Closes the file. Snapshots must be closed, and the executors run nothing of this store. What is in no checkpoint is lost.</summary>
+    /// <summary>
+    /// Closes the file. All snapshots must be closed, and the executors must run nothing of this store. Changes that are in no checkpoint are lost.
+    /// </summary>
     public void Dispose()
     {
         File.Dispose();
@@ -363,9 +377,9 @@ internal sealed unsafe class PageStore : IDisposable
     }
 
     /// <summary>
-    /// Before anything that only an older meta page reaches is overwritten. The sync of the one that was found at the open may have failed under the process
-    /// before: it is in the system's cache then, and a later sync does not bring it to the disk. Should it be torn here, the other one counts. On the
-    /// checkpoint executor.
+    /// Called before anything is overwritten that only an older meta page reaches. The sync of the meta page found at the open may have failed in the
+    /// previous process. In that case the page is in the system's cache only, and a later sync does not write it to disk. Should it be torn here, the
+    /// other one counts. Checkpoint executor.
     /// </summary>
     internal void SyncNewestMeta()
     {
@@ -376,7 +390,9 @@ internal sealed unsafe class PageStore : IDisposable
         _newestMetaIsSynced = true;
     }
 
-    /// <summary>Grows the file to the wanted length, or the needed one when the disk has no more; gives its pages. On the checkpoint executor.</summary>
+    /// <summary>
+    /// Grows the file to the wanted length, or to the needed length if the disk has no more space. Returns its length in pages. Checkpoint executor.
+    /// </summary>
     internal long GrowFile(long pagesNeeded, long pagesWanted)
     {
         var pagesMax = Math.Min(Space.PagesMax, FreeMap.FilePagesMax);
@@ -398,7 +414,7 @@ internal sealed unsafe class PageStore : IDisposable
         return pagesWanted;
     }
 
-    /// <summary>Gives back what an unpublished batch made; what it left is in use as before.</summary>
+    /// <summary>Frees the scratch pages of an unpublished batch. The pages that it retired are in use as before.</summary>
     private void Discard(SealedBatch batch)
     {
         foreach (var page in batch.Made)
@@ -406,14 +422,14 @@ internal sealed unsafe class PageStore : IDisposable
         Recycle(batch);
     }
 
-    /// <summary>All open snapshots. The writer.</summary>
+    /// <summary>Collects all open snapshots. Writer.</summary>
     internal void CollectReaders(List<ReaderSlots.Reader> readers) => _readers.Collect(readers);
 
     internal bool MustEnd(int slot, ulong ticket) => _readers.MustEnd(slot, ticket);
 
     internal void CloseSnapshot(int slot, ulong ticket) => _readers.Leave(slot, ticket);
 
-    /// <summary>By a call that can fail: touching the map of a bad sector would end the process.</summary>
+    /// <summary>Reads with a call that can fail. Accessing a bad sector through the mapping would crash the process.</summary>
     internal void ReadFilePages(long first, Span<byte> destination)
     {
         Invariant.Check(destination.Length % Page.Bytes == 0 && (first * Page.Bytes) + destination.Length <= FileBytes, $"Pages from {first} on are beyond the file.");
@@ -430,7 +446,7 @@ internal sealed unsafe class PageStore : IDisposable
         }
     }
 
-    /// <summary>Null: torn, none, or one that the disk cannot read, which is as good as torn.</summary>
+    /// <summary>Null if the page is torn, is not a meta page, or cannot be read, which is treated like torn.</summary>
     private static MetaPage? ReadMeta(IStorageFile file, long number)
     {
         using var buffer = new AlignedBuffer(Page.Bytes);
@@ -453,7 +469,9 @@ internal sealed unsafe class PageStore : IDisposable
     private static PageRun PlacedRun(byte* page) =>
         new(PageSpace.NumberOf(Page.Placed(page)), Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1);
 
-    /// <summary>Scratch pages that got a place, and that an unpublished batch left: it leaves the place instead.</summary>
+    /// <summary>
+    /// For scratch pages that were placed in the file and retired by an unpublished batch: the batch now retires the pages of the file instead.
+    /// </summary>
     private static void LeavePlacedPages(SealedBatch batch, ulong batchFrozen)
     {
         foreach (var page in batch.RetiredScratch)
@@ -464,7 +482,7 @@ internal sealed unsafe class PageStore : IDisposable
         batch.RetiredScratch.RemoveAll(page => Page.Batch((byte*)page) <= batchFrozen);
     }
 
-    /// <summary>The root with references to the file, after they were put into all younger scratch pages that it reaches.</summary>
+    /// <summary>The root with references to the file, after the references in all younger scratch pages that it reaches were replaced.</summary>
     private StoreRoot WithPlaces(StoreRoot root, Checkpoint checkpoint)
     {
         var trees = new TreeRoot[StoreRoot.TreesMax];
@@ -484,7 +502,7 @@ internal sealed unsafe class PageStore : IDisposable
 
     private void PlaceChildren(byte* page, Checkpoint checkpoint)
     {
-        // Bit 0 tells the mark of a page already visited from a place.
+        // Bit 0 distinguishes the mark of a visited page from a location.
         var mark = (checkpoint.Meta!.Revision << 1) | 1;
         if (Page.Placed(page) == mark || Page.Type(page) == PageType.Overflow)
             return;
@@ -504,13 +522,13 @@ internal sealed unsafe class PageStore : IDisposable
                 PlaceChildren(target, checkpoint);
                 continue;
             }
-            // Readers load the reference first: with the one to the file they find its checksum.
+            // Readers load the reference first. If they see the one to the file, they also see its checksum.
             *(uint*)(child + sizeof(ulong)) = Page.Checksum(target);
             Volatile.Write(ref *(ulong*)child, Page.Placed(target));
         }
     }
 
-    /// <summary>Takes back what no reader or pin can reach any more.</summary>
+    /// <summary>Frees what no reader or pin can reach any more.</summary>
     private void ReleaseRetired()
     {
         if (_retiredScratch.IsEmpty && _retiredRuns.IsEmpty && _pinnedRuns.Count == 0)
@@ -518,18 +536,21 @@ internal sealed unsafe class PageStore : IDisposable
         _readers.Collect(_present);
         _retiredScratch.Release(_present);
         var held = _retiredScratch.HeldBytes;
-        // During a checkpoint's write the map is not the writer's, and of the runs it is not known then which readers have left them.
+        // While a checkpoint is being written, the map does not belong to the writer. For runs it is therefore unknown during that time which readers no
+        // longer need them.
         if (_checkpoint is not { IsBegun: true })
         {
             ReleaseRuns();
             held += _retiredRuns.HeldBytes;
         }
-        // Not what pins keep, or a checkpoint under way: no reader's end frees that.
+        // Does not count what pins or a checkpoint in progress keep: ending a reader would not free that.
         if (held > Options.PinnedBytesMax)
             EndReader();
     }
 
-    /// <summary>Pages of the file that the newest checkpoint but one left. One run may be of several checkpoints, each of which placed a part of it.</summary>
+    /// <summary>
+    /// Retires pages of the file that neither of the two newest checkpoints reaches. Parts of one run may have been placed by different checkpoints.
+    /// </summary>
     private void Retire(PageRun run, ulong epoch)
     {
         _retiredFileBytes += run.Count * Page.Bytes;
@@ -563,7 +584,10 @@ internal sealed unsafe class PageStore : IDisposable
         _retiredRuns.Release(_present);
     }
 
-    /// <summary>Pins first, and readers when those are gone: so no reader is ended for what a pin keeps. No later pin reaches it: that is of a later checkpoint.</summary>
+    /// <summary>
+    /// Checks pins first and readers only when those are gone, so no reader is ended for pages that a pin keeps. No later pin reaches the run, because it
+    /// would be of a later checkpoint.
+    /// </summary>
     private void KeepWhilePinned(in RetiredRun retired, ulong[] pins)
     {
         foreach (var pinned in pins)
@@ -584,7 +608,7 @@ internal sealed unsafe class PageStore : IDisposable
         _retiredFileBytes -= retired.Bytes;
     }
 
-    /// <summary>The oldest holds the most, or nearly so; when it is gone and that was not enough, the next one is.</summary>
+    /// <summary>Asks the oldest reader to end, since it holds the most, or nearly so. If that is not enough, the next one follows when it is gone.</summary>
     private void EndReader()
     {
         var oldest = ulong.MaxValue;

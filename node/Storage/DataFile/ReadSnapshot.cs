@@ -5,10 +5,10 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.DataFile;
 
 /// <summary>
-/// One published state of all trees. Any thread, also held across awaits; spans that it gave are valid until it is disposed. Opening and
-/// point reads allocate nothing. It pins pages: not to be held longer than needed.
+/// One published state of all trees. Any thread, and it may be held across awaits. The spans that it returns are valid until it is disposed. Opening it
+/// and point reads allocate nothing. It pins pages, so do not hold it longer than necessary.
 /// </summary>
-/// <exception cref="CorruptStoreException">From any read: a page is not what was written; the shard's replica must stop.</exception>
+/// <exception cref="CorruptStoreException">From any read: a page is not what was written, and the shard's replica must stop.</exception>
 internal readonly unsafe struct ReadSnapshot : IDisposable
 {
     private readonly PageStore _store;
@@ -28,7 +28,7 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     public UInt128 Etag => _root.Etag;
 
     /// <summary>
-    /// It keeps more memory from being reused than it may: who holds it for long ends it soon, and goes on with another. Any thread.
+    /// Whether it keeps more memory from being reused than it may. Long-running holders should end it soon and continue with a new one. Any thread.
     /// </summary>
     public bool IsTooOld => _store.MustEnd(_slot, _ticket);
 
@@ -37,18 +37,20 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     /// <summary>Number of keys in a tree.</summary>
     public ulong Count(TreeId tree) => _root.Trees[(int)tree].Count;
 
-    /// <summary>The value of a key, where it lies.</summary>
+    /// <summary>The value of a key, in place.</summary>
     public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         fixed (TreeRoot* root = &_root.Trees[(int)tree])
             return Lookup.TryGet(_store.Space, root, key, out value);
     }
 
-    /// <summary>A cursor over the keys from <paramref name="lower"/> (inclusive; empty: the first) to <paramref name="upper"/> (exclusive; empty: the end).
-    /// To be disposed before the snapshot.</summary>
+    /// <summary>
+    /// A cursor over the keys from <paramref name="lower"/> (inclusive; empty: the first) to <paramref name="upper"/> (exclusive; empty: the end). Dispose
+    /// it before the snapshot.
+    /// </summary>
     public Cursor Cursor(TreeId tree, ReadOnlySpan<byte> lower = default, ReadOnlySpan<byte> upper = default) =>
         new(_store.Space, _root.Trees[(int)tree], lower, upper);
 
-    /// <summary>Lets go of the pages. A second time does nothing.</summary>
+    /// <summary>Releases the pages. A second call does nothing.</summary>
     public void Dispose() => _store.CloseSnapshot(_slot, _ticket);
 }

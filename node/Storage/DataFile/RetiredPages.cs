@@ -2,10 +2,10 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.DataFile;
 
-/// <summary>Pages that the newest state does not reach any more: in memory, or of the file.</summary>
+/// <summary>Pages that the newest state no longer reaches, in memory or in the file.</summary>
 internal interface IRetiredPages
 {
-    /// <summary>How many bytes they are.</summary>
+    /// <summary>Their size in bytes.</summary>
     long Bytes { get; }
 
     /// <summary>Whether a reader may have a root that reaches them.</summary>
@@ -13,14 +13,15 @@ internal interface IRetiredPages
 }
 
 /// <summary>
-/// What the newest state does not reach any more, until no reader does. A page has a life, from the batch that made it to the one that left it: it is free as soon as
-/// no reader has a root from that time, however old others are. Used on the writer only.
+/// Keeps what the newest state no longer reaches until no reader reaches it either. A page's lifetime lasts from the batch that created it to the batch
+/// that retired it. It is free as soon as no reader has a root from that time, however old other readers are. Writer only.
 /// </summary>
 /// <remarks>
-/// What cannot go waits for one of the readers that hold it, and is looked at again when that one is gone: however many pages a long reader holds, they cost nothing while it is there.
+/// Pages that cannot be freed are assigned to one of the readers that hold them and checked again when that reader is gone. However many pages a long
+/// reader holds, they cost nothing until then.
 /// </remarks>
-/// <param name="readers">Who may hold them.</param>
-/// <param name="free">Told what no reader reaches any more.</param>
+/// <param name="readers">The readers that may hold pages.</param>
+/// <param name="free">Called with what no reader reaches any more.</param>
 internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
     where T : struct, IRetiredPages
 {
@@ -29,19 +30,19 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
     private readonly List<(int Slot, ulong Ticket)> _gone = [];
     private long _heldBytes;
 
-    /// <summary>Bytes that readers hold. Any thread; as of the last <see cref="Release"/>.</summary>
+    /// <summary>Bytes that readers hold, as of the last <see cref="Release"/>. Any thread.</summary>
     public long HeldBytes => Volatile.Read(ref _heldBytes);
 
-    /// <summary>Nothing is here.</summary>
+    /// <summary>Whether there are no retired pages.</summary>
     public bool IsEmpty => _waiting.Count == 0 && _held.Count == 0;
 
-    /// <summary>All that is here.</summary>
+    /// <summary>All retired pages.</summary>
     public IEnumerable<T> All => _waiting.Concat(_held.Values.SelectMany(pages => pages));
 
-    /// <summary>Takes pages that the state published by now does not reach.</summary>
+    /// <summary>Adds pages that the published state does not reach.</summary>
     public void Add(T pages) => _waiting.Enqueue(pages);
 
-    /// <summary>Lets go of what none of the readers reaches.</summary>
+    /// <summary>Frees what none of the readers reaches.</summary>
     public void Release(List<ReaderSlots.Reader> present)
     {
         foreach (var (reader, pages) in _held)
@@ -88,9 +89,9 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
 }
 
 /// <summary>A scratch page or run.</summary>
-/// <param name="Epoch">Readers that come later do not reach it.</param>
-/// <param name="Page">The page, which knows its batch.</param>
-/// <param name="Left">The batch that left it; the greatest number when only its place changed.</param>
+/// <param name="Epoch">Readers that start after this epoch do not reach it.</param>
+/// <param name="Page">The page, which stores its batch.</param>
+/// <param name="Left">The batch that retired it; the greatest number when only its location changed.</param>
 internal readonly record struct RetiredScratch(ulong Epoch, nint Page, ulong Left) : IRetiredPages
 {
     private readonly ulong _born = BatchOf(Page);
@@ -105,9 +106,9 @@ internal readonly record struct RetiredScratch(ulong Epoch, nint Page, ulong Lef
 }
 
 /// <summary>A run of the file's pages.</summary>
-/// <param name="Epoch">Readers that come later do not reach it.</param>
+/// <param name="Epoch">Readers that start after this epoch do not reach it.</param>
 /// <param name="Born">Roots of earlier batches, and pins of earlier checkpoints, do not reach it.</param>
-/// <param name="Left">The batch that left it, or a later one.</param>
+/// <param name="Left">The batch that retired it, or a later one.</param>
 /// <param name="Revision">Pins of this and later checkpoints do not reach it.</param>
 /// <param name="Run">The pages.</param>
 internal readonly record struct RetiredRun(ulong Epoch, PageBirth Born, ulong Left, ulong Revision, PageRun Run) : IRetiredPages

@@ -1,8 +1,8 @@
 namespace KvCluster.Storage.DataFile;
 
 /// <summary>
-/// How old open snapshots are, for metrics. A snapshot takes no time of its own when it is opened, which is done for every read: its age counts from when it was first looked at, so it is
-/// at most one interval of the looks too small. Used on the writer only; who does not look pays nothing.
+/// The age of open snapshots, for metrics. Opening a snapshot reads no clock, because that is done for every read. The age counts from when the snapshot
+/// was first seen here, so it is too small by at most one interval between calls. Writer only; costs nothing unless it is called.
 /// </summary>
 internal sealed class SnapshotAges(PageStore pages, TimeProvider time)
 {
@@ -10,7 +10,7 @@ internal sealed class SnapshotAges(PageStore pages, TimeProvider time)
     private Dictionary<(int Slot, ulong Ticket), long> _seen = [];
     private Dictionary<(int Slot, ulong Ticket), long> _seenBefore = [];
 
-    /// <summary>Looks, and gives the age of the oldest; zero without any.</summary>
+    /// <summary>Updates the ages and returns that of the oldest snapshot; zero without any.</summary>
     public TimeSpan Oldest()
     {
         pages.CollectReaders(_present);

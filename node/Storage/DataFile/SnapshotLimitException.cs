@@ -1,4 +1,4 @@
 namespace KvCluster.Storage.DataFile;
 
-/// <summary>As many snapshots are open as may be; nothing is wrong with the store.</summary>
+/// <summary>The limit of open snapshots is reached. The store is fine.</summary>
 internal sealed class SnapshotLimitException(int snapshotsMax) : Exception($"{snapshotsMax} snapshots are open, which is the limit.");

@@ -5,8 +5,8 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// Computes the digest of one published state while the shard goes on: in steps on the checkpoint executor, with a rest behind each. Begun and ended on
-/// the writer executor. It gives up rather than keep too much memory from being reused. A bad page, or whatever else goes wrong, ends the engine.
+/// Computes the digest of one published state while the shard keeps working, in steps on the checkpoint executor with a pause after each. Created and
+/// disposed on the writer executor. It gives up before it keeps too much memory from being reused. A damaged page or any other failure stops the engine.
 /// </summary>
 internal sealed class BackgroundDigest : IDisposable
 {
@@ -20,12 +20,12 @@ internal sealed class BackgroundDigest : IDisposable
     private volatile bool _hasEnded;
     private bool _isReleased;
 
-    /// <summary>Begins.</summary>
+    /// <summary>Starts the computation.</summary>
     /// <param name="context">The shard's executors, clock and bounds.</param>
-    /// <param name="pages">What is read.</param>
-    /// <param name="done">Told on the writer executor, once unless it is disposed before: the digest; null: it gave up.</param>
-    /// <param name="fail">Told on the writer executor what ended it.</param>
-    /// <exception cref="SnapshotLimitException">As many are open as may be.</exception>
+    /// <param name="pages">The store to read.</param>
+    /// <param name="done">Called on the writer executor, once, unless this is disposed before. Receives the digest, or null if it gave up.</param>
+    /// <param name="fail">Called on the writer executor with a failure.</param>
+    /// <exception cref="SnapshotLimitException">The limit of open snapshots is reached.</exception>
     public BackgroundDigest(StoreContext context, PageStore pages, Action<byte[]?> done, Action<Exception> fail)
     {
         _context = context;
@@ -38,7 +38,7 @@ internal sealed class BackgroundDigest : IDisposable
         context.Checkpoints.Post(_step);
     }
 
-    /// <summary>No step begins any more, and <c>done</c> is not called. The snapshot is closed behind a step that runs.</summary>
+    /// <summary>Stops the computation: no further step begins, and <c>done</c> is not called. The snapshot is closed after a step that is running.</summary>
     public void Dispose()
     {
         _hasEnded = true;
@@ -46,7 +46,7 @@ internal sealed class BackgroundDigest : IDisposable
         _context.Checkpoints.Post(new WorkAction(Release));
     }
 
-    /// <summary>Closes the snapshot, once. On the checkpoint executor, or when that runs nothing of this store any more.</summary>
+    /// <summary>Closes the snapshot, once. Called on the checkpoint executor, or when that no longer runs anything of this store.</summary>
     public void Release()
     {
         if (_isReleased)
@@ -62,7 +62,7 @@ internal sealed class BackgroundDigest : IDisposable
             return;
         try
         {
-            // The pages that this state shares with no later one are kept for it alone.
+            // Pages that no later state shares are kept only for this snapshot.
             if (_snapshot.IsTooOld)
             {
                 Tell(null);

@@ -10,9 +10,9 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// Decides when a checkpoint is written, has the checkpoint executor write it, and recycles the journal that it made superfluous. Writer
-/// executor, but for the write itself, which goes in steps: slowly while there is time, and without a rest when the journal grows faster than the
-/// checkpoint, somebody waits for it, or the disk is full. A failure ends the engine, a full disk only puts the checkpoint off.
+/// Decides when a checkpoint is written, has the checkpoint executor write it, and recycles the journal that it makes unnecessary. Writer executor, except
+/// for the write itself. The write is done in steps: slowly while there is time, and without pauses when the journal grows faster than the checkpoint,
+/// when somebody waits for it, or when the disk is full. A failure stops the engine; a full disk only postpones the checkpoint.
 /// </summary>
 internal sealed class CheckpointSchedule
 {
@@ -31,21 +31,21 @@ internal sealed class CheckpointSchedule
     private readonly WorkAction _lookForRest;
     private readonly ConcurrentQueue<TaskCompletionSource<CheckpointPosition>> _requested = new();
 
-    /// <summary>Requests with what was published when the writer took them.</summary>
+    /// <summary>Requests, each with the etag that was published when the writer took it.</summary>
     private readonly List<(UInt128 Etag, TaskCompletionSource<CheckpointPosition> Request)> _waiting = [];
     private readonly List<SnapshotSource> _sources = [];
     private Checkpoint? _running;
 
-    /// <summary>The one that runs found no room for its last page.</summary>
+    /// <summary>The running checkpoint found no space for its last page.</summary>
     private bool _waitsForRoom;
     private Exception? _writeFailure;
     private Exception? _failure;
     private volatile bool _hasEnded;
 
-    /// <summary>Ended, and another store may take this one's place: requests wait for it.</summary>
+    /// <summary>Stopped, and another store may replace this one. Requests wait for it.</summary>
     private bool _keepsRequests;
 
-    /// <summary>Why requests are refused after the end; null: since it has ended.</summary>
+    /// <summary>Why requests are refused after the end; null: because the store has stopped.</summary>
     private Exception? _refusal;
     private volatile bool _isUrgent;
     private volatile ITimer? _rest;
@@ -55,11 +55,11 @@ internal sealed class CheckpointSchedule
     private bool _isForSpace;
     private long _journalBytes;
 
-    /// <summary>Of the journal behind the running checkpoint, what was there when it began.</summary>
+    /// <summary>The journal bytes after the running checkpoint that already existed when it began.</summary>
     private long _uncoveredBytes;
     private long _startedAt;
 
-    /// <summary>Starts nothing yet.</summary>
+    /// <summary>Creates the schedule; starts nothing yet.</summary>
     public CheckpointSchedule(
         StoreContext context, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
         Func<UInt128> bound, Action<Exception> fail, Action foundNoRoom)
@@ -80,19 +80,20 @@ internal sealed class CheckpointSchedule
         _startedAt = context.Time.GetTimestamp();
     }
 
-    /// <summary>The last checkpoint found no room. Any thread.</summary>
+    /// <summary>Whether the last checkpoint found no space. Any thread.</summary>
     public bool IsDiskFull
     {
         get => Volatile.Read(ref _isDiskFull);
         private set => Volatile.Write(ref _isDiskFull, value);
     }
 
-    /// <summary>Whether a restart would have to replay more than is left to a shard that rests. Any thread; may be out of date.</summary>
+    /// <summary>Whether a restart would have to replay more than a quiescent shard may leave. Any thread; may be out of date.</summary>
     public bool HasMuchToCover => Volatile.Read(ref _running) is not null || Volatile.Read(ref _journalBytes) >= _context.Options.CheckpointIdleJournalBytes;
 
     /// <summary>
-    /// How far checkpoints are behind, from 0 to 1: 0 up to twice what starts one, that is when the next could start as the one under way ends, and 1 from four times on. What only readers
-    /// hold does not count, nor journal that could not be covered. Any thread.
+    /// How far checkpoints are behind, from 0 to 1. It is 0 up to twice the amount that triggers a checkpoint, that is until the next one could start as
+    /// soon as the running one ends, and 1 from four times that amount. Memory that only readers hold does not count, nor do journal bytes that the
+    /// running checkpoint could not cover. Any thread.
     /// </summary>
     public double Behind
     {
@@ -105,7 +106,7 @@ internal sealed class CheckpointSchedule
         }
     }
 
-    /// <summary>Counts journal bytes towards the trigger.</summary>
+    /// <summary>Adds journal bytes to the count that triggers a checkpoint.</summary>
     public void JournalGrewBy(long bytes)
     {
         Volatile.Write(ref _journalBytes, _journalBytes + bytes);
@@ -113,7 +114,7 @@ internal sealed class CheckpointSchedule
             AwaitRest();
     }
 
-    /// <summary>Counts what was in the journal before the store was opened. Once, when its owner is there to hear what comes of it.</summary>
+    /// <summary>Counts what was in the journal before the store was opened. Called once, when the owner is set and can receive events.</summary>
     public void CountUncovered() => JournalGrewBy(_index.BytesAfter(_pages.Covered.Etag));
 
     /// <summary>Starts a checkpoint if a trigger is reached and none runs.</summary>
@@ -121,7 +122,7 @@ internal sealed class CheckpointSchedule
     {
         if (_running is not null || _hasEnded || IsDiskFull)
             return;
-        // What they wait for was not durable before.
+        // The state that they wait for was not durable before.
         if (_waiting.Count > 0)
         {
             Start();
@@ -134,7 +135,8 @@ internal sealed class CheckpointSchedule
     }
 
     /// <summary>
-    /// The disk is full: what a checkpoint covers can be recycled, and what snapshots under way hold back. Also how a checkpoint that found no room is tried again.
+    /// Called when the disk is full. Starts a checkpoint, so that the journal it covers can be recycled, and takes back snapshots in progress, which hold
+    /// journal back. Also retries a checkpoint that found no space.
     /// </summary>
     public void StartForSpace()
     {
@@ -152,7 +154,9 @@ internal sealed class CheckpointSchedule
         _waitsForRoom = false;
     }
 
-    /// <summary>A checkpoint of what is published when the writer takes the request, or more; it waits until that is durable here. Any thread.</summary>
+    /// <summary>
+    /// Requests a checkpoint of at least what is published when the writer takes the request. It waits until that is durable here. Any thread.
+    /// </summary>
     public Task<CheckpointPosition> RequestAsync()
     {
         var request = new TaskCompletionSource<CheckpointPosition>(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -161,7 +165,7 @@ internal sealed class CheckpointSchedule
         return request.Task;
     }
 
-    /// <summary>Pins the newest checkpoint, and the journal behind it, for a replica that is too far behind.</summary>
+    /// <summary>Pins the newest checkpoint, and the journal after it, for a replica that is too far behind.</summary>
     public SnapshotSource OpenSource()
     {
         var source = new SnapshotSource(_pages.Pin(), closed => _sources.Remove(closed));
@@ -169,28 +173,30 @@ internal sealed class CheckpointSchedule
         return source;
     }
 
-    /// <summary>The engine has ended: waiters get the reason.</summary>
+    /// <summary>Called when the engine has failed; waiters get the reason.</summary>
     public void Fail(Exception first)
     {
         _failure = first;
         End();
     }
 
-    /// <summary>The store is stopped, perhaps because another one takes its place: what is requested waits for <see cref="TakeOver"/> or <see cref="EndRequests"/>.</summary>
+    /// <summary>
+    /// Called when the store stops, perhaps because another one replaces it. Requests wait for <see cref="TakeOver"/> or <see cref="EndRequests"/>.
+    /// </summary>
     public void Stop()
     {
         _keepsRequests = _failure is null;
         End();
     }
 
-    /// <summary>Nobody takes its place, or, for the given reason, nobody knows when.</summary>
+    /// <summary>Called when no store replaces this one, or, for the given reason, it is unknown when one will. Requests then fail.</summary>
     public void EndRequests(Exception? reason = null)
     {
         (_keepsRequests, _refusal) = (false, reason);
         TakeRequests();
     }
 
-    /// <summary>Takes over what was requested of the store whose place this one takes, which has nothing newer.</summary>
+    /// <summary>Takes over the requests of the store that this one replaces, which has nothing newer.</summary>
     public void TakeOver(CheckpointSchedule before)
     {
         foreach (var (_, request) in before._waiting)
@@ -218,7 +224,7 @@ internal sealed class CheckpointSchedule
         _idle = _context.Time.CreateTimer(_ => _context.Writer.Post(_lookForRest), null, _context.Options.CheckpointIdleTime, Timeout.InfiniteTimeSpan);
     }
 
-    /// <summary>If no record came for a while, what came before is covered: a restart then has nothing to replay.</summary>
+    /// <summary>If no record has arrived for a while, starts a checkpoint of what came before, so that a restart has nothing to replay.</summary>
     private void LookForRest()
     {
         if (_hasEnded)
@@ -262,7 +268,7 @@ internal sealed class CheckpointSchedule
         if (_running is not null)
         {
             _isUrgent = _isForSpace || _waiting.Count > 0;
-            // Not none: what is applied may lie far behind the journal's end.
+            // Not zero: the applied state may be far behind the journal's end.
             Volatile.Write(ref _uncoveredBytes, _index.BytesAfter(_running.Etag));
             Volatile.Write(ref _journalBytes, _uncoveredBytes);
             _context.Checkpoints.Post(_write);
@@ -274,7 +280,7 @@ internal sealed class CheckpointSchedule
         AnswerCovered();
     }
 
-    /// <summary>Under load there is always something newer: a request waits for no more than it asked for.</summary>
+    /// <summary>Answers each request as soon as what it asked for is covered. Under load there is always something newer to cover.</summary>
     private void AnswerCovered()
     {
         var covered = _pages.Covered;
@@ -295,7 +301,7 @@ internal sealed class CheckpointSchedule
         return new CheckpointPosition(etag, new JournalPosition(entry.Segment, entry.End), entry.Record.Checksum);
     }
 
-    /// <summary>One step. On the checkpoint executor, where the end of the store passes too: no step follows it.</summary>
+    /// <summary>Takes one step on the checkpoint executor. The end of the store also passes through that executor, and no step follows it.</summary>
     private void Write()
     {
         if (_hasEnded)
@@ -318,7 +324,7 @@ internal sealed class CheckpointSchedule
     private void GoOnAfterARest()
     {
         var need = (double)(Volatile.Read(ref _journalBytes) - _uncoveredBytes) / _context.Options.CheckpointJournalBytes;
-        // Done when half of the bytes have come that start the next one.
+        // Paced to end when half of the journal bytes that trigger the next checkpoint have been written.
         if (_isUrgent || Behind > 0 || 2 * need >= _running!.Progress)
         {
             _context.Checkpoints.Post(_write);
@@ -361,13 +367,16 @@ internal sealed class CheckpointSchedule
         IsDiskFull = false;
         RecycleJournal();
         _isForSpace = false;
-        // Requests that came meanwhile may want more than this one covers.
+        // Requests made meanwhile may need more than this checkpoint covers.
         AnswerCovered();
         if (_waiting.Count > 0)
             Start();
     }
 
-    /// <summary>Its meta page found no room, although it has its place. What arrived of it may count after a restart, so it is written again and not given up.</summary>
+    /// <summary>
+    /// Handles a meta page that found no space although its page is allocated. Whatever part of it reached the disk may count after a restart, so the
+    /// checkpoint is written again and not abandoned.
+    /// </summary>
     private void WaitForRoom(Checkpoint checkpoint, Exception failure)
     {
         _running = checkpoint;
@@ -409,8 +418,8 @@ internal sealed class CheckpointSchedule
     }
 
     /// <summary>
-    /// Segments that neither the older meta page (S5) nor a snapshot under way needs go when those kept for followers have more than their share; on a full disk
-    /// followers have none.
+    /// Recycles segments that neither the older meta page (S5) nor a snapshot in progress needs, as far as the segments kept for followers exceed their
+    /// bound. On a full disk none are kept for followers.
     /// </summary>
     private void RecycleJournal()
     {

@@ -6,8 +6,8 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// Reads the data file in the background, so that a page that went bad is found before somebody needs it. In steps on the checkpoint executor, with a rest
-/// behind each; begun and ended on the writer executor. A bad page ends the engine, as it does when a reader meets it.
+/// Reads the data file in the background, so that a damaged page is found before it is needed. Works in steps on the checkpoint executor, with a pause
+/// after each. Started and disposed on the writer executor. A damaged page stops the engine, as it does when a reader finds it.
 /// </summary>
 internal sealed class Scrub : IDisposable
 {
@@ -20,15 +20,15 @@ internal sealed class Scrub : IDisposable
     private readonly ITimer _rest;
     private volatile bool _hasEnded;
 
-    /// <summary>Passes to come that do not rest: the one under way, and a whole one.</summary>
+    /// <summary>Remaining passes without long pauses: the current one and a complete one.</summary>
     private int _urgentPasses;
     private long _pagesChecked;
     private long _passes;
 
-    /// <summary>Waits until <see cref="Start"/>.</summary>
+    /// <summary>Creates the scrub, which waits for <see cref="Start"/>.</summary>
     /// <param name="context">The shard's executors, clock and bounds.</param>
-    /// <param name="pages">What is read.</param>
-    /// <param name="fail">Told on the writer executor what ended it.</param>
+    /// <param name="pages">The store to read.</param>
+    /// <param name="fail">Called on the writer executor with a failure.</param>
     public Scrub(StoreContext context, PageStore pages, Action<Exception> fail)
     {
         _context = context;
@@ -38,27 +38,27 @@ internal sealed class Scrub : IDisposable
         _rest = context.Time.CreateTimer(_ => context.Checkpoints.Post(_step), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
     }
 
-    /// <summary>Pages compared since the store was opened. Any thread.</summary>
+    /// <summary>Pages verified since the store was opened. Any thread.</summary>
     public long PagesChecked => Interlocked.Read(ref _pagesChecked);
 
-    /// <summary>How often the whole file was gone through since the store was opened. Any thread.</summary>
+    /// <summary>How many times the whole file was read since the store was opened. Any thread.</summary>
     public long Passes => Interlocked.Read(ref _passes);
 
-    /// <summary>The first pass begins after the interval.</summary>
-    /// <param name="atOnce">At once instead: a page may have ended the process before.</param>
+    /// <summary>Starts the first pass after the interval.</summary>
+    /// <param name="atOnce">Start it immediately, because a damaged page may have crashed the previous process.</param>
     public void Start(bool atOnce) => RestFor(atOnce ? TimeSpan.Zero : _context.Options.ScrubInterval);
 
     /// <summary>
-    /// Somebody has reason to doubt the file: goes through all of it at the pace of digests, once for any number of calls until it is through. Writer executor.
+    /// Called when the file is suspected to be damaged. Reads all of it at the pace of digests; further calls until then have no effect. Writer executor.
     /// </summary>
     public void Hurry()
     {
-        // What is left of the pass under way says nothing of the pages before.
+        // The rest of the current pass does not cover the pages before it.
         if (Interlocked.CompareExchange(ref _urgentPasses, 2, 0) == 0)
             RestFor(TimeSpan.Zero);
     }
 
-    /// <summary>No step begins any more.</summary>
+    /// <summary>Stops the scrub: no further step begins.</summary>
     public void Dispose()
     {
         _hasEnded = true;
@@ -67,7 +67,7 @@ internal sealed class Scrub : IDisposable
 
     private void Step()
     {
-        // The end of the store passes through this executor behind it: what was let go of is not read.
+        // The end of the store passes through this executor after this flag is set, so nothing released is read.
         if (_hasEnded)
             return;
         try
@@ -85,7 +85,7 @@ internal sealed class Scrub : IDisposable
         }
         catch (SnapshotLimitException)
         {
-            // Readers go first.
+            // Readers take precedence.
             RestFor(_context.Options.ScrubInterval);
         }
         catch (Exception failure)

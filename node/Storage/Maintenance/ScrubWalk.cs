@@ -5,8 +5,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// Goes through all pages of the file that the published trees reach, in key order and in steps, and compares their checksums whether they were touched or
-/// not. Between two steps it holds nothing: the next one goes on at a key, in the state published then. One thread at a time; any.
+/// Reads all pages of the file that the published trees reach, in key order and in steps, and verifies their checksums even if they were verified before.
+/// It holds nothing between two steps: the next one continues at a key, in the state published then. Any thread, one at a time.
 /// </summary>
 internal sealed unsafe class ScrubWalk(PageStore pages)
 {
@@ -15,12 +15,12 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
     private byte[] _from = [];
     private long _bytesLeft;
 
-    /// <summary>Pages of the file that were compared so far, of all passes.</summary>
+    /// <summary>Pages of the file verified so far, in all passes.</summary>
     public long PagesChecked { get; private set; }
 
-    /// <summary>Goes on for about so many bytes; true: all trees are through, and the next step begins anew.</summary>
-    /// <exception cref="CorruptStoreException">A page is not what its parent refers to.</exception>
-    /// <exception cref="SnapshotLimitException">As many are open as may be; the step can be tried again.</exception>
+    /// <summary>Continues for about this many bytes. True when all trees are done; the next step then starts over.</summary>
+    /// <exception cref="CorruptStoreException">A page does not match its parent's reference.</exception>
+    /// <exception cref="SnapshotLimitException">The limit of open snapshots is reached; the step can be retried.</exception>
     public bool Step(long bytesMax)
     {
         using var snapshot = pages.OpenSnapshot();
@@ -34,7 +34,9 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
         return true;
     }
 
-    /// <summary>False: the step's bytes are used up, and the next one is to go on at <see cref="_from"/>, which is behind at least one leaf or large value.</summary>
+    /// <summary>
+    /// False when the step's bytes are used up. The next step then continues at <see cref="_from"/>, which is past at least one leaf or large value.
+    /// </summary>
     private bool Walk(ulong reference, uint checksum, ReadOnlySpan<byte> from)
     {
         Check(reference, checksum);
@@ -50,7 +52,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
                 return false;
             }
             var child = TreePage.Child(page, i);
-            // As readers do: with a reference to the file its checksum is found.
+            // In the same order as readers: whoever sees a reference to the file also sees its checksum.
             var childReference = Volatile.Read(ref *(ulong*)child);
             if (!Walk(childReference, *(uint*)(child + sizeof(ulong)), i == first ? from : default))
                 return false;
@@ -58,7 +60,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
         return true;
     }
 
-    /// <summary>A leaf may refer to gigabytes of values.</summary>
+    /// <summary>Can stop between values, because a leaf may refer to gigabytes of them.</summary>
     private bool WalkValues(byte* leaf, ReadOnlySpan<byte> from)
     {
         var isFirst = true;

@@ -8,12 +8,12 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// SHA-256 over all entries of all trees of a snapshot in order, the same on replicas with the same state. Computed in steps, so that a large
-/// tree keeps no thread busy for long. One thread at a time, while the snapshot is open; to be disposed before it.
+/// SHA-256 over all entries of all trees of a snapshot, in order. It is the same on replicas with the same state. Computed in steps, so that a large tree
+/// keeps no thread busy for long. One thread at a time, while the snapshot is open; dispose it before the snapshot.
 /// </summary>
 internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
 {
-    /// <summary>A step of a few milliseconds' work.</summary>
+    /// <summary>Bytes of a step that takes a few milliseconds.</summary>
     public const long StepBytes = 1 << 20;
 
     private readonly IncrementalHash _hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
@@ -21,7 +21,7 @@ internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
     private Cursor? _cursor;
     private int _tree;
 
-    /// <summary>Goes on for about so many bytes of keys and values; null: there is more.</summary>
+    /// <summary>Continues for about this many bytes of keys and values; null if there is more.</summary>
     /// <exception cref="CorruptStoreException">A page is not what was written.</exception>
     public byte[]? Step(long bytesMax)
     {

@@ -1,8 +1,8 @@
 namespace KvCluster.Storage.Pages;
 
-/// <summary>What a checkpoint covers; all zero for a store that has none yet.</summary>
+/// <summary>What a checkpoint covers; all zero for a store without one.</summary>
 /// <param name="Etag">The last change in it.</param>
-/// <param name="Position">Where replay goes on.</param>
+/// <param name="Position">Where replay continues.</param>
 /// <param name="ChainChecksum">Body checksum of the record that ends with <paramref name="Etag"/>.</param>
 internal readonly record struct CheckpointPosition(UInt128 Etag, JournalPosition Position, uint ChainChecksum);
 

@@ -4,13 +4,13 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Pages;
 
 /// <summary>
-/// Which pages of the file are free. Two bits a page as the newest checkpoint's map has them: free, and pending (left since the checkpoint before, whose
-/// meta page still reaches them); and one more in memory: reusable, a free page that no snapshot or pin holds. Used by the writer, and between a
-/// checkpoint's begin and finish by the checkpoint executor, never by both.
+/// Which pages of the file are free. The newest checkpoint's map has two bits per page: free, and pending, which means retired since the previous
+/// checkpoint, whose meta page still reaches the page. A third bit exists in memory only: reusable, a free page that no snapshot or pin holds. Used by the
+/// writer and, between the begin and the finish of a checkpoint, by the checkpoint executor; never by both at once.
 /// </summary>
 /// <remarks>
-/// In the file (FORMAT.md, "Free map") sections of 2,048 pages lie 15 to a page, the pages of sections in a directory page. Pages of sections are
-/// copied on write; a checkpoint writes those that changed, and the directory.
+/// In the file (FORMAT.md, "Free map") each map page has 15 sections of 2,048 pages, and a directory page lists the map pages. Map pages are copied on
+/// write; a checkpoint writes those that changed, and the directory.
 /// </remarks>
 internal sealed unsafe class FreeMap
 {
@@ -20,20 +20,23 @@ internal sealed unsafe class FreeMap
     private const int WordsPerPage = SectionsPerPage * SectionWords;
     private const int DirectoryEntryBytes = 16;
 
-    /// <summary>The file grows by a sixteenth, and so the last checkpoint's growth is the most that a sorted load leaves empty.</summary>
+    /// <summary>The file grows by a sixteenth, so a sorted load leaves at most the last checkpoint's growth empty.</summary>
     private const int GrowthDivisor = 16;
     private const int GrowthPagesMin = 32;
     private const int GrowthPagesMax = 8192;
 
-    /// <summary>How many of the last checkpoints are known by what they placed: a page of an earlier one counts as old as the file.</summary>
+    /// <summary>How many checkpoints are remembered for the pages they placed. A page placed by an earlier one counts as old as the file.</summary>
     private const int PlacingsKept = 4096;
 
     private readonly List<PageRun> _runs = [];
 
-    /// <summary>By checkpoint since the open: who reaches what it placed.</summary>
+    /// <summary>For each checkpoint since the open: from when on its pages may be reached.</summary>
     private readonly PageBirth[] _bornBy = new PageBirth[PlacingsKept];
 
-    /// <summary>Which checkpoint since the open placed a page, 0 for none: 4 bytes for each of 8,192. By page of the map, made when a checkpoint takes the first of its pages.</summary>
+    /// <summary>
+    /// For each page, the checkpoint since the open that placed it; 0 for none. One array per map page, allocated when a checkpoint takes the first of its
+    /// pages: 4 bytes for each page of 8,192 bytes.
+    /// </summary>
     private uint[]?[] _placedBy = [];
     private uint _placing;
     private ulong[] _free = [];
@@ -47,13 +50,13 @@ internal sealed unsafe class FreeMap
     private long _wanted;
     private Saved? _saved;
 
-    /// <summary>Pages of the file that are in use or free.</summary>
+    /// <summary>Pages of the file, in use or free.</summary>
     public long FilePages { get; private set; } = 2;
 
-    /// <summary>Most pages that the directory has room for.</summary>
+    /// <summary>The most pages for which the directory has space.</summary>
     public static long FilePagesMax => (long)(Page.BodyBytes / DirectoryEntryBytes) * WordsPerPage * 64;
 
-    /// <summary>Reads the map that a meta page refers to. All free pages are reusable.</summary>
+    /// <summary>Reads the map to which a meta page refers. All free pages are reusable.</summary>
     /// <exception cref="CorruptStoreException">A page of the map is not what was written.</exception>
     public static FreeMap Load(PageSpace space, MetaPage meta)
     {
@@ -86,12 +89,12 @@ internal sealed unsafe class FreeMap
         return map;
     }
 
-    // What a page of a tree refers to was looked at with the page; this comes from pages of other kinds.
+    // References in tree pages are validated with the page. These come from other pages.
     private static byte* Resolve(PageSpace space, MetaPage meta, ulong reference, uint checksum) => PageStructure.IsReference(reference, meta.FilePages)
         ? space.Resolve(reference, &checksum)
         : throw new CorruptStoreException($"The free map refers to {reference:x}, where no page is.");
 
-    /// <summary>The pages that the map itself lies in.</summary>
+    /// <summary>The pages that hold the map itself.</summary>
     public IEnumerable<(ulong Reference, uint Checksum)> SectionPlaces()
     {
         for (var i = 0; i < _places.Length; i++)
@@ -101,16 +104,16 @@ internal sealed unsafe class FreeMap
         }
     }
 
-    /// <summary>Runs of pages with the given state.</summary>
+    /// <summary>Runs of free pages.</summary>
     public List<PageRun> FreeRuns() => RunsOf(_free);
 
     /// <summary>Runs of pages that the next checkpoint may take.</summary>
     public List<PageRun> ReusableRuns() => RunsOf(_reusable);
 
-    /// <summary>Runs of pages left since the checkpoint before the newest.</summary>
+    /// <summary>Runs of pages retired since the checkpoint before the newest.</summary>
     public List<PageRun> PendingRuns() => RunsOf(_pending);
 
-    /// <summary>Runs of pages that are neither free nor pending: what the newest checkpoint reaches, the map and the meta pages included.</summary>
+    /// <summary>Runs of pages that are neither free nor pending: what the newest checkpoint reaches, including the map and the meta pages.</summary>
     public List<PageRun> UsedRuns()
     {
         var used = new ulong[_free.Length];
@@ -121,7 +124,7 @@ internal sealed unsafe class FreeMap
         return RunsOf(used);
     }
 
-    /// <summary>No meta page, snapshot, pin or root reaches these pages any more.</summary>
+    /// <summary>Makes pages reusable that no meta page, snapshot, pin or root reaches any more.</summary>
     public void AllowReuse(PageRun run)
     {
         for (var page = run.First; page < run.First + run.Count; page++)
@@ -131,17 +134,17 @@ internal sealed unsafe class FreeMap
         }
     }
 
-    /// <summary>Who reaches what lies at a page.</summary>
+    /// <summary>From when on the content of a page may be reached.</summary>
     public PageBirth BornOf(long page)
     {
         var placed = _placedBy[page / 64 / WordsPerPage]?[page % (64 * WordsPerPage)] ?? 0;
         return placed == 0 || _placing - placed >= PlacingsKept ? default : _bornBy[placed % PlacingsKept];
     }
 
-    /// <summary>Starts the map of the next checkpoint: what was pending is free in it, and what was left since then is pending.</summary>
-    /// <param name="left">Pages that the new checkpoint does not reach, and the newest does.</param>
-    /// <param name="pagesWanted">How many will be taken, about.</param>
-    /// <param name="born">Who will reach what is placed.</param>
+    /// <summary>Begins the map of the next checkpoint: pages that were pending become free in it, and pages retired since then become pending.</summary>
+    /// <param name="left">Pages that the newest checkpoint reaches and the new one does not.</param>
+    /// <param name="pagesWanted">About how many pages will be taken.</param>
+    /// <param name="born">From when on the pages that are placed may be reached.</param>
     public void BeginNext(List<PageRun> left, long pagesWanted, PageBirth born)
     {
         _bornBy[++_placing % PlacingsKept] = born;
@@ -162,7 +165,7 @@ internal sealed unsafe class FreeMap
         (_run, _wanted) = (0, pagesWanted);
     }
 
-    /// <summary>The next pages for a checkpoint, from the longest run; the file grows when none is long enough.</summary>
+    /// <summary>Takes the next pages for a checkpoint from the longest run. The file grows when no run is long enough.</summary>
     public long Take(int pages, FileGrowth grow)
     {
         _wanted -= pages;
@@ -177,13 +180,13 @@ internal sealed unsafe class FreeMap
         return TakeFrom(_run, pages);
     }
 
-    /// <summary>Gives a place to each page of the map that changed, and says where the directory goes.</summary>
+    /// <summary>Places and writes each map page that changed, and the directory, whose reference and checksum it returns.</summary>
     public void WriteNext(RunWriter writer, FileGrowth grow, UInt128 etag, out ulong directory, out uint directoryChecksum)
     {
         if (_directory != 0)
             LeavePages(new PageRun(PageSpace.NumberOf(_directory), 1));
         var directoryNumber = Take(1, grow);
-        // Taking a place changes the map itself, at worst each page of it once.
+        // Placing a map page changes the map itself, so this repeats, at most once for each map page.
         var placed = new List<(int Index, long Number)>();
         for (var again = true; again;)
         {
@@ -216,10 +219,10 @@ internal sealed unsafe class FreeMap
         Array.Clear(_changed);
     }
 
-    /// <summary>The checkpoint is finished.</summary>
+    /// <summary>Keeps the new map after the checkpoint has finished.</summary>
     public void Keep() => _saved = null;
 
-    /// <summary>The checkpoint failed before its meta page: the map is again what it was. The file may stay longer.</summary>
+    /// <summary>Restores the previous map after the checkpoint failed before its meta page. The file may stay longer.</summary>
     public void Restore()
     {
         if (_saved is null)
@@ -279,7 +282,8 @@ internal sealed unsafe class FreeMap
     private void Grow(int pages, FileGrowth grow)
     {
         var first = FilePages;
-        // Single pages find no place only when there is none left; for a long run the rest of the free pages still serve.
+        // A single page finds no space only when no free page is left, so the file grows by everything that is still wanted. For a long run the other free
+        // pages can still be used.
         var needed = first + (pages == 1 ? Math.Max(pages, _wanted + pages) : pages);
         FilePages = grow(needed, Math.Max(needed, first + Math.Clamp(first / GrowthDivisor, GrowthPagesMin, GrowthPagesMax)));
         Reserve();
@@ -292,7 +296,7 @@ internal sealed unsafe class FreeMap
         _runs.Insert(_run, new PageRun(first, FilePages - first));
     }
 
-    /// <summary>Room in the arrays for the file's pages; new pages of the map count as changed.</summary>
+    /// <summary>Makes the arrays large enough for the file's pages. New map pages count as changed.</summary>
     private void Reserve()
     {
         var mapPages = (int)((FilePages + (WordsPerPage * 64) - 1) / (WordsPerPage * 64));
@@ -318,7 +322,7 @@ internal sealed unsafe class FreeMap
         {
             if (bits[word] == 0)
             {
-                // Whole empty stretches are skipped by vectors.
+                // Vectorized skip of empty words.
                 var skipped = bits.AsSpan(word).IndexOfAnyExcept(0ul);
                 if (skipped < 0)
                     break;
@@ -355,7 +359,7 @@ internal sealed unsafe class FreeMap
         long FilePages, ulong[] Free, ulong[] Pending, ulong[] Reusable, ulong[] Places, uint[] Checksums, ulong Directory);
 }
 
-/// <summary>Who reaches what lies at a page of the file. Zeros: as old as the file.</summary>
+/// <summary>From when on the content of a page of the file may be reached. All zero: as old as the file.</summary>
 /// <param name="Batch">The first batch whose root may reach it, or an earlier one.</param>
-/// <param name="Revision">Of the checkpoint that placed it, or of an earlier one.</param>
+/// <param name="Revision">The revision of the checkpoint that placed it, or of an earlier one.</param>
 internal readonly record struct PageBirth(ulong Batch, ulong Revision);

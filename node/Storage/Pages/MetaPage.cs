@@ -4,41 +4,41 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Pages;
 
 /// <summary>
-/// What a checkpoint leaves in one of the first two pages (FORMAT.md, "Meta page"): the pages it reaches are durable before it is written. Immutable.
+/// What a checkpoint writes to one of the first two pages (FORMAT.md, "Meta page"). The pages it reaches are durable before it is written. Immutable.
 /// </summary>
 internal sealed record MetaPage
 {
     /// <summary>"KVCDATA" and a zero byte.</summary>
     public const ulong Magic = 0x0041544144_43564B;
 
-    /// <summary>The one version that this build reads and writes.</summary>
+    /// <summary>The only version that this build reads and writes.</summary>
     public const uint FormatVersion = 2;
 
     private const int RootsOffset = 128;
     private const int RootBytes = 32;
 
-    /// <summary>Rises by one with each checkpoint; even ones are page 0, odd ones page 1.</summary>
+    /// <summary>Increases by one with each checkpoint. Even revisions are in page 0, odd ones in page 1.</summary>
     public required ulong Revision { get; init; }
 
-    /// <summary>Whose file it is, 16 bytes.</summary>
+    /// <summary>Identifies the replica whose file this is; 16 bytes.</summary>
     public required UInt128 Identity { get; init; }
 
-    /// <summary>Pages of the file that are in use or free; the file may be longer.</summary>
+    /// <summary>Pages of the file, in use or free; the file may be longer.</summary>
     public required long FilePages { get; init; }
 
-    /// <summary>Where the free map's directory is.</summary>
+    /// <summary>Reference to the free map's directory.</summary>
     public ulong FreeDirectory { get; init; }
 
     /// <summary>Its checksum.</summary>
     public uint FreeDirectoryChecksum { get; init; }
 
-    /// <summary>The journal's records that are in it.</summary>
+    /// <summary>The journal's records that the checkpoint covers.</summary>
     public CheckpointPosition CheckpointPosition { get; init; }
 
     /// <summary>The trees.</summary>
     public required TreeRoot[] Trees { get; init; }
 
-    /// <summary>The page that this revision goes to.</summary>
+    /// <summary>The page to which this revision is written.</summary>
     public long PageNumber => (long)(Revision % 2);
 
     /// <summary>Writes the page.</summary>
@@ -68,8 +68,8 @@ internal sealed record MetaPage
         BinaryPrimitives.WriteUInt32LittleEndian(page, Crc32C.Of(page[4..Page.Bytes]));
     }
 
-    /// <summary>Reads a page; null when it is torn or none.</summary>
-    /// <exception cref="FormatVersionException">It is whole and of another version.</exception>
+    /// <summary>Reads a page; null when it is torn or not a meta page.</summary>
+    /// <exception cref="FormatVersionException">The page is intact but has another version.</exception>
     public static MetaPage? TryDecode(ReadOnlySpan<byte> page, string path)
     {
         if (BinaryPrimitives.ReadUInt32LittleEndian(page) != Crc32C.Of(page[4..Page.Bytes]) || BinaryPrimitives.ReadUInt64LittleEndian(page[8..]) != Magic)

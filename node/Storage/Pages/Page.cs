@@ -5,12 +5,12 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Pages;
 
 /// <summary>
-/// The header that every page but a meta page starts with, and what is common to leaf and branch: the prefix at the page's end, the
-/// dense key heads after the header, then the slots, then free room, then cells (FORMAT.md, "Page header"). Pure; whoever owns the page.
+/// The header that starts every page except a meta page, and the layout that leaf and branch share: after the header the dense array of key heads, then
+/// the slots, the gap, the cells, and at the page's end the prefix (FORMAT.md, "Page header"). Pure; called by whoever owns the page.
 /// </summary>
 /// <remarks>
-/// The last 24 bytes of the header are of use only in scratch memory, and zero in the file: index in the batch's list of its pages,
-/// number of the batch that made the page, and the place in the file that a checkpoint gave it.
+/// The last 24 bytes of the header are used only in scratch memory and zero in the file: the index in the batch's list of its pages, the number of the
+/// batch that created the page, and the location in the file that a checkpoint gave it.
 /// </remarks>
 internal static unsafe class Page
 {
@@ -20,7 +20,7 @@ internal static unsafe class Page
     /// <summary>Bytes of the header.</summary>
     public const int HeaderBytes = 64;
 
-    /// <summary>Bytes for heads, slots, cells and the prefix.</summary>
+    /// <summary>Bytes for heads, slots, cells and prefix.</summary>
     public const int BodyBytes = Bytes - HeaderBytes;
 
     /// <summary>A head and a slot.</summary>
@@ -44,7 +44,7 @@ internal static unsafe class Page
 
     public static ref ushort Count(byte* page) => ref *(ushort*)(page + 6);
 
-    /// <summary>Its number in the file.</summary>
+    /// <summary>The page's number in the file.</summary>
     public static ref ulong Number(byte* page) => ref *(ulong*)(page + 8);
 
     /// <summary>The etag of the checkpoint that wrote it.</summary>
@@ -60,16 +60,16 @@ internal static unsafe class Page
     /// <summary>Bytes among the cells that no slot refers to.</summary>
     public static ref ushort Garbage(byte* page) => ref *(ushort*)(page + 36);
 
-    /// <summary>Bytes of the value in an overflow run, which lie after the header.</summary>
+    /// <summary>Bytes of the value in an overflow run; the value follows the header.</summary>
     public static ref uint ValueLength(byte* page) => ref *(uint*)(page + 40);
 
-    /// <summary>Scratch only: place in the batch's list of its pages.</summary>
+    /// <summary>Scratch only: index in the batch's list of its pages.</summary>
     public static ref int ScratchIndex(byte* page) => ref *(int*)(page + 44);
 
-    /// <summary>Scratch only: the batch that made it, and alone may change it.</summary>
+    /// <summary>Scratch only: the batch that created the page; only that batch may change it.</summary>
     public static ref ulong Batch(byte* page) => ref *(ulong*)(page + 48);
 
-    /// <summary>Scratch only: where a checkpoint put it (a reference; the checksum is in the page's own field), or a mark with bit 0 set.</summary>
+    /// <summary>Scratch only: where a checkpoint placed the page (a reference; the checksum is in the page's own field), or a mark with bit 0 set.</summary>
     public static ref ulong Placed(byte* page) => ref *(ulong*)(page + 56);
 
     public static ulong* Heads(byte* page) => (ulong*)(page + HeaderBytes);
@@ -80,19 +80,19 @@ internal static unsafe class Page
 
     public static ReadOnlySpan<byte> Prefix(byte* page) => new(page + Bytes - PrefixLength(page), PrefixLength(page));
 
-    /// <summary>Room between slots and cells.</summary>
+    /// <summary>Free bytes between slots and cells.</summary>
     public static int Gap(byte* page) => CellsStart(page) - HeaderBytes - (Count(page) * EntryBytes);
 
     /// <summary>Bytes of the body in use.</summary>
     public static int Used(byte* page) => BodyBytes - Gap(page) - Garbage(page);
 
-    /// <summary>What a prefix of this length takes, with the padding before it.</summary>
+    /// <summary>Bytes for a prefix of this length, including the padding before it.</summary>
     public static int PrefixBytes(int prefixLength) => (prefixLength + 7) & ~7;
 
-    /// <summary>Pages of a run that holds a value of this length.</summary>
+    /// <summary>Pages in a run for a value of this length.</summary>
     public static int RunPages(long valueLength) => (int)((HeaderBytes + valueLength + Bytes - 1) / Bytes);
 
-    /// <summary>The first eight bytes as a number that orders like them; shorter ones are filled up with zeros.</summary>
+    /// <summary>The first eight bytes as a number with the same order; shorter keys are padded with zeros.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static ulong Head(ReadOnlySpan<byte> suffix)
     {
@@ -104,8 +104,8 @@ internal static unsafe class Page
         return head;
     }
 
-    /// <summary>An empty page with a prefix, which must not lie in it.</summary>
-    /// <param name="keepOwner">Keeps what a scratch page knows of its batch.</param>
+    /// <summary>Formats an empty page with a prefix, whose bytes must not be in this page.</summary>
+    /// <param name="keepOwner">Keeps the fields that tie a scratch page to its batch.</param>
     public static void Format(byte* page, PageType type, ReadOnlySpan<byte> prefix, bool keepOwner = false)
     {
         var (index, batch, placed) = (ScratchIndex(page), Batch(page), Placed(page));
@@ -118,6 +118,6 @@ internal static unsafe class Page
         CellsStart(page) = (ushort)(Bytes - PrefixBytes(prefix.Length));
     }
 
-    /// <summary>The checksum of a page or run with its header as it lies there.</summary>
+    /// <summary>Computes the checksum of a page or run, including the header in its present state.</summary>
     public static uint ComputeChecksum(byte* page, int bytes) => Crc32C.Of(new ReadOnlySpan<byte>(page + 4, bytes - 4));
 }

@@ -6,12 +6,12 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Pages;
 
 /// <summary>
-/// Resolves references: where a page lies in memory. Used by readers on any thread, the writer and the checkpoint executor. An exception
-/// means that a page of the file is not what its parent refers to.
+/// Resolves references to pages to their addresses in memory. Used by readers on any thread, the writer and the checkpoint executor. An exception means
+/// that a page of the file does not match its parent's reference.
 /// </summary>
 /// <remarks>
-/// A reference is a distance from the map's begin: of a page in the file its byte offset, of a scratch page the distance of its memory,
-/// with bit 0 set. Zero (a meta page's place) refers to nothing.
+/// A reference is a distance from the start of the mapping: for a page in the file its byte offset, for a scratch page the distance of its memory, with
+/// bit 0 set. Zero, the location of a meta page, refers to nothing.
 /// </remarks>
 internal sealed unsafe class PageSpace
 {
@@ -21,22 +21,22 @@ internal sealed unsafe class PageSpace
     private readonly byte* _map;
     private readonly ulong* _checked;
 
-    /// <summary>Maps the file; owns neither it nor the map's memory, which goes with the file.</summary>
+    /// <summary>Maps the file. It does not own the file or the mapping, which is released with the file.</summary>
     public PageSpace(IStorageFile file, long mapBytes)
     {
         _file = file;
         PagesMax = mapBytes / Page.Bytes;
         _map = file.Map(mapBytes);
-        // One bit a page of the whole range; the system gives memory only where bits are set.
+        // One bit per page of the mapped range. The kernel provides memory only where bits are set.
         _checked = (ulong*)NativeMemory.AllocZeroed((nuint)((PagesMax + 63) / 64), sizeof(ulong));
     }
 
     ~PageSpace() => NativeMemory.Free(_checked);
 
-    /// <summary>Told of the first and every later bad page before the exception leaves; any thread. Null: nobody asks.</summary>
+    /// <summary>Called for every damaged page before the exception is thrown; any thread. May be null.</summary>
     public Action<CorruptStoreException>? Damaged { get; set; }
 
-    /// <summary>Pages that fit the range.</summary>
+    /// <summary>Pages for which the mapped range has space.</summary>
     public long PagesMax { get; }
 
     /// <summary>Whether a reference is to scratch memory.</summary>
@@ -51,13 +51,13 @@ internal sealed unsafe class PageSpace
     /// <summary>The reference to a scratch page.</summary>
     public ulong ScratchReference(byte* page) => (ulong)(page - _map) | ScratchBit;
 
-    /// <summary>The memory of a page, not checked: scratch, or known to be good.</summary>
+    /// <summary>The memory of a page that needs no check: a scratch page, or one known to be intact.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* Locate(ulong reference) => _map + (reference & ~ScratchBit);
 
     /// <summary>
-    /// The memory of a page; at the first touch since open, and since it was written, it is read in a way that can fail, and its checksum is compared with
-    /// its parent's.
+    /// The memory of a page. On the first access since the open or since the page was written, it is read in a way that can fail, and its checksum is
+    /// compared with its parent's.
     /// </summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* Resolve(ulong reference, uint* checksum)
@@ -71,15 +71,15 @@ internal sealed unsafe class PageSpace
         return Locate(reference);
     }
 
-    /// <summary>As above, for the reference that lies before its checksum in a branch cell or overflow cell.</summary>
+    /// <summary>Does the same for the reference in a branch cell or overflow cell, which its checksum follows.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* ResolveChild(byte* child) => Resolve(Volatile.Read(ref *(ulong*)child), (uint*)(child + sizeof(ulong)));
 
-    /// <summary>A leaf or branch: what a tree's root refers to.</summary>
+    /// <summary>Resolves a leaf or branch to which a tree's root refers.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* ResolveNode(ulong reference, uint* checksum) => AsNode(reference, Resolve(reference, checksum));
 
-    /// <summary>A leaf or branch: what a branch's cell refers to.</summary>
+    /// <summary>Resolves a leaf or branch to which a branch's cell refers.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* ResolveNode(byte* child)
     {
@@ -87,7 +87,7 @@ internal sealed unsafe class PageSpace
         return AsNode(reference, Resolve(reference, (uint*)(child + sizeof(ulong))));
     }
 
-    /// <summary>The run that a leaf's cell refers to, which holds a value of the length that the cell says.</summary>
+    /// <summary>Resolves the run to which a leaf's cell refers. Its value must have the length in the cell.</summary>
     public byte* ResolveRun(byte* child, uint valueLength)
     {
         var run = ResolveChild(child);
@@ -96,10 +96,10 @@ internal sealed unsafe class PageSpace
             : throw Bad($"'{_file.Path}': page {NumberOf(Volatile.Read(ref *(ulong*)child))} is not the run of a value of {valueLength} bytes, as its leaf says.");
     }
 
-    /// <summary>The page was written anew: its next touch checks it again. Before any reference to it is published.</summary>
+    /// <summary>Makes the next access check the page, because it was rewritten. Called before any reference to it is published.</summary>
     public void Forget(long number) => Interlocked.And(ref _checked[number / 64], ~(1ul << (int)(number % 64)));
 
-    /// <summary>Compares a page's checksums whether it was touched or not, and gives its length in pages.</summary>
+    /// <summary>Verifies a page's checksums even if it was verified before, and returns its length in pages.</summary>
     public int CheckPage(ulong reference, uint checksum)
     {
         var number = NumberOf(reference);
@@ -124,8 +124,8 @@ internal sealed unsafe class PageSpace
         return runPages;
     }
 
-    /// <summary>Reads pages into the map before they are touched there.</summary>
-    /// <exception cref="CorruptStoreException">The disk cannot read them: they are damaged, as if their bytes were others.</exception>
+    /// <summary>Reads pages into the mapping before they are accessed there.</summary>
+    /// <exception cref="CorruptStoreException">The pages cannot be read; this is treated like damaged bytes.</exception>
     public void Read(long number, long count)
     {
         try

@@ -1,21 +1,23 @@
 namespace KvCluster.Storage.Pages;
 
 /// <summary>
-/// Whether the bytes of a page are one as FORMAT.md describes it: every offset and length in it stays within it, and every reference is to a page of the file. Looked at
-/// where bytes come in, at a page's first touch and when a snapshot is installed; a checksum says only that they are what their sender wrote. Pure; any thread.
+/// Checks that the bytes of a page have the structure in FORMAT.md: every offset and length stays within the page, and every reference is to a page of the
+/// file. Bytes are checked where they come in, at a page's first access and when a snapshot is installed, because a checksum only proves that they are
+/// what their sender wrote. Pure; any thread.
 /// </summary>
 /// <remarks>
-/// What it does not say, as one page cannot: that a reference lies within the file as long as it is today (<see cref="PageSpace.CheckPage"/>), is to a page of the right type
-/// (<see cref="PageSpace.ResolveNode(ulong, uint*)"/>, <see cref="TreePage.Value"/>), and that keys are in order.
+/// Some properties cannot be checked within one page: that a reference is within the current length of the file (<see cref="PageSpace.CheckPage"/>), that
+/// it is to a page of the right type (<see cref="PageSpace.ResolveNode(ulong, uint*)"/>, <see cref="TreePage.Value"/>), and that keys are in order across
+/// pages.
 /// </remarks>
 internal static unsafe class PageStructure
 {
-    /// <summary>Levels of a tree at most: with two children a branch it would have more pages than a file may.</summary>
+    /// <summary>The most levels a tree can have. With at least two children per branch, a deeper tree would have more pages than a file can.</summary>
     public const int DepthMax = 32;
 
-    /// <summary>What is wrong with a page of 8,192 bytes, a run's first page included; null: nothing.</summary>
+    /// <summary>What is wrong with a page of 8,192 bytes, or the first page of a run; null if nothing is.</summary>
     /// <param name="page">The page.</param>
-    /// <param name="pagesMax">How many pages the file may come to have.</param>
+    /// <param name="pagesMax">The most pages that the file may ever have.</param>
     public static string? Problem(byte* page, long pagesMax) => Page.Type(page) switch
     {
         PageType.Leaf or PageType.Branch => ProblemOfNode(page, pagesMax),
@@ -25,9 +27,9 @@ internal static unsafe class PageStructure
         _ => $"it has type {(byte)Page.Type(page)}",
     };
 
-    /// <summary>Whether it is one to a page of a file, where no meta page is.</summary>
-    /// <param name="reference">From a page of the file, or from its meta page or free map.</param>
-    /// <param name="pagesMax">How many pages the file may have.</param>
+    /// <summary>Whether a reference is to a page of the file other than a meta page.</summary>
+    /// <param name="reference">A reference from a page of the file, its meta page or its free map.</param>
+    /// <param name="pagesMax">The most pages that the file may have.</param>
     public static bool IsReference(ulong reference, long pagesMax) => reference % Page.Bytes == 0 && reference / Page.Bytes is >= 2 and var number && number < (ulong)pagesMax;
 
     private static string? ProblemOfNode(byte* page, long pagesMax)
@@ -38,7 +40,7 @@ internal static unsafe class PageStructure
             return $"its prefix has {prefixLength} bytes";
         if (start > end || start < Page.HeaderBytes + (count * Page.EntryBytes))
             return $"its cells begin at {start}, with {count} entries and a prefix of {prefixLength} bytes";
-        // A rebuild adds up what is in use.
+        // A rebuild relies on this count to compute the bytes in use.
         if (Page.Garbage(page) > end - start)
             return $"it counts {Page.Garbage(page)} bytes of garbage among {end - start} of cells";
         var isBranch = Page.Type(page) == PageType.Branch;

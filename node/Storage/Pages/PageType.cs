@@ -12,10 +12,10 @@ internal enum PageType : byte
     /// <summary>The first page of a run that holds one value.</summary>
     Overflow = 3,
 
-    /// <summary>Sections of the free-space bitmap.</summary>
+    /// <summary>Sections of the free map.</summary>
     FreeSections = 4,
 
-    /// <summary>References to the pages of sections.</summary>
+    /// <summary>References to the pages that hold the sections.</summary>
     FreeDirectory = 5,
 
     /// <summary>One of the two meta pages.</summary>

@@ -4,20 +4,20 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Pages;
 
 /// <summary>
-/// Native memory for pages not yet in the file: single pages from slabs of 1 MiB, of which a few empty ones are kept and others go back to the system; longer runs one by one.
-/// Used on the writer only.
+/// Native memory for pages that are not in the file yet. Single pages come from slabs of 1 MiB, of which a few empty ones are kept and the others returned
+/// to the system; longer runs are allocated one by one. Writer only.
 /// </summary>
 internal sealed unsafe class ScratchPool : IDisposable
 {
     private const int SlabPages = 128;
     private const int SlabBytes = SlabPages * Page.Bytes;
 
-    /// <summary>Empty slabs that stay for the next batches: 16 MiB, about what a large transaction takes.</summary>
+    /// <summary>Empty slabs kept for the next batches: 16 MiB, about what a large transaction takes.</summary>
     private const int EmptySlabsMax = 16;
 
     private readonly Dictionary<nint, Slab> _slabs = [];
 
-    /// <summary>Slabs with free pages; pages are taken from the last. Each slab knows its index.</summary>
+    /// <summary>Slabs with free pages; pages are taken from the last one. Each slab stores its index.</summary>
     private readonly List<Slab> _open = [];
     private readonly HashSet<nint> _runs = [];
     private int _empty;
@@ -29,13 +29,13 @@ internal sealed unsafe class ScratchPool : IDisposable
     /// <summary>Bytes in use. Any thread.</summary>
     public long Bytes => Volatile.Read(ref _bytes);
 
-    /// <summary>Bytes taken from the system, in use or not. Any thread.</summary>
+    /// <summary>Bytes allocated from the system, in use or not. Any thread.</summary>
     public long ReservedBytes => Volatile.Read(ref _reservedBytes);
 
-    /// <summary>Pages that a scratch page or run takes.</summary>
+    /// <summary>Number of pages in a scratch page or run.</summary>
     public static int PagesOf(byte* page) => Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
 
-    /// <summary>Memory for a run of pages, with whatever was in it.</summary>
+    /// <summary>Memory for a run of pages, with undefined content.</summary>
     public byte* Rent(int pages)
     {
         Volatile.Write(ref _bytes, _bytes + ((long)pages * Page.Bytes));
@@ -56,7 +56,7 @@ internal sealed unsafe class ScratchPool : IDisposable
         return (byte*)page;
     }
 
-    /// <summary>Takes a page or run back. Nobody may reach it any more.</summary>
+    /// <summary>Returns a page or run, which nobody may reach any more.</summary>
     public void Return(byte* page)
     {
         var pages = PagesOf(page);
@@ -89,7 +89,7 @@ internal sealed unsafe class ScratchPool : IDisposable
 
     private void AddSlab()
     {
-        // At a multiple of its size, so that a page's address names its slab.
+        // Aligned to its size, so that a page's address identifies its slab.
         var memory = (byte*)NativeMemory.AlignedAlloc(SlabBytes, SlabBytes);
         var slab = new Slab((nint)memory) { Index = _open.Count };
         for (var i = SlabPages - 1; i >= 0; i--)
@@ -105,7 +105,7 @@ internal sealed unsafe class ScratchPool : IDisposable
         Close(slab);
         _empty--;
         _slabs.Remove(slab.Memory);
-        // The allocator may keep the range; its memory goes back all the same.
+        // The allocator may keep the address range; this returns its memory to the system anyway.
         if (OperatingSystem.IsLinux())
             _ = LibC.Advise((byte*)slab.Memory, SlabBytes, LibC.AdviseDontNeed);
         NativeMemory.AlignedFree((void*)slab.Memory);
@@ -138,7 +138,7 @@ internal sealed unsafe class ScratchPool : IDisposable
 
         public Stack<nint> Free { get; } = new(SlabPages);
 
-        /// <summary>Its place among those with free pages.</summary>
+        /// <summary>Index among the slabs with free pages.</summary>
         public int Index { get; set; }
     }
 }

@@ -2,7 +2,7 @@ using System.Runtime.InteropServices;
 
 namespace KvCluster.Storage.Pages;
 
-/// <summary>One state of all trees. Immutable once published; a checkpoint's finish replaces it by one that refers to the file.</summary>
+/// <summary>One state of all trees. Immutable once published; when a checkpoint finishes, it is replaced by a root that refers to the file.</summary>
 internal sealed class StoreRoot(UInt128 etag, ulong batch, TreeRoot[] trees)
 {
     /// <summary>Trees in a store, used or not.</summary>
@@ -11,21 +11,21 @@ internal sealed class StoreRoot(UInt128 etag, ulong batch, TreeRoot[] trees)
     /// <summary>The last change in it.</summary>
     public UInt128 Etag { get; } = etag;
 
-    /// <summary>Number of the batch that made it, rising; pages of a higher number are not in it.</summary>
+    /// <summary>Number of the batch that created it, increasing. Pages with a higher number are not in it.</summary>
     public ulong Batch { get; } = batch;
 
-    /// <summary>By <see cref="TreeId"/>.</summary>
+    /// <summary>The roots, indexed by <see cref="TreeId"/>.</summary>
     public TreeRoot[] Trees { get; } = trees;
 }
 
-/// <summary>Where a tree begins, as in the meta page; all zero is an empty tree.</summary>
+/// <summary>The root of a tree, as in the meta page; all zero is an empty tree.</summary>
 [StructLayout(LayoutKind.Sequential)]
 internal struct TreeRoot
 {
-    /// <summary>The topmost page.</summary>
+    /// <summary>Reference to the topmost page.</summary>
     public ulong Reference;
 
-    /// <summary>Its checksum, when it lies in the file.</summary>
+    /// <summary>Checksum of that page, if it is in the file.</summary>
     public uint Checksum;
 
     /// <summary>Keys in the tree.</summary>

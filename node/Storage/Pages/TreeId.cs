@@ -1,12 +1,12 @@
 namespace KvCluster.Storage.Pages;
 
-/// <summary>The named trees of a data file: fixed places in the meta page (FORMAT.md, "Meta page"), which has room for sixteen.</summary>
+/// <summary>The trees of a data file, each with a fixed position in the meta page (FORMAT.md, "Meta page"), which has space for sixteen.</summary>
 internal enum TreeId : byte
 {
     /// <summary>Key to leaf value (flags, etag, expiry, value).</summary>
     Kv = 0,
 
-    /// <summary>Expiry time and key, in time's order.</summary>
+    /// <summary>Expiry time and key, in the order of time.</summary>
     Expiry = 1,
 
     /// <summary>Members of multi-value keys.</summary>
@@ -15,6 +15,6 @@ internal enum TreeId : byte
     /// <summary>Results of exactly-once calls.</summary>
     Sessions = 3,
 
-    /// <summary>What the shard knows of itself.</summary>
+    /// <summary>The shard's own data, such as shard time.</summary>
     Meta = 4,
 }

@@ -2,36 +2,34 @@ using System.Runtime.CompilerServices;
 
 namespace KvCluster.Storage.Pages;
 
-/// <summary>
-/// Searches and changes one leaf or branch page (FORMAT.md, "Leaf" and "Branch"). Pure; changes are for the batch that owns the page.
-/// </summary>
+/// <summary>Searches and changes one leaf or branch page (FORMAT.md, "Leaf" and "Branch"). Pure; only the batch that owns the page changes it.</summary>
 /// <remarks>
-/// A leaf cell is [suffix length u16][value length u16][rest of the key][value], or, when the value length is 0xFFFF, at an offset
-/// divisible by eight, [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key]. A branch cell is, divisible by eight,
-/// [reference u64][checksum u32][suffix length u16][rest of the key]. The suffix is the key without the page's prefix; its first eight bytes are in the
-/// head only, the rest in the cell. A branch's first key stands for "less than all" and is never compared.
+/// A leaf cell is [suffix length u16][value length u16][rest of the key][value]. If the value length is 0xFFFF, the cell starts at an offset divisible by
+/// eight and is [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key]. A branch cell starts at an offset divisible
+/// by eight and is [reference u64][checksum u32][suffix length u16][rest of the key]. The suffix is the key without the page's prefix. Its first eight
+/// bytes are only in the head, the rest is in the cell. A branch's first key stands for "less than all" and is never compared.
 /// </remarks>
 internal static unsafe class TreePage
 {
-    /// <summary>Value length that says that the value is in an overflow run.</summary>
+    /// <summary>Value length that marks a value in an overflow run.</summary>
     public const ushort OverflowMark = 0xFFFF;
 
-    /// <summary>Bytes of a leaf's cell before the rest of the key.</summary>
+    /// <summary>Bytes of a leaf cell before the rest of the key.</summary>
     public const int LeafCellHeader = 4;
 
-    /// <summary>The same where the value is in an overflow run.</summary>
+    /// <summary>Bytes of a leaf cell before the rest of the key if the value is in an overflow run.</summary>
     public const int OverflowCellHeader = 20;
 
-    /// <summary>The same in a branch.</summary>
+    /// <summary>Bytes of a branch cell before the rest of the key.</summary>
     public const int BranchCellHeader = 14;
 
     private const int ReferenceInOverflowCell = 8;
 
-    /// <summary>Whether a value goes to an overflow run: two entries must fit every leaf.</summary>
+    /// <summary>Whether a value goes to an overflow run, so that at least two entries fit in every leaf.</summary>
     public static bool IsOverflow(int keyLength, int valueLength) =>
         valueLength > Page.InlineValueBytesMax || keyLength + valueLength > (Page.BodyBytes / 2) - Page.EntryBytes - LeafCellHeader - 8;
 
-    /// <summary>First entry with a key not less than the given one.</summary>
+    /// <summary>Index of the first entry with a key not less than the given one.</summary>
     public static int LowerBound(byte* page, ReadOnlySpan<byte> key, out bool found)
     {
         var count = (int)Page.Count(page);
@@ -45,11 +43,11 @@ internal static unsafe class TreePage
         return found ? index : index - 1;
     }
 
-    /// <summary>A branch's child: its reference, then the checksum.</summary>
+    /// <summary>A branch's child: its reference, followed by the checksum.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static byte* Child(byte* page, int index) => Page.Cell(page, index);
 
-    /// <summary>Whether the entry of a leaf has its value in an overflow run, and where the reference to it lies.</summary>
+    /// <summary>Whether a leaf's entry has its value in an overflow run, and the address of the reference to it.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static bool IsOverflow(byte* page, int index, out byte* child)
     {
@@ -58,7 +56,7 @@ internal static unsafe class TreePage
         return *(ushort*)(cell + 2) == OverflowMark;
     }
 
-    /// <summary>A leaf's value, where it lies.</summary>
+    /// <summary>A leaf's value, in place.</summary>
     public static ReadOnlySpan<byte> Value(PageSpace space, byte* page, int index)
     {
         var cell = Page.Cell(page, index);
@@ -72,7 +70,7 @@ internal static unsafe class TreePage
     /// <summary>Length of an entry's key.</summary>
     public static int KeyLength(byte* page, int index) => Page.PrefixLength(page) + SuffixLength(page, index);
 
-    /// <summary>Writes an entry's key, prefix included, and gives its length.</summary>
+    /// <summary>Writes an entry's key, including the prefix, and returns its length.</summary>
     public static int CopyKey(byte* page, int index, Span<byte> destination)
     {
         var prefix = Page.Prefix(page);
@@ -80,7 +78,7 @@ internal static unsafe class TreePage
         return prefix.Length + CopySuffix(page, index, destination[prefix.Length..]);
     }
 
-    /// <summary>Bytes of an entry but head and slot.</summary>
+    /// <summary>Bytes of an entry without head and slot.</summary>
     public static int CellBytes(byte* page, int index)
     {
         var cell = Page.Cell(page, index);
@@ -91,15 +89,18 @@ internal static unsafe class TreePage
         return length == OverflowMark ? OverflowCellBytes(*(ushort*)cell) : LeafCellHeader + rest + length;
     }
 
-    /// <summary>Bytes that a leaf entry takes at most, with head and slot, in a page with this prefix.</summary>
+    /// <summary>The most bytes that a leaf entry takes, including head and slot. The key is without the page's prefix.</summary>
     public static int LeafEntryBytes(int suffixLength, int valueLength, bool overflow) => Page.EntryBytes + (overflow
         ? OverflowCellBytes(suffixLength)
         : LeafCellHeader + RestLength(suffixLength) + valueLength);
 
-    /// <summary>Bytes that a branch entry takes at most, with head and slot.</summary>
+    /// <summary>The most bytes that a branch entry takes, including head and slot.</summary>
     public static int BranchEntryBytes(int suffixLength) => Page.EntryBytes + Aligned(BranchCellHeader + RestLength(suffixLength));
 
-    /// <summary>Adds an entry with its value to a leaf; its prefix must be the key's, and the gap large enough. Gives the value's place.</summary>
+    /// <summary>
+    /// Adds an entry with an inline value to a leaf. The key must have the page's prefix, and the gap must be large enough. Returns the space for the
+    /// value.
+    /// </summary>
     public static Span<byte> InsertInline(byte* page, int index, ReadOnlySpan<byte> key, int valueLength)
     {
         var suffix = key[Page.PrefixLength(page)..];
@@ -124,7 +125,7 @@ internal static unsafe class TreePage
         Page.HasOverflow(page) = true;
     }
 
-    /// <summary>Adds a child to a branch. The first one's key is empty.</summary>
+    /// <summary>Adds a child to a branch. The key of the first child is empty.</summary>
     public static void InsertChild(byte* page, int index, ReadOnlySpan<byte> key, ulong reference, uint checksum)
     {
         var suffix = index == 0 ? default : key[Page.PrefixLength(page)..];
@@ -135,7 +136,7 @@ internal static unsafe class TreePage
         CopyRest(suffix, cell + BranchCellHeader);
     }
 
-    /// <summary>Gives a branch's child another key, which must have the prefix and fit the gap and the old cell.</summary>
+    /// <summary>Replaces the key of a branch's child. The new key must have the page's prefix and fit in the gap together with the old head and slot.</summary>
     public static void ReplaceKey(byte* page, int index, ReadOnlySpan<byte> key)
     {
         var cell = Child(page, index);
@@ -144,7 +145,7 @@ internal static unsafe class TreePage
         InsertChild(page, index, key, reference, checksum);
     }
 
-    /// <summary>Takes an entry out; its cell becomes garbage.</summary>
+    /// <summary>Removes an entry; its cell becomes garbage.</summary>
     public static void Remove(byte* page, int index)
     {
         var count = Page.Count(page);
@@ -157,8 +158,8 @@ internal static unsafe class TreePage
         Move(slots, Page.Slots(page), (count - 1) * sizeof(ushort));
     }
 
-    /// <summary>Copies entries [from, to) of a page to the end of another of the same type, whose prefix they have.</summary>
-    /// <param name="firstKey">For a branch: the key that the source's first entry gets, when it does not become the first again.</param>
+    /// <summary>Appends entries [from, to) of a page to another page of the same type, whose prefix they have.</summary>
+    /// <param name="firstKey">For a branch: the key for the source's first entry, unless it is the first in the target too.</param>
     public static void Append(byte* target, byte* source, int from, int to, ReadOnlySpan<byte> firstKey = default)
     {
         Span<byte> key = stackalloc byte[Page.KeyBytesMax];
@@ -181,7 +182,7 @@ internal static unsafe class TreePage
         }
     }
 
-    /// <summary>Length of the common prefix of entries [from, to), where a branch's first does not count.</summary>
+    /// <summary>Length of the common prefix of entries [from, to), not counting a branch's first entry.</summary>
     public static int CommonPrefix(byte* page, int from, int to)
     {
         if (Page.Type(page) == PageType.Branch)
@@ -194,11 +195,11 @@ internal static unsafe class TreePage
         return first.CommonPrefixLength(last);
     }
 
-    /// <summary>Writes entries [from, to) of a page into another, formatted anew with the given prefix length at most.</summary>
+    /// <summary>Writes entries [from, to) of a page into another, which is reformatted with a prefix of at most the given length.</summary>
     public static void Rebuild(byte* target, byte* source, int from, int to, int prefixMax)
     {
         var prefixLength = Math.Min(prefixMax, CommonPrefix(source, from, to));
-        // A longer prefix pays only where it shortens cells: key bytes that lie in the heads cost nothing, and a full page has no room for it.
+        // A longer prefix pays off only if it shortens cells. Key bytes in the heads cost nothing, and a full page has no space for the prefix.
         int before = Page.PrefixLength(source);
         if (prefixLength > before && SavedBytes(source, from, to, prefixLength - before) < Aligned(prefixLength) - Aligned(before))
             prefixLength = before;
@@ -209,7 +210,7 @@ internal static unsafe class TreePage
         Append(target, source, from, to);
     }
 
-    /// <summary>What cells get shorter by when the prefix gets longer.</summary>
+    /// <summary>The bytes that the cells save if the prefix grows.</summary>
     private static int SavedBytes(byte* page, int from, int to, int prefixGrowth)
     {
         var isBranch = Page.Type(page) == PageType.Branch;
@@ -245,7 +246,7 @@ internal static unsafe class TreePage
             low = less ? low + half + 1 : low;
             length = less ? length - half - 1 : half;
         }
-        // Heads that are equal: mostly none or one. More differ after their eighth byte.
+        // Usually no entry or one has the same head. If there are more, they differ after the eighth byte.
         var high = low;
         while (high < to && heads[high] == head)
             high = high + 1 < to && heads[high + 1] == head ? UpperBound(heads, high, to, head) : high + 1;
@@ -279,7 +280,7 @@ internal static unsafe class TreePage
         return from;
     }
 
-    /// <summary>Order of an entry and a suffix with the same head: the rest decides, and where one has none, the length.</summary>
+    /// <summary>Compares an entry with a suffix that has the same head: by the rest, or by length if either has no rest.</summary>
     private static int CompareBehindHead(byte* page, int index, ReadOnlySpan<byte> suffix)
     {
         var length = SuffixLength(page, index);
@@ -319,7 +320,7 @@ internal static unsafe class TreePage
         return length;
     }
 
-    /// <summary>Makes room for a head, a slot and a cell, and gives the cell.</summary>
+    /// <summary>Allocates a head, a slot and a cell, and returns the cell.</summary>
     private static byte* Insert(byte* page, int index, ReadOnlySpan<byte> suffix, int cellBytes, bool isOverflow = false)
     {
         var start = Page.CellsStart(page) - cellBytes;
@@ -348,7 +349,7 @@ internal static unsafe class TreePage
     /// <summary>Bytes of a suffix that are not in its head.</summary>
     public static int RestLength(int suffixLength) => Math.Max(0, suffixLength - sizeof(ulong));
 
-    /// <summary>With seven bytes to move it to an offset divisible by eight, so that it takes the same room wherever it lies.</summary>
+    /// <summary>Includes seven bytes for aligning the cell to eight, so that it takes the same space at every offset.</summary>
     private static int OverflowCellBytes(int suffixLength) => OverflowCellHeader + RestLength(suffixLength) + 7;
 
     private static int Aligned(int bytes) => (bytes + 7) & ~7;

@@ -5,8 +5,8 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// The requests that wait for the writer, bounded in count and bytes. Any thread adds; the writer executor takes. The notice is posted to the writer
-/// executor when requests are there to be taken.
+/// The requests that wait for the writer, bounded in count and bytes. Any thread adds; the writer executor takes. Adding posts the notice to the writer
+/// executor, unless it is already posted.
 /// </summary>
 internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor writer, IWorkItem notice)
 {

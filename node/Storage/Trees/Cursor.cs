@@ -4,8 +4,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Walks a tree's keys in order, both ways, within bounds. Used by one thread at a time, as long as its snapshot is open. It starts before the first
-/// key: <see cref="MoveNext"/> goes to the first, <see cref="MovePrevious"/> to the last.
+/// Iterates over a tree's keys in order, in both directions, within bounds. Used by one thread at a time while its snapshot is open. It starts outside the
+/// keys: <see cref="MoveNext"/> goes to the first one, <see cref="MovePrevious"/> to the last.
 /// </summary>
 internal sealed unsafe class Cursor : IDisposable
 {
@@ -28,7 +28,7 @@ internal sealed unsafe class Cursor : IDisposable
         (_lower, _upper) = (lower.ToArray(), upper.ToArray());
     }
 
-    /// <summary>The current key, in a buffer of the cursor: valid until it moves.</summary>
+    /// <summary>The current key, in a buffer of the cursor. Valid until the cursor moves.</summary>
     public ReadOnlySpan<byte> Key
     {
         get
@@ -38,7 +38,7 @@ internal sealed unsafe class Cursor : IDisposable
         }
     }
 
-    /// <summary>The current value where it lies: valid until the snapshot is disposed.</summary>
+    /// <summary>The current value, in place. Valid until the snapshot is disposed.</summary>
     public ReadOnlySpan<byte> Value
     {
         get
@@ -48,7 +48,7 @@ internal sealed unsafe class Cursor : IDisposable
         }
     }
 
-    /// <summary>Goes to the first key not less than the given one; false if there is none within the bounds.</summary>
+    /// <summary>Moves to the first key not less than the given one; false if there is none within the bounds.</summary>
     public bool Seek(ReadOnlySpan<byte> key)
     {
         if (key.SequenceCompareTo(_lower) < 0)
@@ -59,7 +59,7 @@ internal sealed unsafe class Cursor : IDisposable
         return _at < _end || NextLeaf();
     }
 
-    /// <summary>Goes to the next key; false at the end, from where <see cref="MovePrevious"/> goes back to the last.</summary>
+    /// <summary>Moves to the next key; false at the end. From there <see cref="MovePrevious"/> moves back to the last key.</summary>
     public bool MoveNext()
     {
         if (_leaf == null)
@@ -69,7 +69,7 @@ internal sealed unsafe class Cursor : IDisposable
         return _at < _end || NextLeaf();
     }
 
-    /// <summary>Goes to the previous key; false before the first.</summary>
+    /// <summary>Moves to the previous key; false before the first.</summary>
     public bool MovePrevious()
     {
         if (_leaf == null)
@@ -115,7 +115,7 @@ internal sealed unsafe class Cursor : IDisposable
         return true;
     }
 
-    /// <summary>Only a leaf that reaches over a bound is searched for it.</summary>
+    /// <summary>Makes a leaf the current one, and finds the positions of the bounds in it.</summary>
     private void Enter(byte* leaf)
     {
         _leaf = leaf;
@@ -125,7 +125,7 @@ internal sealed unsafe class Cursor : IDisposable
 
     private bool NextLeaf()
     {
-        // A bound within this leaf: nothing follows.
+        // If the upper bound is within this leaf, nothing follows.
         if (_end < Page.Count(_leaf) || !Step(forward: true))
             return false;
         _at = _first;

@@ -4,11 +4,11 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Trees;
 
-/// <summary>Point reads, for batches and snapshots alike.</summary>
+/// <summary>Point reads, for both batches and snapshots.</summary>
 internal static unsafe class Lookup
 {
-    /// <summary>The value of a key, where it lies.</summary>
-    /// <exception cref="CorruptStoreException">A page on the way is not what its parent refers to.</exception>
+    /// <summary>The value of a key, in place.</summary>
+    /// <exception cref="CorruptStoreException">A page on the path does not match its parent's reference.</exception>
     [SkipLocalsInit]
     public static bool TryGet(PageSpace space, TreeRoot* root, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {

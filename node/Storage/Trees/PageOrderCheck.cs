@@ -4,8 +4,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Compares the checksums of pages that come in the order of the file, each with its number and its own header: a page that went bad on the disk is found. One
-/// that is whole and belongs elsewhere in time only the walk of the whole tree finds. One thread at a time.
+/// Verifies the checksums of pages in file order, each against its own header and number. This finds pages that were damaged on disk. An intact page that
+/// belongs elsewhere, such as an outdated one, is only found by walking the whole tree. One thread at a time.
 /// </summary>
 internal sealed unsafe class PageOrderCheck(string path)
 {
@@ -14,8 +14,8 @@ internal sealed unsafe class PageOrderCheck(string path)
     private uint _expected;
     private uint _state;
 
-    /// <summary>The next pages; only a run's first has a header.</summary>
-    /// <exception cref="CorruptStoreException">One of them is not what was written.</exception>
+    /// <summary>Checks the next pages. Only the first page of a run has a header.</summary>
+    /// <exception cref="CorruptStoreException">A page is not what was written.</exception>
     public void Add(long first, ReadOnlySpan<byte> pages)
     {
         for (; !pages.IsEmpty; first++, pages = pages[Page.Bytes..])

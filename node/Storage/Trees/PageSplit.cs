@@ -3,32 +3,33 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Where pages are split, shared and joined. Pure: entries come from pages that stay as they are and go into others, whose owners say what they are; used by the
-/// batch that owns those.
+/// Splits pages, redistributes entries between them and merges them. Pure: entries are copied from unchanged pages into others, whose owners set the other
+/// fields. Used by the batch that owns the target pages.
 /// </summary>
 /// <remarks>
-/// Each choice counts the entry that is coming in, so that it fits wherever it goes. A page of either type takes one entry more than fills it, divided in two:
-/// no entry of a leaf takes more than half of the room (<see cref="TreePage.IsOverflow(int, int)"/>), and a separator at most 2,066 bytes of a branch's 8,128.
+/// Every choice counts the incoming entry, so that it fits in the page where it belongs. The entries of a full page plus one always fit into two pages: no
+/// leaf entry takes more than half of the space (<see cref="TreePage.IsOverflow(int, int)"/>), and a separator takes at most 2,066 of a branch's 8,128
+/// bytes.
 /// </remarks>
 internal static unsafe class PageSplit
 {
     /// <summary>
-    /// Splits a branch with a child that does not fit in: both halves are written, the child in one of them. A separator that breaks the branch's prefix goes where only ends
-    /// can (<see cref="WriteBatch"/>), not here.
+    /// Splits a branch that has no space for a child. Both halves are written, and the child is in one of them. A separator that breaks the branch's
+    /// prefix can only be at one of its ends; <see cref="WriteBatch"/> handles that case.
     /// </summary>
     /// <param name="source">The full branch.</param>
-    /// <param name="index">Where the child belongs; not 0.</param>
-    /// <param name="separator">Its key, with the branch's prefix.</param>
-    /// <param name="reference">The child, a page in memory.</param>
-    /// <param name="left">Written.</param>
-    /// <param name="right">Written.</param>
-    /// <param name="up">Gets the key of the right one.</param>
+    /// <param name="index">Position of the child; not 0.</param>
+    /// <param name="separator">Its key, including the branch's prefix.</param>
+    /// <param name="reference">The reference to the child, a page in memory.</param>
+    /// <param name="left">The left half, written here.</param>
+    /// <param name="right">The right half, written here.</param>
+    /// <param name="up">Receives the key of the right half.</param>
     /// <returns>The length of that key.</returns>
     public static int Branch(byte* source, int index, ReadOnlySpan<byte> separator, ulong reference, byte* left, byte* right, Span<byte> up)
     {
         int count = Page.Count(source);
         var middle = Middle(source, index, TreePage.BranchEntryBytes(separator.Length - Page.PrefixLength(source)));
-        // The child at the middle leads the right page, and its key goes up.
+        // The child at the middle becomes the first of the right page, and its key moves up to the parent.
         int upLength;
         if (middle == index)
         {
@@ -46,14 +47,14 @@ internal static unsafe class PageSplit
         return upLength;
     }
 
-    /// <summary>Splits a leaf into which a key is coming, which is not put into either half: there is room for it in its own.</summary>
+    /// <summary>Splits a leaf to make room for a key. The key is not inserted; the half it belongs to has space for it.</summary>
     /// <param name="source">The full leaf.</param>
-    /// <param name="index">Where the key belongs.</param>
-    /// <param name="key">The key; with the leaf's prefix.</param>
-    /// <param name="bytes">What its entry takes at most.</param>
-    /// <param name="left">Written.</param>
-    /// <param name="right">Written.</param>
-    /// <param name="separator">Gets the key that tells them apart.</param>
+    /// <param name="index">Position of the key.</param>
+    /// <param name="key">The key, including the leaf's prefix.</param>
+    /// <param name="bytes">The most that its entry takes.</param>
+    /// <param name="left">The left half, written here.</param>
+    /// <param name="right">The right half, written here.</param>
+    /// <param name="separator">Receives the key that separates them.</param>
     /// <returns>The length of that key.</returns>
     public static int Leaf(byte* source, int index, ReadOnlySpan<byte> key, int bytes, byte* left, byte* right, Span<byte> separator)
     {
@@ -69,18 +70,18 @@ internal static unsafe class PageSplit
     }
 
     /// <summary>
-    /// Shares the entries of two neighbouring leaves evenly, counting a key that is coming into one of them: afterwards there is room for it in its own. False, and neither
-    /// target is of use, if nothing would move or it does not fit.
+    /// Redistributes the entries of two adjacent leaves evenly, counting a key that is to be inserted into one of them; afterwards the leaf it belongs to
+    /// has space for it. False if no entry would move or the result does not fit; the targets are then undefined.
     /// </summary>
     /// <param name="first">The left leaf.</param>
     /// <param name="second">The right one.</param>
-    /// <param name="index">Where the key belongs, counted over both.</param>
+    /// <param name="index">Position of the key, counted over both leaves.</param>
     /// <param name="key">The key.</param>
-    /// <param name="bytes">What its entry takes at most.</param>
-    /// <param name="left">Written.</param>
-    /// <param name="right">Written.</param>
-    /// <param name="separator">Gets the key that tells them apart.</param>
-    /// <param name="separatorLength">Its length.</param>
+    /// <param name="bytes">The most that its entry takes.</param>
+    /// <param name="left">The new left leaf, written here.</param>
+    /// <param name="right">The new right leaf, written here.</param>
+    /// <param name="separator">Receives the key that separates them.</param>
+    /// <param name="separatorLength">The length of that key.</param>
     public static bool TryRedistribute(
         byte* first, byte* second, int index, ReadOnlySpan<byte> key, int bytes, byte* left, byte* right, Span<byte> separator, out int separatorLength)
     {
@@ -99,11 +100,11 @@ internal static unsafe class PageSplit
             && TryFill(right, first, second, own, total, goesLeft ? default : key, goesLeft ? 0 : bytes);
     }
 
-    /// <summary>Writes the entries of two neighbours into one page, when together they fill at most three quarters.</summary>
-    /// <param name="left">The left one.</param>
-    /// <param name="right">The right one, of the same type.</param>
-    /// <param name="separator">The key that tells them apart; a branch's first child gets it back.</param>
-    /// <param name="target">Written; neither of the two.</param>
+    /// <summary>Merges two siblings into one page if together they fill at most three quarters of it.</summary>
+    /// <param name="left">The left page.</param>
+    /// <param name="right">The right page, of the same type.</param>
+    /// <param name="separator">The key that separates them; in a branch it becomes the key of the right page's first child.</param>
+    /// <param name="target">The merged page, written here; neither of the two.</param>
     public static bool TryMerge(byte* left, byte* right, ReadOnlySpan<byte> separator, byte* target)
     {
         int leftCount = Page.Count(left), rightCount = Page.Count(right), leafOnly = Page.Type(left) == PageType.Leaf ? 0 : 1;
@@ -122,11 +123,12 @@ internal static unsafe class PageSplit
         return true;
     }
 
-    /// <summary>The shortest key that is greater than one and not greater than the other.</summary>
+    /// <summary>The shortest key that is greater than the first and not greater than the second.</summary>
     public static ReadOnlySpan<byte> Separator(ReadOnlySpan<byte> before, ReadOnlySpan<byte> behind) => behind[..(before.CommonPrefixLength(behind) + 1)];
 
     /// <summary>
-    /// The first place of the right half, counted with an entry that is coming in at <paramref name="index"/>: where the larger half is as small as it can be.
+    /// The first position of the right half, counted with an incoming entry at <paramref name="index"/>, for which the larger half is as small as
+    /// possible.
     /// </summary>
     private static int Middle(byte* page, int index, int bytes) => MiddleOfTwo(page, null, index, bytes);
 
@@ -174,7 +176,7 @@ internal static unsafe class PageSplit
         TreePage.Append(target, source, index, to - 1);
     }
 
-    /// <summary>The prefix that entries [from, to) of a leaf have in common with a key.</summary>
+    /// <summary>The length of the prefix that entries [from, to) of a leaf share with a key.</summary>
     private static int PrefixWith(byte* page, int from, int to, ReadOnlySpan<byte> key)
     {
         if (from == to)
@@ -184,11 +186,14 @@ internal static unsafe class PageSplit
         return Math.Min(common, key.CommonPrefixLength(other[..TreePage.CopyKey(page, to - 1, other)]));
     }
 
-    /// <summary>The separators of a half keep the prefix of the whole; one alone is stored whole, and fits.</summary>
+    /// <summary>Both halves keep the prefix of the whole branch. A single separator is stored whole, which fits.</summary>
     private static void FormatBranch(byte* target, byte* source, int separators) =>
         Page.Format(target, PageType.Branch, separators < 2 ? default : Page.Prefix(source), keepOwner: true);
 
-    /// <summary>Fills a page with entries [from, to) of two, under the prefix that they and the key have in common; false when they do not fit with that key's entry.</summary>
+    /// <summary>
+    /// Fills a page with entries [from, to) of two leaves, under the prefix that they share with the key. False when they do not fit together with that
+    /// key's entry.
+    /// </summary>
     private static bool TryFill(byte* target, byte* first, byte* second, int from, int to, ReadOnlySpan<byte> key, int keyEntryBytes)
     {
         int firstCount = Page.Count(first);

@@ -4,9 +4,9 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// The full check of a data file, for tests and tools, and in steps of one that was received from another replica: one array of what is reachable, one of what is
-/// free or on its way there. On the writer, or on whatever thread has the file to itself. An exception other than the one told is a bug, or a page whose
-/// structure lies.
+/// The full check of a data file, for tests and tools, and in steps for a file that was received from another replica. It keeps one array of reachable
+/// pages and one of pages that are free or retired. Runs on the writer, or on any thread that has the file to itself. An exception other than the
+/// documented one is a bug, or comes from a page with an invalid structure.
 /// </summary>
 internal sealed unsafe class StoreWalk
 {
@@ -20,7 +20,7 @@ internal sealed unsafe class StoreWalk
     private int _tree;
     private long _bytesWalked;
 
-    /// <summary>Notes free pages and those that leave.</summary>
+    /// <summary>Marks the free pages and the retired ones.</summary>
     public StoreWalk(PageSpace space, FreeMap free, List<List<PageRun>> leaving)
     {
         (_space, _free) = (space, free);
@@ -35,7 +35,7 @@ internal sealed unsafe class StoreWalk
             _isFree[page] |= isLeaving[page];
     }
 
-    /// <summary>The published trees and the map reach all pages that are neither free nor leaving, and no other.</summary>
+    /// <summary>Checks that the published trees and the free map reach every page that is neither free nor retired, and no other page.</summary>
     public void CheckPublished(StoreRoot root, MetaPage meta)
     {
         BeginPublished(root.Trees, meta);
@@ -44,7 +44,7 @@ internal sealed unsafe class StoreWalk
         }
     }
 
-    /// <summary>The same in steps: begins.</summary>
+    /// <summary>Begins the same check in steps.</summary>
     public void BeginPublished(TreeRoot[] trees, MetaPage meta)
     {
         Mark(_inUse, new PageRun(0, 2), "meta");
@@ -57,11 +57,11 @@ internal sealed unsafe class StoreWalk
         Begin(trees, _inUse);
     }
 
-    /// <summary>Bytes of pages that were read so far.</summary>
+    /// <summary>Bytes of pages read so far.</summary>
     public long BytesWalked => _bytesWalked;
 
-    /// <summary>Reads about so many bytes more; true: all of it holds.</summary>
-    /// <exception cref="CorruptStoreException">Something does not hold.</exception>
+    /// <summary>Reads about this many more bytes. True when everything was checked and is correct.</summary>
+    /// <exception cref="CorruptStoreException">The check failed.</exception>
     public bool StepPublished(long bytesMax)
     {
         if (!Step(bytesMax))
@@ -74,7 +74,7 @@ internal sealed unsafe class StoreWalk
         return true;
     }
 
-    /// <summary>No page that these trees reach may be reused.</summary>
+    /// <summary>Checks that no page which these trees reach may be reused.</summary>
     public void CheckProtected(TreeRoot[] trees, string whose)
     {
         var reached = new bool[_inUse.Length];
@@ -111,7 +111,7 @@ internal sealed unsafe class StoreWalk
 
     private void Begin(TreeRoot[] trees, bool[] reached) => (_trees, _reached, _tree) = (trees, reached, 0);
 
-    /// <summary>Down to the next leaf or large value; true when all trees are through.</summary>
+    /// <summary>Continues until enough bytes were read; true when all trees are done.</summary>
     private bool Step(long bytesMax)
     {
         var stop = bytesMax > long.MaxValue - _bytesWalked ? long.MaxValue : _bytesWalked + bytesMax;
@@ -126,7 +126,7 @@ internal sealed unsafe class StoreWalk
         return true;
     }
 
-    /// <summary>False: the tree is empty.</summary>
+    /// <summary>False if the tree is empty.</summary>
     private bool EnterTree()
     {
         var root = _trees[_tree];
@@ -146,7 +146,7 @@ internal sealed unsafe class StoreWalk
         _tree++;
     }
 
-    /// <summary>The next child or large value of the page that the path ends in, or back up.</summary>
+    /// <summary>Handles the next child or large value of the page at the end of the path, or returns to its parent.</summary>
     private void GoOn()
     {
         var at = _path.Peek();
@@ -202,14 +202,14 @@ internal sealed unsafe class StoreWalk
                 || (lower is not null && key.AsSpan().SequenceCompareTo(lower) < 0) || (upper is not null && key.AsSpan().SequenceCompareTo(upper) >= 0))
                 throw new CorruptStoreException($"Key {i} of the page at {reference:x} is out of order.");
         }
-        // Of a leaf only cells that refer to large values are looked at again.
+        // In a leaf only cells that refer to large values need another look.
         var entered = new Place(page, isLeaf, keys.Length, lower, upper, isLeaf ? [] : keys) { Keys = isLeaf ? (ulong)keys.Length : 0 };
         if (isLeaf && !Page.HasOverflow(page))
             entered.Next = entered.Count;
         _path.Push(entered);
     }
 
-    /// <summary>A page on the way from a root to where the walk is.</summary>
+    /// <summary>A page on the path from a root to the current position.</summary>
     private sealed class Place(byte* page, bool isLeaf, int count, byte[]? lower, byte[]? upper, byte[][] separators)
     {
         public byte* Page { get; } = page;
@@ -224,10 +224,10 @@ internal sealed unsafe class StoreWalk
 
         public byte[][] Separators { get; } = separators;
 
-        /// <summary>The entry that comes next.</summary>
+        /// <summary>Index of the next entry.</summary>
         public int Next { get; set; }
 
-        /// <summary>Keys in it and below, of those that the walk is through with.</summary>
+        /// <summary>Keys in it and below it that have been visited.</summary>
         public ulong Keys { get; set; }
     }
 }

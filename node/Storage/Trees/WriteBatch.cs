@@ -3,11 +3,11 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Changes on top of the newest state, seen by nobody until published. One is open at a time; used on the writer only. An exception leaves
-/// the batch unusable but for <see cref="EndUnsealed"/>: a corrupt page or a broken invariant, which end the engine, or an argument's limit, checked before
-/// anything changes.
+/// Changes on top of the newest state, invisible to others until published. Only one is open at a time; writer only. After an exception only
+/// <see cref="EndUnsealed"/> may be called. An exception means a corrupt page or a broken invariant, both of which stop the engine, or an argument out of
+/// range, which is checked before anything changes.
 /// </summary>
-/// <remarks>Each page that a batch touches is copied once into scratch memory, from the root down, and then changed in place.</remarks>
+/// <remarks>Each page that a batch changes is copied once into scratch memory, from the root down, and then changed in place.</remarks>
 internal sealed unsafe class WriteBatch
 {
     private readonly PageSpace _space;
@@ -21,17 +21,17 @@ internal sealed unsafe class WriteBatch
     private ulong _number;
     private int _depth;
 
-    /// <summary>The store's one batch, opened again and again.</summary>
+    /// <summary>The store's only batch, which is reopened for each transaction.</summary>
     public WriteBatch(PageSpace space, ScratchPool pool)
     {
         _space = space;
         _pool = pool;
     }
 
-    /// <summary>Whether it takes changes.</summary>
+    /// <summary>Whether the batch is open for changes.</summary>
     public bool IsOpen { get; private set; }
 
-    /// <summary>Starts on a root. The number is higher than any before.</summary>
+    /// <summary>Opens the batch on a root. The number must be higher than any before.</summary>
     internal void Open(StoreRoot root, ulong number, SealedBatch changes)
     {
         Invariant.Check(!IsOpen, $"A batch is opened while batch {_number} is open.");
@@ -42,7 +42,7 @@ internal sealed unsafe class WriteBatch
     /// <summary>Sets a key's value.</summary>
     public void Put(TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) => Put(tree, key, value, default);
 
-    /// <summary>Sets a key's value, given in two parts. The key has 1 to 2,048 bytes, the value at most 8 MiB and 64 bytes.</summary>
+    /// <summary>Sets a key's value, passed in two parts. A key has 1 to 2,048 bytes; a value at most 8 MiB plus 64 bytes.</summary>
     public void Put(TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
         CheckOpenAndKey(key);
@@ -75,7 +75,7 @@ internal sealed unsafe class WriteBatch
                 _trees[(int)tree].Count++;
                 return;
             }
-            // Once: after it there is room, in the page that the key belongs to then.
+            // At most once: afterwards there is space in the page that the key then belongs to.
             if (breaksPrefix || hasShared || (index == Page.Count(leaf) && IsRightEdge(_depth - 1)) || !TryRedistribute(index, key, bytes))
                 SplitLeaf(tree, leaf, index, key, bytes, breaksPrefix);
             else
@@ -83,7 +83,7 @@ internal sealed unsafe class WriteBatch
         }
     }
 
-    /// <summary>Removes a key; whether it was there.</summary>
+    /// <summary>Removes a key; returns whether it existed.</summary>
     public bool Delete(TreeId tree, ReadOnlySpan<byte> key)
     {
         if (!TryGet(tree, key, out _))
@@ -96,7 +96,7 @@ internal sealed unsafe class WriteBatch
         return true;
     }
 
-    /// <summary>The value of a key as this batch sees it; valid until the batch changes anything.</summary>
+    /// <summary>The value of a key as this batch sees it. Valid until the batch changes anything.</summary>
     public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         CheckOpenAndKey(key);
@@ -104,14 +104,14 @@ internal sealed unsafe class WriteBatch
             return Lookup.TryGet(_space, root, key, out value);
     }
 
-    /// <summary>Walks a tree's keys within bounds as this batch sees them; it must not change before the cursor is disposed.</summary>
+    /// <summary>Iterates over a tree's keys within bounds as this batch sees them. The batch must not change before the cursor is disposed.</summary>
     public Cursor Cursor(TreeId tree, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper)
     {
         Invariant.Check(IsOpen, $"A batch is read that is not open.");
         return new Cursor(_space, _trees[(int)tree], lower, upper);
     }
 
-    /// <summary>Ends the batch and gives what it made: a state that is not published yet.</summary>
+    /// <summary>Closes the batch and returns its changes: a state that is not published yet.</summary>
     internal SealedBatch End(UInt128 etag)
     {
         Invariant.Check(IsOpen, $"A batch that is not open is sealed as {etag}.");
@@ -120,7 +120,7 @@ internal sealed unsafe class WriteBatch
         return _changes;
     }
 
-    /// <summary>Ends the batch and gives what it made, which nothing refers to.</summary>
+    /// <summary>Closes the batch and returns its changes, which nothing refers to.</summary>
     internal SealedBatch EndUnsealed()
     {
         Invariant.Check(IsOpen, $"A batch that is not open is aborted.");
@@ -141,7 +141,7 @@ internal sealed unsafe class WriteBatch
             throw new ArgumentOutOfRangeException(nameof(key), key.Length, $"A key has 1 to {Page.KeyBytesMax} bytes.");
     }
 
-    // Pages: made, copied, left.
+    // Pages: allocate, copy on write, retire.
 
     private byte* Make(int pages)
     {
@@ -181,7 +181,7 @@ internal sealed unsafe class WriteBatch
         return _space.ScratchReference(page);
     }
 
-    /// <summary>The page that a reference (before its checksum) is to, copied if it is not this batch's own.</summary>
+    /// <summary>The page behind a reference, which its checksum follows; copied unless it already belongs to this batch.</summary>
     private byte* CopyOnWrite(ulong* reference, uint* checksum)
     {
         var page = _space.ResolveNode(*reference, checksum);
@@ -202,7 +202,7 @@ internal sealed unsafe class WriteBatch
         return CopyOnWrite((ulong*)child, (uint*)(child + sizeof(ulong)));
     }
 
-    /// <summary>This batch's state does not reach the page or run any more.</summary>
+    /// <summary>Retires a page or run, which this batch's state no longer reaches.</summary>
     private void Retire(ulong reference, byte* page)
     {
         if (!PageSpace.IsScratch(reference))
@@ -233,7 +233,7 @@ internal sealed unsafe class WriteBatch
         _trees[(int)tree].Count--;
     }
 
-    /// <summary>Owns all pages from the root to the key's leaf; they and the children's indexes are the path.</summary>
+    /// <summary>Copies all pages from the root to the key's leaf that this batch does not own yet. They and the child indexes form the path.</summary>
     private byte* DescendToChange(TreeId tree, ReadOnlySpan<byte> key)
     {
         ref var root = ref _trees[(int)tree];
@@ -260,9 +260,9 @@ internal sealed unsafe class WriteBatch
         return page;
     }
 
-    // Room: rebuilding and splitting.
+    // Space: rebuild, redistribute, split.
 
-    /// <summary>Sees to it that an entry of this size fits a page, by another prefix or without the garbage; false: it must be split.</summary>
+    /// <summary>Makes space for an entry of this size, by changing the prefix or removing garbage. False if the page must be split.</summary>
     private bool MakeRoom(byte* page, int index, ReadOnlySpan<byte> key, int bytes, out bool breaksPrefix)
     {
         breaksPrefix = !key.StartsWith(Page.Prefix(page));
@@ -279,7 +279,7 @@ internal sealed unsafe class WriteBatch
         return Page.Gap(page) >= bytes;
     }
 
-    /// <summary>The prefix that a page's keys have in common with another key.</summary>
+    /// <summary>The length of the prefix that a page's keys share with another key.</summary>
     private static int PrefixWith(byte* page, ReadOnlySpan<byte> key)
     {
         var first = Page.Type(page) == PageType.Branch ? 1 : 0;
@@ -301,8 +301,8 @@ internal sealed unsafe class WriteBatch
     private void Rebuild(byte* page, int prefixMax) => TreePage.Rebuild(page, CopyOf(page), 0, Page.Count(page), prefixMax);
 
     /// <summary>
-    /// Shares the entries of the path's full leaf with a sibling that has room: pages stay fuller than by splitting alone. Less room than
-    /// an eighth is not worth the work.
+    /// Redistributes the entries of the path's full leaf with a sibling that has space, which keeps pages fuller than splitting alone. If less than an
+    /// eighth of the page is free there, it is not worth the work.
     /// </summary>
     private bool TryRedistribute(int at, ReadOnlySpan<byte> key, int bytes)
     {
@@ -314,7 +314,10 @@ internal sealed unsafe class WriteBatch
             || (index > 0 && TryRedistribute(parent, index - 1, index - 1, at, key, bytes));
     }
 
-    /// <summary>Shares the entries of two neighbours evenly, the one that is coming in among them, when the one that is asked has room. The path is of no use afterwards.</summary>
+    /// <summary>
+    /// Redistributes the entries of two adjacent leaves, counting the incoming one, if the sibling that is checked has space. The path is invalid
+    /// afterwards.
+    /// </summary>
     private bool TryRedistribute(byte* parent, int left, int asked, int index, ReadOnlySpan<byte> key, int bytes)
     {
         var sibling = _space.ResolveNode(TreePage.Child(parent, asked));
@@ -328,7 +331,7 @@ internal sealed unsafe class WriteBatch
             Buffer.MemoryCopy(other, second, Page.Bytes, Page.Bytes);
             var place = asked == left ? Page.Count(first) + index : index;
             if (PageSplit.TryRedistribute(first, second, place, key, bytes, one, other, separator, out var length)
-                // The parent's prefix holds for all keys between two of its separators; at its ends it may not.
+                // The parent's prefix holds for all keys between two of its separators, but not necessarily for keys before the first or after the last.
                 && separator[..length].StartsWith(Page.Prefix(parent)) && Page.Gap(parent) + Page.EntryBytes >= TreePage.BranchEntryBytes(length))
             {
                 TreePage.ReplaceKey(parent, left + 1, separator[..length]);
@@ -347,7 +350,7 @@ internal sealed unsafe class WriteBatch
         var right = MakeEmpty(PageType.Leaf);
         if (index == count && (breaksPrefix || IsRightEdge(_depth - 1)))
         {
-            // In order: the page stays full, and the key begins the next one.
+            // Keys arrive in order: the page stays full, and the key starts the next one.
             neighbour = neighbour[..TreePage.CopyKey(leaf, count - 1, neighbour)];
             InsertSibling(tree, _depth - 1, PageSplit.Separator(neighbour, key), right);
             return;
@@ -374,7 +377,7 @@ internal sealed unsafe class WriteBatch
         return true;
     }
 
-    /// <summary>Enters a page that lies right of the path's at this level. The path is of no use afterwards.</summary>
+    /// <summary>Inserts a page to the right of the path's page at this level. The path is invalid afterwards.</summary>
     private void InsertSibling(TreeId tree, int level, ReadOnlySpan<byte> separator, byte* right)
     {
         var reference = _space.ScratchReference(right);
@@ -409,7 +412,7 @@ internal sealed unsafe class WriteBatch
         var copy = CopyOf(branch);
         if (breaksPrefix)
         {
-            // Only the first separator can be less than the common prefix; the child before it stays alone, and the new one leads the rest.
+            // Only the first separator can be less than the common prefix. The child before it stays alone, and the new child becomes the first of the rest.
             Invariant.Check(index == 1, $"A separator inside a branch of {count} breaks its prefix at {index}.");
             Page.Format(right, PageType.Branch, Page.Prefix(copy), keepOwner: true);
             TreePage.InsertChild(right, 0, default, reference, 0);
@@ -423,7 +426,7 @@ internal sealed unsafe class WriteBatch
         InsertSibling(tree, level, up[..upLength], right);
     }
 
-    // Shrinking: empty pages go, pages under a quarter full join a sibling, a root with one child gives way to it.
+    // Shrinking: empty pages are removed, pages less than a quarter full are merged with a sibling, and a root with one child is replaced by it.
 
     private void Shrink(TreeId tree, int level)
     {
@@ -478,7 +481,7 @@ internal sealed unsafe class WriteBatch
         Shrink(tree, level - 1);
     }
 
-    /// <summary>Moves the entries of a child's right sibling into it, when together they fill at most three quarters.</summary>
+    /// <summary>Merges a child's right sibling into it if together they fill at most three quarters of a page.</summary>
     private bool TryMerge(byte* parent, int index)
     {
         var rightChild = TreePage.Child(parent, index + 1);
@@ -492,7 +495,7 @@ internal sealed unsafe class WriteBatch
             if (!PageSplit.TryMerge(left, right, separator, joined))
                 return false;
             left = OwnChild(parent, index);
-            // What the page knows of its batch stays.
+            // Keep the fields that tie the page to its batch.
             var (scratchIndex, batch, placed) = (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left));
             Buffer.MemoryCopy(joined, left, Page.Bytes, Page.Bytes);
             (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left)) = (scratchIndex, batch, placed);
