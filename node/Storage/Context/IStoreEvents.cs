@@ -3,24 +3,26 @@ using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Context;
 
-/// <summary>What a <c>ReplicaStore</c> tells its owner. Every method is called on the shard's writer executor and must not block.</summary>
+/// <summary>Events of a <c>ReplicaStore</c> for its owner. Every method is called on the shard's writer executor and must not block.</summary>
 internal interface IStoreEvents
 {
-    /// <summary>The longest prefix of records whose writes have completed ends here; it rises, except by a cut.</summary>
+    /// <summary>The longest prefix of records whose writes have completed ends here. It increases, except on a truncation.</summary>
     void Durable(RecordRef record);
 
-    /// <summary>A control state is on stable storage. One call for each <c>ReplicaStore.WriteControl</c>, in order.</summary>
+    /// <summary>A control state is durable. One call for each <c>ReplicaStore.WriteControl</c>, in order.</summary>
     void ControlWritten(ControlState state);
 
-    /// <summary>A cut is on stable storage: the new segment's header is synced. Appends may follow.</summary>
+    /// <summary>A truncation is durable: the new segment's header is synced. Appends may follow.</summary>
     void CutDone(RecordRef last);
 
-    /// <summary>The queue went from empty to not empty, or a journal slot came free while the queue is not empty.</summary>
+    /// <summary>Requests were queued, or a journal slot became free while the queue is not empty.</summary>
     void WorkQueued();
 
-    /// <summary>Asked before an answer that is a read (a failed condition): false keeps it until <c>ReplicaStore.ReleaseReadAnswers</c>.</summary>
+    /// <summary>Whether read answers (such as a failed condition) may leave. False holds them until <c>ReplicaStore.ReleaseReadAnswers</c>.</summary>
     bool MayAnswerReads();
 
-    /// <summary>The engine ended. All waiters were answered <c>WriteOutcome.OutcomeUnknown</c>; only disposal is left.</summary>
+    /// <summary>
+    /// The engine has failed. All waiters were answered, those with appended requests with <c>WriteOutcome.OutcomeUnknown</c>; only disposal is left.
+    /// </summary>
     void Failed(Exception first);
 }

@@ -5,15 +5,15 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Storage.Context;
 
-/// <summary>What a shard's engine runs on.</summary>
+/// <summary>The environment of a shard's engine.</summary>
 /// <param name="Files">The disk.</param>
 /// <param name="Writer">Runs all shard logic: batches, applying, publishing, events.</param>
-/// <param name="JournalLanes">Run the journal's and the control file's writes; as many may be in flight as there are lanes.</param>
-/// <param name="Checkpoints">Runs the checkpoints' writes.</param>
+/// <param name="JournalLanes">Execute the writes of the journal and the control file. As many may be in flight as there are lanes.</param>
+/// <param name="Checkpoints">Executes the writes of checkpoints.</param>
 /// <param name="Time">Clock for deadlines and the checkpoint interval.</param>
-/// <param name="Log">One line a decision.</param>
+/// <param name="Log">Gets one line per decision.</param>
 /// <param name="Options">Bounds.</param>
-/// <param name="Completions">Where callers' continuations run; null: on the thread pool. The simulator gives a queue of its own.</param>
+/// <param name="Completions">Runs callers' continuations; null: the thread pool. The simulator passes a queue of its own.</param>
 internal sealed record StoreContext(
     IFileSystem Files,
     ISerialExecutor Writer,
@@ -24,18 +24,18 @@ internal sealed record StoreContext(
     StoreOptions Options,
     ISerialExecutor? Completions = null)
 {
-    /// <summary>When digests in the background take their next step; one for all shards of a node.</summary>
+    /// <summary>Schedules the steps of background digests and scrubs. One instance for all shards of a node.</summary>
     public DigestPace DigestPace { get; init; } = new(Options.DigestBytesPerSecond);
 
     /// <summary>
-    /// Why a record of another maker cannot be applied here; null: what it holds decides. By this tests make of a node one whose version is too old for a record.
-    /// Asked on the writer executor and at opening, once for each record that is read back.
+    /// Returns why a record cannot be applied here, or null to let its content decide. With this, tests simulate a node whose version is too old for a
+    /// record. Called on the writer executor and during an open, once for each record that is applied from the journal.
     /// </summary>
     public Func<RecordRef, string?> Unreadable { get; init; } = static _ => null;
 
-    /// <summary>What the engine decides by; tests give it wrong ones.</summary>
+    /// <summary>The rules by which the engine decides; tests pass wrong ones.</summary>
     public StoreRules Rules { get; init; } = StoreRules.Own;
 
-    /// <summary>Who measures and traces this shard's store.</summary>
+    /// <summary>Measures and traces this shard's store.</summary>
     public StoreObserver Observer { get; init; } = StoreObserver.None;
 }

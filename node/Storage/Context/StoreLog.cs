@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Storage.Context;
 
-/// <summary>What a store says of itself when it is opened and while it works: one line a decision.</summary>
+/// <summary>Log messages of a store, when it is opened and while it works: one line per decision.</summary>
 internal static partial class StoreLog
 {
     [LoggerMessage(Level = LogLevel.Information, Message = "Opening '{Directory}': {Row}: {Description}")]

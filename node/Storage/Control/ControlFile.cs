@@ -5,10 +5,10 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Control;
 
 /// <summary>
-/// The control file: two checksummed slots written in turn, so that a torn write leaves the other (FORMAT.md, "Control file"). What others rely on is
-/// in both before it is reported, so that a slot that goes bad later takes no promise back.
-/// Opened by recovery, written by the journal's lanes, one at a time. A failed write ends the engine, but for one that finds no room: the newest state stands in
-/// the other slot, and the same write can be asked for again.
+/// The control file: two checksummed slots written in turn, so that a torn write leaves the other one intact (FORMAT.md, "Control file"). State that
+/// others rely on is in both slots before it is reported, so that damage to one slot later revokes no promise. Opened by recovery, written by the
+/// journal's lanes, one at a time. A failed write stops the engine, unless the disk is full: then the newest state is in the other slot, and the same
+/// write can be repeated.
 /// </summary>
 internal sealed class ControlFile : IDisposable
 {
@@ -18,7 +18,7 @@ internal sealed class ControlFile : IDisposable
     /// <summary>Format version of a slot.</summary>
     public const uint Version = 1;
 
-    /// <summary>A slot takes a block, so that no write touches both.</summary>
+    /// <summary>Each slot has a block of its own, so that no write touches both.</summary>
     public const int SlotBytes = AlignedBuffer.Alignment;
 
     private const int ChecksumOffset = 128;
@@ -26,10 +26,10 @@ internal sealed class ControlFile : IDisposable
     private readonly AlignedBuffer _block = new(SlotBytes);
     private ulong _sequence;
 
-    /// <summary>The slot that does not hold the newest state holds what binds this replica all the same.</summary>
+    /// <summary>Whether the slot without the newest state also holds every promise that binds this replica.</summary>
     private bool _isInBoth;
 
-    /// <summary>The slot that holds the newest state is known to be on the disk.</summary>
+    /// <summary>Whether the slot with the newest state is known to be on disk.</summary>
     private bool _newestIsSynced;
 
     private ControlFile(IStorageFile file, ControlState state, ulong sequence, int slotsValid, bool isInBoth, bool newestIsSynced)
@@ -45,7 +45,7 @@ internal sealed class ControlFile : IDisposable
     /// <summary>The newest state that was written.</summary>
     public ControlState State { get; private set; }
 
-    /// <summary>How many slots were sound when the file was opened.</summary>
+    /// <summary>How many slots were intact when the file was opened.</summary>
     public int SlotsValid { get; }
 
     /// <summary>Creates the file with the state in both slots, synced; the caller syncs the directory.</summary>
@@ -67,8 +67,8 @@ internal sealed class ControlFile : IDisposable
         }
     }
 
-    /// <summary>Opens the file; null when neither slot is sound.</summary>
-    /// <exception cref="FormatVersionException">A sound slot of another version.</exception>
+    /// <summary>Opens the file; null when neither slot is intact.</summary>
+    /// <exception cref="FormatVersionException">An intact slot has another version.</exception>
     public static ControlFile? TryOpen(IFileSystem files, string path)
     {
         ControlState? newest = null, older = null;
@@ -91,19 +91,21 @@ internal sealed class ControlFile : IDisposable
         if (newest is null)
             return null;
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true));
-        // What was read through the page cache may be a write whose sync failed under an earlier process: it is not known which slots the disk has.
+        // Through the page cache, what was read may be a write whose sync failed in an earlier process, so it is unknown which slots the disk has.
         return new ControlFile(file, newest, newestSequence, valid, isInBoth: file.IsDirect && older is not null && !Binds(older, newest), newestIsSynced: file.IsDirect);
     }
 
     /// <summary>
-    /// Writes the state into the slot that does not hold the newest one, and then into the other one too if it binds this replica otherwise than what
-    /// that holds. Durable when it returns.
+    /// Writes the state into the slot that does not hold the newest one. If the state changes what binds this replica, it is also written into the other
+    /// slot. Durable when this returns.
     /// </summary>
-    /// <exception cref="StorageIoException">Also when there is no room; it can be called again then, and the newest state that was whole is not written over before.</exception>
+    /// <exception cref="StorageIoException">
+    /// An I/O error, or the disk is full. After a full disk the call can be repeated; the newest intact state is not overwritten before that.
+    /// </exception>
     public void Write(ControlState state)
     {
         var holdsInBoth = _isInBoth && !Binds(State, state);
-        // Until it has succeeded: a write that did not may have damaged its slot.
+        // Set again on success: a write that fails may have damaged its slot.
         _isInBoth = false;
         SyncNewest();
         WriteSlot(state);
@@ -113,8 +115,8 @@ internal sealed class ControlFile : IDisposable
     }
 
     /// <summary>
-    /// Has both slots hold what binds this replica, where one of them is damaged, a write of both was cut off, or what was read may not be on the disk. Before
-    /// anything of it is reported.
+    /// Makes both slots hold what binds this replica, if one of them is damaged, a write of both was interrupted, or what was read may not be on disk.
+    /// Called before anything in it is reported.
     /// </summary>
     public void Settle()
     {
@@ -130,8 +132,9 @@ internal sealed class ControlFile : IDisposable
     }
 
     /// <summary>
-    /// Whether others may rely on something in the later state that the earlier one does not say. How far it was committed and acknowledged only helps
-    /// recovery, and what was seen of the record is seen again; but an acknowledged etag that falls comes before a cut, and the mark of a loss must stay.
+    /// Whether others may rely on something in the later state that is not in the earlier one. The committed and acknowledged etags only help recovery,
+    /// and what was seen of the shard's record is seen again. But an acknowledged etag is lowered before a truncation, and the mark of a loss must not be
+    /// lost.
     /// </summary>
     private static bool Binds(ControlState earlier, ControlState later) =>
         later.Acknowledged < earlier.Acknowledged || (ulong)later.Acknowledged == ulong.MaxValue
@@ -143,7 +146,7 @@ internal sealed class ControlFile : IDisposable
             CoordinatorRevision = later.CoordinatorRevision,
         } != later;
 
-    /// <summary>False: the disk cannot read it, which is as good as damaged.</summary>
+    /// <summary>False if the slot cannot be read, which is treated like damage.</summary>
     private static bool TryRead(IStorageFile file, byte[] slot, int index)
     {
         try
@@ -157,8 +160,8 @@ internal sealed class ControlFile : IDisposable
     }
 
     /// <summary>
-    /// The write of the newest slot that was found at the open may have failed under the process before: it is in the page cache then, and torn on the disk,
-    /// where the other slot is the only sound one. So it is written again in its own place before the other is written over.
+    /// Rewrites the newest slot in place before the other one is overwritten. Its last write may have failed in the previous process. In that case it is
+    /// in the page cache but torn on disk, where the other slot is the only intact one.
     /// </summary>
     private void SyncNewest()
     {

@@ -1,6 +1,6 @@
 namespace KvCluster.Storage.Control;
 
-/// <summary>Whose a directory is, as its control file tells.</summary>
+/// <summary>Which replica a directory belongs to, according to its control file.</summary>
 /// <param name="ReplicaId">The replica's id.</param>
 /// <param name="Shard">The shard it belongs to.</param>
 /// <param name="ClusterHash">Hash of the cluster's name and creation.</param>

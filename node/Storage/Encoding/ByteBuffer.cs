@@ -1,6 +1,6 @@
 namespace KvCluster.Storage.Encoding;
 
-/// <summary>A growing array that is written at its end and used again. Not thread-safe.</summary>
+/// <summary>A growing array that is written at its end and reused. Not thread-safe.</summary>
 internal sealed class ByteBuffer(int capacity)
 {
     private byte[] _bytes = new byte[capacity];
@@ -14,7 +14,7 @@ internal sealed class ByteBuffer(int capacity)
     /// <summary>What was written.</summary>
     public ReadOnlySpan<byte> Written => _bytes.AsSpan(0, Count);
 
-    /// <summary>Forgets what was written; keeps the array unless it is larger than <paramref name="capacityMax"/>.</summary>
+    /// <summary>Discards what was written. Keeps the array unless it is larger than <paramref name="capacityMax"/>.</summary>
     public void Clear(int capacityMax)
     {
         Count = 0;
@@ -22,7 +22,7 @@ internal sealed class ByteBuffer(int capacity)
             _bytes = new byte[capacity];
     }
 
-    /// <summary>Room for at least <paramref name="bytes"/> more; what was used of it is told to <see cref="Advance"/>.</summary>
+    /// <summary>Makes space for at least <paramref name="bytes"/> more. Pass the bytes actually used to <see cref="Advance"/>.</summary>
     public Span<byte> Reserve(int bytes)
     {
         if (_bytes.Length - Count < bytes)
@@ -30,7 +30,7 @@ internal sealed class ByteBuffer(int capacity)
         return _bytes.AsSpan(Count);
     }
 
-    /// <summary>Counts bytes that were written into <see cref="Reserve"/>'s span.</summary>
+    /// <summary>Counts bytes that were written into the span from <see cref="Reserve"/>.</summary>
     public void Advance(int bytes) => Count += bytes;
 
     /// <summary>Appends bytes.</summary>

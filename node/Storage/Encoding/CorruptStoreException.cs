@@ -1,12 +1,12 @@
 namespace KvCluster.Storage.Encoding;
 
 /// <summary>
-/// What lies on the disk, or came as a record, is not what was written: the shard's replica stops and says which bytes are bad.
-/// Nothing is repaired or skipped by itself.
+/// The content of the disk, or of a received record, is not what was written. The shard's replica stops and reports which bytes are damaged. Nothing is
+/// repaired or skipped automatically.
 /// </summary>
 internal class CorruptStoreException : Exception
 {
-    /// <summary>Names the file, the offset and what was expected.</summary>
+    /// <summary>The message names the file, the offset and what was expected.</summary>
     public CorruptStoreException(string message, Exception? inner = null)
         : base(message, inner)
     {

@@ -1,5 +1,5 @@
 namespace KvCluster.Storage.Encoding;
 
-/// <summary>The files are of a format version that this build does not read. Nothing was changed.</summary>
+/// <summary>The files have a format version that this build does not read. Nothing was changed.</summary>
 internal sealed class FormatVersionException(string path, uint found, uint supported)
     : Exception($"'{path}' has format version {found}; this build reads version {supported}.");

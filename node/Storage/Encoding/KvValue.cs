@@ -1,21 +1,21 @@
 namespace KvCluster.Storage.Encoding;
 
 /// <summary>
-/// What a leaf of the tree <c>kv</c> holds for a key (FORMAT.md, "Leaf value of kv"): flags, the etag of the change that wrote it,
-/// the expiry if flagged, the value. Pure; any thread.
+/// The content of a leaf entry of the tree <c>kv</c> (FORMAT.md, "Leaf value of kv"): flags, the etag of the change that wrote it, the expiry if flagged,
+/// the value. Pure; any thread.
 /// </summary>
 internal static class KvValue
 {
-    /// <summary>An expiry lies before the value.</summary>
+    /// <summary>The value is preceded by an expiry.</summary>
     public const byte ExpiryFlag = 1;
 
-    /// <summary>Bytes that a header takes at most.</summary>
+    /// <summary>The most bytes that a header takes.</summary>
     public const int HeaderBytesMax = 1 + (3 * Varint.BytesMax);
 
     /// <summary>The value, and the etag of the change that wrote it. Zero-copy.</summary>
     public static ReadOnlySpan<byte> Read(ReadOnlySpan<byte> stored, out UInt128 etag) => Read(stored, out etag, out _);
 
-    /// <summary>The value, its etag, and when it is due in milliseconds of shard time (0 = never). Zero-copy.</summary>
+    /// <summary>The value, its etag, and its expiry in milliseconds of shard time (0 = never). Zero-copy.</summary>
     public static ReadOnlySpan<byte> Read(ReadOnlySpan<byte> stored, out UInt128 etag, out ulong expiryMilliseconds)
     {
         expiryMilliseconds = 0;
@@ -31,7 +31,7 @@ internal static class KvValue
         return rest;
     }
 
-    /// <summary>Writes what stands before the value and gives its length, at most <see cref="HeaderBytesMax"/>.</summary>
+    /// <summary>Writes the header before the value and returns its length, at most <see cref="HeaderBytesMax"/>.</summary>
     public static int WriteHeader(Span<byte> destination, UInt128 etag, ulong expiryMilliseconds)
     {
         destination[0] = expiryMilliseconds == 0 ? (byte)0 : ExpiryFlag;

@@ -9,7 +9,7 @@ internal enum OperationCode : byte
     /// <summary>Sets a key's value.</summary>
     Put = 1,
 
-    /// <summary>Removes a key, which need not be there.</summary>
+    /// <summary>Removes a key, which need not exist.</summary>
     Delete = 2,
 
     /// <summary>Opens a session.</summary>
@@ -18,6 +18,6 @@ internal enum OperationCode : byte
     /// <summary>The results of a session's requests in this record. Takes no change of its own.</summary>
     Results = 6,
 
-    /// <summary>Ends a session that was idle for too long, or makes room for another one.</summary>
+    /// <summary>Ends a session that was idle for too long, or to make room for another one.</summary>
     SessionEnd = 7,
 }

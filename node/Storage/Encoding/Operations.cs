@@ -8,7 +8,7 @@ internal static class Operations
     /// <summary>Bytes of a session's id.</summary>
     public const int SessionBytes = 16;
 
-    /// <summary>Appends a put. <paramref name="expiryMilliseconds"/>: shard time, since 1970, at which the key is due; 0 = never.</summary>
+    /// <summary>Appends a put. <paramref name="expiryMilliseconds"/>: the shard time at which the key expires, in milliseconds since 1970; 0 = never.</summary>
     public static void Put(ByteBuffer payload, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, ulong expiryMilliseconds = 0)
     {
         payload.Append([(byte)OperationCode.Put]);

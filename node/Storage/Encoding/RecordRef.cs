@@ -1,27 +1,27 @@
 namespace KvCluster.Storage.Encoding;
 
-/// <summary>What the header and the end of a record's body say: its place in the chain.</summary>
+/// <summary>The header and checksum of a record's body, which identify its place in the chain.</summary>
 /// <param name="Etag">(epoch, last change): the record's own etag, greater than its predecessor's.</param>
 /// <param name="Previous">The etag of the record it follows; 0 for a shard's first.</param>
-/// <param name="Checksum">CRC-32C of the body, as its last four bytes hold it.</param>
+/// <param name="Checksum">CRC-32C of the body; its last four bytes.</param>
 /// <param name="PreviousChecksum">The checksum of the record it follows; 0 for a shard's first.</param>
 /// <param name="BodyBytes">Length of the whole body.</param>
 /// <param name="Flags">Its kind.</param>
 internal readonly record struct RecordRef(
     UInt128 Etag, UInt128 Previous, uint Checksum, uint PreviousChecksum, int BodyBytes, RecordFlags Flags)
 {
-    /// <summary>The leadership that made the record.</summary>
+    /// <summary>The epoch in which the record was created.</summary>
     public ulong Epoch => (ulong)(Etag >> 64);
 
     /// <summary>The record's last change.</summary>
     public ulong Change => (ulong)Etag;
 
-    /// <summary>Whether this record comes right after <paramref name="predecessor"/>: by etag and checksum, and in order.</summary>
+    /// <summary>Whether this record directly follows <paramref name="predecessor"/>: by etag and checksum, and in order.</summary>
     public bool Follows(in RecordRef predecessor) =>
         Previous == predecessor.Etag && PreviousChecksum == predecessor.Checksum && Etag > predecessor.Etag;
 }
 
-/// <summary>What kind of record a body is. The bits are those of the format (FORMAT.md, "Body"); an unknown bit stops the replica.</summary>
+/// <summary>The kind of a record. The bits are those of the format (FORMAT.md, "Body"); an unknown bit stops the replica.</summary>
 [Flags]
 internal enum RecordFlags : ushort
 {
@@ -34,9 +34,9 @@ internal enum RecordFlags : ushort
     /// <summary>Only results of identified requests; without operations on keys.</summary>
     ResultOnly = 2,
 
-    /// <summary>Tells replicas something about the shard (digest wanted, for example); without operations on keys.</summary>
+    /// <summary>Tells replicas something about the shard, such as a request for a digest; without operations on keys.</summary>
     Control = 4,
 
-    /// <summary>The payload is LZ4-compressed. Has its place in the format; not written and not read by this version.</summary>
+    /// <summary>The payload is LZ4-compressed. Reserved in the format; neither written nor read by this version.</summary>
     Lz4 = 0x100,
 }

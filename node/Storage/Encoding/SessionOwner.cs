@@ -1,15 +1,18 @@
 namespace KvCluster.Storage.Encoding;
 
-/// <summary>Whose share of a shard's sessions one counts towards: numbers that the API makes of who calls. Two callers with one number share what is theirs.</summary>
-/// <param name="Value">The caller of the node in the upper half; which of its own callers it named, if it is a router, in the lower.</param>
+/// <summary>
+/// The owner to whose share of a shard's sessions a session counts. The API derives the numbers from the caller; two callers with the same number share
+/// one share.
+/// </summary>
+/// <param name="Value">Upper half: the peer that called the node. Lower half: the caller that the peer named, if it is a router.</param>
 internal readonly record struct SessionOwner(ulong Value)
 {
-    /// <summary>An owner by its parts.</summary>
+    /// <summary>An owner from its parts.</summary>
     public SessionOwner(uint peer, uint caller)
         : this(((ulong)peer << 32) | caller)
     {
     }
 
-    /// <summary>The caller of the node.</summary>
+    /// <summary>The peer that called the node.</summary>
     public uint Peer => (uint)(Value >> 32);
 }

@@ -1,12 +1,12 @@
 namespace KvCluster.Storage.Encoding;
 
-/// <summary>LEB128: seven bits a byte, least significant first. Pure; any thread.</summary>
+/// <summary>LEB128: seven bits per byte, least significant first. Pure; any thread.</summary>
 internal static class Varint
 {
     /// <summary>Bytes of the longest number.</summary>
     public const int BytesMax = 10;
 
-    /// <summary>Writes a number and gives its length.</summary>
+    /// <summary>Writes a number and returns its length.</summary>
     public static int Write(Span<byte> destination, ulong value)
     {
         var count = 0;
@@ -19,13 +19,13 @@ internal static class Varint
         return count;
     }
 
-    /// <summary>A signed difference, as a number that is small when the difference is small in either direction.</summary>
+    /// <summary>Maps a signed difference to a number that is small when the difference is small in either direction (zigzag encoding).</summary>
     public static ulong Fold(ulong difference) => (difference << 1) ^ (ulong)((long)difference >> 63);
 
-    /// <summary>The difference that <see cref="Fold"/> made the number of.</summary>
+    /// <summary>The inverse of <see cref="Fold"/>.</summary>
     public static ulong Unfold(ulong folded) => (folded >> 1) ^ (0 - (folded & 1));
 
-    /// <summary>Reads a number from the front and moves past it; false when it is cut off or longer than 64 bits.</summary>
+    /// <summary>Reads a number from the front and moves past it; false when it is truncated or longer than 64 bits.</summary>
     public static bool TryRead(ref ReadOnlySpan<byte> source, out ulong value)
     {
         value = 0;

@@ -2,7 +2,7 @@ using System.Runtime.InteropServices;
 
 namespace KvCluster.Storage.Files;
 
-/// <summary>Native memory at a 4 KiB boundary, as direct I/O needs it. Owned and used by one executor at a time.</summary>
+/// <summary>Native memory aligned to 4 KiB, as direct I/O requires. Owned and used by one executor at a time.</summary>
 internal sealed unsafe class AlignedBuffer : IDisposable
 {
     /// <summary>Alignment of memory, offset and length for direct I/O, in bytes.</summary>
@@ -23,7 +23,7 @@ internal sealed unsafe class AlignedBuffer : IDisposable
     /// <summary>Size in bytes.</summary>
     public int Length { get; }
 
-    /// <summary>The memory. Not to be used after <see cref="Dispose"/>.</summary>
+    /// <summary>The memory. Must not be used after <see cref="Dispose"/>.</summary>
     public Span<byte> Span
     {
         get

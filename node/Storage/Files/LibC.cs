@@ -2,7 +2,7 @@ using System.Runtime.InteropServices;
 
 namespace KvCluster.Storage.Files;
 
-/// <summary>The calls of the C library that the engine's disk needs, with Linux's constants.</summary>
+/// <summary>The C library calls that the engine's disk needs, with Linux's constants.</summary>
 internal static unsafe partial class LibC
 {
     public const int OpenReadOnly = 0;
@@ -16,7 +16,7 @@ internal static unsafe partial class LibC
     public const int AdviseRandom = 1;
     public const int AdviseDontNeed = 4;
 
-    /// <summary>MADV_POPULATE_READ, since Linux 5.14: an older kernel says <see cref="ErrorInvalid"/>.</summary>
+    /// <summary>MADV_POPULATE_READ, since Linux 5.14. Older kernels return <see cref="ErrorInvalid"/>.</summary>
     public const int AdvisePopulateRead = 22;
     public const int SeekEnd = 2;
     public const uint SyncRangeWrite = 2;
@@ -29,10 +29,10 @@ internal static unsafe partial class LibC
     public const int ErrorNotSupported = 95;
     public const int ErrorQuota = 122;
 
-    /// <summary>EHWPOISON: the memory itself is bad.</summary>
+    /// <summary>EHWPOISON: the memory itself is damaged.</summary>
     public const int ErrorPoisoned = 133;
 
-    /// <summary>O_DIRECT; its bit depends on the processor.</summary>
+    /// <summary>O_DIRECT; its value depends on the processor.</summary>
     public static readonly int OpenDirect = RuntimeInformation.ProcessArchitecture is Architecture.Arm64 or Architecture.Arm ? 0x10000 : 0x4000;
 
     [LibraryImport("libc", EntryPoint = "open", SetLastError = true, StringMarshalling = StringMarshalling.Utf8)]
@@ -41,7 +41,7 @@ internal static unsafe partial class LibC
     [LibraryImport("libc", EntryPoint = "close", SetLastError = true)]
     public static partial int Close(int file);
 
-    /// <summary>With <see cref="SeekEnd"/>: the file's length.</summary>
+    /// <summary>With <see cref="SeekEnd"/> this returns the file's length.</summary>
     [LibraryImport("libc", EntryPoint = "lseek64", SetLastError = true)]
     public static partial long Seek(int file, long offset, int whence);
 
@@ -54,7 +54,7 @@ internal static unsafe partial class LibC
     [LibraryImport("libc", EntryPoint = "fdatasync", SetLastError = true)]
     public static partial int DataSync(int file);
 
-    /// <summary>Linux only. With <see cref="SyncRangeWrite"/> it waits for nothing but a full queue of the device.</summary>
+    /// <summary>Linux only. With <see cref="SyncRangeWrite"/> it waits only if the device's queue is full.</summary>
     [LibraryImport("libc", EntryPoint = "sync_file_range", SetLastError = true)]
     public static partial int SyncRange(int file, long offset, long length, uint flags);
 

@@ -2,7 +2,7 @@ using System.Runtime.InteropServices;
 
 namespace KvCluster.Storage.Files;
 
-/// <summary>A file by its descriptor. See <see cref="IStorageFile"/> for threads and failures.</summary>
+/// <summary>A file behind a descriptor. See <see cref="IStorageFile"/> for threads and failures.</summary>
 internal sealed unsafe class LinuxFile : IStorageFile
 {
     private readonly List<(nint Address, nuint Length)> _maps = [];
@@ -38,7 +38,7 @@ internal sealed unsafe class LinuxFile : IStorageFile
             ThrowIfFailed("Truncate", Finish(() => LibC.Truncate(_descriptor, length)));
         else if (length > _length && Finish(() => LibC.Allocate(_descriptor, 0, _length, length - _length)) is not 0 and var error)
         {
-            // Without fallocate a hole takes its place: a full disk then shows at the write instead of here.
+            // Without fallocate the file gets a hole instead. A full disk then shows at the write and not here.
             if (error != LibC.ErrorNotSupported)
                 throw LinuxFileSystem.Failure("Allocate", Path, error);
             ThrowIfFailed("Extend", Finish(() => LibC.Truncate(_descriptor, length)));
@@ -88,13 +88,16 @@ internal sealed unsafe class LinuxFile : IStorageFile
     }
 
     /// <inheritdoc/>
-    /// <remarks>A failed write-out is told once for each descriptor, so what this call is told the sync is not: it ends the engine as well.</remarks>
+    /// <remarks>
+    /// The kernel reports a failed write-out once per descriptor. An error reported here is not reported by the sync again, so it stops the engine as
+    /// well.
+    /// </remarks>
     public void BeginWriteOut(long offset, long length)
     {
         if (IsDirect || LibC.SyncRange(_descriptor, offset, length, LibC.SyncRangeWrite) == 0)
             return;
         var error = Marshal.GetLastPInvokeError();
-        // Where the call is not known, or the device is busy, the sync does it all.
+        // If the call is not supported or the device is busy, the sync does all of it.
         if (error is not (LibC.ErrorNoCall or LibC.ErrorNotSupported or LibC.ErrorInvalid or LibC.ErrorInterrupted or LibC.ErrorAgain))
             throw LinuxFileSystem.Failure("Write out", Path, error);
     }
@@ -109,7 +112,7 @@ internal sealed unsafe class LinuxFile : IStorageFile
         if (address == (byte*)-1)
             throw LinuxFileSystem.Failure("Map", Path, Marshal.GetLastPInvokeError());
         _maps.Add(((nint)address, (nuint)reserveBytes));
-        // Only a hint; a kernel without it reads ahead more than it should.
+        // Only a hint. A kernel that does not know it reads ahead more than it should.
         _ = LibC.Advise(address, (nuint)reserveBytes, LibC.AdviseRandom);
         return address;
     }
@@ -135,8 +138,8 @@ internal sealed unsafe class LinuxFile : IStorageFile
     }
 
     /// <summary>
-    /// Makes a call again that a signal interrupted, and gives the error that it ends with, 0 for none. An interrupted sync has failed at nothing: what it did not write is written
-    /// by the next, and an error of the device is told once, by whichever call meets it.
+    /// Repeats a call that a signal interrupted, and returns its final error, 0 for none. An interrupted sync has lost nothing: the next one writes what
+    /// it did not write, and a device error is reported once, by whichever call encounters it.
     /// </summary>
     internal static int Finish(Func<int> call)
     {

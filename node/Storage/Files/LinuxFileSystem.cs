@@ -2,12 +2,10 @@ using System.Runtime.InteropServices;
 
 namespace KvCluster.Storage.Files;
 
-/// <summary>
-/// The disk on Linux, by the C library: direct and data-sync writes, allocation, maps, directory syncs. Stateless; any thread.
-/// </summary>
+/// <summary>The disk on Linux, through the C library: direct and data-sync writes, allocation, mappings, directory syncs. Stateless; any thread.</summary>
 internal sealed class LinuxFileSystem : IFileSystem
 {
-    /// <summary>The process's one instance.</summary>
+    /// <summary>The only instance of the process.</summary>
     public static readonly LinuxFileSystem Instance = new();
 
     private LinuxFileSystem()
@@ -24,7 +22,7 @@ internal sealed class LinuxFileSystem : IFileSystem
             flags |= LibC.OpenDataSync;
         if (options.Direct && TryOpenDirect(path, flags, out var direct))
             return direct;
-        // A refused direct open may have created the name already; the buffered one must accept it then.
+        // A refused direct open may have created the file already. The buffered open must accept that.
         if (options.Direct)
             flags &= ~LibC.OpenExclusive;
         return new LinuxFile(path, OpenOrThrow(path, flags), isDirect: false);
@@ -75,12 +73,14 @@ internal sealed class LinuxFileSystem : IFileSystem
         return file >= 0 ? file : throw Failure("Open", path, error);
     }
 
-    /// <summary>What a file system answers that has no direct I/O: an older tmpfs and some overlays at the open, others at the first transfer.</summary>
+    /// <summary>
+    /// The errors of a file system without direct I/O: an older tmpfs and some overlays return them at the open, others at the first transfer.
+    /// </summary>
     internal static bool SaysThatNothingIsDirect(int error) => error is LibC.ErrorInvalid or LibC.ErrorNotSupported;
 
     /// <summary>
-    /// False: the file system has no direct I/O. One block is read to know; where the disk cannot read that one, the file is direct all the same, and whoever uses the block meets the
-    /// error. Taken for a refusal, it would have had everything written through the page cache from then on.
+    /// False if the file system has no direct I/O. One block is read to find out. If the disk cannot read that block, the file is direct all the same, and
+    /// whoever uses the block gets the error. If this error were taken for a refusal, everything would be written through the page cache from then on.
     /// </summary>
     private static unsafe bool TryOpenDirect(string path, int flags, out LinuxFile direct)
     {
@@ -101,7 +101,7 @@ internal sealed class LinuxFileSystem : IFileSystem
         return true;
     }
 
-    /// <summary>Again when a signal interrupted it. Negative: it failed with the error.</summary>
+    /// <summary>Opens a file, again if a signal interrupted it. A negative result means that it failed with the error.</summary>
     private static int TryOpen(string path, int flags, out int error)
     {
         while (true)

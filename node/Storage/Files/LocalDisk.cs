@@ -1,6 +1,6 @@
 namespace KvCluster.Storage.Files;
 
-/// <summary>Which file system this machine gets.</summary>
+/// <summary>Selects the file system for this machine.</summary>
 internal static class LocalDisk
 {
     /// <summary>The machine's own disk.</summary>

@@ -3,18 +3,18 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Storage.Files;
 
 /// <summary>
-/// Reads mapped bytes before they are touched, so that a bad sector is an error number here and not a SIGBUS there, which nothing in this process can
-/// catch. Stateless; any thread. The thread is not held up for the garbage collector while the disk reads, as it would be in a page fault.
+/// Reads mapped bytes before they are accessed, so that a bad sector is an error number here and not a SIGBUS later, which nothing in this process can
+/// catch. Stateless; any thread. While the disk reads, the thread does not block the garbage collector, as it would in a page fault.
 /// </summary>
 internal static unsafe class MapReading
 {
-    /// <summary>A kernel may give up one populate for want of memory or by a signal. More often than this it is as if it could not.</summary>
+    /// <summary>The kernel may abort a populate for lack of memory or on a signal. After this many attempts the read fails.</summary>
     private const int AttemptsMax = 4;
 
-    /// <summary>Bytes read at once where the kernel cannot populate a map: most pages in one, and they fit a stack.</summary>
+    /// <summary>Bytes per read where the kernel cannot populate a mapping. Covers most pages with one read, and fits on the stack.</summary>
     private const int BlockBytes = 16 << 10;
 
-    /// <summary>Has the pages of a map read from its file.</summary>
+    /// <summary>Makes the kernel read pages of a mapping from its file.</summary>
     /// <exception cref="StorageIoException">The disk cannot read them.</exception>
     public static void Read(int file, string path, byte* map, long offset, long bytes)
     {
@@ -27,7 +27,7 @@ internal static unsafe class MapReading
             var error = Marshal.GetLastPInvokeError();
             if (error is LibC.ErrorInterrupted or LibC.ErrorAgain)
                 continue;
-            // Says by its own error what the disk has; where that is nothing, the pages are in the cache now.
+            // Throws the disk's error if there is one. Otherwise the pages are in the cache now.
             ReadInBlocks(file, path, start, length);
             if (error is not (LibC.ErrorFault or LibC.ErrorPoisoned))
                 return;
@@ -38,7 +38,7 @@ internal static unsafe class MapReading
     private static void ReadInBlocks(int file, string path, long offset, long bytes)
     {
         var memory = stackalloc byte[BlockBytes + AlignedBuffer.Alignment];
-        // As direct I/O needs it.
+        // Aligned, as direct I/O requires.
         var block = (byte*)(((nint)memory + AlignedBuffer.Alignment - 1) & ~(AlignedBuffer.Alignment - 1));
         for (var done = 0L; done < bytes;)
         {

@@ -1,4 +1,4 @@
-// The disk itself: the calls that the core may not make are made here.
+// The disk itself. Calls that are banned in the core are made here.
 #pragma warning disable RS0030
 
 using System.Runtime.InteropServices;
@@ -6,7 +6,7 @@ using Microsoft.Win32.SafeHandles;
 
 namespace KvCluster.Storage.Files;
 
-/// <summary>A file by the runtime's handle. See <see cref="IStorageFile"/> for threads and failures.</summary>
+/// <summary>A file behind the runtime's handle. See <see cref="IStorageFile"/> for threads and failures.</summary>
 internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bool dataSync) : IStorageFile
 {
     private readonly List<(nint Address, nuint Length)> _maps = [];
@@ -21,7 +21,7 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     /// <inheritdoc/>
     public bool IsDirect => false;
 
-    /// <summary>The engine's exception for one of the runtime's; errno or HRESULT tell a full disk.</summary>
+    /// <summary>Converts an exception of the runtime. A full disk is recognized by errno or HRESULT.</summary>
     internal static StorageIoException Failure(string operation, string path, Exception exception)
     {
         const int WindowsDiskFull = unchecked((int)0x80070070), WindowsHandleDiskFull = unchecked((int)0x80070027);
@@ -78,7 +78,7 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     public void Sync() => Attempt("Sync", () => RandomAccess.FlushToDisk(handle));
 
     /// <inheritdoc/>
-    /// <remarks>The runtime has no such call: the sync does it all.</remarks>
+    /// <remarks>The runtime has no such call, so the sync does all of it.</remarks>
     public void BeginWriteOut(long offset, long length)
     {
     }

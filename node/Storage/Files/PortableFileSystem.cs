@@ -1,14 +1,14 @@
-// The disk itself: the calls that the core may not make are made here.
+// The disk itself. Calls that are banned in the core are made here.
 #pragma warning disable RS0030
 
 namespace KvCluster.Storage.Files;
 
 /// <summary>
-/// The disk where there is no Linux: the runtime's own calls, buffered, durable by <see cref="IStorageFile.Sync"/>. Stateless; any thread.
+/// The disk on systems other than Linux, through the runtime's own calls: buffered, durable after <see cref="IStorageFile.Sync"/>. Stateless; any thread.
 /// </summary>
 internal sealed class PortableFileSystem : IFileSystem
 {
-    /// <summary>The process's one instance.</summary>
+    /// <summary>The only instance of the process.</summary>
     public static readonly PortableFileSystem Instance = new();
 
     private PortableFileSystem()
@@ -69,7 +69,7 @@ internal sealed class PortableFileSystem : IFileSystem
     public long AvailableBytes(string directory) => Attempt("Look for room in", directory, () => new DriveInfo(Path.GetFullPath(directory)).AvailableFreeSpace);
 
     /// <inheritdoc/>
-    /// <remarks>Windows has no such call, and keeps names by its own journal.</remarks>
+    /// <remarks>Windows has no such call; its file system journals names itself.</remarks>
     public void SyncDirectory(string path)
     {
         if (!OperatingSystem.IsWindows())

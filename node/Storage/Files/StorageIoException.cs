@@ -1,8 +1,8 @@
 namespace KvCluster.Storage.Files;
 
 /// <summary>
-/// The disk refused or failed an operation. In the engine it ends the engine, except a full disk, which refuses puts until there is
-/// room again; nothing that failed is tried again on the same bytes.
+/// The disk refused or failed an operation. This stops the engine, except on a full disk, when puts are refused until there is space again. Except after a
+/// full disk, a failed write is never retried.
 /// </summary>
 internal sealed class StorageIoException : IOException
 {
@@ -17,6 +17,6 @@ internal sealed class StorageIoException : IOException
     /// <summary>The file or directory.</summary>
     public string Path { get; }
 
-    /// <summary>No space, or no quota, was left.</summary>
+    /// <summary>Whether there was no space or no quota left.</summary>
     public bool IsDiskFull { get; }
 }

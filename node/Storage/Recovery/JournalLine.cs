@@ -6,8 +6,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>
-/// What the journal's directory holds: the line of segments from the newest sound header back, and its records. Only reads. Opening
-/// thread. What is wrong is noted for <c>RecoveryTable</c>, not judged here.
+/// The content of the journal directory: the line of segments from the newest intact header back, and its records. Read-only. Opening thread. Faults are
+/// recorded here and judged by <c>RecoveryTable</c>.
 /// </summary>
 internal sealed class JournalLine
 {
@@ -25,15 +25,15 @@ internal sealed class JournalLine
     }
 
     /// <summary>
-    /// The segments of the line, oldest first, up to the one that it ends in; empty when no header is sound, or when nothing behind the
-    /// checkpoint can be read.
+    /// The segments of the line, oldest first, up to the one in which it ends. Empty when no header is intact, or when nothing after the checkpoint can be
+    /// read.
     /// </summary>
     public List<LineSegment> Segments { get; } = [];
 
-    /// <summary>All files that are named as segments, in order.</summary>
+    /// <summary>All files named as segments, in order.</summary>
     public List<ulong> Files { get; } = [];
 
-    /// <summary>The records of the line, oldest first. Without their bodies, which were read and are whole behind what the checkpoint covers.</summary>
+    /// <summary>The records of the line, oldest first, without their bodies. The bodies of records after the checkpoint were read and are intact.</summary>
     public List<JournalEntry> Entries { get; } = [];
 
     /// <summary>The record before the first entry.</summary>
@@ -43,12 +43,12 @@ internal sealed class JournalLine
     public RecordRef Last => Entries.Count == 0 ? Base : Entries[^1].Record;
 
     /// <summary>
-    /// The newest record of which it is certain that the disk has it: the checkpoint covers it, or something that was written behind it says that it was durable then. What
-    /// comes after it was read, perhaps from the system's cache alone.
+    /// The newest record that is certainly on disk: the checkpoint covers it, or something written after it states that it was durable by then. Records
+    /// after it could be read, but perhaps only from the page cache.
     /// </summary>
     public UInt128 Proven { get; private set; }
 
-    /// <summary>The newest segment with a sound header, whether the line reaches it or not; 0 when there is none.</summary>
+    /// <summary>The newest segment with an intact header, whether or not it is part of the line; 0 when there is none.</summary>
     public ulong Newest { get; private set; }
 
     /// <summary>Where the line ends in its last segment.</summary>
@@ -57,30 +57,33 @@ internal sealed class JournalLine
     /// <summary>How it ends there.</summary>
     public TailFault Tail { get; private set; }
 
-    /// <summary>A segment before the last does not reach the end that its successor states, behind what the checkpoint covers: where.</summary>
+    /// <summary>
+    /// The place where a segment before the last ends before its successor says it does, after what the checkpoint covers; null if there is none.
+    /// </summary>
     public string? Break { get; private set; }
 
-    /// <summary>The same, or a bad record, within what the checkpoint covers: the line begins behind it.</summary>
+    /// <summary>The place of such a break, or of a damaged record, within what the checkpoint covers. The line begins after it.</summary>
     public string? CoveredBreak { get; private set; }
 
-    /// <summary>The line begins behind the checkpoint, or ends before it: where. It is empty then, and begins at the checkpoint.</summary>
+    /// <summary>
+    /// The place where the line begins after the checkpoint or ends before it. The line is then empty and begins at the checkpoint. Null if there is no
+    /// such gap.
+    /// </summary>
     public string? Gap { get; private set; }
 
-    /// <summary>The file after the last segment's is there, as it must be before a segment is used.</summary>
+    /// <summary>Whether the file after the last segment exists, as it must before a segment is used.</summary>
     public bool HasNextFile { get; private set; }
 
     /// <summary>
-    /// A file behind the newest sound header that holds a sound record all the same: its header is lost, and with it what the line was from there on. That
-    /// may be behind a cut, so that what the line ends with now was cut off. Null: there is none.
+    /// A file after the newest intact header that nevertheless contains an intact record. Its header is lost, and so is the course of the line from there
+    /// on. It may have followed a truncation, so what is at the end of the line now may have been truncated. Null if there is none.
     /// </summary>
     public ulong? LostItsHeader { get; private set; }
 
-    /// <summary>Where something that may belong to the line cannot be read; null: nowhere.</summary>
+    /// <summary>The place of something unreadable that may belong to the line; null if there is none.</summary>
     public string? Unreadable { get; private set; }
 
-    /// <summary>
-    /// Reads the directory; records up to <paramref name="covered"/> are in the tree's checkpoint. Segments of another replica do not count.
-    /// </summary>
+    /// <summary>Reads the directory. Records up to <paramref name="covered"/> are in the checkpoint. Segments of another replica are ignored.</summary>
     public static JournalLine Read(IFileSystem files, string directory, in CheckpointPosition covered, ulong replicaId)
     {
         var line = new JournalLine(files, directory, replicaId) { Base = RecordAt(covered), Proven = covered.Etag };
@@ -101,7 +104,7 @@ internal sealed class JournalLine
         return line;
     }
 
-    /// <summary>Describes a place in the journal for an error.</summary>
+    /// <summary>Describes a place in the journal for an error message.</summary>
     public string Place(ulong number, long offset) => $"'{SegmentName.PathOf(_directory, number)}' at offset {offset}";
 
     private void FindSegments()
@@ -161,12 +164,12 @@ internal sealed class JournalLine
             else if (!TryReadWhole(scanner, header, Segments[index + 1].Header, covered))
                 Segments.RemoveRange(index + 1, Segments.Count - index - 1);
             TailEnd = scanner.Offset;
-            // A segment begins when nothing before it is on its way any more.
+            // A segment begins only when all earlier writes have completed.
             Proven = UInt128.Max(Proven, UInt128.Max(header.LastEtag, scanner.Proven));
         }
     }
 
-    /// <summary>False: the line ends here, although later segments show that it once went on.</summary>
+    /// <summary>False if the line ends here, although later segments show that it once continued.</summary>
     private bool TryReadWhole(SegmentScanner scanner, in SegmentHeader header, in SegmentHeader next, in CheckpointPosition covered)
     {
         ReadUpTo(scanner, header, next.PredecessorEnd, covered);
@@ -194,7 +197,9 @@ internal sealed class JournalLine
             Tail = TailFault.Torn;
     }
 
-    /// <summary>A bad record that the checkpoint covers is passed over: the line then begins where the checkpoint says.</summary>
+    /// <summary>
+    /// Reads records up to an end. A damaged record that the checkpoint covers is skipped, and the line then begins at the checkpoint's position.
+    /// </summary>
     private void ReadUpTo(SegmentScanner scanner, in SegmentHeader header, long end, in CheckpointPosition covered)
     {
         ReadSound(scanner, header, end, covered.Etag);
@@ -218,7 +223,10 @@ internal sealed class JournalLine
         Base = record;
     }
 
-    /// <summary>What lies behind a gap does not follow the checkpoint, and is of no use; what ends before it, is in it.</summary>
+    /// <summary>
+    /// Empties the line if it does not reach the checkpoint. Records after a gap do not follow the checkpoint and cannot be used, and a line that ends
+    /// before the checkpoint is covered by it.
+    /// </summary>
     private void BeginAtCheckpoint(in CheckpointPosition covered)
     {
         if (Base.Etag > covered.Etag)
@@ -262,21 +270,21 @@ internal sealed class JournalLine
 
 /// <summary>A segment of the line.</summary>
 /// <param name="Header">Its header.</param>
-/// <param name="Bytes">Its file's length.</param>
+/// <param name="Bytes">Length of its file.</param>
 internal readonly record struct LineSegment(SegmentHeader Header, long Bytes);
 
 /// <summary>How the last segment of the line ends.</summary>
 internal enum TailFault
 {
-    /// <summary>No record of this life was being written right behind the last; of two writes in flight the later may be there.</summary>
+    /// <summary>No record of this incarnation was being written directly after the last one. Of two writes in flight the later one may be there.</summary>
     None,
 
-    /// <summary>A record behind the end is torn, or sound but unchained; nothing shows that what is missing was durable.</summary>
+    /// <summary>A record after the end is torn, or intact but not chained. Nothing shows that the missing part was durable.</summary>
     Torn,
 
-    /// <summary>A later record shows that what is missing was durable.</summary>
+    /// <summary>A later record proves that the missing part was durable.</summary>
     Lost,
 
-    /// <summary>Behind the end is something that the disk cannot read: a torn write leaves no such thing, so a record may be there that was whole.</summary>
+    /// <summary>Something after the end cannot be read. A torn write does not cause that, so an intact record may have been there.</summary>
     Unreadable,
 }

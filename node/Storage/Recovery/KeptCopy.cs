@@ -4,10 +4,10 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Recovery;
 
-/// <summary>What a replica's folder that is not in use is worth to people who look for what was lost. Any thread; changes nothing.</summary>
+/// <summary>What can be read of a replica's directory that is not in use, for finding lost data. Any thread; changes nothing.</summary>
 internal static class KeptCopy
 {
-    /// <summary>The newest record that it certainly has; none for a folder that does not say so, that cannot be read, or whose content is not to be believed.</summary>
+    /// <summary>The newest record that the directory certainly has. Zero if it does not say so, cannot be read, or is quarantined.</summary>
     public static UInt128 NewestEtagOf(IFileSystem files, string directory)
     {
         var layout = new StoreLayout(directory);
@@ -20,7 +20,7 @@ internal static class KeptCopy
         }
         catch (Exception unreadable) when (unreadable is StorageIoException or FormatVersionException)
         {
-            // To whom it may be worth something, it is not to this program.
+            // Such a directory may be of use to others, but not to this program.
             return UInt128.Zero;
         }
     }

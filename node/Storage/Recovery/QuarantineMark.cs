@@ -4,17 +4,20 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>
-/// Says in a replica's directory that its content is not to be believed: such a directory is not opened again (FORMAT.md, "Directory"). Written on an
-/// executor that may block, read by the opening thread. A failure is a <see cref="StorageIoException"/>.
+/// A file in a replica's directory which says that its content is not trusted; such a directory is not opened again (FORMAT.md, "Directory"). Written on
+/// an executor that may block, read by the opening thread. A failure is a <see cref="StorageIoException"/>.
 /// </summary>
 internal static class QuarantineMark
 {
     private const int ReasonCharsMax = 1_000;
 
-    /// <summary>Marks a directory for good; durable when it returns. The file's name alone counts, so that a full disk which takes that has the mark.</summary>
+    /// <summary>
+    /// Marks a directory permanently; durable when this returns. The file's name alone is the mark, so it is set even if a full disk has no space for the
+    /// content.
+    /// </summary>
     /// <param name="files">The disk.</param>
     /// <param name="directory">The replica's directory.</param>
-    /// <param name="reason">For people; kept on one line.</param>
+    /// <param name="reason">The reason, for operators; kept on one line.</param>
     public static void Write(IFileSystem files, string directory, string reason)
     {
         var path = new StoreLayout(directory).Quarantined;
@@ -27,7 +30,7 @@ internal static class QuarantineMark
         file.Sync();
     }
 
-    /// <summary>Why a directory is marked; null: it is not.</summary>
+    /// <summary>Why a directory is marked; null if it is not.</summary>
     public static string? TryRead(IFileSystem files, StoreLayout layout)
     {
         if (!files.FileExists(layout.Quarantined))
@@ -41,7 +44,7 @@ internal static class QuarantineMark
         }
         catch (StorageIoException failure)
         {
-            // That it is there counts.
+            // The existence of the file is what counts.
             return $"the reason cannot be read: {OneLine(failure.Message)}";
         }
     }

@@ -9,8 +9,8 @@ using KvCluster.Storage.Journal;
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>
-/// What an opened directory consists of, after <c>RecoveryTable</c> has decided that it may be opened. Opening thread. Up to
-/// <see cref="StartSegment"/> nothing on the disk is changed, so recovery may be interrupted and repeated (S7).
+/// The parts of an opened directory, after <c>RecoveryTable</c> has decided that it may be opened. Opening thread. Until <see cref="StartSegment"/>
+/// nothing on disk is changed, so recovery may be interrupted and repeated (S7).
 /// </summary>
 internal sealed class RecoveredStore : IDisposable
 {
@@ -37,10 +37,10 @@ internal sealed class RecoveredStore : IDisposable
     /// <summary>The row that decided.</summary>
     public RecoveryRow Row { get; }
 
-    /// <summary>The names.</summary>
+    /// <summary>The names in the directory.</summary>
     public StoreLayout Layout { get; }
 
-    /// <summary>Where the segments are.</summary>
+    /// <summary>The directory of the segments.</summary>
     public string JournalDirectory => StoreLayout.Journal(Layout.State(_states[^1]));
 
     /// <summary>The control file.</summary>
@@ -52,16 +52,18 @@ internal sealed class RecoveredStore : IDisposable
     /// <summary>The records of the line.</summary>
     public JournalIndex Index { get; }
 
-    /// <summary>The process that had the directory open before did not close it: what ended it may have been a page that could not be read.</summary>
+    /// <summary>Whether the previous process did not close the directory. It may have crashed on a page that could not be read.</summary>
     public bool EndedUncleanly { get; }
 
-    /// <summary>Looks at everything, decides, and opens or refuses.</summary>
-    /// <param name="context">What the store runs on.</param>
+    /// <summary>Examines the directory, decides, and opens it or refuses.</summary>
+    /// <param name="context">The executors, disk and options of the store.</param>
     /// <param name="directory">The replica's directory.</param>
-    /// <param name="mayRecover">The replica has peers that can give it back what it lost.</param>
-    /// <param name="expected">Whose directory it must be; null: anybody's.</param>
-    /// <exception cref="ForeignStoreException">It is another replica's; asked before the table, since a stranger's damage is none of ours.</exception>
-    /// <exception cref="RecoveryRefusedException">The table refuses.</exception>
+    /// <param name="mayRecover">The replica has peers from which it can recover what it lost.</param>
+    /// <param name="expected">The replica that the directory must belong to; null accepts any.</param>
+    /// <exception cref="ForeignStoreException">
+    /// The directory belongs to another replica. Checked before the table, because damage in it is not this replica's.
+    /// </exception>
+    /// <exception cref="RecoveryRefusedException">The table refuses to open it.</exception>
     public static RecoveredStore Open(StoreContext context, string directory, bool mayRecover, StoreIdentity? expected = null)
     {
         var layout = new StoreLayout(directory);
@@ -102,7 +104,7 @@ internal sealed class RecoveredStore : IDisposable
     }
 
     /// <summary>
-    /// Hands the line to the journal writer and starts its new segment; then removes what is dead: segments off the line, older states, an
+    /// Passes the line to the journal writer and starts its new segment. Then removes what is dead: segments outside the line, older states, and an
     /// unfinished snapshot.
     /// </summary>
     public void StartSegment(JournalWriter journal)
@@ -114,13 +116,13 @@ internal sealed class RecoveredStore : IDisposable
         UnprovenTail.Settle(_context.Files, JournalDirectory, Index, UInt128.Max(_line.Proven, Control.State.Committed));
         var segments = _line.Segments;
         var (predecessor, predecessorEnd) = segments.Count == 0 ? default : (segments[^1].Header.Number, _line.TailEnd);
-        // An empty segment at the end is left out of the line, so that opening again and again does not make it longer.
+        // An empty segment at the end is removed from the line, so that repeated opens do not make it longer.
         if (segments.Count > 0 && _line.TailEnd == SegmentHeader.BlockBytes)
         {
             (predecessor, predecessorEnd) = (segments[^1].Header.PredecessorNumber, segments[^1].Header.PredecessorEnd);
             segments.RemoveAt(segments.Count - 1);
         }
-        // Behind what was lost a number may have been used that no header shows any more.
+        // After a loss, numbers may have been used that no header shows any more.
         var used = Row.Decision == RecoveryDecision.RecoverFromPeers && _line.Files.Count > 0 ? _line.Files[^1] : _line.Newest;
         journal.Adopt(segments.Select(segment => (segment.Header.Number, segment.Header.Incarnation, segment.Bytes)), used + 1);
         var known = segments.Exists(segment => segment.Header.Number == predecessor);
@@ -133,10 +135,10 @@ internal sealed class RecoveredStore : IDisposable
         MarkRunning();
     }
 
-    /// <summary>Tells what the opening took.</summary>
-    /// <param name="readTime">For <see cref="Open"/>.</param>
-    /// <param name="published">Up to where records were applied since.</param>
-    /// <param name="replayTime">For that.</param>
+    /// <summary>Logs how long the open took.</summary>
+    /// <param name="readTime">The time that <see cref="Open"/> took.</param>
+    /// <param name="published">The etag up to which records were applied since.</param>
+    /// <param name="replayTime">The time that this took.</param>
     public void LogReplay(TimeSpan readTime, UInt128 published, TimeSpan replayTime)
     {
         var covered = Index.FirstAfter(Pages.Covered.Etag);
@@ -153,7 +155,10 @@ internal sealed class RecoveredStore : IDisposable
         Pages.Dispose();
     }
 
-    /// <summary>What created the directory, or received its state, may have ended between a rename and its sync: the name is there, and gone with the power.</summary>
+    /// <summary>
+    /// Syncs the names again. A process that created the directory, or installed a snapshot, may have died between a rename and its sync. The name is then
+    /// visible but lost on a power failure.
+    /// </summary>
     private void SyncNames()
     {
         if (_states.Count > 1)
@@ -163,8 +168,8 @@ internal sealed class RecoveredStore : IDisposable
     }
 
     /// <summary>
-    /// Before the new segment buries what shows the loss, the control file says it: with the greatest etag that the replica can have
-    /// acknowledged, since what it lost is not known. It promises an epoch before it appends in it.
+    /// Records a loss in the control file before the new segment hides the evidence. What was lost is unknown, so the mark is the greatest etag that the
+    /// replica can have acknowledged. That is bounded by the promised epoch, because a replica promises an epoch before it appends in it.
     /// </summary>
     private void RememberLoss()
     {
@@ -174,7 +179,10 @@ internal sealed class RecoveredStore : IDisposable
             Control.Write(state with { Acknowledged = mark });
     }
 
-    /// <summary>Not synced: it is for the end of the process, and not of the machine. Without room for it, an unclean end is not seen.</summary>
+    /// <summary>
+    /// Marks the directory as open. Not synced, because the mark is for a crash of the process and not of the machine. If there is no space for it, an
+    /// unclean end goes unnoticed.
+    /// </summary>
     private void MarkRunning()
     {
         if (EndedUncleanly)

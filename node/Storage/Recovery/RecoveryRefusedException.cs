@@ -3,8 +3,8 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>
-/// Recovery found damage behind which something durable is, or may be, missing: the store does not open and nothing was changed. A replica
-/// with peers is to be rebuilt from them under a new id; one without, an operator decides about.
+/// Recovery found damage after which something durable is, or may be, missing. The store does not open, and nothing was changed. A replica with peers is
+/// rebuilt from them under a new id; without peers an operator decides.
 /// </summary>
 internal sealed class RecoveryRefusedException(string directory, string row, string description, Exception? inner)
     : CorruptStoreException($"The store in '{directory}' is not opened ({row}): {description}.", inner)

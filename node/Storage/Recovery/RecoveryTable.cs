@@ -3,12 +3,12 @@ using System.Globalization;
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>
-/// What recovery does for each combination of damage: the first row that applies decides. A test walks all rows. Rebuilding and refusing
-/// are always safe; recovering is where all that the checkpoint covers is there; opening is only right where nothing that was durable can be missing.
+/// What recovery does for each combination of damage. The first row that applies decides; a test walks all rows. Rebuilding and refusing are always safe.
+/// Recovering requires that everything the checkpoint covers is intact. Opening is only right if nothing that was durable can be missing.
 /// </summary>
 internal static class RecoveryTable
 {
-    /// <summary>The rows, in the order in which they are asked.</summary>
+    /// <summary>The rows, in the order in which they are evaluated.</summary>
     public static readonly IReadOnlyList<RecoveryRow> Rows =
     [
         Rebuild("quarantined", facts => facts.Quarantined is not null,
@@ -72,41 +72,41 @@ internal static class RecoveryTable
 }
 
 /// <summary>One row of <c>RecoveryTable</c>.</summary>
-/// <param name="Name">How tests and the log call it.</param>
-/// <param name="Decision">What becomes of the directory. What is refused is not changed.</param>
-/// <param name="Applies">Whether the facts are this row's.</param>
-/// <param name="Describe">What is said: which bytes are bad.</param>
+/// <param name="Name">Its name in tests and in the log.</param>
+/// <param name="Decision">What is done with the directory. If it is refused, it is not changed.</param>
+/// <param name="Applies">Whether the row applies to the facts.</param>
+/// <param name="Describe">The message, which names the bytes that are damaged.</param>
 internal sealed record RecoveryRow(string Name, RecoveryDecision Decision, Func<RecoveryFacts, bool> Applies, Func<RecoveryFacts, string> Describe);
 
-/// <summary>What becomes of a directory by a row of <c>RecoveryTable</c>.</summary>
+/// <summary>What a row of <c>RecoveryTable</c> does with a directory.</summary>
 internal enum RecoveryDecision
 {
-    /// <summary>Nothing that was durable is missing: it opens.</summary>
+    /// <summary>Nothing that was durable is missing. The directory is opened.</summary>
     Open,
 
     /// <summary>
-    /// The checkpoint is whole, and behind it something durable is, or may be, missing. A replica with peers opens with what there is and
-    /// neither votes, acknowledges nor leads until they have recovered it; alone it is refused.
+    /// The checkpoint is intact, and after it something durable is, or may be, missing. A replica with peers opens with what is left and does not vote,
+    /// acknowledge or lead until it has recovered the rest from them. Without peers it is refused.
     /// </summary>
     RecoverFromPeers,
 
-    /// <summary>Promises or checkpoint are lost: refused. The replica is to be rebuilt from a peer under a new id.</summary>
+    /// <summary>Promises or the checkpoint are lost. The directory is refused; the replica must be rebuilt from a peer under a new id.</summary>
     Rebuild,
 }
 
-/// <summary>What an opening store found; the input of <c>RecoveryTable</c>. What could not be looked at is at its default.</summary>
+/// <summary>What an open found; the input of <c>RecoveryTable</c>. Anything that could not be examined has its default value.</summary>
 internal sealed record RecoveryFacts
 {
-    /// <summary>Why the directory is marked as not to be opened; null: it is not marked.</summary>
+    /// <summary>Why the directory is quarantined; null if it is not.</summary>
     public string? Quarantined { get; init; }
 
-    /// <summary>The control file is there.</summary>
+    /// <summary>Whether the control file exists.</summary>
     public bool HasControlFile { get; init; }
 
-    /// <summary>Sound slots in it, 0 to 2.</summary>
+    /// <summary>Number of intact slots in it, 0 to 2.</summary>
     public int ControlSlots { get; init; }
 
-    /// <summary>A state directory is there.</summary>
+    /// <summary>Whether a state directory exists.</summary>
     public bool HasState { get; init; }
 
     /// <summary>Why the data file cannot be used; null if it can.</summary>
@@ -115,19 +115,19 @@ internal sealed record RecoveryFacts
     /// <summary>The journal's line; null when it was not read.</summary>
     public JournalLine? Line { get; init; }
 
-    /// <summary>The etag that the newest sound meta page covers.</summary>
+    /// <summary>The etag that the newest intact meta page covers.</summary>
     public UInt128 Meta { get; init; }
 
-    /// <summary>The checksum of that record, as the meta page has it.</summary>
+    /// <summary>The checksum of that record according to the meta page.</summary>
     public uint MetaChecksum { get; init; }
 
-    /// <summary>The committed etag of the control file.</summary>
+    /// <summary>The committed etag in the control file.</summary>
     public UInt128 Committed { get; init; }
 
-    /// <summary>The acknowledged etag of the control file.</summary>
+    /// <summary>The acknowledged etag in the control file.</summary>
     public UInt128 Acknowledged { get; init; }
 
-    /// <summary>The record that the checkpoint ends with is on the line, or right before it, with the checksum that the meta page names.</summary>
+    /// <summary>Whether the last record of the checkpoint is on the line, or directly before it, with the checksum in the meta page.</summary>
     public bool MetaIsOnLine =>
         Line is not null
         && ((Line.Base.Etag == Meta && Line.Base.Checksum == MetaChecksum)

@@ -5,9 +5,9 @@ using KvCluster.Storage.Journal;
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>
-/// Reads a segment's records from its first block on, each only if its envelope is of this life of the segment, its body is whole
-/// and it follows the one before. The bodies of covered records are not read: nothing is replayed from them, and who reads one for a follower
-/// verifies it then. Opening thread.
+/// Reads a segment's records from its first block on. A record counts only if its envelope is of this incarnation of the segment, its body is intact, and
+/// it follows the previous one. The bodies of covered records are not read: nothing is replayed from them, and they are verified when one is read for a
+/// follower. Opening thread.
 /// </summary>
 internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDisposable
 {
@@ -21,15 +21,15 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     /// <summary>Where the next record would start.</summary>
     public long Offset { get; private set; } = SegmentHeader.BlockBytes;
 
-    /// <summary>The newest record that those read say was durable when they were handed to the disk.</summary>
+    /// <summary>The newest record that was durable when some record read so far was submitted to the disk, according to that record.</summary>
     public UInt128 Proven { get; private set; }
 
-    /// <summary>Goes on at a place where a record starts or would start.</summary>
+    /// <summary>Continues at an offset where a record starts or would start.</summary>
     public void MoveTo(long offset) => Offset = offset;
 
     /// <summary>
-    /// Reads the next record and moves past it; false where no sound record follows <paramref name="previous"/>. Of one up to
-    /// <paramref name="covered"/>, only that its envelope and header are sound is known.
+    /// Reads the next record and moves past it. False if no intact record follows <paramref name="previous"/>. For a record up to
+    /// <paramref name="covered"/> only the envelope and the header are verified.
     /// </summary>
     public bool TryReadNext(in RecordRef previous, UInt128 covered, out RecordRef record)
     {
@@ -42,8 +42,8 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     }
 
     /// <summary>
-    /// Looks behind the end for a sound record that was handed to the disk when something after <paramref name="last"/> was durable
-    /// already; that proves that the bytes at the end were whole once. A later record without such proof may stand behind a torn one.
+    /// Searches after the end for an intact record that was submitted to the disk when something after <paramref name="last"/> was already durable. Such a
+    /// record proves that the bytes at the end were once intact. A later record without this proof may follow a torn one.
     /// </summary>
     public bool HasProofOfLoss(UInt128 last, out long offset)
     {
@@ -55,13 +55,13 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
         return false;
     }
 
-    /// <summary>Whether an envelope of this life stands at the end: a record was being written there.</summary>
+    /// <summary>Whether there is an envelope of this incarnation at the end, so that a record was being written there.</summary>
     public bool HasEnvelopeAtEnd() =>
         TryWindow(Offset, RecordEnvelope.Bytes, out var front) && RecordEnvelope.TryRead(front, out var envelope) && envelope.Incarnation == incarnation;
 
     /// <summary>
-    /// Whether a sound record lies here that was written in the life of the segment with this number: it names the segment, or it stands at the front, which
-    /// is zeroed before a segment's next life. What earlier lives left behind that does not count.
+    /// Whether an intact record was written here when the file was the segment with this number: it names the segment, or it is at the front, which is
+    /// zeroed before a file is reused. Records left from earlier uses after the front do not count.
     /// </summary>
     public bool HasRecordOf(ulong number)
     {
@@ -73,7 +73,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
         return false;
     }
 
-    /// <summary>Whether the disk could not read a block at this offset or behind it, as far as it was asked to.</summary>
+    /// <summary>Whether a block at or after this offset could not be read, among those that were requested.</summary>
     public bool HasUnreadableFrom(long offset) => _unreadableLast >= offset;
 
     /// <inheritdoc/>
@@ -103,7 +103,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
         return false;
     }
 
-    /// <summary>Of whatever life.</summary>
+    /// <summary>Reads a record of any incarnation.</summary>
     private bool TryReadSound(long offset, out RecordRef record, out RecordEnvelope envelope)
     {
         record = default;
@@ -131,7 +131,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
         return true;
     }
 
-    /// <summary>What the disk cannot read is as zeros, which no record consists of, and noted.</summary>
+    /// <summary>Reads a window. Unreadable blocks are recorded and returned as zeros, which are never a valid record.</summary>
     private int ReadWindow(Span<byte> window, long offset)
     {
         try
@@ -140,7 +140,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
         }
         catch (StorageIoException)
         {
-            // Block by block, so that a bad one hides no other.
+            // Read block by block, so that an unreadable block hides no other.
         }
         var total = 0;
         while (total < window.Length && offset + total < file.Length)

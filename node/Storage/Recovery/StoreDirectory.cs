@@ -8,16 +8,17 @@ using KvCluster.Storage.Journal;
 
 namespace KvCluster.Storage.Recovery;
 
-/// <summary>Creates a replica's directory. Any thread. A crash leaves either the whole directory or one that the next creation removes.</summary>
+/// <summary>Creates a replica's directory. Any thread. A crash leaves either the whole directory or a temporary one that the next creation removes.</summary>
 internal static class StoreDirectory
 {
-    /// <summary>The first state directory's number.</summary>
+    /// <summary>The number of the first state directory.</summary>
     public const uint FirstState = 1;
 
     private const ulong FirstSegment = 1;
 
     /// <summary>
-    /// Creates the directory with an empty state, all of it durable but the directory's own name, which its first opening syncs: that one comes also where this one failed behind the rename.
+    /// Creates the directory with an empty state. All of it is durable except the directory's own name. The first open syncs that, also when this method
+    /// failed after the rename.
     /// </summary>
     public static void Create(StoreContext context, string directory, ControlState initial)
     {
@@ -37,26 +38,28 @@ internal static class StoreDirectory
         files.Rename(creating.Directory, directory);
     }
 
-    /// <summary>Whether nothing was ever written behind a state's creation: its name, and for the first state the directory's, may not be durable.</summary>
+    /// <summary>
+    /// Whether nothing was written since the state was created. Then its name, and for the first state the directory's name, may not be durable.
+    /// </summary>
     public static bool IsNew(JournalLine line) => line.Newest <= FirstSegment;
 
-    /// <summary>Makes the name of a new directory durable. Before anything counts that is in it.</summary>
+    /// <summary>Makes the name of a new directory durable. Called before anything in it counts.</summary>
     public static void SyncName(IFileSystem files, string directory) => files.SyncDirectory(ParentOf(directory));
 
-    /// <summary>Creates a state's journal with one empty segment that begins behind a record; all but the state's own name is durable.</summary>
+    /// <summary>Creates a state's journal with one empty segment that begins after a record. Everything except the state's own name is durable.</summary>
     public static void CreateJournal(StoreContext context, string state, ControlState control, RecordRef last)
     {
         var directory = StoreLayout.Journal(state);
         context.Files.CreateDirectory(directory);
         using var preparation = SegmentPreparation.Begin(context.Files, directory, FirstSegment, context.Options.SegmentBytesMin, new Stack<ulong>());
         using var block = new AlignedBuffer(SegmentHeader.BlockBytes);
-        // Nothing is ever appended to it: the first open starts a segment of its own, so that its incarnation says nothing.
+        // Nothing is ever appended to this segment, because the first open starts a new one. Its incarnation therefore has no meaning.
         new SegmentHeader(FirstSegment, control.ReplicaId, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum).WriteTo(block.Span);
         preparation.File.Write(block.Span, 0);
         context.Files.SyncDirectory(directory);
     }
 
-    /// <summary>The data file's identity: replica and shard, so that another replica's file is not taken for it.</summary>
+    /// <summary>The data file's identity, made of replica and shard, so that another replica's file is not mistaken for it.</summary>
     public static byte[] IdentityOf(ControlState control)
     {
         var identity = new byte[16];

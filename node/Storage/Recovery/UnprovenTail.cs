@@ -6,25 +6,25 @@ using KvCluster.Storage.Journal;
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>
-/// The last records of a journal that goes through the page cache, since its file system has no direct I/O. A write whose sync failed under an earlier process, in the same
-/// boot, is read back from the cache and is not on the disk, and no later sync brings it there. So what nothing proves durable is written once more, as it was
-/// read, and synced. Called by recovery before anything counts as durable, on the opening thread.
+/// The last records of a journal that is written through the page cache, because its file system has no direct I/O. If a sync failed in an earlier process
+/// in the same boot, the record is read back from the cache although it is not on disk, and no later sync writes it. Records that nothing proves durable
+/// are therefore rewritten as they were read, and synced. Recovery calls this before anything counts as durable, on the opening thread.
 /// </summary>
 /// <remarks>
-/// Bounded by what a journal has in flight: its last write, and one for each further lane. A crash in between leaves what it found, since the bytes are the same; a failure fails the
-/// opening, and the next one begins anew.
+/// The amount is bounded by what a journal has in flight: its last write, and one for each further lane. A crash here changes nothing, since the bytes are
+/// the same. A failure fails the open, and the next one starts over.
 /// </remarks>
 internal static class UnprovenTail
 {
-    /// <summary>Writes the records behind <paramref name="proven"/> again, where the disk may not have them; durable when it returns.</summary>
-    /// <exception cref="StorageIoException">They could not be written, or are not what was read before: then the disk never had them.</exception>
+    /// <summary>Rewrites the records after <paramref name="proven"/> if the disk may not have them. They are durable when this returns.</summary>
+    /// <exception cref="StorageIoException">A record could not be written, or is not what was read before; in that case the disk never had it.</exception>
     public static void Settle(IFileSystem files, string directory, JournalIndex index, UInt128 proven)
     {
         for (var first = index.FirstAfter(proven); first < index.Count;)
         {
             var segment = index[first].Segment;
             using var file = files.Open(SegmentName.PathOf(directory, segment), new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true));
-            // Never in the cache before the disk had it.
+            // With direct I/O a record is never only in the cache.
             if (file.IsDirect)
                 return;
             for (; first < index.Count && index[first].Segment == segment; first++)
@@ -50,7 +50,7 @@ internal static class UnprovenTail
         }
     }
 
-    /// <summary>The cache may have let it go since it was read, and the disk show what it had before.</summary>
+    /// <summary>Whether the bytes are still the record. The cache may have evicted it since it was read, so that the disk's older content shows.</summary>
     private static bool IsRecord(ReadOnlySpan<byte> bytes, in RecordRef expected)
     {
         if (!RecordEnvelope.TryRead(bytes, out var envelope) || envelope.BodyBytes != expected.BodyBytes)

@@ -12,13 +12,13 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Snapshots;
 
 /// <summary>
-/// Receives a snapshot stream beside a replica's state, verifies it there and switches it in by one rename; until then the old state answers, and a crash leaves it
-/// as it was. On the checkpoint executor. Until <see cref="SwitchIn"/> an exception says that the snapshot is to be discarded and begun anew, whatever it is: nothing
-/// relies on it. In it, and behind it, it says that the replica's own disk is full or has failed.
+/// Receives a snapshot stream next to a replica's state, verifies it there and switches to it with one rename. Until then the old state serves, and a
+/// crash leaves it unchanged. Checkpoint executor. Any exception before <see cref="SwitchIn"/> means that the snapshot has to be discarded and requested
+/// again; nothing relies on it yet. An exception from it or later means that the replica's own disk is full or has failed.
 /// </summary>
 internal sealed class SnapshotInstaller : IDisposable
 {
-    /// <summary>Bytes stored between two syncs, so that none of them takes long, the last one included.</summary>
+    /// <summary>Bytes stored between two syncs, so that no sync takes long, including the last.</summary>
     private const long SyncBytes = 64 << 20;
 
     private readonly StoreContext _context;
@@ -36,12 +36,12 @@ internal sealed class SnapshotInstaller : IDisposable
     private bool _isComplete;
     private bool _isRenamed;
 
-    /// <summary>Begins in the directory of a replica, whose store may be open; an unfinished snapshot there is removed.</summary>
-    /// <param name="context">What the replica's store runs on.</param>
+    /// <summary>Begins in the directory of a replica, whose store may be open. An unfinished snapshot there is removed.</summary>
+    /// <param name="context">The executors, disk and options of the replica's store.</param>
     /// <param name="directory">The replica's directory.</param>
-    /// <param name="etag">The record that the snapshot is said to cover.</param>
-    /// <param name="chainChecksum">That record's checksum.</param>
-    /// <param name="bytesTotal">How long the stream is said to be.</param>
+    /// <param name="etag">The record that the snapshot should cover.</param>
+    /// <param name="chainChecksum">The checksum of that record.</param>
+    /// <param name="bytesTotal">The length that the stream should have, in bytes.</param>
     public SnapshotInstaller(StoreContext context, string directory, UInt128 etag, uint chainChecksum, long bytesTotal)
     {
         (_context, _etag, _chainChecksum, _bytesTotal) = (context, etag, chainChecksum, bytesTotal);
@@ -53,17 +53,18 @@ internal sealed class SnapshotInstaller : IDisposable
     /// <summary>The replica's directory.</summary>
     public string Directory => _layout.Directory;
 
-    /// <summary>Bytes stored without a gap: where the next chunk starts.</summary>
+    /// <summary>Bytes stored without a gap, which is where the next chunk starts.</summary>
     public long BytesStored { get; private set; }
 
-    /// <summary>Bytes of pages that were verified.</summary>
+    /// <summary>Bytes of verified pages.</summary>
     public long BytesVerified => _walk?.BytesWalked ?? 0;
 
     /// <summary>
-    /// Stores the next bytes of the stream; they are durable only after <see cref="VerifyStep"/> gave true. With the first of them the room for all is taken.
+    /// Stores the next bytes of the stream. They are durable only after <see cref="VerifyStep"/> has returned true. The space for all pages is allocated
+    /// as soon as the table of pages is complete.
     /// </summary>
-    /// <exception cref="CorruptStoreException">They cannot be part of the snapshot.</exception>
-    /// <exception cref="StorageIoException">There is no room, or the disk failed.</exception>
+    /// <exception cref="CorruptStoreException">The bytes cannot be part of the snapshot.</exception>
+    /// <exception cref="StorageIoException">There is no space, or the disk failed.</exception>
     public void Store(ReadOnlySpan<byte> chunk)
     {
         while (!chunk.IsEmpty)
@@ -78,9 +79,9 @@ internal sealed class SnapshotInstaller : IDisposable
         _bytesSynced = BytesStored;
     }
 
-    /// <summary>All bytes are stored: gives the data file its meta pages and begins to verify it.</summary>
-    /// <param name="control">Names the replica and shard that the state belongs to.</param>
-    /// <exception cref="CorruptStoreException">Something is missing, or no state of the record that it is said to cover.</exception>
+    /// <summary>Called when all bytes are stored. Writes the data file's meta pages and begins the verification.</summary>
+    /// <param name="control">Names the replica and shard that the state will belong to.</param>
+    /// <exception cref="CorruptStoreException">Something is missing, or the state is not that of the record that it should cover.</exception>
     public void BeginVerify(ControlState control)
     {
         if (_stream is null || _data is null || BytesStored != _stream.BytesTotal)
@@ -96,9 +97,10 @@ internal sealed class SnapshotInstaller : IDisposable
     }
 
     /// <summary>
-    /// Verifies about so many bytes more. True: all of it is sound, has a journal that goes on behind it, and is durable but for its directory's name.
+    /// Verifies about this many more bytes. True when all of it is intact, has a journal that continues after it, and is durable except for its
+    /// directory's name.
     /// </summary>
-    /// <exception cref="CorruptStoreException">It is not a sound state.</exception>
+    /// <exception cref="CorruptStoreException">The state is not valid.</exception>
     public bool VerifyStep(long bytesMax)
     {
         if (!_walk!.StepPublished(bytesMax))
@@ -112,7 +114,7 @@ internal sealed class SnapshotInstaller : IDisposable
         return true;
     }
 
-    /// <summary>All steps of the verification at once.</summary>
+    /// <summary>Takes all steps of the verification at once.</summary>
     /// <returns>What the snapshot covers.</returns>
     public CheckpointPosition Complete(ControlState control)
     {
@@ -124,10 +126,10 @@ internal sealed class SnapshotInstaller : IDisposable
     }
 
     /// <summary>
-    /// Makes the completed snapshot the replica's state, durably. The replica's store must change nothing any more; it is opened again afterwards. What a full
-    /// disk refused can be tried again.
+    /// Makes the completed snapshot the replica's state; durable when this returns. The replica's store must no longer change anything and is opened again
+    /// afterwards. After a full disk the call can be repeated.
     /// </summary>
-    /// <param name="control">The promises from here on; must name no etag behind the snapshot's.</param>
+    /// <param name="control">The hard state from here on. It must not name an etag after the snapshot's.</param>
     public void SwitchIn(ControlState control)
     {
         Invariant.Check(_isComplete, $"A snapshot of '{_layout.Directory}' is switched in before it is complete.");
@@ -140,7 +142,7 @@ internal sealed class SnapshotInstaller : IDisposable
         file.Write(control);
     }
 
-    /// <summary>Gives the snapshot up and its room back.</summary>
+    /// <summary>Discards the snapshot and frees its space.</summary>
     public void Discard()
     {
         Dispose();
@@ -148,7 +150,7 @@ internal sealed class SnapshotInstaller : IDisposable
             _context.Files.DeleteDirectory(_layout.Incoming);
     }
 
-    /// <summary>Lets go of the file; what is not switched in is removed when the store is opened.</summary>
+    /// <summary>Closes the file. A snapshot that was not switched in is removed when the store is opened.</summary>
     public void Dispose()
     {
         _data?.Dispose();
@@ -168,7 +170,7 @@ internal sealed class SnapshotInstaller : IDisposable
         var whole = SnapshotStream.PrefixBytesOf(SnapshotStream.ReadRunCount(_prefix, _layout.Directory));
         if (_prefix.Length < whole)
         {
-            // As it comes: who says that it is long has to send it.
+            // Grow only as the bytes arrive: a sender that claims a long table has to send it.
             Array.Resize(ref _prefix, (int)Math.Min(whole, 2L * _prefix.Length));
             return count;
         }
@@ -181,7 +183,10 @@ internal sealed class SnapshotInstaller : IDisposable
         return count;
     }
 
-    /// <summary>Allocated before the pages come, so that nothing is sent in vain; looked for first, so that no other shard of the node meets a full disk by it.</summary>
+    /// <summary>
+    /// Allocates the space before the pages arrive, so that nothing is sent in vain. Checks first, so that this does not fill the disk for other shards of
+    /// the node.
+    /// </summary>
     private void TakeRoom(long bytes)
     {
         var needed = bytes + _context.Options.SnapshotRoomBytes;
@@ -201,7 +206,7 @@ internal sealed class SnapshotInstaller : IDisposable
         return count;
     }
 
-    /// <summary>The sender's meta page, with this replica's identity and its new journal.</summary>
+    /// <summary>Rewrites the sender's meta page with this replica's identity and its new journal.</summary>
     private void RewriteMeta(IStorageFile data, long number, CheckpointPosition covers, ControlState control)
     {
         var page = new byte[Page.Bytes];

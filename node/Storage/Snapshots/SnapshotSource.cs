@@ -7,8 +7,9 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Snapshots;
 
 /// <summary>
-/// A pinned checkpoint as a stream for a replica that is too far behind. Opened, taken back and disposed on the writer executor; read on the checkpoint executor,
-/// which also writes checkpoints, so that no page changes under a read. Its pages, and the journal behind it, stay until it is disposed or taken back.
+/// A pinned checkpoint as a stream for a replica that is too far behind. Opened, taken back and disposed on the writer executor. Read on the checkpoint
+/// executor, which also writes checkpoints, so that no page changes during a read. Its pages, and the journal after it, are kept until it is disposed or
+/// taken back.
 /// </summary>
 internal sealed class SnapshotSource : IDisposable
 {
@@ -19,10 +20,10 @@ internal sealed class SnapshotSource : IDisposable
     private readonly Action<SnapshotSource> _closed;
     private volatile bool _isGone;
 
-    /// <summary>Where the pages begin of which no checksum was compared; the pages before it were sound.</summary>
+    /// <summary>Stream offset up to which the pages have been verified.</summary>
     private long _checkedTo;
 
-    /// <summary>Owns the pin from here on; tells when it lets go of it.</summary>
+    /// <summary>Owns the pin from here on; reports when it releases it.</summary>
     public SnapshotSource(CheckpointPin pin, Action<SnapshotSource> closed)
     {
         _pin = pin;
@@ -30,30 +31,30 @@ internal sealed class SnapshotSource : IDisposable
         _stream = new SnapshotStream(pin.CheckpointPosition.Etag, pin.CheckpointPosition.ChainChecksum, pin.FileBytes / Page.Bytes, pin.Runs);
         _prefix = _stream.EncodePrefix();
         _check = new PageOrderCheck(pin.Path);
-        // The two meta pages are made when they are read.
+        // The two meta pages are generated when they are read.
         _checkedTo = _prefix.Length + (2 * Page.Bytes);
     }
 
-    /// <summary>Told on the writer executor why the pin was taken back. Null: nobody asks.</summary>
+    /// <summary>Called on the writer executor with the reason when the pin is taken back. May be null.</summary>
     public Action<string>? TakenBack { get; set; }
 
-    /// <summary>What it covers: the receiver's journal goes on behind this record.</summary>
+    /// <summary>What it covers. The receiver's journal continues after this record.</summary>
     public CheckpointPosition Covers => _pin.CheckpointPosition;
 
     /// <summary>Length of the stream in bytes.</summary>
     public long BytesTotal => _stream.BytesTotal;
 
-    /// <summary>Length of the part of it before the first page.</summary>
+    /// <summary>Length of the part before the first page.</summary>
     public long PrefixBytes => _prefix.Length;
 
-    /// <summary>The pages that follow.</summary>
+    /// <summary>The pages that follow that part.</summary>
     public IReadOnlyList<PageRun> Pages => _stream.Runs;
 
     /// <summary>
-    /// Fills the destination with the stream's bytes from an offset on; fewer only at the end. Pages that come in order are checked before they are given away.
-    /// -1: it was taken back or disposed.
+    /// Fills the destination with the stream's bytes from an offset on; returns fewer only at the end. Pages read in order are verified before they are
+    /// returned. Returns -1 if the source was taken back or disposed.
     /// </summary>
-    /// <exception cref="CorruptStoreException">A page is not what was written, or cannot be read: this replica's state is damaged.</exception>
+    /// <exception cref="CorruptStoreException">A page is not what was written, or cannot be read. This replica's state is damaged.</exception>
     public int Read(Span<byte> destination, long offset)
     {
         var total = 0;
@@ -71,7 +72,7 @@ internal sealed class SnapshotSource : IDisposable
         return _isGone ? -1 : total;
     }
 
-    /// <summary>Lets go of the checkpoint before its owner does, and tells it.</summary>
+    /// <summary>Releases the checkpoint before its owner does, and notifies the owner.</summary>
     public void TakeBack(string reason)
     {
         if (_isGone)
@@ -83,7 +84,7 @@ internal sealed class SnapshotSource : IDisposable
     /// <inheritdoc/>
     public void Dispose()
     {
-        // First of all, for a read that comes later: pages that are let go of may be written over.
+        // Set first, for a later read: pages that are released may be overwritten.
         _isGone = true;
         _closed(this);
         _pin.Dispose();
@@ -119,7 +120,9 @@ internal sealed class SnapshotSource : IDisposable
         }
     }
 
-    /// <summary>Pages that were checked before, and those of a transfer that is taken up in its middle, are for the receiver to check.</summary>
+    /// <summary>
+    /// Verifies pages that continue in order. Pages verified before, and those of a transfer resumed in the middle, are left to the receiver.
+    /// </summary>
     private void CheckPages(long first, long offset, ReadOnlySpan<byte> pages)
     {
         var before = _checkedTo - offset;

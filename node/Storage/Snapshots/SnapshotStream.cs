@@ -5,8 +5,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Snapshots;
 
 /// <summary>
-/// How a checkpoint travels to another replica (FORMAT.md, "Snapshot stream"): a header, the table of page runs, then the pages of the
-/// runs, the two meta pages first. This is the part before the pages. Pure; any thread.
+/// The format in which a checkpoint is sent to another replica (FORMAT.md, "Snapshot stream"): a header, the table of page runs, then the pages of the
+/// runs, the two meta pages first. This class is the part before the pages. Pure; any thread.
 /// </summary>
 internal sealed class SnapshotStream
 {
@@ -19,7 +19,7 @@ internal sealed class SnapshotStream
     /// <summary>Length of the header; the table follows.</summary>
     public const int HeaderBytes = 48;
 
-    /// <summary>Most runs that are read: every second page of the longest data file, and the two meta pages.</summary>
+    /// <summary>The most runs that are accepted: every second page of the longest data file, and the two meta pages.</summary>
     public static readonly int RunsMax = (int)(FreeMap.FilePagesMax / 2) + 1;
 
     private const int ChecksumOffset = HeaderBytes - sizeof(uint);
@@ -41,13 +41,13 @@ internal sealed class SnapshotStream
     /// <summary>The last record that it covers.</summary>
     public UInt128 Etag { get; }
 
-    /// <summary>That record's checksum.</summary>
+    /// <summary>The checksum of that record.</summary>
     public uint ChainChecksum { get; }
 
     /// <summary>Length of the data file in pages.</summary>
     public long FilePages { get; }
 
-    /// <summary>The pages that it has, rising.</summary>
+    /// <summary>The pages in the stream, in ascending order.</summary>
     public IReadOnlyList<PageRun> Runs { get; }
 
     /// <summary>Bytes before the first page.</summary>
@@ -56,10 +56,10 @@ internal sealed class SnapshotStream
     /// <summary>Bytes of the whole stream.</summary>
     public long BytesTotal => PrefixBytes + _starts[^1];
 
-    /// <summary>Bytes before the first page with that many runs.</summary>
+    /// <summary>Bytes before the first page for a number of runs.</summary>
     public static long PrefixBytesOf(int runCount) => HeaderBytes + ((long)runCount * RunBytes);
 
-    /// <summary>The part before the pages.</summary>
+    /// <summary>Encodes the part before the pages.</summary>
     public byte[] EncodePrefix()
     {
         var bytes = new byte[PrefixBytes];
@@ -80,9 +80,9 @@ internal sealed class SnapshotStream
         return bytes;
     }
 
-    /// <summary>How many runs a stream has, from its header.</summary>
+    /// <summary>The number of runs in a stream, from its header.</summary>
     /// <exception cref="CorruptStoreException">The bytes are not the header of a stream.</exception>
-    /// <exception cref="FormatVersionException">They are of another version.</exception>
+    /// <exception cref="FormatVersionException">The stream has another version.</exception>
     public static int ReadRunCount(ReadOnlySpan<byte> header, string receiver)
     {
         if (BinaryPrimitives.ReadUInt32LittleEndian(header) != Magic
@@ -94,7 +94,7 @@ internal sealed class SnapshotStream
         return count >= 1 && count <= RunsMax ? count : throw new CorruptStoreException($"The snapshot for '{receiver}' names {count} runs of pages.");
     }
 
-    /// <summary>Reads the whole part before the pages.</summary>
+    /// <summary>Decodes the whole part before the pages.</summary>
     /// <exception cref="CorruptStoreException">It is damaged.</exception>
     public static SnapshotStream Decode(ReadOnlySpan<byte> prefix, string receiver)
     {
@@ -118,7 +118,7 @@ internal sealed class SnapshotStream
         return new SnapshotStream(etag, BinaryPrimitives.ReadUInt32LittleEndian(prefix[40..]), filePages, runs);
     }
 
-    /// <summary>Where in the data file a byte of the stream behind the prefix belongs, and how many follow it there.</summary>
+    /// <summary>Where a byte of the stream after the prefix belongs in the data file, and how many bytes follow it there.</summary>
     public (long FileOffset, long Bytes) Locate(long streamOffset)
     {
         var offset = streamOffset - PrefixBytes;

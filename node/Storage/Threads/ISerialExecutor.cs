@@ -1,31 +1,31 @@
 namespace KvCluster.Storage.Threads;
 
 /// <summary>
-/// Runs work items one at a time, in the order posted: a <see cref="WorkThread"/>, or a queue that the simulator drains. What runs
-/// on one executor needs no lock among itself.
+/// Runs work items one at a time, in the order posted. Either a <see cref="WorkThread"/>, or a queue that the simulator drains. Items on one executor need
+/// no lock among each other.
 /// </summary>
 internal interface ISerialExecutor
 {
-    /// <summary>Nothing is queued or runs, as far as can be seen: for a choice between executors. Any thread.</summary>
+    /// <summary>Whether nothing seems to be queued or running. A hint for choosing between executors. Any thread.</summary>
     bool IsIdle { get; }
 
-    /// <summary>Queues an item; never blocks, never runs it before returning. Any thread.</summary>
+    /// <summary>Queues an item. Never blocks, and never runs it before returning. Any thread.</summary>
     void Post(IWorkItem item);
 }
 
 /// <summary>Work for an <see cref="ISerialExecutor"/>. An item may be posted again while it is queued or runs; it then runs again.</summary>
 internal interface IWorkItem
 {
-    /// <summary>Does it. Must not throw: what fails is kept by the item's owner, and an escaped exception ends the process.</summary>
+    /// <summary>Runs the item. Must not throw: the item's owner keeps failures, and an escaped exception ends the process.</summary>
     void Execute();
 }
 
-/// <summary>A method as a work item, made once and posted often.</summary>
+/// <summary>A method as a work item, created once and posted often.</summary>
 internal sealed class WorkAction(Action action) : IWorkItem
 {
     /// <inheritdoc/>
     public void Execute() => action();
 
-    /// <summary>Whose method it is, for people.</summary>
+    /// <summary>The name of the method, for diagnostics.</summary>
     public override string ToString() => $"{action.Method.DeclaringType?.Name}.{action.Method.Name}";
 }

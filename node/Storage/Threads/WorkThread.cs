@@ -3,22 +3,22 @@ using System.Collections.Concurrent;
 namespace KvCluster.Storage.Threads;
 
 /// <summary>
-/// A dedicated, named thread that runs posted items in order. It spins briefly for the next item, yields the processor while that has
-/// been worth it of late, and then parks. The queue is bounded by its callers, who keep at most a fixed number of items posted each.
+/// A dedicated, named thread that runs posted items in order. It spins briefly for the next item, then yields the processor as long as that has paid off
+/// recently, and then parks. The queue is bounded by its callers, each of which keeps at most a fixed number of items posted.
 /// </summary>
 /// <remarks>
-/// Yielding before every sleep was a quarter of an idle node's CPU time; never yielding took durable puts of one caller from 75 to 45 % of
-/// what the device does. So it is tried, and given up for a while where nothing came of it.
+/// Yielding before every sleep took a quarter of an idle node's CPU time. Never yielding reduced durable puts of one caller from 75 to 45 % of the
+/// device's rate. So yielding is tried, and given up for a while when it was in vain.
 /// </remarks>
 internal sealed class WorkThread : ISerialExecutor, IDisposable
 {
-    /// <summary>About the time of one synced write to a fast device.</summary>
+    /// <summary>Together about as long as one synced write to a fast device.</summary>
     private const int YieldsMax = 130;
 
-    /// <summary>Waits in a row that yielding did not end, after which it is no longer tried every time: more than a thread with work to do ever has.</summary>
+    /// <summary>Consecutive waits that yielding did not end, after which it is no longer tried every time. More than a busy thread ever has.</summary>
     private const int FruitlessMax = 64;
 
-    /// <summary>One wait of so many then tries it, to see whether the times have changed.</summary>
+    /// <summary>After that, one of this many waits tries it again, in case the load has changed.</summary>
     private const int TryEvery = 16;
 
     private readonly ConcurrentQueue<IWorkItem> _items = new();
@@ -41,15 +41,15 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     /// <inheritdoc/>
     public bool IsIdle => (Volatile.Read(ref _turn) & 1) == 0 && _items.IsEmpty;
 
-    /// <summary>Of the thread.</summary>
+    /// <summary>The name of the thread.</summary>
     public string Name => _thread.Name!;
 
-    /// <summary>Items wait. Any thread.</summary>
+    /// <summary>Whether items are queued. Any thread.</summary>
     public bool HasWork => !_items.IsEmpty;
 
     /// <summary>
-    /// A number that rises when an item begins and when it ends, odd while one runs, and that item, or one of about then: by two looks at it is seen whether the thread
-    /// has gone on. Any thread.
+    /// A number that increases when an item begins and when it ends, and is odd while one runs, together with an item that ran at about that time. Two
+    /// reads of it show whether the thread has made progress. Any thread.
     /// </summary>
     public (long Number, IWorkItem? Item) Turn => (Volatile.Read(ref _turn), _item);
 
@@ -57,13 +57,13 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     public void Post(IWorkItem item)
     {
         _items.Enqueue(item);
-        // The enqueue must be visible before the flag is read, as the thread sets the flag before it looks at the queue again.
+        // The enqueue must be visible before the flag is read, because the thread sets the flag before it checks the queue again.
         Interlocked.MemoryBarrier();
         if (Volatile.Read(ref _parked) == 1 && Interlocked.Exchange(ref _parked, 0) == 1)
             Wake();
     }
 
-    /// <summary>Runs what is queued, then ends the thread and waits for it. Not to be called from the thread itself.</summary>
+    /// <summary>Runs what is queued, then ends the thread and waits for it. Must not be called from the thread itself.</summary>
     public void Dispose()
     {
         _stopping = true;
@@ -104,7 +104,7 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
 
     private bool IsWorthYielding() => _fruitless is < FruitlessMax or FruitlessMax + TryEvery;
 
-    // Whether an item came meanwhile.
+    // Whether an item was posted meanwhile.
     private bool TryYield()
     {
         for (var yields = 0; yields < YieldsMax; yields++)
@@ -148,7 +148,7 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
         }
     }
 
-    /// <summary>Wakes a parked thread so that it sees that it is to stop.</summary>
+    /// <summary>Wakes a parked thread so that it notices the stop.</summary>
     private sealed class Nothing : IWorkItem
     {
         public static readonly Nothing Instance = new();
