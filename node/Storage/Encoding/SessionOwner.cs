@@ -1,10 +1,12 @@
 namespace KvCluster.Storage.Encoding;
 
 /// <summary>
-/// The owner to whose share of a shard's sessions a session counts. The API derives the numbers from the caller; two callers with the same number share
-/// one share.
+/// The owner to whose share of a shard's sessions a session counts. The API derives the numbers from the caller. Callers with the same number share one
+/// quota.
 /// </summary>
-/// <param name="Value">Upper half: the peer that called the node. Lower half: the caller that the peer named, if it is a router.</param>
+/// <param name="Value">
+/// Upper half: the peer that called the node. Lower half: the caller that the peer named, if it is a router, and otherwise its connection.
+/// </param>
 internal readonly record struct SessionOwner(ulong Value)
 {
     /// <summary>An owner from its parts.</summary>

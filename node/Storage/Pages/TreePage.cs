@@ -89,7 +89,7 @@ internal static unsafe class TreePage
         return length == OverflowMark ? OverflowCellBytes(*(ushort*)cell) : LeafCellHeader + rest + length;
     }
 
-    /// <summary>The most bytes that a leaf entry takes, including head and slot. The key is without the page's prefix.</summary>
+    /// <summary>The most bytes that a leaf entry takes, including head and slot, for a key suffix of this length.</summary>
     public static int LeafEntryBytes(int suffixLength, int valueLength, bool overflow) => Page.EntryBytes + (overflow
         ? OverflowCellBytes(suffixLength)
         : LeafCellHeader + RestLength(suffixLength) + valueLength);
