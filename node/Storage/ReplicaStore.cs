@@ -134,7 +134,7 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>
     /// Whether the leader may append another batch. False while as many records as the journal has lanes are neither durable here nor committed; further
-    /// requests gather for the next batch meanwhile. A record that a majority of the other replicas has does not count, so a slow local disk delays
+    /// requests gather for the next batch meanwhile. A record that a majority without this replica has does not count, so a slow local disk delays
     /// nothing until the records waiting for it exceed the memory bound. When checkpoints fall behind, each batch is also followed by a pause that grows
     /// with the lag, so that writers slow down gradually and are not stopped.
     /// </summary>

@@ -27,7 +27,7 @@ internal sealed record StoreOptions
     public long RecentBodyBytesMax { get; init; } = 16 << 20;
 
     /// <summary>
-    /// Bytes of a replica's records that may wait for its disk, while a majority of other replicas has them or a leader sends more. Several of a leader's
+    /// Bytes of a replica's records that may wait for its disk, while a majority without this replica has them or a leader sends more. Several of a leader's
     /// windows.
     /// </summary>
     public long WaitingBodyBytesMax { get; init; } = 64 << 20;
