@@ -136,12 +136,12 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             if (options.Mode == StorageFileMode.OpenExisting)
             {
                 ThrowIfOff();
-                node = node ?? throw new StorageIoException("Open", path, "no such file");
+                node = node ?? throw new StorageIoException("open", path, "no such file");
             }
             else
             {
                 if (node is not null)
-                    throw new StorageIoException("Open", path, "the file is there already");
+                    throw new StorageIoException("open", path, "the file is there already");
                 node = new SimulatedNode();
                 Change("Create", path, () => directory.Set(name, node));
             }
@@ -230,7 +230,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             if (!ReferenceEquals(parent, target))
                 throw new NotSupportedException($"The simulated disk renames within one directory only, not '{from}' to '{to}'.");
             if (!parent.Files.ContainsKey(name) && !parent.Directories.ContainsKey(name))
-                throw new StorageIoException("Rename", from, "no such file");
+                throw new StorageIoException("rename", from, "no such file");
             Change("Rename", from, () => parent.Rename(name, newName));
             UsedBytes = _root.Bytes();
         }
@@ -346,7 +346,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     }
 
     /// <summary>What a kernel says to a call of direct I/O that is not aligned.</summary>
-    internal static StorageIoException NotAligned(string operation, string path) => new(operation, path, "invalid argument: direct I/O that is not aligned");
+    internal static StorageIoException NotAligned(string operation, string path) => new(VerbOf(operation), path, "invalid argument: direct I/O that is not aligned");
 
     private static string[] Split(string path) => path.Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries);
 
@@ -375,9 +375,12 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     }
 
     private static StorageIoException Failed(string operation, string path, DiskFault fault = DiskFault.Error) =>
-        fault == DiskFault.NoRoom ? NoRoom(operation, path) : new(operation, path, "input/output error");
+        fault == DiskFault.NoRoom ? NoRoom(operation, path) : new(VerbOf(operation), path, "input/output error");
 
-    private static StorageIoException NoRoom(string operation, string path) => new(operation, path, "no space left", isDiskFull: true);
+    private static StorageIoException NoRoom(string operation, string path) => new(VerbOf(operation), path, "no space left", isDiskFull: true);
+
+    /// <summary>The name of a call as the message of a <see cref="StorageIoException"/> has it.</summary>
+    private static string VerbOf(string operation) => $"{char.ToLowerInvariant(operation[0])}{operation[1..]}";
 
     /// <summary>Where bytes meant for an offset come to lie, within the file; without such a place nothing is left of them.</summary>
     private static long ElsewhereIn(SimulatedNode node, long offset, ref ReadOnlySpan<byte> source)
@@ -442,11 +445,11 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     private SimulatedNode Find(string path)
     {
         var (directory, name) = Parent(path);
-        return directory.Files.GetValueOrDefault(name) ?? throw new StorageIoException("Open", path, "no such file");
+        return directory.Files.GetValueOrDefault(name) ?? throw new StorageIoException("open", path, "no such file");
     }
 
     private (SimulatedDirectory Directory, string Name) Parent(string path) =>
-        TryParent(path, out var directory, out var name) ? (directory, name) : throw new StorageIoException("Look up", path, "no such directory");
+        TryParent(path, out var directory, out var name) ? (directory, name) : throw new StorageIoException("look up", path, "no such directory");
 
     private bool TryParent(string path, out SimulatedDirectory directory, out string name)
     {
@@ -456,7 +459,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     }
 
     private SimulatedDirectory Directory(string path) =>
-        TryDirectory(Split(path), out var directory) ? directory : throw new StorageIoException("Look up", path, "no such directory");
+        TryDirectory(Split(path), out var directory) ? directory : throw new StorageIoException("look up", path, "no such directory");
 
     private bool TryDirectory(ReadOnlySpan<string> parts, out SimulatedDirectory directory)
     {

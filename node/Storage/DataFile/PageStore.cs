@@ -159,14 +159,14 @@ internal sealed unsafe class PageStore : IDisposable
             var first = ReadMeta(file, 0);
             var second = ReadMeta(file, 1);
             if (first is null && second is null)
-                throw new CorruptStoreException($"'{path}': neither meta page is whole.");
+                throw new CorruptStoreException($"'{path}': neither meta page is intact.");
             var (newest, older) = (first?.Revision ?? 0) > (second?.Revision ?? 0) ? (first!, second) : (second!, first);
             if (newest.FilePages < 2 || newest.FilePages > FreeMap.FilePagesMax)
-                throw new CorruptStoreException($"'{path}': its meta page counts {newest.FilePages} pages, and a file has 2 to {FreeMap.FilePagesMax}.");
+                throw new CorruptStoreException($"'{path}': its meta page records {newest.FilePages} pages, but a file must have 2 to {FreeMap.FilePagesMax}.");
             if (newest.Trees.Any(tree => tree.Reference != 0 && !PageStructure.IsReference(tree.Reference, newest.FilePages)))
-                throw new CorruptStoreException($"'{path}': its meta page refers to the root of a tree where no page is.");
+                throw new CorruptStoreException($"'{path}': its meta page has an invalid reference to the root of a tree.");
             if (file.Length < newest.FilePages * Page.Bytes)
-                throw new CorruptStoreException($"'{path}' has {file.Length} bytes, and its meta page says {newest.FilePages * Page.Bytes}.");
+                throw new CorruptStoreException($"'{path}' has {file.Length} bytes, but its meta page records {newest.FilePages * Page.Bytes}.");
             // A torn meta page was being written when the power failed. Then only the newest one is needed, and it is on disk.
             return new PageStore(file, options, newest, older ?? newest) { _newestMetaIsSynced = older is null };
         }
@@ -194,15 +194,15 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Closes the batch that <see cref="Begin"/> returned. It becomes the newest state, unpublished. Etags must increase.</summary>
     public void Seal(WriteBatch batch, UInt128 etag)
     {
-        Invariant.Check(batch == _batch, $"A batch of another store is sealed.");
-        Invariant.Check(etag > NewestRoot.Etag, $"A batch is sealed as {etag} after {NewestRoot.Etag}.");
+        Invariant.Check(batch == _batch, $"A batch of another store was sealed.");
+        Invariant.Check(etag > NewestRoot.Etag, $"A batch was sealed as {etag}, which is not after {NewestRoot.Etag}.");
         _unpublished.Add(batch.End(etag));
     }
 
     /// <summary>Closes the batch that <see cref="Begin"/> returned and discards its changes.</summary>
     public void Abort(WriteBatch batch)
     {
-        Invariant.Check(batch == _batch, $"A batch of another store is aborted.");
+        Invariant.Check(batch == _batch, $"A batch of another store was aborted.");
         Discard(batch.EndUnsealed());
     }
 
@@ -235,7 +235,7 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Drops all sealed roots that are not published, with their scratch pages and the pages they retired.</summary>
     public void DropUnpublished()
     {
-        Invariant.Check(!_batch.IsOpen, $"Unpublished roots are dropped while a batch is open.");
+        Invariant.Check(!_batch.IsOpen, $"Unpublished roots were dropped while a batch was open.");
         foreach (var batch in _unpublished)
             Discard(batch);
         _unpublished.Clear();
@@ -252,7 +252,7 @@ internal sealed unsafe class PageStore : IDisposable
     /// </param>
     public Checkpoint? BeginCheckpoint(Func<UInt128, CheckpointPosition> coverageOf, UInt128 etagMax, bool repeats = false)
     {
-        Invariant.Check(_checkpoint is not { IsBegun: true }, $"A checkpoint begins before the last one is finished.");
+        Invariant.Check(_checkpoint is not { IsBegun: true }, $"A checkpoint was begun before the last one was finished.");
         if (_checkpoint is null && _published.Etag == Covered.Etag && !(repeats && CoveredByOlderMeta.Etag < Covered.Etag))
             return null;
         if (_checkpoint is null)
@@ -269,7 +269,7 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Called after <see cref="Checkpoint.Write"/>, between batches. Makes the trees refer to the file and retires the scratch pages.</summary>
     public void FinishCheckpoint(Checkpoint checkpoint)
     {
-        Invariant.Check(checkpoint == _checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint is finished that was not written, or during a batch.");
+        Invariant.Check(checkpoint == _checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint was finished before it was written, or during a batch.");
         foreach (var page in checkpoint.LeftSince.Keys)
             _left.Add(PlacedRun((byte*)page));
         foreach (var batch in _unpublished)
@@ -299,7 +299,7 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Abandons a checkpoint whose write found the disk full. Nothing of it counts, and the next one starts over.</summary>
     public void AbandonCheckpoint(Checkpoint checkpoint)
     {
-        Invariant.Check(checkpoint == _checkpoint && checkpoint.MayBeAbandoned, $"A checkpoint is abandoned whose meta page may be durable.");
+        Invariant.Check(checkpoint == _checkpoint && checkpoint.MayBeAbandoned, $"A checkpoint was abandoned although its meta page may be durable.");
         Free.Restore();
         checkpoint.Left.AddRange(_left);
         _left = checkpoint.Left;
@@ -339,7 +339,7 @@ internal sealed unsafe class PageStore : IDisposable
     /// <exception cref="CorruptStoreException">A check failed; the message says which.</exception>
     public void Verify()
     {
-        Invariant.Check(!_batch.IsOpen && _checkpoint is not { IsBegun: true }, $"The store is verified during a batch or checkpoint.");
+        Invariant.Check(!_batch.IsOpen && _checkpoint is not { IsBegun: true }, $"The store was verified during a batch or checkpoint.");
         var leaving = new List<List<PageRun>> { _left, _pending };
         if (_checkpoint is not null)
             leaving.Add(_checkpoint.Left);
@@ -397,7 +397,7 @@ internal sealed unsafe class PageStore : IDisposable
     {
         var pagesMax = Math.Min(Space.PagesMax, FreeMap.FilePagesMax);
         if (pagesNeeded > pagesMax)
-            throw new StorageIoException("Grow", File.Path, $"{pagesNeeded} pages are more than the {pagesMax} that are mapped", isDiskFull: true);
+            throw new StorageIoException("grow", File.Path, $"{pagesNeeded} pages are needed, but at most {pagesMax} can be mapped", isDiskFull: true);
         pagesWanted = Math.Min(pagesWanted, pagesMax);
         try
         {
@@ -432,7 +432,7 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Reads with a call that can fail. Accessing a bad sector through the mapping would crash the process.</summary>
     internal void ReadFilePages(long first, Span<byte> destination)
     {
-        Invariant.Check(destination.Length % Page.Bytes == 0 && (first * Page.Bytes) + destination.Length <= FileBytes, $"Pages from {first} on are beyond the file.");
+        Invariant.Check(destination.Length % Page.Bytes == 0 && (first * Page.Bytes) + destination.Length <= FileBytes, $"Pages from {first} on are beyond the end of the file, or not read as whole pages.");
         if (File.Read(destination, first * Page.Bytes) < destination.Length)
             throw new CorruptStoreException($"'{File.Path}' ends before page {first + (destination.Length / Page.Bytes)}.");
     }

@@ -17,7 +17,7 @@ internal sealed unsafe class LinuxFile : IStorageFile
         _descriptor = descriptor;
         _length = LibC.Seek(descriptor, 0, LibC.SeekEnd);
         if (_length < 0)
-            throw LinuxFileSystem.Failure("Seek", path, Marshal.GetLastPInvokeError());
+            throw LinuxFileSystem.Failure("determine the length of", path, Marshal.GetLastPInvokeError());
     }
 
     ~LinuxFile() => Close();
@@ -35,13 +35,13 @@ internal sealed unsafe class LinuxFile : IStorageFile
     public void Resize(long length)
     {
         if (length < _length)
-            ThrowIfFailed("Truncate", Finish(() => LibC.Truncate(_descriptor, length)));
+            ThrowIfFailed("truncate", Finish(() => LibC.Truncate(_descriptor, length)));
         else if (length > _length && Finish(() => LibC.Allocate(_descriptor, 0, _length, length - _length)) is not 0 and var error)
         {
             // Without fallocate the file gets a hole instead. A full disk then shows at the write and not here.
             if (error != LibC.ErrorNotSupported)
-                throw LinuxFileSystem.Failure("Allocate", Path, error);
-            ThrowIfFailed("Extend", Finish(() => LibC.Truncate(_descriptor, length)));
+                throw LinuxFileSystem.Failure("allocate space for", Path, error);
+            ThrowIfFailed("extend", Finish(() => LibC.Truncate(_descriptor, length)));
         }
         Volatile.Write(ref _length, length);
     }
@@ -60,7 +60,7 @@ internal sealed unsafe class LinuxFile : IStorageFile
                 else if (count == 0)
                     break;
                 else if (Marshal.GetLastPInvokeError() is var error and not LibC.ErrorInterrupted)
-                    throw LinuxFileSystem.Failure("Read", Path, error);
+                    throw LinuxFileSystem.Failure("read", Path, error);
             }
         }
         return total;
@@ -78,9 +78,9 @@ internal sealed unsafe class LinuxFile : IStorageFile
                 if (count > 0)
                     total += (int)count;
                 else if (count == 0)
-                    throw new StorageIoException("Write", Path, $"wrote nothing at offset {offset + total}");
+                    throw new StorageIoException("write", Path, $"no bytes were written at offset {offset + total}");
                 else if (Marshal.GetLastPInvokeError() is var error and not LibC.ErrorInterrupted)
-                    throw LinuxFileSystem.Failure("Write", Path, error);
+                    throw LinuxFileSystem.Failure("write", Path, error);
             }
         }
         if (offset + source.Length > _length)
@@ -99,18 +99,18 @@ internal sealed unsafe class LinuxFile : IStorageFile
         var error = Marshal.GetLastPInvokeError();
         // If the call is not supported or the device is busy, the sync does all of it.
         if (error is not (LibC.ErrorNoCall or LibC.ErrorNotSupported or LibC.ErrorInvalid or LibC.ErrorInterrupted or LibC.ErrorAgain))
-            throw LinuxFileSystem.Failure("Write out", Path, error);
+            throw LinuxFileSystem.Failure("write out", Path, error);
     }
 
     /// <inheritdoc/>
-    public void Sync() => ThrowIfFailed("Sync", Finish(() => LibC.DataSync(_descriptor)));
+    public void Sync() => ThrowIfFailed("sync", Finish(() => LibC.DataSync(_descriptor)));
 
     /// <inheritdoc/>
     public byte* Map(long reserveBytes)
     {
         var address = LibC.Map(null, (nuint)reserveBytes, LibC.ProtectRead, LibC.MapShared, _descriptor, 0);
         if (address == (byte*)-1)
-            throw LinuxFileSystem.Failure("Map", Path, Marshal.GetLastPInvokeError());
+            throw LinuxFileSystem.Failure("map", Path, Marshal.GetLastPInvokeError());
         _maps.Add(((nint)address, (nuint)reserveBytes));
         // Only a hint. A kernel that does not know it reads ahead more than it should.
         _ = LibC.Advise(address, (nuint)reserveBytes, LibC.AdviseRandom);

@@ -60,7 +60,7 @@ internal sealed class LinuxFileSystem : IFileSystem
         var error = Marshal.GetLastPInvokeError();
         _ = LibC.Close(file);
         if (failed)
-            throw Failure("Sync", path, error);
+            throw Failure("sync directory", path, error);
     }
 
     /// <summary>The exception for an error number of the C library.</summary>
@@ -70,7 +70,7 @@ internal sealed class LinuxFileSystem : IFileSystem
     private static int OpenOrThrow(string path, int flags)
     {
         var file = TryOpen(path, flags, out var error);
-        return file >= 0 ? file : throw Failure("Open", path, error);
+        return file >= 0 ? file : throw Failure("open", path, error);
     }
 
     /// <summary>
@@ -87,7 +87,7 @@ internal sealed class LinuxFileSystem : IFileSystem
         direct = null!;
         var file = TryOpen(path, flags | LibC.OpenDirect, out var error);
         if (file < 0)
-            return SaysThatNothingIsDirect(error) ? false : throw Failure("Open", path, error);
+            return SaysThatNothingIsDirect(error) ? false : throw Failure("open", path, error);
         using var block = new AlignedBuffer(AlignedBuffer.Alignment);
         fixed (byte* memory = block.Span)
         {

@@ -32,7 +32,7 @@ internal static unsafe class MapReading
             if (error is not (LibC.ErrorFault or LibC.ErrorPoisoned))
                 return;
         }
-        throw LinuxFileSystem.Failure("Read", path, LibC.ErrorFault);
+        throw LinuxFileSystem.Failure("read", path, LibC.ErrorFault);
     }
 
     private static void ReadInBlocks(int file, string path, long offset, long bytes)
@@ -46,9 +46,9 @@ internal static unsafe class MapReading
             if (count > 0)
                 done += count;
             else if (count == 0)
-                throw new StorageIoException("Read", path, $"the file ends at offset {offset + done}");
+                throw new StorageIoException("read", path, $"the file ends at offset {offset + done}");
             else if (Marshal.GetLastPInvokeError() is var error and not LibC.ErrorInterrupted)
-                throw LinuxFileSystem.Failure("Read", path, error);
+                throw LinuxFileSystem.Failure("read", path, error);
         }
     }
 }

@@ -34,7 +34,7 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     public void Resize(long length)
     {
         if (length < _length)
-            Attempt("Truncate", () => RandomAccess.SetLength(handle, length));
+            Attempt("truncate", () => RandomAccess.SetLength(handle, length));
         var zeros = new byte[Math.Clamp(length - _length, 0, 1 << 20)];
         while (_length < length)
             Write(zeros.AsSpan(0, (int)Math.Min(zeros.Length, length - _length)), _length);
@@ -52,7 +52,7 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
         }
         catch (IOException exception)
         {
-            throw Failure("Read", Path, exception);
+            throw Failure("read", Path, exception);
         }
         return total;
     }
@@ -66,7 +66,7 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
         }
         catch (IOException exception)
         {
-            throw Failure("Write", Path, exception);
+            throw Failure("write", Path, exception);
         }
         if (offset + source.Length > _length)
             Volatile.Write(ref _length, offset + source.Length);
@@ -75,7 +75,7 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     }
 
     /// <inheritdoc/>
-    public void Sync() => Attempt("Sync", () => RandomAccess.FlushToDisk(handle));
+    public void Sync() => Attempt("sync", () => RandomAccess.FlushToDisk(handle));
 
     /// <inheritdoc/>
     /// <remarks>The runtime has no such call, so the sync does all of it.</remarks>
@@ -88,10 +88,10 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     public byte* Map(long reserveBytes)
     {
         if (OperatingSystem.IsWindows())
-            throw new PlatformNotSupportedException("The data file is mapped beyond its end, which Windows cannot do.");
+            throw new PlatformNotSupportedException("The data file must be mapped beyond its end, which Windows does not support.");
         var address = LibC.Map(null, (nuint)reserveBytes, LibC.ProtectRead, LibC.MapShared, (int)handle.DangerousGetHandle(), 0);
         if (address == (byte*)-1)
-            throw LinuxFileSystem.Failure("Map", Path, Marshal.GetLastPInvokeError());
+            throw LinuxFileSystem.Failure("map", Path, Marshal.GetLastPInvokeError());
         _maps.Add(((nint)address, (nuint)reserveBytes));
         return address;
     }

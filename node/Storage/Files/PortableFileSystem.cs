@@ -16,7 +16,7 @@ internal sealed class PortableFileSystem : IFileSystem
     }
 
     /// <inheritdoc/>
-    public IStorageFile Open(string path, StorageFileOptions options) => Attempt("Open", path, () =>
+    public IStorageFile Open(string path, StorageFileOptions options) => Attempt("open", path, () =>
     {
         var mode = options.Mode == StorageFileMode.CreateNew ? FileMode.CreateNew : FileMode.Open;
         var flags = options.DataSync ? FileOptions.WriteThrough : FileOptions.None;
@@ -30,7 +30,7 @@ internal sealed class PortableFileSystem : IFileSystem
     public bool DirectoryExists(string path) => Directory.Exists(path);
 
     /// <inheritdoc/>
-    public IReadOnlyList<string> List(string directory) => Attempt("List", directory, () =>
+    public IReadOnlyList<string> List(string directory) => Attempt("list", directory, () =>
     {
         var names = Directory.GetFileSystemEntries(directory).Select(path => Path.GetFileName(path)).ToArray();
         Array.Sort(names, StringComparer.Ordinal);
@@ -38,17 +38,17 @@ internal sealed class PortableFileSystem : IFileSystem
     });
 
     /// <inheritdoc/>
-    public void CreateDirectory(string path) => Attempt("Create directory", path, () => Directory.CreateDirectory(path));
+    public void CreateDirectory(string path) => Attempt("create directory", path, () => Directory.CreateDirectory(path));
 
     /// <inheritdoc/>
-    public void Delete(string path) => Attempt("Delete", path, () =>
+    public void Delete(string path) => Attempt("delete", path, () =>
     {
         File.Delete(path);
         return true;
     });
 
     /// <inheritdoc/>
-    public void DeleteDirectory(string path) => Attempt("Delete directory", path, () =>
+    public void DeleteDirectory(string path) => Attempt("delete directory", path, () =>
     {
         if (Directory.Exists(path))
             Directory.Delete(path, recursive: true);
@@ -56,7 +56,7 @@ internal sealed class PortableFileSystem : IFileSystem
     });
 
     /// <inheritdoc/>
-    public void Rename(string from, string to) => Attempt("Rename", from, () =>
+    public void Rename(string from, string to) => Attempt("rename", from, () =>
     {
         if (Directory.Exists(from))
             Directory.Move(from, to);
@@ -66,7 +66,7 @@ internal sealed class PortableFileSystem : IFileSystem
     });
 
     /// <inheritdoc/>
-    public long AvailableBytes(string directory) => Attempt("Look for room in", directory, () => new DriveInfo(Path.GetFullPath(directory)).AvailableFreeSpace);
+    public long AvailableBytes(string directory) => Attempt("determine the free space of", directory, () => new DriveInfo(Path.GetFullPath(directory)).AvailableFreeSpace);
 
     /// <inheritdoc/>
     /// <remarks>Windows has no such call; its file system journals names itself.</remarks>

@@ -111,7 +111,7 @@ internal sealed class JournalSegments : IDisposable
     {
         _nextBytes = _context.Options.SegmentBytesMin;
         if (PrepareOrMakeRoom(SegmentHeader.BlockBytes, usesReserve: true) is not { } next)
-            throw new StorageIoException("Start a segment", _directory, "there is no room", isDiskFull: true);
+            throw new StorageIoException("start a segment in", _directory, "the disk is full", isDiskFull: true);
         Use(next, last, predecessor, predecessorEnd);
     }
 

@@ -85,7 +85,7 @@ internal sealed class SnapshotInstaller : IDisposable
     public void BeginVerify(ControlState control)
     {
         if (_stream is null || _data is null || BytesStored != _stream.BytesTotal)
-            throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' ends after {BytesStored} bytes.");
+            throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' is incomplete; it ends after {BytesStored} bytes.");
         _control = control;
         for (var number = 0; number < 2; number++)
             RewriteMeta(_data, number, Covers, control);
@@ -132,13 +132,13 @@ internal sealed class SnapshotInstaller : IDisposable
     /// <param name="control">The hard state from here on. It must not name an etag after the snapshot's.</param>
     public void SwitchIn(ControlState control)
     {
-        Invariant.Check(_isComplete, $"A snapshot of '{_layout.Directory}' is switched in before it is complete.");
+        Invariant.Check(_isComplete, $"The snapshot for '{_layout.Directory}' was switched in before it was complete.");
         var files = _context.Files;
         if (!_isRenamed)
             files.Rename(_layout.Incoming, _layout.State(_layout.States(files).Max() + 1));
         _isRenamed = true;
         files.SyncDirectory(_layout.Directory);
-        using var file = ControlFile.TryOpen(files, _layout.Control) ?? throw new CorruptStoreException($"'{_layout.Control}' is not readable.");
+        using var file = ControlFile.TryOpen(files, _layout.Control) ?? throw new CorruptStoreException($"Neither slot of '{_layout.Control}' is intact.");
         file.Write(control);
     }
 
@@ -176,7 +176,7 @@ internal sealed class SnapshotInstaller : IDisposable
         }
         var stream = SnapshotStream.Decode(_prefix, _layout.Directory);
         if (stream.Etag != _etag || stream.ChainChecksum != _chainChecksum || stream.BytesTotal != _bytesTotal)
-            throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' is not the one that its sender says it is.");
+            throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' is not the one that its sender announced.");
         _prefix = [];
         TakeRoom(stream.FilePages * Page.Bytes);
         _stream = stream;
@@ -191,7 +191,7 @@ internal sealed class SnapshotInstaller : IDisposable
     {
         var needed = bytes + _context.Options.SnapshotRoomBytes;
         if (_context.Files.AvailableBytes(_layout.Incoming) is var available && available < needed)
-            throw new StorageIoException("Receive a snapshot", _layout.Incoming, $"it needs {needed} bytes, and the disk has {available}", isDiskFull: true);
+            throw new StorageIoException("receive a snapshot in", _layout.Incoming, $"it needs {needed} bytes, but the disk has only {available}", isDiskFull: true);
         _data = _context.Files.Open(StoreLayout.Data(_layout.Incoming), new StorageFileOptions(StorageFileMode.CreateNew));
         _data.Resize(bytes);
     }
@@ -199,7 +199,7 @@ internal sealed class SnapshotInstaller : IDisposable
     private int StorePages(SnapshotStream stream, ReadOnlySpan<byte> chunk)
     {
         if (BytesStored >= stream.BytesTotal)
-            throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' is longer than the {stream.BytesTotal} bytes that it names.");
+            throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' is longer than the {stream.BytesTotal} bytes that its table lists.");
         var (fileOffset, bytes) = stream.Locate(BytesStored);
         var count = (int)Math.Min(chunk.Length, bytes);
         _data!.Write(chunk[..count], fileOffset);
@@ -213,7 +213,7 @@ internal sealed class SnapshotInstaller : IDisposable
         data.Read(page, number * Page.Bytes);
         if (MetaPage.TryDecode(page, data.Path) is not { } meta || meta.PageNumber != number || meta.CheckpointPosition.Etag != covers.Etag
             || meta.FilePages != _stream!.FilePages)
-            throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' has a damaged meta page {number}.");
+            throw new CorruptStoreException($"Meta page {number} of the snapshot for '{_layout.Directory}' is damaged or belongs to another checkpoint.");
         meta = meta with { Identity = BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)), CheckpointPosition = covers };
         meta.Encode(page);
         data.Write(page, number * Page.Bytes);

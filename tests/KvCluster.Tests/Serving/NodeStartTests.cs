@@ -127,7 +127,7 @@ public sealed class NodeStartTests : IDisposable
         Assert.Contains("chown", new DirectoryNotUsableException(_folder.Path, new UnauthorizedAccessException()).Message, StringComparison.Ordinal);
         const int readOnly = 30;
         Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new IOException("Read-only file system", readOnly)).Message, StringComparison.Ordinal);
-        Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new StorageIoException("Create directory", "x", "y", inner: new IOException("Read-only file system", readOnly))).Message, StringComparison.Ordinal);
+        Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new StorageIoException("create directory", "x", "y", inner: new IOException("Read-only file system", readOnly))).Message, StringComparison.Ordinal);
     }
 
     private EmbeddedCoordinator OpenCoordinator() => EmbeddedCoordinator.Open(Path.Combine(_folder.Path, "coordinator"), TimeProvider.System);
