@@ -66,16 +66,16 @@ internal sealed unsafe class FreeMap
             return map;
         var directory = Resolve(space, meta, meta.FreeDirectory, meta.FreeDirectoryChecksum);
         if (Page.Type(directory) != PageType.FreeDirectory)
-            throw new CorruptStoreException($"The free map's directory at {meta.FreeDirectory:x} is a page of type {Page.Type(directory)}.");
+            throw new CorruptStoreException($"The page at {meta.FreeDirectory:x} should be the free map's directory, but has type {Page.Type(directory)}.");
         for (var i = 0; i < map._places.Length; i++)
         {
             var entry = directory + Page.HeaderBytes + (i * DirectoryEntryBytes);
             (map._places[i], map._checksums[i]) = (*(ulong*)entry, *(uint*)(entry + 8));
             if (map._places[i] == 0)
-                throw new CorruptStoreException($"The free map has no page for sections {i * SectionsPerPage} and on.");
+                throw new CorruptStoreException($"The free map has no page for the sections from {i * SectionsPerPage} on.");
             var place = Resolve(space, meta, map._places[i], map._checksums[i]);
             if (Page.Type(place) != PageType.FreeSections)
-                throw new CorruptStoreException($"The free map's sections at {map._places[i]:x} are a page of type {Page.Type(place)}.");
+                throw new CorruptStoreException($"The page at {map._places[i]:x} should hold sections of the free map, but has type {Page.Type(place)}.");
             var sections = (ulong*)(place + Page.HeaderBytes);
             for (var word = 0; word < WordsPerPage; word++)
             {
@@ -92,7 +92,7 @@ internal sealed unsafe class FreeMap
     // References in tree pages are validated with the page. These come from other pages.
     private static byte* Resolve(PageSpace space, MetaPage meta, ulong reference, uint checksum) => PageStructure.IsReference(reference, meta.FilePages)
         ? space.Resolve(reference, &checksum)
-        : throw new CorruptStoreException($"The free map refers to {reference:x}, where no page is.");
+        : throw new CorruptStoreException($"The free map has the invalid reference {reference:x}.");
 
     /// <summary>The pages that hold the map itself.</summary>
     public IEnumerable<(ulong Reference, uint Checksum)> SectionPlaces()
@@ -129,7 +129,7 @@ internal sealed unsafe class FreeMap
     {
         for (var page = run.First; page < run.First + run.Count; page++)
         {
-            Invariant.Check(IsSet(_free, page) && !IsSet(_reusable, page), $"Page {page} is given free twice, or in use.");
+            Invariant.Check(IsSet(_free, page) && !IsSet(_reusable, page), $"Page {page} was released for reuse twice, or while in use.");
             Set(_reusable, page);
         }
     }
@@ -273,7 +273,7 @@ internal sealed unsafe class FreeMap
     {
         for (var page = run.First; page < run.First + run.Count; page++)
         {
-            Invariant.Check(!IsSet(_free, page) && !IsSet(_pending, page), $"Page {page} is left twice.");
+            Invariant.Check(!IsSet(_free, page) && !IsSet(_pending, page), $"Page {page} was retired twice, or while it was free.");
             Set(_pending, page);
             _changed[page / 64 / WordsPerPage] = true;
         }

@@ -93,7 +93,7 @@ internal sealed unsafe class PageSpace
         var run = ResolveChild(child);
         return Page.Type(run) == PageType.Overflow && Page.ValueLength(run) == valueLength
             ? run
-            : throw Bad($"'{_file.Path}': page {NumberOf(Volatile.Read(ref *(ulong*)child))} is not the run of a value of {valueLength} bytes, as its leaf says.");
+            : throw Bad($"'{_file.Path}': page {NumberOf(Volatile.Read(ref *(ulong*)child))} is not an overflow run with a value of {valueLength} bytes, although its leaf refers to it as one.");
     }
 
     /// <summary>Makes the next access check the page, because it was rewritten. Called before any reference to it is published.</summary>
@@ -104,7 +104,7 @@ internal sealed unsafe class PageSpace
     {
         var number = NumberOf(reference);
         if (number >= _file.Length / Page.Bytes || reference % Page.Bytes != 0)
-            throw Bad($"'{_file.Path}': a reference to page {number} lies beyond the file's {_file.Length} bytes.");
+            throw Bad($"'{_file.Path}': the reference {reference:x} to page {number} is misaligned or beyond the file's {_file.Length} bytes.");
         var page = Locate(reference);
         Read(number, 1);
         var isRun = Page.Type(page) == PageType.Overflow;
@@ -116,10 +116,10 @@ internal sealed unsafe class PageSpace
         if (!isThere || Page.ComputeChecksum(page, runPages * Page.Bytes) != checksum)
         {
             throw Bad(
-                $"'{_file.Path}': page {number} (offset {reference}) is not what its parent refers to: checksum {checksum:x8} expected.");
+                $"'{_file.Path}': page {number} (offset {reference}) does not match its parent's reference, which has the checksum {checksum:x8}.");
         }
         if (PageStructure.Problem(page, PagesMax) is { } problem)
-            throw Bad($"'{_file.Path}': page {number} (offset {reference}) is what its parent refers to, but no sound page: {problem}.");
+            throw Bad($"'{_file.Path}': page {number} (offset {reference}) matches its parent's reference, but its structure is invalid: {problem}.");
         Interlocked.Or(ref _checked[number / 64], 1ul << (int)(number % 64));
         return runPages;
     }
@@ -143,7 +143,7 @@ internal sealed unsafe class PageSpace
     private byte* AsNode(ulong reference, byte* page) => Page.Type(page) is PageType.Leaf or PageType.Branch ? page : throw NoNode(reference, page);
 
     private CorruptStoreException NoNode(ulong reference, byte* page) =>
-        Bad($"'{_file.Path}': page {NumberOf(reference)} has type {(byte)Page.Type(page)}, and its parent takes it for a part of a tree.");
+        Bad($"'{_file.Path}': page {NumberOf(reference)} has type {(byte)Page.Type(page)}, but its parent refers to it as a leaf or branch.");
 
     private CorruptStoreException Bad(string message, Exception? inner = null)
     {

@@ -21,10 +21,10 @@ internal static unsafe class PageStructure
     public static string? Problem(byte* page, long pagesMax) => Page.Type(page) switch
     {
         PageType.Leaf or PageType.Branch => ProblemOfNode(page, pagesMax),
-        PageType.Overflow when Page.ValueLength(page) > Page.ValueBytesMax => $"it holds a value of {Page.ValueLength(page)} bytes",
-        PageType.Overflow when Page.Count(page) != 0 || Page.PrefixLength(page) != 0 => "it is a run with entries",
+        PageType.Overflow when Page.ValueLength(page) > Page.ValueBytesMax => $"its value length of {Page.ValueLength(page)} bytes is too large",
+        PageType.Overflow when Page.Count(page) != 0 || Page.PrefixLength(page) != 0 => "it is an overflow run with entries or a prefix",
         PageType.Overflow or PageType.FreeSections or PageType.FreeDirectory => null,
-        _ => $"it has type {(byte)Page.Type(page)}",
+        _ => $"it has the invalid type {(byte)Page.Type(page)}",
     };
 
     /// <summary>Whether a reference is to a page of the file other than a meta page.</summary>
@@ -37,12 +37,12 @@ internal static unsafe class PageStructure
         int count = Page.Count(page), prefixLength = Page.PrefixLength(page), start = Page.CellsStart(page);
         var end = Page.Bytes - Page.PrefixBytes(prefixLength);
         if (prefixLength > Page.KeyBytesMax)
-            return $"its prefix has {prefixLength} bytes";
+            return $"its prefix of {prefixLength} bytes is too long";
         if (start > end || start < Page.HeaderBytes + (count * Page.EntryBytes))
-            return $"its cells begin at {start}, with {count} entries and a prefix of {prefixLength} bytes";
+            return $"its cells cannot start at {start} with {count} entries and a prefix of {prefixLength} bytes";
         // A rebuild relies on this count to compute the bytes in use.
         if (Page.Garbage(page) > end - start)
-            return $"it counts {Page.Garbage(page)} bytes of garbage among {end - start} of cells";
+            return $"it records {Page.Garbage(page)} bytes of garbage, but its cells have only {end - start} bytes";
         var isBranch = Page.Type(page) == PageType.Branch;
         if (isBranch && count == 0)
             return "it is a branch without children";
@@ -51,38 +51,38 @@ internal static unsafe class PageStructure
         {
             int slot = Page.Slots(page)[i];
             if (slot < start || slot > end)
-                return $"entry {i} lies at {slot}, its cells from {start} to {end}";
+                return $"entry {i} is at {slot}, outside the cells from {start} to {end}";
             if ((isBranch ? ProblemOfChild(page, i, slot, end, pagesMax) : ProblemOfValue(page, i, slot, end, pagesMax)) is { } problem)
                 return problem;
             if (prefixLength + TreePage.SuffixLength(page, i) > Page.KeyBytesMax)
-                return $"entry {i} has a key of {prefixLength + TreePage.SuffixLength(page, i)} bytes";
+                return $"the key of entry {i} is too long, with {prefixLength + TreePage.SuffixLength(page, i)} bytes";
             used += TreePage.CellBytes(page, i);
         }
-        return used > end - start ? $"its {count} entries take {used} of {end - start} bytes" : null;
+        return used > end - start ? $"its {count} entries need {used} bytes, but its cells have only {end - start}" : null;
     }
 
     private static string? ProblemOfChild(byte* page, int index, int slot, int end, long pagesMax)
     {
         if (slot % 8 != 0 || slot + TreePage.BranchCellHeader > end || slot + TreePage.BranchCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
-            return $"child {index} at {slot} does not end within its cells, or begins at an odd place";
+            return $"child {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
         return ProblemOfReference(TreePage.Child(page, index), pagesMax) is { } problem ? $"child {index} {problem}" : null;
     }
 
     private static string? ProblemOfValue(byte* page, int index, int slot, int end, long pagesMax)
     {
         if (slot + TreePage.LeafCellHeader > end)
-            return $"entry {index} at {slot} does not end within its cells";
+            return $"entry {index} at {slot} extends beyond the cells";
         if (!TreePage.IsOverflow(page, index, out var run))
         {
             var cellEnd = slot + TreePage.LeafCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) + *(ushort*)(page + slot + 2);
-            return cellEnd > end ? $"entry {index} at {slot} ends at {cellEnd}, its cells at {end}" : null;
+            return cellEnd > end ? $"entry {index} at {slot} ends at {cellEnd}, but the cells end at {end}" : null;
         }
         if (slot % 8 != 0 || slot + TreePage.OverflowCellHeader > end || slot + TreePage.OverflowCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
-            return $"entry {index} at {slot} does not end within its cells, or begins at an odd place";
+            return $"entry {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
         if (!Page.HasOverflow(page))
-            return $"entry {index} refers to a run, and the page says that none does";
+            return $"entry {index} refers to an overflow run, but the page's header says that no entry does";
         return ProblemOfReference(run, pagesMax) is { } problem ? $"the value of entry {index} {problem}" : null;
     }
 
-    private static string? ProblemOfReference(byte* reference, long pagesMax) => *(ulong*)reference is var to && !IsReference(to, pagesMax) ? $"lies at {to:x}, where no page is" : null;
+    private static string? ProblemOfReference(byte* reference, long pagesMax) => *(ulong*)reference is var to && !IsReference(to, pagesMax) ? $"has the invalid reference {to:x}" : null;
 }

@@ -64,7 +64,7 @@ internal sealed unsafe class ScratchPool : IDisposable
         if (pages > 1)
         {
             var known = _runs.Remove((nint)page);
-            Invariant.Check(known, $"A scratch run of {pages} pages is given back twice.");
+            Invariant.Check(known, $"A scratch run of {pages} pages is returned twice.");
             NativeMemory.AlignedFree(page);
             Volatile.Write(ref _reservedBytes, _reservedBytes - ((long)pages * Page.Bytes));
             return;

@@ -325,7 +325,7 @@ internal static unsafe class TreePage
     {
         var start = Page.CellsStart(page) - cellBytes;
         var count = Page.Count(page);
-        Invariant.Check(start >= Page.HeaderBytes + ((count + 1) * Page.EntryBytes), $"A cell of {cellBytes} bytes does not fit a page with a gap of {Page.Gap(page)}.");
+        Invariant.Check(start >= Page.HeaderBytes + ((count + 1) * Page.EntryBytes), $"A cell of {cellBytes} bytes does not fit into a page with a gap of {Page.Gap(page)} bytes.");
         var heads = Page.Heads(page);
         var slots = Page.Slots(page);
         var slotsAfter = (ushort*)(heads + count + 1);

@@ -96,7 +96,7 @@ internal sealed unsafe class Cursor : IDisposable
     private void CheckPosition()
     {
         if (_leaf == null || _at < _first || _at >= _end)
-            throw new InvalidOperationException("The cursor is not at a key.");
+            throw new InvalidOperationException("The cursor is not positioned at a key.");
     }
 
     private bool Descend(ReadOnlySpan<byte> key, bool toLast)

@@ -26,7 +26,7 @@ internal sealed unsafe class PageOrderCheck(string path)
             else
                 _state = Crc32C.Extend(_state, page);
             if (--_pagesLeft == 0 && ~_state != _expected)
-                throw new CorruptStoreException($"'{path}': page {_run} (offset {_run * Page.Bytes}) does not have its checksum {_expected:x8}.");
+                throw new CorruptStoreException($"'{path}': page {_run} (offset {_run * Page.Bytes}) does not match its checksum {_expected:x8}.");
         }
     }
 
@@ -35,9 +35,9 @@ internal sealed unsafe class PageOrderCheck(string path)
         fixed (byte* page = bytes)
         {
             if (Page.Number(page) != (ulong)number)
-                throw new CorruptStoreException($"'{path}': page {number} (offset {number * Page.Bytes}) says that it is page {Page.Number(page)}.");
+                throw new CorruptStoreException($"'{path}': page {number} (offset {number * Page.Bytes}) has the page number {Page.Number(page)} in its header.");
             if (Page.Type(page) == PageType.Overflow && Page.ValueLength(page) > Page.ValueBytesMax)
-                throw new CorruptStoreException($"'{path}': page {number} (offset {number * Page.Bytes}) holds a value of {Page.ValueLength(page)} bytes.");
+                throw new CorruptStoreException($"'{path}': page {number} (offset {number * Page.Bytes}) has the invalid value length {Page.ValueLength(page)}.");
             _run = number;
             _pagesLeft = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
             _expected = Page.Checksum(page);

@@ -28,7 +28,7 @@ internal sealed unsafe class StoreWalk
         _isFree = new bool[free.FilePages];
         var isLeaving = new bool[free.FilePages];
         foreach (var run in leaving.SelectMany(runs => runs))
-            Mark(isLeaving, run, "left");
+            Mark(isLeaving, run, "retired");
         foreach (var run in free.FreeRuns())
             Mark(_isFree, run, "free");
         for (var page = 0; page < isLeaving.Length; page++)
@@ -69,7 +69,7 @@ internal sealed unsafe class StoreWalk
         for (var page = 0; page < _inUse.Length; page++)
         {
             if (_inUse[page] == _isFree[page])
-                throw new CorruptStoreException($"Page {page} is {(_inUse[page] ? "reachable and free" : "neither reachable nor free")}.");
+                throw new CorruptStoreException($"Page {page} is {(_inUse[page] ? "both reachable and free" : "neither reachable nor free")}.");
         }
         return true;
     }
@@ -84,7 +84,7 @@ internal sealed unsafe class StoreWalk
             for (var page = run.First; page < run.First + run.Count; page++)
             {
                 if (reached[page])
-                    throw new CorruptStoreException($"Page {page} may be reused, and the {whose} reaches it.");
+                    throw new CorruptStoreException($"Page {page} may be reused, but the {whose} still reaches it.");
             }
         }
     }
@@ -92,11 +92,11 @@ internal sealed unsafe class StoreWalk
     private static void Mark(bool[] pages, PageRun run, string what)
     {
         if (run.First < 0 || run.First > pages.Length - run.Count)
-            throw new CorruptStoreException($"The {run.Count} pages from {run.First} on, {what}, lie beyond the {pages.Length} pages of the file.");
+            throw new CorruptStoreException($"The {run.Count} {what} pages from {run.First} on are not within the {pages.Length} pages of the file.");
         for (var page = run.First; page < run.First + run.Count; page++)
         {
             if (pages[page])
-                throw new CorruptStoreException($"Page {page} is {what} twice.");
+                throw new CorruptStoreException($"Page {page} is marked as {what} twice.");
             pages[page] = true;
         }
     }
@@ -142,7 +142,7 @@ internal sealed unsafe class StoreWalk
     private void EndTree(ulong keys)
     {
         if (keys != _trees[_tree].Count)
-            throw new CorruptStoreException($"Tree {_tree} has {keys} keys, and its root says {_trees[_tree].Count}.");
+            throw new CorruptStoreException($"Tree {_tree} has {keys} keys, but its root records {_trees[_tree].Count}.");
         _tree++;
     }
 
@@ -189,7 +189,7 @@ internal sealed unsafe class StoreWalk
         var page = _space.Locate(reference);
         var isLeaf = Page.Type(page) == PageType.Leaf;
         if ((!isLeaf && (Page.Type(page) != PageType.Branch || Page.Count(page) == 0)) || _path.Count == PageStructure.DepthMax)
-            throw new CorruptStoreException($"The page at {reference:x}, at level {_path.Count + 1} of a tree, has type {Page.Type(page)} and {Page.Count(page)} entries.");
+            throw new CorruptStoreException($"The page at {reference:x} is not valid at level {_path.Count + 1} of a tree: it has type {Page.Type(page)} and {Page.Count(page)} entries.");
         var first = isLeaf ? 0 : 1;
         var keys = new byte[Page.Count(page)][];
         for (var i = first; i < keys.Length; i++)

@@ -34,7 +34,7 @@ internal sealed unsafe class WriteBatch
     /// <summary>Opens the batch on a root. The number must be higher than any before.</summary>
     internal void Open(StoreRoot root, ulong number, SealedBatch changes)
     {
-        Invariant.Check(!IsOpen, $"A batch is opened while batch {_number} is open.");
+        Invariant.Check(!IsOpen, $"A batch was opened while batch {_number} was open.");
         root.Trees.CopyTo(_trees, 0);
         (_number, _changes, IsOpen) = (number, changes, true);
     }
@@ -90,7 +90,7 @@ internal sealed unsafe class WriteBatch
             return false;
         var leaf = DescendToChange(tree, key);
         var index = TreePage.LowerBound(leaf, key, out var found);
-        Invariant.Check(found, $"A key that was found in tree {tree} is not in the page copied for its removal.");
+        Invariant.Check(found, $"A key that was found in tree {tree} is missing from the page copied for its removal.");
         RemoveEntry(tree, leaf, index);
         Shrink(tree, _depth - 1);
         return true;
@@ -107,14 +107,14 @@ internal sealed unsafe class WriteBatch
     /// <summary>Iterates over a tree's keys within bounds as this batch sees them. The batch must not change before the cursor is disposed.</summary>
     public Cursor Cursor(TreeId tree, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper)
     {
-        Invariant.Check(IsOpen, $"A batch is read that is not open.");
+        Invariant.Check(IsOpen, $"A batch that is not open was read.");
         return new Cursor(_space, _trees[(int)tree], lower, upper);
     }
 
     /// <summary>Closes the batch and returns its changes: a state that is not published yet.</summary>
     internal SealedBatch End(UInt128 etag)
     {
-        Invariant.Check(IsOpen, $"A batch that is not open is sealed as {etag}.");
+        Invariant.Check(IsOpen, $"A batch that is not open was sealed as {etag}.");
         IsOpen = false;
         _changes.Root = new StoreRoot(etag, _number, [.. _trees]);
         return _changes;
@@ -123,7 +123,7 @@ internal sealed unsafe class WriteBatch
     /// <summary>Closes the batch and returns its changes, which nothing refers to.</summary>
     internal SealedBatch EndUnsealed()
     {
-        Invariant.Check(IsOpen, $"A batch that is not open is aborted.");
+        Invariant.Check(IsOpen, $"A batch that is not open was aborted.");
         IsOpen = false;
         return _changes;
     }
@@ -136,9 +136,9 @@ internal sealed unsafe class WriteBatch
 
     private void CheckOpenAndKey(ReadOnlySpan<byte> key)
     {
-        Invariant.Check(IsOpen, $"A batch is used that is not open.");
+        Invariant.Check(IsOpen, $"A batch that is not open was used.");
         if (key.Length is 0 or > Page.KeyBytesMax)
-            throw new ArgumentOutOfRangeException(nameof(key), key.Length, $"A key has 1 to {Page.KeyBytesMax} bytes.");
+            throw new ArgumentOutOfRangeException(nameof(key), key.Length, $"A key must have 1 to {Page.KeyBytesMax} bytes.");
     }
 
     // Pages: allocate, copy on write, retire.
@@ -218,7 +218,7 @@ internal sealed unsafe class WriteBatch
         }
         var made = _changes.Made;
         var index = Page.ScratchIndex(page);
-        Invariant.Check(made[index] == (nint)page, $"A scratch page of batch {_number} is not where it says it is.");
+        Invariant.Check(made[index] == (nint)page, $"A scratch page of batch {_number} has a wrong index.");
         made[index] = made[^1];
         Page.ScratchIndex((byte*)made[index]) = index;
         made.RemoveAt(made.Count - 1);
@@ -413,7 +413,7 @@ internal sealed unsafe class WriteBatch
         if (breaksPrefix)
         {
             // Only the first separator can be less than the common prefix. The child before it stays alone, and the new child becomes the first of the rest.
-            Invariant.Check(index == 1, $"A separator inside a branch of {count} breaks its prefix at {index}.");
+            Invariant.Check(index == 1, $"The separator at index {index} of a branch with {count} entries breaks the prefix, which only the one at index 1 may do.");
             Page.Format(right, PageType.Branch, Page.Prefix(copy), keepOwner: true);
             TreePage.InsertChild(right, 0, default, reference, 0);
             TreePage.Append(right, copy, 1, count);

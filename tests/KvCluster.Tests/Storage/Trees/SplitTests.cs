@@ -12,7 +12,7 @@ namespace KvCluster.Tests.Storage.Trees;
 public sealed unsafe class SplitTests
 {
     // A put ended the engine on every replica in turn: a branch was split where its own entries had about the same bytes, and the separator that was coming in did
-    // not fit its half ("A cell of 2048 bytes does not fit a page with a gap of 2056").
+    // not fit its half ("A cell of 2048 bytes does not fit into a page with a gap of 2056 bytes").
     [Fact]
     public void Put_KeysWhoseSeparatorsFillAQuarterOfABranch_AreAllStored()
     {
