@@ -40,7 +40,7 @@ internal static class QuarantineMark
         try
         {
             var read = file.Read(text, 0);
-            return read == 0 ? "the reason was not written" : OneLine(System.Text.Encoding.UTF8.GetString(text, 0, read));
+            return read == 0 ? "no reason was recorded" : OneLine(System.Text.Encoding.UTF8.GetString(text, 0, read));
         }
         catch (StorageIoException failure)
         {

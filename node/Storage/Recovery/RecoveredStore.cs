@@ -212,7 +212,7 @@ internal sealed class RecoveredStore : IDisposable
             return facts with { DataFault = exception };
         }
         if (pages.Identity != BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)))
-            return facts with { DataFault = new CorruptStoreException($"'{data}' is another replica's") };
+            return facts with { DataFault = new CorruptStoreException($"'{data}' belongs to another replica") };
         var covered = pages.Covered;
         return facts with
         {

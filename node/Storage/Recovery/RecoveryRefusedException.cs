@@ -7,7 +7,7 @@ namespace KvCluster.Storage.Recovery;
 /// rebuilt from them under a new id; without peers an operator decides.
 /// </summary>
 internal sealed class RecoveryRefusedException(string directory, string row, string description, Exception? inner)
-    : CorruptStoreException($"The store in '{directory}' is not opened ({row}): {description}.", inner)
+    : CorruptStoreException($"The store in '{directory}' was not opened, and nothing in it was changed ({row}): {description}.", inner)
 {
     /// <summary>The row of the recovery table.</summary>
     public string Row { get; } = row;

@@ -12,42 +12,42 @@ internal static class RecoveryTable
     public static readonly IReadOnlyList<RecoveryRow> Rows =
     [
         Rebuild("quarantined", facts => facts.Quarantined is not null,
-            facts => $"it was taken out of service, since its content is not to be believed: {facts.Quarantined}"),
+            facts => $"the replica was quarantined because its content is not trusted: {facts.Quarantined}"),
         Rebuild("control file missing", facts => !facts.HasControlFile,
-            _ => "the control file is missing, and with it the replica's promises"),
+            _ => "the control file, which holds the replica's promises, is missing"),
         Rebuild("control file unreadable", facts => facts.ControlSlots == 0,
-            _ => "neither slot of the control file is sound"),
+            _ => "neither slot of the control file is intact"),
         Rebuild("state missing", facts => !facts.HasState,
             _ => "there is no state directory"),
         Rebuild("data file unusable", facts => facts.DataFault is not null,
-            facts => facts.DataFault!.Message),
+            facts => facts.DataFault!.Message.TrimEnd('.')),
         Rebuild("checkpoint not on the chain", facts => facts.Line!.Segments.Count > 0 && !facts.MetaIsOnLine,
-            facts => $"the record {Text(facts.Meta)} that the checkpoint ends with is not in the journal with its checksum {facts.MetaChecksum:X8}"),
+            facts => $"the journal does not contain the last record of the checkpoint, {Text(facts.Meta)}, with the checksum {facts.MetaChecksum:X8}"),
         RecoverFromPeers("no segment", facts => facts.Line!.Newest == 0,
-            _ => "no journal segment has a sound header"),
+            _ => "no journal segment has an intact header"),
         RecoverFromPeers("last segment missing", facts => !facts.Line!.HasNextFile,
-            facts => $"{NextPlace(facts)} is missing: it is created before its predecessor is used"),
+            facts => $"{NextPlace(facts)} is missing, although each segment is created before its predecessor is used"),
         RecoverFromPeers("last segment lost its header", facts => facts.Line!.LostItsHeader is not null,
-            facts => $"{facts.Line!.Place(facts.Line.LostItsHeader!.Value, 0)}: the header is destroyed before a sound record"),
+            facts => $"{facts.Line!.Place(facts.Line.LostItsHeader!.Value, 0)}: the segment contains an intact record, but its header is damaged"),
         RecoverFromPeers("journal does not reach the checkpoint", facts => facts.Line!.Gap is not null,
-            facts => $"{facts.Line!.Gap} the journal begins behind, or ends before, the record {Text(facts.Meta)} that the checkpoint ends with"),
+            facts => $"{facts.Line!.Gap}: the journal begins after, or ends before, the last record of the checkpoint, {Text(facts.Meta)}"),
         RecoverFromPeers("segment damaged", facts => facts.Line!.Break is not null,
-            facts => $"{facts.Line!.Break} a record is bad, and later segments show that it was durable"),
+            facts => $"{facts.Line!.Break}: a record is damaged, and later segments show that it was durable"),
         RecoverFromPeers("durable record damaged", facts => facts.Line!.Tail == TailFault.Lost,
-            facts => $"{TailPlace(facts)} a record is bad, and a later record shows that it was durable"),
+            facts => $"{TailPlace(facts)} a record is damaged, and a later record shows that it was durable"),
         RecoverFromPeers("journal unreadable", facts => facts.Line!.Unreadable is not null,
-            facts => $"Behind {facts.Line!.Unreadable} the disk cannot read what may belong to the journal"),
+            facts => $"after {facts.Line!.Unreadable}, the disk has unreadable blocks that may belong to the journal"),
         RecoverFromPeers("journal ends before committed", facts => facts.Line!.Last.Etag < facts.Committed,
             facts => $"{TailPlace(facts)} the journal ends with {Text(facts.Line!.Last.Etag)}, but the control file shows {Text(facts.Committed)} as committed"),
         RecoverFromPeers("journal ends before acknowledged", facts => facts.Line!.Last.Etag < facts.Acknowledged,
             facts => $"{TailPlace(facts)} the journal ends with {Text(facts.Line!.Last.Etag)}, but the control file shows {Text(facts.Acknowledged)} as acknowledged"),
         Open("covered record damaged", facts => facts.Line!.CoveredBreak is not null,
-            facts => $"{facts.Line!.CoveredBreak} a record is bad that the checkpoint covers; followers are served from behind it"),
+            facts => $"{facts.Line!.CoveredBreak}: a record that the checkpoint covers is damaged; followers can get only the records after it"),
         Open("torn record at the end", facts => facts.Line!.Tail == TailFault.Torn,
-            facts => $"{TailPlace(facts)} a record was being written and is not complete; the journal ends there"),
+            facts => $"{TailPlace(facts)} a record was not completely written; the journal ends before it"),
         Open("control slot torn", facts => facts.ControlSlots == 1,
-            _ => "one slot of the control file is not sound; the other one counts"),
-        Open("sound", _ => true, _ => "nothing is wrong"),
+            _ => "one slot of the control file is damaged; the other one is used"),
+        Open("sound", _ => true, _ => "no damage was found"),
     ];
 
     /// <summary>The row for these facts.</summary>
@@ -63,7 +63,7 @@ internal static class RecoveryTable
         new(name, RecoveryDecision.Open, applies, describe);
 
     private static string TailPlace(RecoveryFacts facts) =>
-        facts.Line!.Segments.Count == 0 ? "Behind the checkpoint" : facts.Line.Place(facts.Line.Segments[^1].Header.Number, facts.Line.TailEnd) + ":";
+        facts.Line!.Segments.Count == 0 ? "after the checkpoint," : facts.Line.Place(facts.Line.Segments[^1].Header.Number, facts.Line.TailEnd) + ":";
 
     private static string NextPlace(RecoveryFacts facts) => facts.Line!.Place(facts.Line.Newest + 1, 0);
 

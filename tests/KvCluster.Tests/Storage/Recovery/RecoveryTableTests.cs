@@ -168,7 +168,7 @@ public sealed class RecoveryTableTests : IDisposable
     {
         QuarantineMark.Write(Disk, StoreBench.DirectoryPath, "a test\ndoes not believe it");
         Disk.Restart(UnsyncedWrites.Dropped, 1);
-        Assert.EndsWith("not to be believed: a test does not believe it.", Refusal(mayRecover: true).Message, StringComparison.Ordinal);
+        Assert.EndsWith("not trusted: a test does not believe it.", Refusal(mayRecover: true).Message, StringComparison.Ordinal);
         // An operator may.
         Disk.Delete(StoreBench.DirectoryPath + "/quarantined");
         OpensWith(RecordCount);
