@@ -293,8 +293,8 @@ internal sealed class ReplicaStore : IDisposable
     /// </summary>
     public void Lead(ulong epoch) => Guarded(() =>
     {
-        Invariant.Check(!_isLeading && _pages.NewestEtag == Published, $"Lead({epoch}) while leading, or with unpublished state.");
-        Invariant.Check(epoch > Last.Epoch, $"Epoch {epoch} does not lie behind that of {Last}.");
+        Invariant.Check(!_isLeading && _pages.NewestEtag == Published, $"Lead({epoch}) was called while leading or with unpublished state.");
+        Invariant.Check(epoch > Last.Epoch, $"Epoch {epoch} is not higher than that of the last record {Last}.");
         ApplyCommitted();
         // One state is enough, since none of these records is committed before the epoch's first record. One state per record would copy each page again
         // and again.
@@ -309,7 +309,7 @@ internal sealed class ReplicaStore : IDisposable
         var record = default(RecordRef);
         Guarded(() =>
         {
-            Invariant.Check(_isLeading && Last.Epoch < _epoch, $"Epoch {_epoch} is open already, or not led.");
+            Invariant.Check(_isLeading && Last.Epoch < _epoch, $"Epoch {_epoch} is already open, or this replica does not lead.");
             _shardClock.Open(wallTime);
             var published = _index.Find(Published)?.Record ?? _index.Base;
             record = SealAndAppend(_pages.Begin(), _context.Rules.PrecedesEpoch(Last, published), RecordFlags.EpochOpen, 0, []);
@@ -376,7 +376,7 @@ internal sealed class ReplicaStore : IDisposable
             return false;
         try
         {
-            Invariant.Check(!_isLeading, $"A leader appends its own records only, not {header}.");
+            Invariant.Check(!_isLeading, $"The leader was given the record {header} to append, but it appends only its own records.");
             AppendToJournal(header, body.ToArray());
         }
         catch (Exception exception)
@@ -396,10 +396,10 @@ internal sealed class ReplicaStore : IDisposable
     public void Cut(UInt128 lastKept) => Guarded(() =>
     {
         Invariant.Check(
-            !_isLeading && lastKept >= Published && lastKept >= _committed, $"Cut to {lastKept} while leading, or below the committed {_committed}, published {Published}.");
+            !_isLeading && lastKept >= Published && lastKept >= _committed, $"Truncation to {lastKept} while leading, or below the committed {_committed} or the published {Published}.");
         var kept = _index.Find(lastKept);
         var last = kept?.Record ?? _index.Base;
-        Invariant.Check(last.Etag == lastKept, $"Cut to {lastKept}, which is not in the journal.");
+        Invariant.Check(last.Etag == lastKept, $"Truncation to {lastKept}, which is not in the journal.");
         var tail = _index.RemoveFrom(_index.FirstAfter(lastKept));
         foreach (var entry in tail)
             entry.IsCut = true;
@@ -599,7 +599,7 @@ internal sealed class ReplicaStore : IDisposable
     public void TakeDigest(UInt128 etag, Action<byte[]?> done) => Guarded(() =>
     {
         Invariant.Check(
-            Published == etag || (IsApplying && Published < etag && etag <= _committed), $"A digest of {etag} is to be taken, published is {Published}, committed {_committed}.");
+            Published == etag || (IsApplying && Published < etag && etag <= _committed), $"A digest of {etag} was requested, but {Published} is published and {_committed} is committed.");
         DropDigest();
         _digestAwaited = (etag, done);
         BeginDigestIfReached();
@@ -623,7 +623,7 @@ internal sealed class ReplicaStore : IDisposable
     /// <param name="quiet">Called on the writer executor when this store no longer changes anything in its directory.</param>
     public void Stop(Action quiet)
     {
-        Invariant.Check(!_isStopping, $"'{Directory}' is stopped a second time.");
+        Invariant.Check(!_isStopping, $"'{Directory}' was stopped twice.");
         _isStopping = true;
         _context.Writer.Post(new WorkAction(() => BeginStop(quiet)));
     }

@@ -343,7 +343,7 @@ internal sealed class JournalWriter : IDisposable
     {
         _foundNoRoom = false;
         var first = _writes.Peek();
-        Invariant.Check(_stalled.Count == 0, $"{_stalled.Count} jobs waited for room while records were written.");
+        Invariant.Check(_stalled.Count == 0, $"{_stalled.Count} jobs were waiting for disk space while records were being written.");
         _segments.NoteFull();
         _segments.TakeBack(first.Offset);
         _last = first.Previous;

@@ -297,7 +297,7 @@ internal sealed class CheckpointSchedule
         if (etag == _pages.Covered.Etag)
             return _pages.Covered;
         var entry = _index.Find(etag);
-        Invariant.Check(entry is { IsDurable: true }, $"A checkpoint's last record {etag} is not in the journal, or not durable.");
+        Invariant.Check(entry is { IsDurable: true }, $"The last record of a checkpoint, {etag}, is not in the journal or not durable.");
         return new CheckpointPosition(etag, new JournalPosition(entry.Segment, entry.End), entry.Record.Checksum);
     }
 
@@ -425,7 +425,7 @@ internal sealed class CheckpointSchedule
     {
         TakeBack(
             source => _index.BytesAfter(source.Covers.Etag) > Math.Max(_context.Options.SnapshotPinnedBytesMax, source.BytesTotal),
-            "the shard has written more since than the snapshot may hold back");
+            "the shard has written more journal since than a snapshot may retain");
         var needed = _sources.Aggregate(
             _context.Rules.RecoversFrom(_pages).Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
         var covered = 0;

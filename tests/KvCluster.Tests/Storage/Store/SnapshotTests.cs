@@ -291,7 +291,7 @@ public sealed class SnapshotTests : IDisposable
             Checkpoint(leader);
             held = leader.Store.JournalBytesBehind(source.Covers.Etag);
         }
-        Assert.Contains("than the snapshot may hold back", why, StringComparison.Ordinal);
+        Assert.Contains("than a snapshot may retain", why, StringComparison.Ordinal);
         Assert.InRange(held, 0, 500 << 10);
         Assert.Equal(-1, source.Read(new byte[100], 0));
         source.Dispose();
