@@ -57,7 +57,7 @@ internal ref struct ResultsReader
                 new WriteResult(WriteOutcome.Applied, new UInt128(Epoch, _change), -1, kind == ResultKind.AppliedToExisting),
             ResultKind.ConditionFailed =>
                 new WriteResult(WriteOutcome.ConditionFailed, new UInt128(Epoch, _change), ReadCondition(), false),
-            _ => throw new CorruptStoreException("A result of a record says neither applied nor failed."),
+            _ => throw new CorruptStoreException("A result in a record is neither applied nor failed."),
         };
         Digest = BinaryPrimitives.ReadUInt32LittleEndian(Take(sizeof(uint)));
         return true;
@@ -65,7 +65,7 @@ internal ref struct ResultsReader
 
     private int ReadCondition() => Read() is <= int.MaxValue and var index
         ? (int)index
-        : throw new CorruptStoreException("A result of a record names a condition that cannot be.");
+        : throw new CorruptStoreException("A result in a record has an invalid condition index.");
 
     private ulong Read() => Varint.TryRead(ref _rest, out var value) ? value : throw Malformed();
 
@@ -78,5 +78,5 @@ internal ref struct ResultsReader
         return taken;
     }
 
-    private static CorruptStoreException Malformed() => new("The results of a session in a record are cut off or malformed.");
+    private static CorruptStoreException Malformed() => new("The results of a session in a record are truncated or malformed.");
 }

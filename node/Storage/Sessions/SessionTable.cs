@@ -127,7 +127,7 @@ internal static class SessionTable
     public static void Open(WriteBatch batch, UInt128 session, SessionOwner owner, long shardTime)
     {
         if (TryRead(batch, session, out _))
-            throw new CorruptStoreException("A record opens a session that is open.");
+            throw new CorruptStoreException("A record opens a session that is already open.");
         PutState(batch, session, new SessionState(1, 1, shardTime, owner));
         ChangeCounts(batch, owner, by: 1);
     }
@@ -161,7 +161,7 @@ internal static class SessionTable
             if (reader.Sequence < lowestOpen)
                 continue;
             if (reader.Sequence - lowestOpen >= OpenRequestsMax)
-                throw new CorruptStoreException($"A session has a result for {reader.Sequence}, but {lowestOpen} is open.");
+                throw new CorruptStoreException($"A session has a result for sequence {reader.Sequence}, which is too far above its lowest open sequence {lowestOpen}.");
             if (reader.Sequence / ResultsPerEntry != loaded)
             {
                 if (loaded is not null)
@@ -179,7 +179,7 @@ internal static class SessionTable
     }
 
     // The session's id is its caller's secret, so it is not in the message, which goes into logs.
-    private static CorruptStoreException Unknown() => new("A record speaks of a session that is not open.");
+    private static CorruptStoreException Unknown() => new("A record refers to a session that is not open.");
 
     /// <summary>Deletes the entries that hold only results below a sequence.</summary>
     private static void DropBelow(WriteBatch batch, UInt128 session, in SessionState state, ulong lowestOpen)
@@ -265,7 +265,7 @@ internal static class SessionTable
 
     private static ReadOnlySpan<byte> CheckEntry(ReadOnlySpan<byte> entry) => entry.Length == EntryBytes
         ? entry
-        : throw new CorruptStoreException($"An entry of results has {entry.Length} bytes instead of {EntryBytes}.");
+        : throw new CorruptStoreException($"An entry of session results has {entry.Length} bytes instead of {EntryBytes}.");
 
     private static Span<byte> PlaceOf(Span<byte> entry, ulong sequence) => entry.Slice((int)(sequence % ResultsPerEntry) * ResultBytes, ResultBytes);
 

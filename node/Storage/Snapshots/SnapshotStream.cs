@@ -87,11 +87,11 @@ internal sealed class SnapshotStream
     {
         if (BinaryPrimitives.ReadUInt32LittleEndian(header) != Magic
             || BinaryPrimitives.ReadUInt32LittleEndian(header[ChecksumOffset..]) != Crc32C.Of(header[..ChecksumOffset]))
-            throw new CorruptStoreException($"The snapshot for '{receiver}' does not begin like one.");
+            throw new CorruptStoreException($"The snapshot for '{receiver}' does not start with an intact header.");
         if (BinaryPrimitives.ReadUInt32LittleEndian(header[4..]) is var version && version != Version)
             throw new FormatVersionException(receiver, version, Version);
         var count = BinaryPrimitives.ReadInt32LittleEndian(header[8..]);
-        return count >= 1 && count <= RunsMax ? count : throw new CorruptStoreException($"The snapshot for '{receiver}' names {count} runs of pages.");
+        return count >= 1 && count <= RunsMax ? count : throw new CorruptStoreException($"The snapshot for '{receiver}' lists an invalid number of page runs, {count}.");
     }
 
     /// <summary>Decodes the whole part before the pages.</summary>
@@ -103,16 +103,16 @@ internal sealed class SnapshotStream
             throw new CorruptStoreException($"The snapshot for '{receiver}' has a damaged table of pages.");
         var filePages = BinaryPrimitives.ReadInt64LittleEndian(prefix[16..]);
         if (filePages > FreeMap.FilePagesMax)
-            throw new CorruptStoreException($"The snapshot for '{receiver}' is of a file of {filePages} pages, and no file has more than {FreeMap.FilePagesMax}.");
+            throw new CorruptStoreException($"The snapshot for '{receiver}' is of a file with {filePages} pages, but a file can have at most {FreeMap.FilePagesMax}.");
         for (var index = 0; index < runs.Length; index++)
         {
             runs[index] = new PageRun(
                 BinaryPrimitives.ReadInt64LittleEndian(prefix[(HeaderBytes + (index * RunBytes))..]),
                 BinaryPrimitives.ReadInt64LittleEndian(prefix[(HeaderBytes + (index * RunBytes) + 8)..]));
             if (runs[index].First < 0 || runs[index].Count < 1 || runs[index].Count > filePages || runs[index].First > filePages - runs[index].Count)
-                throw new CorruptStoreException($"The snapshot for '{receiver}' has pages outside of its file.");
+                throw new CorruptStoreException($"The snapshot for '{receiver}' lists pages outside its file.");
             if (index == 0 ? runs[0].First != 0 || runs[0].Count < 2 : runs[index].First <= runs[index - 1].First + runs[index - 1].Count - 1)
-                throw new CorruptStoreException($"The snapshot for '{receiver}' has runs of pages out of order.");
+                throw new CorruptStoreException($"The snapshot for '{receiver}' lists page runs out of order.");
         }
         var etag = new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(prefix[24..]), BinaryPrimitives.ReadUInt64LittleEndian(prefix[32..]));
         return new SnapshotStream(etag, BinaryPrimitives.ReadUInt32LittleEndian(prefix[40..]), filePages, runs);

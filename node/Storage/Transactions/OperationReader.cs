@@ -67,7 +67,7 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
         }
     }
 
-    private static UnreadableRecordException Malformed() => new("An operation of a record is cut off or malformed.");
+    private static UnreadableRecordException Malformed() => new("An operation in a record is truncated or malformed.");
 
     private void ReadValue()
     {

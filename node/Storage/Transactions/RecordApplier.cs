@@ -24,10 +24,10 @@ internal static class RecordApplier
         var shardTime = RecordBody.WallTimeMicroseconds(body);
         var (change, count) = (first, 0);
         if (RecordBody.TryReadHeader(body, out var header) && (header.Flags & RecordFlags.Lz4) != 0)
-            throw new UnreadableRecordException($"Record {header} is compressed, which this version does not read.");
+            throw new UnreadableRecordException($"Record {header} is compressed, which this version does not support.");
         ApplyOperations(batch, RecordBody.Payload(body), first, shardTime, ref change, ref count);
         if (count != RecordBody.OperationCount(body) || RecordBody.LastChange(body) - RecordBody.FirstChange(body) != (ulong)Math.Max(count, 1) - 1)
-            throw new UnreadableRecordException($"Record {header} has {count} operations, which its header contradicts.");
+            throw new UnreadableRecordException($"Record {header} has {count} operations, which does not match its header.");
         SetShardTime(batch, shardTime);
     }
 

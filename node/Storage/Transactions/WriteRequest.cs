@@ -176,7 +176,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     public void Identify(UInt128 session, ulong sequence, ulong lowestOpen)
     {
         if (!IsIdentityValid(sequence, lowestOpen))
-            throw new ArgumentOutOfRangeException(nameof(sequence), sequence, $"A sequence lies within {SessionTable.OpenRequestsMax} of the lowest open one.");
+            throw new ArgumentOutOfRangeException(nameof(sequence), sequence, $"The sequence must not be below the lowest open one, and must be less than {SessionTable.OpenRequestsMax} above it.");
         (Session, Sequence, LowestOpen) = (session, sequence, lowestOpen);
     }
 
@@ -185,7 +185,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <param name="owner">The owner in whose share of the sessions it counts.</param>
     public void OpenSession(UInt128 session, SessionOwner owner)
     {
-        Invariant.Check(OperationCount == 0 && Session == 0, $"A session is opened by a request with {OperationCount} operations besides.");
+        Invariant.Check(OperationCount == 0 && Session == 0, $"A request that already has a session or operations ({OperationCount}) cannot open a session.");
         Operations.SessionOpen(_operations, session, owner);
         OperationCount = 1;
         (OpensSession, Session, Owner) = (true, session, owner);
