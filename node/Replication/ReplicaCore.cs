@@ -10,67 +10,69 @@ using KvCluster.V1;
 
 namespace KvCluster.Replication;
 
-// The contract with the driver (the shard's replica in the node, and the simulator)
-// ---------------------------------------------------------------------------------
-// One thread at a time. The driver calls Step(event, now), then executes Effects from first to last, then may call Step again; it never
-// calls Step while effects of the last one are left, except where an effect below says "step at once": that event is handed in after
-// all effects of the running list are executed, before any other event. `now` is the boot clock in microseconds and never goes back.
-// First of all the driver steps Tick. After each Step it arranges to step Tick at NextTickUs (which may have moved either way).
+// Contract with the driver (the shard's replica in the node, and the simulator)
+// -----------------------------------------------------------------------------
+// One thread at a time. The driver calls Step(event, now), executes Effects from first to last, and may then call Step again. It never calls Step while
+// effects of the last call are left. "At once" below means that the event is stepped after all effects of the running list, before any other event.
+// `now` is the boot clock in microseconds and never goes back.
+// The driver steps Tick first of all. After each Step it arranges to step Tick at NextTickUs, which may have moved either way.
 //
 //   effect               what the driver does                                              what it steps afterwards
-//   Send                 hands the frame to the transport; never waits                     -
-//   SendBodies           fills in bodies from the journal (also not yet durable ones),     append: BodiesSent, at once; tail: -
-//                        sends; nothing follows: no append, but a tail is sent without
-//   WriteControl         writes and syncs, other effects go on meanwhile                   ControlWritten, when synced
+//   Send                 passes the frame to the transport; never waits                    -
+//   SendBodies           fills in bodies from the journal, durable or not, and sends;      append: BodiesSent, at once; tail: -
+//                        with no bodies it sends no append, but it does send a tail
+//   WriteControl         writes and syncs; other effects continue meanwhile                ControlWritten, when synced
 //   AppendBodies         appends Bodies[First..] before anything else reads the journal;   Durable, whenever Durable rises
-//                        a body that does not chain is a bug: fail the replica
-//   Cut                  cuts; Last is the record kept as soon as the effect returns       CutDone, when the new header is synced
+//                        a body that does not chain is a bug and fails the replica
+//   Cut                  truncates; Last is the record kept when the effect returns        CutDone, when the new header is synced
 //   Commit               store.Commit; answers waiting callers in etag order               -
-//   ReadRecord           a linearizable read sent now                                      ShardRecordRead with the id, also on failure
-//   CompareAndSet        one attempt; never repeats it by itself                           CompareAndSetDone with the id
+//   ReadRecord           sends a linearizable read now                                     ShardRecordRead with the id, also on failure
+//   CompareAndSet        makes one attempt and never repeats it by itself                  CompareAndSetDone with the id
 //   StartLeading         store.Lead, AppendEpochOpen                                       RecordAppended with that record, at once
-//   Serving(true)        drains the queue of writes from now on, each batch:               RecordAppended, at once
-//   Serving(false)       takes no more writes; always before StopLeading
+//   Serving(true)        drains the write queue from now on; for each batch:               RecordAppended, at once
+//   Serving(false)       takes no more writes; always comes before StopLeading             -
 //   StopLeading          store.StopLeading; the tail becomes prepared records again        -
 //   ReadsConfirmed       answers reads of this id and below from a snapshot opened now     -
-//   ReadsRefused         answers them "not leader"                                         -
-//   ReadIndexKnown       answers follower reads of this id and below once applied so far    -
+//   ReadsRefused         answers them with "not leader"                                    -
+//   ReadIndexKnown       answers follower reads of this id and below once it has applied   -
+//                        the given etag
 //   ReadIndexRefused     refuses them                                                      -
 //   LeaderKnown          publishes the route                                               -
-//   RecordAdopted        publishes the route; the core owns the record, others are told    -
-//   OrderEnded        tells who asked                                                   -
-//   OpenSnapshot         pins the newest checkpoint and its journal position               SnapshotOpened; SnapshotLost, if the pin is taken back
-//   SendSnapshotChunk    reads the bytes and verifies them, sends; bad: fails the replica  -
+//   RecordAdopted        publishes the route; the core owns the record                     -
+//   OrderEnded           tells whoever gave the order                                      -
+//   OpenSnapshot         pins the newest checkpoint and its log position                   SnapshotOpened; SnapshotLost, if the pin is revoked
+//   SendSnapshotChunk    reads and verifies the bytes, sends them; damage fails the        -
+//                        replica
 //   CloseSnapshot        unpins                                                            -
-//   CheckPages           reads all pages of the own trees; a bad one fails the replica     -
+//   CheckPages           reads all pages of this replica's trees; damage fails the replica -
 //   StoreSnapshotChunk   writes beside the live state                                      SnapshotStored, when written; or SnapshotFailed
-//   VerifySnapshot       verifies all and syncs it, beside the live state                  SnapshotVerified, also on the way; or SnapshotFailed
+//   VerifySnapshot       verifies and syncs all of it, beside the live state               SnapshotVerified, repeatedly; or SnapshotFailed
 //   DropSnapshot         removes what is stored of a snapshot                              -
-//   InstallSnapshot      switches in, with the control file given                          SnapshotInstalled
+//   InstallSnapshot      switches it in, with the given control file                       SnapshotInstalled
 //   TakeDigest           pins the published state, computes its digest in the background   DigestTaken
 //   DropDigest           unpins it                                                         -
-//   Alarm, Log           tells                                                             -
+//   Alarm, Log           reports                                                           -
 //   Halt                 fails the replica, keeps the reason; steps nothing any more       -
 //   Quarantine           the same, and the replica is to be rebuilt from its peers         -
 //
-// While leading, Durable is stepped for the leader's own records as for a follower's. Lease may be read on any thread: a read takes its
-// snapshot first and then asks whether the lease covers it. Writes while Serving need no lease; failed conditions do (MayAnswerReads: the
-// same comparison; false: step ReadArrived and answer them on its confirmation).
+// While leading, Durable is stepped for the leader's own records as for a follower's. Lease may be read on any thread: a read takes its snapshot first
+// and then asks whether the lease covers it. Writes while Serving need no lease. Failed conditions do (MayAnswerReads makes the same comparison); if it is
+// false, the driver steps ReadArrived and answers them when that read is confirmed.
 
 /// <summary>
-/// One replica of one shard: the protocol as a pure state machine. <see cref="Step"/> takes an event and leaves effects; no I/O, no clock, no
-/// await, no randomness but the seed. Called by the shard's driver on the shard's writer executor; an exception means a bug and ends the replica.
+/// One replica of one shard: the protocol as a pure state machine. <see cref="Step"/> takes an event and leaves effects. There is no I/O, clock or await,
+/// and no randomness but the seed. Called by the shard's driver on the shard's writer executor. An exception means a bug and ends the replica.
 /// </summary>
 /// <remarks>
-/// An event changes what is known; <see cref="Settle"/> then takes all consequences in one fixed order. So a condition such as "the promise is
-/// synced" is asked where it is needed, and no event has to know who waits for it.
+/// An event changes what is known; <see cref="Settle"/> then draws all conclusions in one fixed order. So a condition such as "the promise is synced" is
+/// checked where it is needed, and no event has to know who waits for it.
 /// </remarks>
 internal sealed class ReplicaCore
 {
-    // A leader that says more is not believed: nobody would stand.
+    // A larger value from a leader is capped at this, because it would keep every follower from campaigning.
     private const ulong RestUsMax = 60_000_000;
 
-    // Each election takes the next epoch. One that is this far beyond those heard of was never given out; believed, there would soon be none left.
+    // Each election takes the next epoch. An epoch this far beyond those seen was never assigned; accepting it could use up the epochs.
     private const ulong EpochStepMax = 1UL << 32;
 
     private readonly ReplicaContext _context;
@@ -89,19 +91,19 @@ internal sealed class ReplicaCore
     private bool _stopped;
 
     /// <summary>Creates the core of a replica whose journal and control file are recovered.</summary>
-    /// <param name="startup">Identity, promises and what the coordinator's record said.</param>
+    /// <param name="startup">Identity, hard state, and the coordinator's record as last seen.</param>
     /// <param name="journal">The replica's journal.</param>
     /// <param name="options">Times and windows.</param>
     public ReplicaCore(ReplicaStartup startup, IJournalView journal, ReplicationOptions options)
     {
         _context = new ReplicaContext(startup, journal, options);
         var control = startup.Control;
-        // At start the promise is at least the epoch of the last record; who led it, the shard's record tells.
+        // At start the promise is at least the epoch of the last record. The shard's record tells who led it.
         if (journal.Last.Etag.Epoch > control.PromisedEpoch)
             _context.Control.Require(control with { PromisedEpoch = journal.Last.Etag.Epoch, PromisedLeader = 0, PromisedIncarnation = 0 });
         _context.Recovering = journal.Last.Etag < Etag.Max(control.Committed, control.Acknowledged);
         _context.EpochSeen = Math.Max(_context.Promised, startup.Record.Epoch);
-        // A restarted replica does not know whether a leader lives; a new shard has none.
+        // A restarted replica does not know whether a leader is alive. A new shard has none.
         _heardLeaderUs = _context.EpochSeen == 0 ? long.MinValue / 2 : startup.NowUs;
         _cut = new TailCut(_context);
         _promises = new Promises(_context);
@@ -113,13 +115,13 @@ internal sealed class ReplicaCore
         NextTickUs = startup.NowUs;
     }
 
-    /// <summary>What the last <see cref="Step"/> asks for, in order. Valid until the next one.</summary>
+    /// <summary>What the last <see cref="Step"/> asks the driver to do, in order. Valid until the next one.</summary>
     public IReadOnlyList<Effect> Effects => _context.Effects;
 
     /// <summary>When to step <see cref="Event.Tick"/>, in microseconds of the boot clock.</summary>
     public long NextTickUs { get; private set; }
 
-    /// <summary>Linearizable reads may be answered from a snapshot taken before, if this covers it. Any thread.</summary>
+    /// <summary>A linearizable read may be answered from a snapshot taken before this was read, if this covers the snapshot. Any thread.</summary>
     public Lease Lease => Volatile.Read(ref _lease);
 
     /// <summary>When the lease ends.</summary>
@@ -128,7 +130,9 @@ internal sealed class ReplicaCore
     /// <summary>This leader has asked another replica to take over.</summary>
     public bool MayHandOver => _leader is { MayHandOver: true };
 
-    /// <summary>This leader was asked for nothing for some time: it beats seldom, so that silence of its followers means little.</summary>
+    /// <summary>
+    /// This leader is quiescent: nothing was asked of it for some time, and it sends few heartbeats, so silence of its followers means little.
+    /// </summary>
     public bool Rests => _leader is { Rests: true };
 
     /// <summary>What this replica does now, for status and logs.</summary>
@@ -139,35 +143,35 @@ internal sealed class ReplicaCore
         : _context.Counts ? ReplicaRole.Follower
         : ReplicaRole.Learner;
 
-    /// <summary>How the own journal keeps up with the others', leading and following.</summary>
+    /// <summary>How this replica's journal compares in speed with the others', leading and following.</summary>
     public JournalPace Pace => _context.Pace;
 
-    /// <summary>Whether it leads, or heard of a leader within the longest time after which followers stand; for status and metrics.</summary>
+    /// <summary>Whether it serves as leader, or heard a leader within the longest election timeout. For status and metrics.</summary>
     public bool HasLeader(long nowUs) =>
         _leader is { Serving: true } || (_leader is null && nowUs - _heardLeaderUs < _context.Options.TimeoutGreatestUs + _leaderRestsUs);
 
     /// <summary>The epoch that this replica obeys, or leads.</summary>
     public ulong Epoch => _context.Promised;
 
-    /// <summary>Known to be committed.</summary>
+    /// <summary>The committed etag, as far as this replica knows.</summary>
     public Etag Committed => _context.Committed;
 
     /// <summary>
-    /// When what is committed here, and applied once the effects are performed, last was all that was committed, as far as this replica could know;
-    /// <see cref="long.MinValue"/>: never since its start. In microseconds of the boot clock.
+    /// The last time at which everything committed, as far as this replica could know, was committed here and is applied once the effects are performed. In
+    /// microseconds of the boot clock; <see cref="long.MinValue"/> if never since its start.
     /// </summary>
     public long CurrentUs => _leader is { Serving: true } ? _leader.CurrentUs : _follower.CurrentUs;
 
-    /// <summary>Until then this replica neither stands nor prepares a higher epoch, in microseconds of the boot clock.</summary>
+    /// <summary>Until then this replica neither campaigns nor prepares a higher epoch, in microseconds of the boot clock.</summary>
     public long GrantEndUs => _promises.GrantEndUs;
 
     /// <summary>The other replicas as this leader sees them, for status; empty while not leading.</summary>
     public IReadOnlyCollection<FollowerProgress> Followers => _leader?.Followers ?? [];
 
-    /// <summary>This leader's last comparison of digests that found no difference; null: none in its epoch.</summary>
+    /// <summary>This leader's last comparison of digests that found no difference; null if there was none in its epoch.</summary>
     public DigestsCompared? DigestsCompared => _leader?.DigestsCompared;
 
-    /// <summary>Handles one event; <see cref="Effects"/> then holds what to do.</summary>
+    /// <summary>Handles one event; <see cref="Effects"/> then holds what the driver must do.</summary>
     /// <param name="happened">What happened.</param>
     /// <param name="nowUs">The boot clock.</param>
     public void Step(Event happened, long nowUs)
@@ -177,7 +181,7 @@ internal sealed class ReplicaCore
         _context.NowUs = nowUs;
         if (_stopped)
         {
-            // What was promised last, a removal perhaps, still reaches the disk; nothing else happens.
+            // The last hard state, perhaps a removal, is still written. Nothing else happens.
             if (happened is Event.ControlWritten last)
                 _context.Control.Written(last.Control);
             _context.Control.Pump(_context.Effects, nowUs);
@@ -277,7 +281,7 @@ internal sealed class ReplicaCore
         }
     }
 
-    // The order matters: promises before what they permit, the journal's changes before what is said about it, the control file last.
+    // The order matters: promises before what they permit, changes of the journal before messages about it, the control file last.
     private void Settle()
     {
         if (_promises.TryRelease(out var held))
@@ -317,7 +321,7 @@ internal sealed class ReplicaCore
         ? long.MaxValue
         : _leader.SupersededUs + _context.Options.TimeoutGreatestUs;
 
-    // A leader that rests may be gone with its node, a follower that it waits for as well: from here on the short times count.
+    // The node of a quiescent leader, or of a follower that such a leader waits for, may be gone. From here on the ordinary timeouts count.
     private void OnNodeSilent(uint node)
     {
         _leader?.Asked();
@@ -395,11 +399,11 @@ internal sealed class ReplicaCore
     {
         if (!TryObeyLeader(frame))
             return;
-        // It told this replica to stand: what is still under way from before is no news.
+        // That leader told this replica to campaign. Its frames still under way are from before.
         if (frame.Epoch == _election.LeavingEpoch)
             return;
         _heardLeaderUs = _context.NowUs;
-        // Three of its beats, as its stream may drop one; when its node is gone is told sooner.
+        // Three of its heartbeats, because its stream may drop one. If its node is gone, NodeSilent says so sooner.
         _leaderRestsUs = frame.Heartbeat is { } beat ? 3 * (long)Math.Min(beat.RestUs, RestUsMax) : 0;
         _election.HeardLeader(_leaderRestsUs);
         switch (frame.PayloadCase)
@@ -409,7 +413,7 @@ internal sealed class ReplicaCore
                 _election.ReadForTransfer();
                 return;
             case Frame.PayloadOneofCase.ReadIndexAnswer:
-                // Committed first: most reads can then be answered at once, and not with the next heartbeat.
+                // The committed etag first, so that most reads can be answered at once and not with the next heartbeat.
                 _follower.LearnCommitted(frame, frame.ReadIndexAnswer.Committed.FromWire());
                 _followerReads.OnAnswer(frame);
                 return;
@@ -441,7 +445,7 @@ internal sealed class ReplicaCore
         _digests.OnHeartbeat(frame);
     }
 
-    // A frame of a higher epoch is accepted at once, whatever grant runs: its leader was prepared by a majority, so the older lease has none.
+    // A frame of a higher epoch is accepted at once, even while a grant runs: a majority prepared its leader, so the older leader has no lease.
     private bool TryObeyLeader(Frame frame)
     {
         var control = _context.Control.Wanted;
@@ -469,7 +473,7 @@ internal sealed class ReplicaCore
         return true;
     }
 
-    // Promises an epoch to a leader: from here on nothing of a lower epoch is acknowledged, granted, served or committed.
+    // Promises an epoch to a leader. From here on nothing of a lower epoch is acknowledged, granted, served or committed.
     private void Obey(ulong epoch, ulong leader, ulong incarnation)
     {
         Invariant.Check(epoch >= _context.Promised, $"Epoch {epoch} would be promised after {_context.Promised}.");
@@ -509,7 +513,7 @@ internal sealed class ReplicaCore
         _election.RestartTimer();
         if (frame.Epoch == control.PromisedEpoch)
         {
-            // Only answered again: nothing was acknowledged in a lower epoch since the first time.
+            // The same answer again. Nothing was acknowledged in a lower epoch since the first time.
             if (control.PromisedLeader == frame.Sender && control.PromisedIncarnation == frame.SenderIncarnation)
                 _promises.OweAnswer(frame.Sender);
             return;
@@ -555,7 +559,7 @@ internal sealed class ReplicaCore
     private void OnCutDone()
     {
         var (kept, epoch) = _cut.Done();
-        // Under a later leader nothing is known of the record kept: it may not have it.
+        // A later leader may not have the record kept, so it is not known to be common.
         if (!_context.Options.Rules.IsCommon(epoch, _context.Promised))
             return;
         _follower.OnCutDone(kept);
@@ -589,7 +593,8 @@ internal sealed class ReplicaCore
     // False: nothing may be concluded from this record.
     private bool TryAdopt(ShardRecord record, long revision, bool fresh)
     {
-        // A newer revision of the record never has less: the coordinator was restored from an old copy, or this is no record of it. A fresh read tells, with an alarm.
+        // Generation and epoch never decrease with the revision. If they did, the coordinator was restored from an old copy, or this is not its record. A
+        // fresh read decides, and raises the alarm.
         if (record.Generation < _context.View.Record.Generation || record.Epoch < _context.View.Record.Epoch)
         {
             if (!fresh)
@@ -599,7 +604,7 @@ internal sealed class ReplicaCore
 
         if (record.Replicas.All(replica => replica.Replica != _context.Self))
         {
-            // A watch may be late or early; only a fresh read removes a replica, and only one that says that it left.
+            // A watch may be late or early. Only a fresh read removes a replica, and only if the record lists it as removed.
             if (!fresh)
                 _context.ReadRecord(_context.NextRequestId());
             else if (record.Removed.Contains(_context.Self))
@@ -621,7 +626,7 @@ internal sealed class ReplicaCore
         return true;
     }
 
-    // A replica that was added after the coordinator's backup was taken, for one: it may have acknowledged what nobody else has.
+    // This happens, for example, to a replica that was added after the coordinator's backup was taken. It may have acknowledged what nobody else has.
     private void Disowned(long revision)
     {
         if (_disownedAt == revision)
@@ -657,7 +662,7 @@ internal sealed class ReplicaCore
 
     private void StopLeading(string reason, ulong successor = 0)
     {
-        // First of all, for readers on other threads.
+        // Before anything else, for readers on other threads.
         Volatile.Write(ref _lease, Lease.None);
         _leader!.Stop(reason, successor);
         _leader = null;

@@ -1,26 +1,27 @@
 namespace KvCluster.Replication.Log;
 
 /// <summary>
-/// What the protocol reads of its replica's journal, between effects and on the same thread. Two implementations: over the replica's
-/// store, and in tests over a list.
+/// The protocol's read access to its replica's journal, between effects and on the same thread. Implemented over the replica's store, and in tests over a list.
 /// </summary>
 internal interface IJournalView
 {
-    /// <summary>The newest record appended, durable or not. Before the first record: the default.</summary>
+    /// <summary>The newest record appended, durable or not; the default before the first record.</summary>
     JournalRecord Last { get; }
 
-    /// <summary>The end of the longest prefix whose writes have all completed.</summary>
+    /// <summary>The last record of the longest prefix whose writes have all completed.</summary>
     JournalRecord Durable { get; }
 
     /// <summary>
-    /// The record with exactly this etag. The record that precedes the oldest one kept (what a checkpoint or snapshot covers) is found
-    /// too, and <see cref="Etag.None"/> is found in a journal that starts at the beginning.
+    /// Finds the record with exactly this etag. The record before the oldest one kept (the one that a checkpoint or snapshot covers) is found
+    /// too, and so is <see cref="Etag.None"/> in a journal that starts at the beginning.
     /// </summary>
     bool TryFind(Etag etag, out JournalRecord record);
 
-    /// <summary>The greatest record whose etag is at most this one; false if the journal no longer reaches back that far.</summary>
+    /// <summary>Finds the greatest record whose etag is at most this one. False if the journal no longer reaches back that far.</summary>
     bool TryFindAtOrBefore(Etag etag, out JournalRecord record);
 
-    /// <summary>Checks magic, length and checksum of a body received from a peer and reads its header. False: damaged, use nothing of it.</summary>
+    /// <summary>
+    /// Checks magic, length and checksum of a body received from a peer and reads its header. False if it is damaged; nothing of it may then be used.
+    /// </summary>
     bool TryVerify(ReadOnlySpan<byte> body, out JournalRecord record);
 }

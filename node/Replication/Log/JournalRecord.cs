@@ -11,9 +11,9 @@ namespace KvCluster.Replication.Log;
 /// <param name="BodyBytes">Length of the body.</param>
 internal readonly record struct JournalRecord(Etag Etag, uint Checksum, Etag Previous, uint PreviousChecksum, int BodyBytes)
 {
-    /// <summary>What names this record in frames.</summary>
+    /// <summary>This record's log position.</summary>
     public LogPosition Name => new(Etag, Checksum);
 
-    /// <summary>What names the record before it.</summary>
+    /// <summary>The log position of the record before it.</summary>
     public LogPosition PreviousName => new(Previous, PreviousChecksum);
 }

@@ -3,26 +3,26 @@ using Google.Protobuf.Collections;
 
 namespace KvCluster.Replication.Log;
 
-/// <summary>What bodies from a peer mean for the own journal.</summary>
+/// <summary>How bodies from a peer relate to this replica's journal.</summary>
 internal enum TailFit
 {
-    /// <summary>The journal does not have the record that they follow.</summary>
+    /// <summary>The journal does not have the record that precedes them.</summary>
     Missing,
 
-    /// <summary>Damaged, or not a chain: use nothing of it.</summary>
+    /// <summary>They are damaged or do not form a chain. Nothing of them may be used.</summary>
     Damaged,
 
-    /// <summary>The journal has other records after the last common one.</summary>
+    /// <summary>The journal has different records after the last common one.</summary>
     Conflict,
 
-    /// <summary>Fits: the common part is passed over, the rest may be appended.</summary>
+    /// <summary>They fit: the common part is skipped, the rest may be appended.</summary>
     Fits,
 }
 
-/// <summary>Compares bodies from a peer with the own journal. Pure; shared by a follower's append and a candidate's fetch.</summary>
+/// <summary>Compares bodies from a peer with this replica's journal. Pure; used by a follower's append and a candidate's fetch.</summary>
 /// <param name="Fit">How they fit.</param>
-/// <param name="Common">The last record both have, before anything is appended.</param>
-/// <param name="FirstNew">Index of the first body that the journal lacks; the count of bodies if none.</param>
+/// <param name="Common">The last common record, before anything is appended.</param>
+/// <param name="FirstNew">Index of the first body that the journal lacks; the number of bodies if none.</param>
 /// <param name="End">The last record after appending.</param>
 internal readonly record struct TailMatch(TailFit Fit, LogPosition Common, int FirstNew, LogPosition End)
 {
@@ -52,12 +52,12 @@ internal readonly record struct TailMatch(TailFit Fit, LogPosition Common, int F
         return new TailMatch(conflict ? TailFit.Conflict : TailFit.Fits, common, firstNew, end);
     }
 
-    /// <summary>The journal has exactly this record, hence all before it.</summary>
+    /// <summary>Whether the journal has exactly this record, hence all before it.</summary>
     public static bool Has(IJournalView journal, LogPosition name) => journal.TryFind(name.Etag, out var own) && own.Checksum == name.Checksum;
 
     /// <summary>
-    /// Where to look for the last common record next, when the peer has not <paramref name="asked"/> but <paramref name="hint"/> at or before it:
-    /// the hint itself if it is common, else the own record at or before it. False: the own journal no longer reaches back that far.
+    /// Where to look next for the last common record, when the peer lacks <paramref name="asked"/> but has <paramref name="hint"/> at or before it:
+    /// the hint itself if it is common, else this journal's record at or before it. False if this journal no longer reaches back that far.
     /// </summary>
     public static bool TryStepBack(IJournalView journal, LogPosition asked, LogPosition hint, out LogPosition next, out bool common)
     {

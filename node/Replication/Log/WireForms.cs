@@ -1,6 +1,6 @@
 namespace KvCluster.Replication.Log;
 
-/// <summary>Etags and record names between their forms in frames and here. A field that is absent reads as "before all records".</summary>
+/// <summary>Converts etags and log positions to and from their forms in frames. A missing field reads as the position before all records.</summary>
 internal static class WireForms
 {
     public static V1.Etag ToWire(this Etag etag) => new() { Epoch = etag.Epoch, Change = etag.Change };

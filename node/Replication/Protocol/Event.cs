@@ -4,20 +4,20 @@ using KvCluster.V1;
 
 namespace KvCluster.Replication.Protocol;
 
-/// <summary>What happens to a replica. Each is handed to <see cref="ReplicaCore.Step"/> with the time at which it is handled.</summary>
+/// <summary>What happens to a replica. Each event is passed to <see cref="ReplicaCore.Step"/> with the time at which it is handled.</summary>
 internal abstract record Event
 {
     private Event()
     {
     }
 
-    /// <summary>Time has passed: <see cref="ReplicaCore.NextTickUs"/> is reached. Earlier and later calls do no harm.</summary>
+    /// <summary><see cref="ReplicaCore.NextTickUs"/> is reached. Earlier and later calls do no harm.</summary>
     internal sealed record Tick : Event
     {
         public static readonly Tick Instance = new();
     }
 
-    /// <summary>A frame of this shard arrived. Anything may arrive: the core checks whom it is meant for and from whom it comes.</summary>
+    /// <summary>A frame of this shard arrived. Its contents are not trusted: the core checks its sender and receiver.</summary>
     internal sealed record FrameReceived(Frame Frame) : Event;
 
     /// <summary><see cref="IJournalView.Durable"/> has risen.</summary>
@@ -39,14 +39,14 @@ internal abstract record Event
     internal sealed record RecordAppended(JournalRecord Record) : Event;
 
     /// <summary>
-    /// Answer to <see cref="Effect.SendBodies"/>: sent up to and with <paramref name="Last"/>. Equal to what the effect asked to follow
-    /// after: the journal no longer has what comes next.
+    /// Answer to <see cref="Effect.SendBodies"/>: bodies up to and including <paramref name="Last"/> were sent. If that equals the effect's
+    /// starting position, the journal no longer has the records that follow it.
     /// </summary>
     internal sealed record BodiesSent(ulong Replica, ulong Epoch, LogPosition Last, long Bytes) : Event;
 
     /// <summary>
-    /// The shard's record became known. <paramref name="ReadId"/> is that of the <see cref="Effect.ReadRecord"/> that this answers, 0 from
-    /// a watch. <paramref name="Record"/> null: the coordinator did not answer, or has no record.
+    /// The shard's record was read. <paramref name="ReadId"/> is that of the <see cref="Effect.ReadRecord"/> that this answers, or 0 from
+    /// a watch. If <paramref name="Record"/> is null, the coordinator did not answer or has no record.
     /// </summary>
     internal sealed record ShardRecordRead(long ReadId, ShardRecord? Record, long Revision) : Event;
 
@@ -55,7 +55,7 @@ internal abstract record Event
 
     /// <summary>
     /// A read arrived that the lease does not cover, or that asks for a quorum. It is answered once, by
-    /// <see cref="Effect.ReadsConfirmed"/> or <see cref="Effect.ReadsRefused"/> naming this id or a higher one. Ids rise by call.
+    /// <see cref="Effect.ReadsConfirmed"/> or <see cref="Effect.ReadsRefused"/> with this id or a higher one. Ids increase with every call.
     /// </summary>
     internal sealed record ReadArrived(long ReadId) : Event;
 
@@ -70,40 +70,42 @@ internal abstract record Event
 
     /// <summary>
     /// A linearizable read arrived at a replica that does not lead. Answered once, by <see cref="Effect.ReadIndexKnown"/> or
-    /// <see cref="Effect.ReadIndexRefused"/> naming this id or a higher one. Ids rise by call, apart from those of <see cref="ReadArrived"/>.
+    /// <see cref="Effect.ReadIndexRefused"/> with this id or a higher one. Ids increase with every call, separately from those of <see cref="ReadArrived"/>.
     /// </summary>
     internal sealed record FollowerReadArrived(long ReadId) : Event;
 
     /// <summary>
-    /// The driver judges its journal's disk: slow or full, or no longer. While impaired, a leader hands over to a voter that is not, and another
-    /// replica stands later than those would.
+    /// The driver has judged its journal's disk to be slow or full, or no longer. While impaired, a leader transfers to a voter that is not, and any
+    /// other replica campaigns later than unimpaired ones would.
     /// </summary>
     internal sealed record DiskHealth(bool Impaired) : Event;
 
-    /// <summary>Nothing comes from another node any more, or the stream from it ended: nobody there is to be waited for as for one that rests.</summary>
+    /// <summary>
+    /// Nothing arrives from another node any more, or the stream from it ended. A leader there is no longer given the longer time of a quiescent one.
+    /// </summary>
     internal sealed record NodeSilent(uint Node) : Event;
 
-    /// <summary>
-    /// Answer to <see cref="Effect.TakeDigest"/>, some time later: the digest of the trees. Empty: the driver gave up.
-    /// </summary>
+    /// <summary>Answer to <see cref="Effect.TakeDigest"/>, some time later: the digest of the trees. Empty if the driver gave up.</summary>
     internal sealed record DigestTaken(long TakeId, ByteString Digest) : Event;
 
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
     internal sealed record SnapshotOpened(ulong Replica, LogPosition Covers, long BytesTotal) : Event;
 
-    /// <summary>A pin was taken back, since it held too much or the disk is full: nothing more of the checkpoint can be sent.</summary>
+    /// <summary>A pin was revoked because it held too much or the disk is full. Nothing more of the checkpoint can be sent.</summary>
     internal sealed record SnapshotLost(ulong Replica, LogPosition Covers, string Reason) : Event;
 
     /// <summary>Answer to <see cref="Effect.StoreSnapshotChunk"/>: stored from the start to here, without a gap.</summary>
     internal sealed record SnapshotStored(LogPosition Covers, long BytesStored) : Event;
 
-    /// <summary>Answer to <see cref="Effect.VerifySnapshot"/>: so much is verified; all of it, and synced, if <paramref name="IsWhole"/>.</summary>
+    /// <summary>
+    /// Answer to <see cref="Effect.VerifySnapshot"/>: the number of bytes verified. If <paramref name="IsWhole"/>, all are verified and synced.
+    /// </summary>
     internal sealed record SnapshotVerified(LogPosition Covers, long BytesVerified, bool IsWhole) : Event;
 
-    /// <summary>The snapshot could not be stored or verified; nothing of it is kept.</summary>
+    /// <summary>The snapshot could not be stored or verified. Nothing of it is kept.</summary>
     internal sealed record SnapshotFailed(LogPosition Covers, SnapshotFault Fault, string Reason) : Event;
 
-    /// <summary>Answer to <see cref="Effect.InstallSnapshot"/>: switched in and durable; the journal's last record is the one covered.</summary>
+    /// <summary>Answer to <see cref="Effect.InstallSnapshot"/>: switched in and durable; the journal's last record is the covered one.</summary>
     internal sealed record SnapshotInstalled(LogPosition Covers) : Event;
 }
 
@@ -113,9 +115,9 @@ internal enum SetOutcome
     /// <summary>The record is the one that was put.</summary>
     Won,
 
-    /// <summary>The record had changed before; nothing was put by this attempt.</summary>
+    /// <summary>The record had changed before. This attempt put nothing.</summary>
     Lost,
 
-    /// <summary>It may have happened, or may still happen.</summary>
+    /// <summary>The put may have happened, or may still happen.</summary>
     Unknown,
 }

@@ -1,30 +1,30 @@
 namespace KvCluster.Replication.Protocol;
 
 /// <summary>
-/// The one function that decides for a set of voters: commit, lease, quorum reads, pre-vote and Prepare all ask it. While a change of
-/// membership is under way there are two sets, and a majority of each is needed.
+/// A set of voters and its majority rule, used by commit, lease, quorum reads, pre-vote and Prepare alike. While a change of membership is in progress
+/// there are two sets, and a majority of each is needed.
 /// </summary>
 internal sealed class Quorum
 {
     private readonly ulong[][] _sets;
 
-    /// <param name="sets">Replica ids of the voters, one or two sets, none empty.</param>
+    /// <param name="sets">Replica ids of the voters: one or two sets, neither empty.</param>
     public Quorum(params ulong[][] sets)
     {
         Invariant.Check(sets.Length is 1 or 2, "A quorum is over one set of voters or two.");
         _sets = sets;
     }
 
-    /// <summary>A majority of each is needed.</summary>
+    /// <summary>A quorum that needs a majority of each.</summary>
     public static Quorum Joint(Quorum one, Quorum other) => new([.. one._sets, .. other._sets]);
 
-    /// <summary>All voters, of both sets; a replica in both comes once.</summary>
+    /// <summary>All voters of both sets, each once.</summary>
     public IEnumerable<ulong> Voters => _sets.SelectMany(set => set).Distinct();
 
-    /// <summary>A voter of any set.</summary>
+    /// <summary>Whether it is a voter of any set.</summary>
     public bool Contains(ulong replica) => _sets.Any(set => set.Contains(replica));
 
-    /// <summary>The greatest value that a majority of every set has reached; the least value there is if a set is empty.</summary>
+    /// <summary>The greatest value that a majority of every set has reached; the least possible value if a set is empty.</summary>
     public T Agreed<T>(Func<ulong, T> valueOf)
         where T : struct, IComparable<T>
     {
@@ -38,14 +38,14 @@ internal sealed class Quorum
         return agreed;
     }
 
-    /// <summary>Whether a majority of every set says yes.</summary>
+    /// <summary>Whether the predicate holds for a majority of every set.</summary>
     public bool Reached(Func<ulong, bool> saysYes) => Agreed(saysYes);
 
-    /// <summary>The same voters in the same sets, in any order.</summary>
+    /// <summary>Whether the voters are the same, in the same sets, in any order.</summary>
     public bool SameAs(Quorum other) =>
         _sets.Length == other._sets.Length && _sets.Zip(other._sets).All(pair => pair.First.ToHashSet().SetEquals(pair.Second));
 
-    // Sets are small: for each value, count who has reached it. No sorting, nothing allocated.
+    // Sets are small, so this counts for each value how many voters have reached it. It neither sorts nor allocates.
     private static T AgreedIn<T>(ulong[] voters, Func<ulong, T> valueOf)
         where T : struct, IComparable<T>
     {

@@ -9,22 +9,27 @@ internal abstract record ReplicaChange
     {
     }
 
-    /// <summary>A new replica, by an id never used, that follows and does not vote. Its node makes its directory when it sees the record.</summary>
+    /// <summary>
+    /// Adds a new replica, under an id never used before, that follows and does not vote. Its node creates its directory when it sees the record.
+    /// </summary>
     /// <param name="Replica">Its id.</param>
-    /// <param name="Node">Has no other replica of the shard, but for <paramref name="InPlaceOf"/>.</param>
-    /// <param name="InPlaceOf">A lost replica, voter or not, that leaves for good in the same step, so that none is ever missing without a learner; 0: none.</param>
+    /// <param name="Node">Its node, which has no other replica of the shard except <paramref name="InPlaceOf"/>.</param>
+    /// <param name="InPlaceOf">A lost replica, voter or not, that leaves for good in the same step, so that no replica is missing without a learner to
+    /// replace it; 0: none.</param>
     internal sealed record AddLearner(ulong Replica, uint Node, ulong InPlaceOf = 0) : ReplicaChange;
 
-    /// <summary>A learner that has caught up becomes a voter, of no more than there are to be: two who bring one up for the same lack make one voter.</summary>
+    /// <summary>
+    /// A learner that has caught up becomes a voter, unless there are enough. So two actors that bring up a learner for the same vacancy make one voter.
+    /// </summary>
     internal sealed record Promote(ulong Learner, int VotersMax) : ReplicaChange;
 
     /// <summary>A replica, voter or not, leaves for good.</summary>
     internal sealed record Remove(ulong Replica) : ReplicaChange;
 
-    /// <summary>A learner that has caught up takes the place of a voter, which leaves for good.</summary>
+    /// <summary>A learner that has caught up replaces a voter, which leaves for good.</summary>
     internal sealed record Swap(ulong Voter, ulong Learner) : ReplicaChange;
 
-    /// <summary>The learner that would vote; 0: none.</summary>
+    /// <summary>The learner that would become a voter; 0: none.</summary>
     public ulong Joins => this switch
     {
         Promote promote => promote.Learner,
@@ -41,7 +46,7 @@ internal abstract record ReplicaChange
         _ => 0,
     };
 
-    /// <summary>As logs show it.</summary>
+    /// <summary>The change as it appears in logs.</summary>
     public sealed override string ToString() => this switch
     {
         AddLearner { InPlaceOf: 0 } add => $"add replica {add.Replica:x} on node {add.Node} as a learner",
@@ -52,10 +57,10 @@ internal abstract record ReplicaChange
         _ => throw new InvariantException("A change of replicas has no text."),
     };
 
-    /// <summary>The record with this change, of the next generation.</summary>
+    /// <summary>The record after this change, with the next generation; null if it is refused.</summary>
     /// <param name="record">The newest record; not altered.</param>
     /// <param name="leader">The replica that executes the change, which cannot remove itself.</param>
-    /// <param name="refusal">Why there is none; for people.</param>
+    /// <param name="refusal">Why it is refused, for people.</param>
     public ShardRecord? ApplyTo(ShardRecord record, ulong leader, out string refusal)
     {
         refusal = RefusalFor(record, leader);

@@ -5,7 +5,7 @@ internal sealed class SeededRandom(ulong seed)
 {
     private ulong _state = seed;
 
-    /// <summary>A number from <paramref name="least"/> to below <paramref name="end"/>.</summary>
+    /// <summary>A number from <paramref name="least"/> (inclusive) to <paramref name="end"/> (exclusive).</summary>
     public long Between(long least, long end)
     {
         Invariant.Check(least < end, $"An empty range of random numbers: {least} to {end}.");
