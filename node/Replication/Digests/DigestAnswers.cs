@@ -6,20 +6,23 @@ using KvCluster.V1;
 
 namespace KvCluster.Replication.Digests;
 
-/// <summary>A follower's side of comparing trees (<see cref="DigestComparison"/>): takes its digest where its leader says, reports it, and stops if it is wrong.</summary>
+/// <summary>
+/// A follower's side of comparing trees (<see cref="DigestComparison"/>). It takes its digest at the record that its leader names, reports it, and stops
+/// the replica if the digest is wrong.
+/// </summary>
 internal sealed class DigestAnswers(ReplicaContext context)
 {
     private const int ShownBytes = 8;
     private long _doubtDueUs = long.MinValue;
 
-    /// <summary>The begin of a digest, as logs show it.</summary>
+    /// <summary>The beginning of a digest, as shown in logs.</summary>
     public static string Shown(ByteString digest) => Convert.ToHexStringLower(digest.Span[..Math.Min(ShownBytes, digest.Length)]);
 
     /// <summary>The leader names a record, perhaps again.</summary>
     public void OnAsk(Frame frame)
     {
         var ask = frame.DigestAsk;
-        // A lesser one was overtaken on its way.
+        // A lower number is an older request that arrived late.
         if (ask.Number < context.OwnDigest.Number)
             return;
         if (ask.Number > context.OwnDigest.Number)
@@ -27,7 +30,7 @@ internal sealed class DigestAnswers(ReplicaContext context)
         Report(frame.Sender);
     }
 
-    /// <summary>Tells the leader, if there is something to tell.</summary>
+    /// <summary>Sends the digest to the leader, if there is one.</summary>
     public void Report(ulong leader)
     {
         if (leader == 0 || context.OwnDigest.Value is not { } digest)
@@ -37,7 +40,7 @@ internal sealed class DigestAnswers(ReplicaContext context)
         context.Send(frame);
     }
 
-    /// <summary>A majority has another digest than the one that this process reported of its present trees: it stops for good.</summary>
+    /// <summary>A majority has a different digest than this process reported for its present trees. The replica stops for good.</summary>
     public void OnDiffers(DigestDiffers differs)
     {
         var own = context.OwnDigest;
@@ -46,7 +49,7 @@ internal sealed class DigestAnswers(ReplicaContext context)
         context.Emit(new Effect.Quarantine($"its trees at {own.Etag} have the digest {Shown(reported)}, those of a majority {Shown(differs.Expected)}"));
     }
 
-    /// <summary>Reminds a leader that serves that this replica's trees were the odd ones when it led.</summary>
+    /// <summary>Reminds a serving leader that this replica's trees differed from the majority's when it led.</summary>
     public void OnHeartbeat(Frame frame)
     {
         if (!context.TreeDoubted || frame.Heartbeat.Committed.FromWire().Epoch != frame.Epoch || context.NowUs < _doubtDueUs)

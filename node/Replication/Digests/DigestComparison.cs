@@ -8,21 +8,20 @@ using KvCluster.V1;
 namespace KvCluster.Replication.Digests;
 
 /// <summary>
-/// A leader's side of comparing the trees of its voters in the background: at an interval it names its newest record, each voter takes the digest of its trees
-/// when exactly that is applied, and who differs from a majority is told to stop for good. One of one epoch; the followers' side is
-/// <see cref="DigestAnswers"/>.
+/// A leader's side of comparing the trees of its voters in the background. At an interval it names its newest record; each voter computes the digest of its
+/// trees when exactly that record is applied; and a voter whose digest differs from the majority's is told to stop for good. One per epoch. The followers' side
+/// is <see cref="DigestAnswers"/>.
 /// </summary>
 /// <remarks>
-/// Nothing here is needed for safety of the journal, so nothing waits for it: an answer that does not come is one digest less to judge by. Replicas are
-/// quarantined only by a majority of voters that has reported one and the same digest, and only when that majority has all that is committed, without
-/// the help of the replica that goes.
+/// The journal's safety does not depend on this, so nothing waits for it: a missing answer is one digest less to judge by. Replicas are quarantined only if
+/// a majority of voters has reported the same digest, and only when a majority has everything that is committed without the help of the quarantined replica.
 /// </remarks>
 internal sealed class DigestComparison
 {
-    // After a comparison that came to nothing.
+    // A comparison without a result is retried after this fraction of the interval.
     private const int RetriesInAnInterval = 16;
 
-    // Who is silent for so many of the greatest timeouts is not waited for: digests may take hours.
+    // A voter that is silent for this many of the greatest timeout is not waited for, because digests may take hours.
     private const int SilentTimeouts = 4;
 
     private readonly ReplicaContext _context;
@@ -39,23 +38,24 @@ internal sealed class DigestComparison
 
     /// <param name="context">The replica.</param>
     /// <param name="epoch">The epoch that it leads.</param>
-    /// <param name="frameTo">An envelope to a follower.</param>
+    /// <param name="frameTo">Creates a frame to a follower.</param>
     public DigestComparison(ReplicaContext context, ulong epoch, Func<FollowerProgress, Frame> frameTo)
     {
         _context = context;
         _frameTo = frameTo;
-        // Apart from the election's numbers, and so that the shards of a node, led since the same moment, do not compare at once.
+        // Independent of the election's numbers, and different for each shard, so that shards of a node that were led since the same moment do not compare
+        // at once.
         _random = new SeededRandom(context.Self ^ (epoch << 32) ^ context.Shard);
         _dueUs = IntervalUs == 0 ? long.MaxValue : context.NowUs + _random.Between(RetryUs, IntervalUs + 1);
     }
 
-    /// <summary>Digests are waited for, or a follower is being told to stop.</summary>
+    /// <summary>Digests are awaited, or a follower is being told to stop.</summary>
     public bool Busy => Running || _condemned.Count > 0;
 
     /// <summary>The last comparison that found no difference.</summary>
     public DigestsCompared? Last { get; private set; }
 
-    /// <summary>When something is to be done by the clock.</summary>
+    /// <summary>When to step by the clock.</summary>
     public long DueUs
     {
         get
@@ -73,13 +73,13 @@ internal sealed class DigestComparison
 
     private long RetryUs => IntervalUs / RetriesInAnInterval;
 
-    /// <summary>Its tree is wrong: what it acknowledges is not counted any more.</summary>
+    /// <summary>Whether its tree is known to be wrong. Its acknowledgements no longer count.</summary>
     public bool IsCondemned(ulong replica) => _condemned.Count > 0 && _condemned.ContainsKey(replica);
 
-    /// <summary>Whether a comparison is to begin now, if the shard is in order.</summary>
+    /// <summary>Whether a comparison should begin now, if the shard is in order.</summary>
     public bool IsDue => !Running && _context.NowUs >= _dueUs;
 
-    /// <summary>Not now: the shard has other things to do.</summary>
+    /// <summary>Postpones the comparison, because the shard has other things to do.</summary>
     public void Postpone() => _dueUs = _context.NowUs + _context.Options.DigestRepeatUs;
 
     /// <summary>Names the newest record to these voters and to this replica itself.</summary>
@@ -91,26 +91,26 @@ internal sealed class DigestComparison
         _deadlineUs = _context.NowUs + _context.Options.DigestTimeUs;
         foreach (var voter in voters)
             _reports[voter.Replica] = null;
-        // Before anything more is sent, so that it comes there before the record is known to be committed.
+        // Sent before anything else, so that it arrives before the voter learns that the record is committed.
         Ask(voters);
         _context.OwnDigest.Take(_number, _etag);
     }
 
-    /// <summary>A follower's digest.</summary>
+    /// <summary>A follower reported its digest.</summary>
     public void OnReport(FollowerProgress follower, DigestReport report)
     {
         if (Running && report.Number == _number && _reports.ContainsKey(follower.Replica))
             _reports[follower.Replica] = report.Digest;
     }
 
-    /// <summary>A follower that led before, and was the odd one then, wants a comparison.</summary>
+    /// <summary>A former leader whose digest differed when it led asks for a comparison.</summary>
     public void OnDoubt()
     {
         if (IntervalUs > 0)
             _dueUs = Math.Min(_dueUs, Math.Max(_context.NowUs, _beganUs + RetryUs));
     }
 
-    /// <summary>Another process speaks for a follower, or its state is being replaced: what was said of it holds no more.</summary>
+    /// <summary>A follower has a new process, or its state is being replaced. What was known of its trees is void.</summary>
     public void OnReplaced(FollowerProgress follower)
     {
         if (_reports.ContainsKey(follower.Replica))
@@ -128,10 +128,10 @@ internal sealed class DigestComparison
             Ask([.. followers.Where(follower => _reports.TryGetValue(follower.Replica, out var report) && report is null)]);
     }
 
-    /// <summary>Judges when all is known, and tells who is to go.</summary>
+    /// <summary>Judges when all digests are known, and tells condemned replicas to stop.</summary>
     /// <param name="followers">All other replicas.</param>
     /// <param name="quorum">The voters.</param>
-    /// <param name="durableOf">What a replica has durable and matched; nothing for one that <see cref="IsCondemned"/>.</param>
+    /// <param name="durableOf">What a replica has durable and matched; nothing if it <see cref="IsCondemned"/>.</param>
     public void Advance(IReadOnlyDictionary<ulong, FollowerProgress> followers, Quorum quorum, Func<ulong, Etag> durableOf)
     {
         if (Running)
@@ -196,7 +196,7 @@ internal sealed class DigestComparison
         _dueUs = _context.NowUs + (pauseUs * 3 / 4) + _random.Between(0, (pauseUs / 2) + 1);
     }
 
-    // A leader tells nobody to stop, itself included, whose tree is not the majority's: the next one compares again.
+    // A leader whose own tree differs from the majority's tells nobody to stop, not even itself. The next leader compares again.
     private void DoubtItself(Dictionary<ulong, ByteString> digests)
     {
         _context.TreeDoubted = true;
@@ -215,7 +215,7 @@ internal sealed class DigestComparison
     private void Tell(FollowerProgress follower, Condemned condemned, bool mayGo)
     {
         _condemned[follower.Replica] = condemned with { RepeatUs = _context.NowUs + _context.Options.HeartbeatIntervalUs };
-        // One that is silent has stopped, or hears nothing either.
+        // A silent replica has stopped already, or would not receive this either.
         if (!mayGo || _context.NowUs - follower.HeardUs >= _context.Options.TimeoutLeastUs)
             return;
         var frame = _frameTo(follower);

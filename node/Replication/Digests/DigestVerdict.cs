@@ -3,16 +3,16 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Replication.Digests;
 
-/// <summary>What the digests of a shard's voters at one record say.</summary>
-/// <param name="Compared">How many there are.</param>
-/// <param name="Distinct">How many different ones; 1: they agree as far as they are known.</param>
-/// <param name="Expected">The one that a majority of the voters has; null: none.</param>
-/// <param name="Odd">Who has another one than the majority; empty without a majority.</param>
+/// <summary>The result of comparing the digests of a shard's voters at one record.</summary>
+/// <param name="Compared">The number of digests.</param>
+/// <param name="Distinct">The number of different digests; 1 if all that are known agree.</param>
+/// <param name="Expected">The digest that a majority of the voters has; null if none.</param>
+/// <param name="Odd">The replicas whose digest differs from the majority's; empty without a majority.</param>
 internal sealed record DigestVerdict(int Compared, int Distinct, ByteString? Expected, IReadOnlyList<ulong> Odd)
 {
-    /// <summary>Judges.</summary>
-    /// <param name="voters">Who may decide.</param>
-    /// <param name="digests">By replica id, without those that are not known.</param>
+    /// <summary>Compares the digests.</summary>
+    /// <param name="voters">The voters.</param>
+    /// <param name="digests">Known digests by replica id.</param>
     public static DigestVerdict Of(Quorum voters, IReadOnlyDictionary<ulong, ByteString> digests)
     {
         var distinct = digests.Values.Distinct().ToList();
@@ -22,7 +22,7 @@ internal sealed record DigestVerdict(int Compared, int Distinct, ByteString? Exp
     }
 }
 
-/// <summary>A comparison whose digests were all the same.</summary>
+/// <summary>A comparison in which all digests were the same.</summary>
 /// <param name="Etag">The record at which they were taken.</param>
 /// <param name="Replicas">How many voters were compared, the leader included.</param>
 /// <param name="AtUs">When it ended, by the leader's boot clock.</param>

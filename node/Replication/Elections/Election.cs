@@ -5,37 +5,37 @@ using KvCluster.V1;
 
 namespace KvCluster.Replication.Elections;
 
-/// <summary>The steps of standing, in their order.</summary>
+/// <summary>The steps of a campaign, in their order.</summary>
 internal enum ElectionPhase
 {
-    /// <summary>Not standing; the timer runs.</summary>
+    /// <summary>Not campaigning; the timer runs.</summary>
     Idle,
 
     /// <summary>Reading the shard's record afresh.</summary>
     Reading,
 
-    /// <summary>Asking the voters whether they heard a leader.</summary>
+    /// <summary>Pre-vote: asking the voters whether they heard a leader.</summary>
     Asking,
 
-    /// <summary>The compare-and-set is under way, or is repeated because its outcome is unknown.</summary>
+    /// <summary>The compare-and-set is in progress, or is repeated because its outcome is unknown.</summary>
     Setting,
 
-    /// <summary>A repeated compare was lost: reading whether an earlier attempt had won.</summary>
+    /// <summary>A repeated compare-and-set was lost. Reading whether an earlier attempt had won.</summary>
     Settling,
 
-    /// <summary>The epoch is won; the own grant to an older leader still runs.</summary>
+    /// <summary>The epoch is won, but this replica's grant to an older leader still runs.</summary>
     Waiting,
 
     /// <summary>Collecting promises.</summary>
     Preparing,
 
-    /// <summary>Fetching the greatest tail among the prepared.</summary>
+    /// <summary>Fetching the greatest tail among the prepared replicas.</summary>
     Fetching,
 }
 
 /// <summary>
-/// How a replica becomes the leader of a new epoch: timer, fresh read, pre-vote, one compare-and-set, Prepare, the greatest tail. An attempt that fails
-/// is given up as a whole; the next one has a new pre-vote and a new epoch.
+/// How a replica becomes the leader of a new epoch: timer, fresh read, pre-vote, one compare-and-set, Prepare, fetching the greatest tail. A failed attempt
+/// is abandoned as a whole; the next one has a new pre-vote and a new epoch.
 /// </summary>
 internal sealed class Election
 {
@@ -65,8 +65,8 @@ internal sealed class Election
     private long _transferReadId;
     private (ShardRecord Record, long Revision, ulong Epoch)? _transferRead;
 
-    /// <param name="obeyOwnEpoch">Promises the epoch to this process itself, which ends whatever it leads.</param>
-    /// <param name="lead">The epoch is prepared and the tail is here: lead it with these voters.</param>
+    /// <param name="obeyOwnEpoch">Promises the epoch to this process itself, which ends any leadership of it.</param>
+    /// <param name="lead">Called when the epoch is prepared and the tail is here: lead it with these voters.</param>
     public Election(ReplicaContext context, TailCut cut, Promises promises, Action<ulong> obeyOwnEpoch, Action<ulong, Quorum> lead)
     {
         _context = context;
@@ -83,11 +83,11 @@ internal sealed class Election
 
     public ElectionPhase Phase { get; private set; }
 
-    /// <summary>A transaction that may make this replica a candidate is under way, or it is one: no grants.</summary>
+    /// <summary>A compare-and-set that may make this replica a candidate is in progress, or it is a candidate. It gives no grants.</summary>
     public bool IsCampaigning => Phase >= ElectionPhase.Setting;
 
-    /// <summary>When something is to be done by the clock.</summary>
-    /// <param name="leading">A leader's own timer stands still.</param>
+    /// <summary>When to step by the clock.</summary>
+    /// <param name="leading">Whether this replica leads; then its timer does not run.</param>
     public long DueUs(bool leading) => Phase switch
     {
         ElectionPhase.Idle => leading || !MayStand ? long.MaxValue : Math.Max(_timerUs, _promises.GrantEndUs),
@@ -102,18 +102,18 @@ internal sealed class Election
     private ReplicationOptions Options => _context.Options;
 
     /// <summary>
-    /// A leader was heard, a pre-vote granted, a Prepare received, or an epoch rose: someone else may be right. The first leader of a new shard waits
-    /// one heartbeat only.
+    /// Called when a leader was heard, a pre-vote granted, a Prepare received, or an epoch rose, because another replica may lead or win. The first leader of a
+    /// new shard waits for one heartbeat only.
     /// </summary>
     /// <param name="leaderRestsUs">How long the leader that was heard may be silent.</param>
     public void RestartTimer(long leaderRestsUs = 0)
     {
         var waitUs = CampaignsFirst ? Options.HeartbeatIntervalUs : _context.Random.Between(Options.TimeoutLeastUs, Options.TimeoutGreatestUs + 1);
-        // With an impaired disk, or a doubted tree, it stands only if the others have not within their own time.
+        // With an impaired disk or a doubted tree it campaigns only if the others have not within their own time.
         _timerUs = _context.NowUs + leaderRestsUs + waitUs + (_context.Impaired ? Options.TimeoutGreatestUs : 0);
     }
 
-    /// <summary>The promised leader was heard: whoever has not gone to the coordinator yet stays with it.</summary>
+    /// <summary>The promised leader was heard. A campaign ends here if its compare-and-set is not sent yet or has an unknown outcome.</summary>
     public void HeardLeader(long restsUs)
     {
         RestartTimer(restsUs);
@@ -121,7 +121,7 @@ internal sealed class Election
             Abandon("a leader was heard");
     }
 
-    /// <summary>The promise rose to another's epoch.</summary>
+    /// <summary>The promise rose to another replica's epoch.</summary>
     public void PromiseRose()
     {
         RestartTimer();
@@ -129,14 +129,14 @@ internal sealed class Election
             Abandon($"epoch {_context.Promised} is promised to another");
     }
 
-    /// <summary>A higher epoch than the one stood for exists.</summary>
+    /// <summary>An epoch higher than that of this campaign exists.</summary>
     public void Fenced(ulong epoch)
     {
         if (Phase >= ElectionPhase.Waiting && epoch > _epoch)
             Abandon($"fenced by epoch {epoch}");
     }
 
-    /// <summary>A leader whose record names a higher epoch takes a new one for itself, without asking whether a leader was heard.</summary>
+    /// <summary>A leader whose record names a higher epoch campaigns for a new one itself, without a pre-vote.</summary>
     public void StandWaived()
     {
         if (Phase == ElectionPhase.Idle && MayStand)
@@ -146,10 +146,10 @@ internal sealed class Election
         }
     }
 
-    /// <summary>The epoch whose leader told this replica to stand, while it does: that leader's frames say nothing new any more. 0: none.</summary>
+    /// <summary>The epoch whose leader told this replica to campaign, while it does. That leader's frames are then ignored. 0: none.</summary>
     public ulong LeavingEpoch { get; private set; }
 
-    /// <summary>The leader means to hand over to this replica: reads the record now, so that nothing has to be read while nobody serves.</summary>
+    /// <summary>The leader intends to transfer to this replica. It reads the record now, so that no read is needed while nobody serves.</summary>
     public void ReadForTransfer()
     {
         if (Phase != ElectionPhase.Idle || !MayStand || _transferReadId != 0)
@@ -158,7 +158,7 @@ internal sealed class Election
         _context.ReadRecord(_transferReadId);
     }
 
-    /// <summary>The leader of the promised epoch has stopped serving for this replica: stands, without asking whether a leader was heard.</summary>
+    /// <summary>The leader of the promised epoch has stopped serving for this replica, which campaigns without a pre-vote.</summary>
     public void CampaignForTransfer()
     {
         if (Phase != ElectionPhase.Idle || !MayStand)
@@ -171,7 +171,7 @@ internal sealed class Election
             Read();
     }
 
-    /// <summary>Does what the clock asks for.</summary>
+    /// <summary>Acts on the passing of time.</summary>
     public void OnTick(bool leading)
     {
         var nowUs = _context.NowUs;
@@ -198,7 +198,7 @@ internal sealed class Election
             Resend();
     }
 
-    /// <summary>The answer to a read of the record that this election asked for, or any other: ids tell.</summary>
+    /// <summary>The record was read. The id tells whether this election asked for it.</summary>
     public void OnRecordRead(long readId, ShardRecord? record, long revision)
     {
         if (readId == 0)
@@ -243,7 +243,7 @@ internal sealed class Election
                 Won();
                 break;
             case SetOutcome.Lost when _unknown:
-                // By this attempt nothing was put; an earlier one may have been.
+                // This attempt put nothing, but an earlier one may have.
                 Phase = ElectionPhase.Settling;
                 Read();
                 break;
@@ -284,8 +284,8 @@ internal sealed class Election
             Take(tail);
     }
 
-    /// <summary>Takes all consequences of what is known: the own promise is synced, a majority is prepared, a cut is done.</summary>
-    /// <param name="installing">A snapshot is being switched in; what is durable is not settled.</param>
+    /// <summary>Draws all conclusions from what is known: this replica's promise is synced, a majority is prepared, a truncation is done.</summary>
+    /// <param name="installing">A snapshot is being switched in, so the durable record may change.</param>
     public void Advance(bool installing)
     {
         if (Phase == ElectionPhase.Waiting && _promises.Free)
@@ -298,7 +298,7 @@ internal sealed class Election
             ChooseTail();
     }
 
-    /// <summary>The own cut is done; the fetch goes on from the record kept.</summary>
+    /// <summary>The truncation is done. The fetch continues from the record kept.</summary>
     public void OnCutDone(LogPosition kept)
     {
         if (Phase != ElectionPhase.Fetching)
@@ -318,7 +318,7 @@ internal sealed class Election
         Phase = ElectionPhase.Reading;
     }
 
-    // Read before anyone is asked: a replica without a coordinator must not hold up the others' timers.
+    // The record is read before anyone is asked, because a replica without a coordinator must not delay the others' timers.
     private void Read()
     {
         _resendUs = long.MaxValue;
@@ -336,7 +336,7 @@ internal sealed class Election
 
         _read = record;
         _readRevision = revision;
-        // Only a voter of the record that the transaction compares may stand, and that record's voters are its set.
+        // Only a voter of the record that the compare-and-set compares may campaign, and that record's voters are its quorum.
         _quorum = ShardView.VotersOf(record);
         if (_waived)
         {
@@ -384,7 +384,7 @@ internal sealed class Election
         _context.Emit(new Effect.CompareAndSet(_requestId, _put!, _readRevision));
     }
 
-    // Only this process can have put this epoch with its incarnation, so a record that says so is this election's own.
+    // Only this process can have put this epoch with its incarnation, so such a record is this election's own.
     private void OnSettlingRecord(ShardRecord? record)
     {
         if (record is null)
@@ -453,7 +453,7 @@ internal sealed class Election
         }
     }
 
-    // Whatever was committed is in the greatest tail of a majority.
+    // Everything committed is in the greatest tail of a majority.
     private void ChooseTail()
     {
         _source = _context.Self;
@@ -531,9 +531,9 @@ internal sealed class Election
         SendPrepare();
     }
 
-    // The source has what this replica lacks, in its tree if not in its journal: it can lead, and then send a snapshot. Asking it again would restart the
-    // timers of just those that have the tail, so that only others who lack it ever stood. This replica's own timer comes behind all of theirs, in case
-    // the source is not reached or cannot stand.
+    // The source has what this replica lacks, in its tree if not in its journal, so it can lead and then send a snapshot. Asking it again would restart the
+    // timers of just those replicas that have the tail, so that only replicas without it would ever campaign. This replica's timer is set to fire after all of
+    // theirs, in case the source is not reached or cannot campaign.
     private void Yield(string why)
     {
         var frame = _context.FrameTo(_source, _epoch);

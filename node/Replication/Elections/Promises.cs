@@ -5,12 +5,12 @@ using KvCluster.V1;
 namespace KvCluster.Replication.Elections;
 
 /// <summary>
-/// What this replica promises to others: grants to its leader, and answers to Prepare. A grant is a promise not to prepare a higher epoch nor to
-/// stand; a Prepare that meets one is held until it ends.
+/// What this replica promises to others: grants to its leader, and answers to Prepare. A grant is a promise neither to prepare a higher epoch nor to
+/// campaign. A Prepare that arrives during a grant is held until it ends.
 /// </summary>
 internal sealed class Promises
 {
-    // A peer that asks for more than this is not believed: it could stop elections for as long as it likes.
+    // A request for a longer grant is refused, because it could stop elections for any length of time.
     private const long GrantUsMax = 60_000_000;
 
     private readonly ReplicaContext _context;
@@ -21,21 +21,21 @@ internal sealed class Promises
     public Promises(ReplicaContext context)
     {
         _context = context;
-        // What the process before granted is not known, only how long the longest grant was.
+        // The grants of the process before are not known, only the length of the longest one.
         GrantEndUs = context.NowUs + context.Control.Synced.LeaseLongestUs;
     }
 
-    /// <summary>Until then this replica neither prepares a higher epoch nor stands.</summary>
+    /// <summary>Until then this replica neither prepares a higher epoch nor campaigns.</summary>
     public long GrantEndUs { get; private set; }
 
-    /// <summary>No grant runs.</summary>
+    /// <summary>Whether no grant runs.</summary>
     public bool Free => _context.NowUs >= GrantEndUs;
 
-    /// <summary>When a held Prepare can be taken up; <see cref="long.MaxValue"/> without one.</summary>
+    /// <summary>When a held Prepare can be handled; <see cref="long.MaxValue"/> if none is held.</summary>
     public long DueUs => _held is null ? long.MaxValue : GrantEndUs;
 
-    /// <summary>Grants the lease that a heartbeat asks for. False: not now; the leader asks again with the next heartbeat.</summary>
-    /// <param name="standing">This replica has a transaction under way that may make it a candidate.</param>
+    /// <summary>Grants the lease that a heartbeat asks for. False if not now; the leader asks again with the next heartbeat.</summary>
+    /// <param name="standing">This replica has a compare-and-set in progress that may make it a candidate.</param>
     public bool TryGrant(Heartbeat heartbeat, bool standing)
     {
         var leaseUs = (long)heartbeat.LeaseUs;
@@ -44,7 +44,7 @@ internal sealed class Promises
         var lengthUs = _context.Options.LengthenedByDrift(leaseUs);
         if (_context.Control.Synced.LeaseLongestUs < lengthUs)
         {
-            // The wait after a restart must cover it: on disk first.
+            // The wait after a restart must cover this grant, so its length is synced first.
             if (_context.Control.Wanted.LeaseLongestUs < lengthUs)
                 _context.Control.Require(_context.Control.Wanted with { LeaseLongestUs = lengthUs });
             return false;
@@ -55,8 +55,9 @@ internal sealed class Promises
     }
 
     /// <summary>
-    /// The promised leader serves no more in its epoch: grants of its rounds up to this one are void, whenever they come. So are those to leaders
-    /// before it, which have no majority since it was prepared.
+    /// The promised leader no longer serves in its epoch. Grants for its rounds up to this one are void, even if the heartbeats arrive later. So are those
+    /// to leaders
+    /// before it, which have had no majority since it was prepared.
     /// </summary>
     public void Release(ulong round)
     {
@@ -64,14 +65,14 @@ internal sealed class Promises
         GrantEndUs = Math.Min(GrantEndUs, _context.NowUs);
     }
 
-    /// <summary>Holds a Prepare until the running grant ends; of several the one of the highest epoch.</summary>
+    /// <summary>Holds a Prepare until the running grant ends; of several, the one with the highest epoch.</summary>
     public void Hold(Frame prepare)
     {
         if (_held is null || _held.Epoch < prepare.Epoch)
             _held = prepare;
     }
 
-    /// <summary>Gives back a held Prepare whose time has come, if its epoch is still above the promise.</summary>
+    /// <summary>Returns a held Prepare once no grant runs, if its epoch is still above the promise.</summary>
     public bool TryRelease(out Frame prepare)
     {
         prepare = _held!;
@@ -81,21 +82,21 @@ internal sealed class Promises
         return prepare.Epoch > _context.Promised;
     }
 
-    /// <summary>The promise rose: a held Prepare that it covers is moot, and so is an answer owed for a lower epoch.</summary>
+    /// <summary>The promise rose. A held Prepare that it covers is dropped, and so is an answer owed for a lower epoch.</summary>
     public void PromiseRose()
     {
         _answerTo = 0;
-        // Rounds are numbered anew in each epoch.
+        // Rounds are numbered from the start in each epoch.
         _releasedRound = 0;
         if (_held is not null && _held.Epoch <= _context.Promised)
             _held = null;
     }
 
-    /// <summary>Owes the candidate of the promised epoch an answer, given when the promise is synced.</summary>
+    /// <summary>Notes that the candidate of the promised epoch is owed an answer, which is given when the promise is synced.</summary>
     public void OweAnswer(ulong candidate) => _answerTo = candidate;
 
-    /// <summary>Answers a Prepare that is due. The durable etag is read now: nothing was acknowledged in a lower epoch since the promise rose.</summary>
-    /// <param name="journalBusy">A cut or an installation is under way; what is durable is not settled.</param>
+    /// <summary>Answers a Prepare if due. The durable etag is read now, because nothing was acknowledged in a lower epoch since the promise rose.</summary>
+    /// <param name="journalBusy">A truncation or an installation is in progress, so the durable record may change.</param>
     public void Answer(bool journalBusy)
     {
         if (_answerTo == 0 || !_context.Control.PromiseSynced || journalBusy || !_context.Counts)

@@ -6,20 +6,22 @@ using KvCluster.V1;
 namespace KvCluster.Replication.Following;
 
 /// <summary>
-/// A replica under its promised leader: matches its journal with the leader's, appends, cuts, acknowledges what is durable and matched, follows
-/// the committed etag, and takes a snapshot. Everything here is about one epoch and starts over when the promise rises, but for a snapshot of which all
-/// bytes are here.
+/// A replica under its promised leader. It matches its journal with the leader's, appends, truncates, acknowledges what is durable and matched, follows
+/// the committed etag, and takes a snapshot. All of this state belongs to one epoch and is reset when the promise rises, except a snapshot whose bytes have
+/// all arrived.
 /// </summary>
 /// <remarks>
-/// What a snapshot covers is committed: checkpoints are written of nothing else. So the leaders of all later epochs have it, and whatever replica has a committed record behind
-/// it has the record that it covers as well. Installing it where that is not in the journal therefore takes away nothing that is committed, whoever leads by then. Only
-/// what is needed behind it is not known: the present leader's journal may not reach back to it, and then another snapshot follows.
-/// Bytes that are still to come are another matter: the next leader's checkpoint has its pages elsewhere, so one that is received in part is dropped with its epoch.
-/// What an election can cost is one transfer, and no verification.
+/// What a snapshot covers is committed, because checkpoints contain nothing else. So the leaders of all later epochs have it, and every replica that has a
+/// later
+/// committed record has the covered record too. Installing the snapshot where that record is missing from the journal therefore loses nothing that is
+/// committed,
+/// whoever leads by then. The present leader's journal may not reach back to the covered record; then another snapshot follows.
+/// A snapshot received in part is dropped when its epoch ends, because the next leader's checkpoint has its pages elsewhere. So an election can cost one
+/// transfer of the snapshot, but no verification.
 /// </remarks>
 internal sealed class Follower(ReplicaContext context, TailCut cut)
 {
-    /// <summary>What is done with a snapshot beside the live state, before it is switched in.</summary>
+    /// <summary>The state of a snapshot beside the live state, before it is switched in.</summary>
     private enum SnapshotPhase
     {
         None,
@@ -28,11 +30,11 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         Verified,
     }
 
-    // Frames that came before the promise was synced or while a cut was under way. The leader would send them again; keeping the first few saves
-    // it a timeout after each election.
+    // Frames that came before the promise was synced or during a truncation. The leader would send them again; keeping the first few saves a timeout after each
+    // election.
     private const int ParkedMax = 16;
 
-    // A leader that says more is not believed; nobody's disk would be slow any more.
+    // A larger value from a leader is capped at this, because no disk would count as slow beside it.
     private const ulong PaceUsMax = 10_000_000;
 
     private readonly List<Frame> _parked = [];
@@ -51,22 +53,27 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     private long _snapshotVerified;
     private HardState? _installing;
 
-    /// <summary>The snapshot comes from an earlier epoch than the promised one.</summary>
+    /// <summary>Whether the snapshot comes from an earlier epoch than the promised one.</summary>
     private bool _snapshotIsKept;
 
-    /// <summary>The snapshot that the present leader would send meanwhile: it is told that nothing of it is stored, and how far the kept one is, so that it waits.</summary>
+    /// <summary>
+    /// The snapshot that the present leader would send. The leader is told that nothing of it is stored, and how much of the kept one is verified, so that
+    /// it waits.
+    /// </summary>
     private LogPosition _offered;
 
-    /// <summary>The replica that leads the promised epoch and has spoken; 0: none yet.</summary>
+    /// <summary>The leader of the promised epoch, once it was heard; 0 before.</summary>
     public ulong Leader => _leader;
 
-    /// <summary>When this replica last was at its leader's committed state, by the boot clock; <see cref="long.MinValue"/>: not since its start.</summary>
+    /// <summary>
+    /// When this replica last had everything that its leader had committed, by the boot clock; <see cref="long.MinValue"/> if not since its start.
+    /// </summary>
     public long CurrentUs => _freshness.CurrentUs;
 
-    /// <summary>A snapshot is being switched in: the journal is not to be touched or asked. Not while it is received and verified, which takes as long as it takes.</summary>
+    /// <summary>A snapshot is being switched in, so the journal must not be used. Not set while it is received and verified, which may take long.</summary>
     public bool Installing => _installing is not null;
 
-    /// <summary>What may be acknowledged in this epoch: durable here, and the same as the leader's.</summary>
+    /// <summary>What may be acknowledged in this epoch: durable here, and matched with the leader.</summary>
     private Etag Acknowledgeable
     {
         get
@@ -79,7 +86,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
 
     private bool Blocked => cut.Busy || Installing || !context.Control.PromiseSynced;
 
-    /// <summary>The promise rose: nothing of the old leader counts any more.</summary>
+    /// <summary>The promise rose. What the old leader said no longer counts.</summary>
     public void StartEpoch()
     {
         _leader = 0;
@@ -100,7 +107,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     public void OnLeaderFrame(Frame frame)
     {
         HearLeader(frame);
-        // Behind what is parked already, so that the order stays.
+        // Behind the parked frames, to keep the order.
         if (Blocked || _parked.Count > 0)
         {
             if (_parked.Count < ParkedMax)
@@ -111,7 +118,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         Handle(frame);
     }
 
-    /// <summary>Any frame of the promised leader tells who leads.</summary>
+    /// <summary>Any frame of the promised leader shows who leads.</summary>
     public void HearLeader(Frame frame)
     {
         if (_leader == frame.Sender)
@@ -120,12 +127,12 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         context.Emit(new Effect.LeaderKnown(frame.Epoch, frame.Sender, context.View.NodeOf(frame.Sender)));
     }
 
-    /// <summary>Frames are left over that could be handled: step again at once.</summary>
+    /// <summary>Parked frames could be handled now; step again at once.</summary>
     public bool HasWork => _parked.Count > 0 && !Blocked;
 
     /// <summary>
-    /// Handles what waited for a promise, a cut or an installation that is done now; at most one append a step, because the next one must find the
-    /// journal that this one leaves.
+    /// Handles frames that waited for a promise, a truncation or an installation that is done now. At most one append per step, because the next one must see
+    /// the journal that this one leaves.
     /// </summary>
     public void ReplayParked()
     {
@@ -137,7 +144,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         }
     }
 
-    /// <summary>The cut is done: the record kept is common with the leader that asked for it, if that leader still leads.</summary>
+    /// <summary>The truncation is done. The record kept is common with the leader for which it was made.</summary>
     public void OnCutDone(LogPosition kept)
     {
         if (_leader == 0)
@@ -146,7 +153,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         SendMatch(context.FrameTo(_leader, context.Promised), found: true, kept);
     }
 
-    /// <summary>Acknowledges if there is more to acknowledge than was said, and keeps the control file's marks up to date.</summary>
+    /// <summary>Sends an acknowledgement if it has risen, and updates the progress in the control file.</summary>
     public void Acknowledge()
     {
         if (_leader == 0 || Blocked)
@@ -179,14 +186,14 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         context.Send(frame);
     }
 
-    /// <summary>A heartbeat may be answered: the promise is synced.</summary>
+    /// <summary>Whether a heartbeat may be answered: the promise is synced.</summary>
     public bool MayAnswer => context.Control.PromiseSynced && !Installing;
 
-    /// <summary>The committed etag of the leader, from a heartbeat or an append.</summary>
+    /// <summary>The leader's committed etag, from a heartbeat, an append or the answer to a read index.</summary>
     public void LearnCommitted(Frame frame, Etag committed)
     {
         _leaderCommitted = Etag.Max(_leaderCommitted, committed);
-        // Before the first match in this epoch nothing moves: the own tail may not be the leader's.
+        // Before the first match in this epoch nothing is committed here, because this replica's tail may differ from the leader's.
         if (!Blocked)
             context.CommitTo(_matchedAny ? Etag.Min(_leaderCommitted, _matched) : context.Options.Rules.CommittedUnmatched(context.Journal, _leaderCommitted));
         if (committed.Epoch == frame.Epoch)
@@ -209,7 +216,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         SendSnapshotAck();
     }
 
-    /// <summary>So much of the snapshot is verified, or all of it and synced.</summary>
+    /// <summary>A part of the snapshot is verified, or all of it is verified and synced.</summary>
     public void OnSnapshotVerified(LogPosition covers, long bytesVerified, bool isWhole)
     {
         if (_snapshot != SnapshotPhase.Verifying || covers != _snapshotCovers)
@@ -220,13 +227,13 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         SendSnapshotAck();
     }
 
-    /// <summary>The snapshot comes to nothing, and nothing of it is kept: this replica goes on as before, and its leader sends another one later.</summary>
+    /// <summary>The snapshot failed, and nothing of it is kept. This replica continues as before, and its leader sends another one later.</summary>
     public void OnSnapshotFailed(LogPosition covers, SnapshotFault fault, string reason)
     {
         if (_snapshot == SnapshotPhase.None || covers != _snapshotCovers)
             return;
         context.Log($"the snapshot at {covers} was not installed: {reason}");
-        // The present leader has nothing to do with what an earlier one sent: its own begins.
+        // The present leader did not send the kept snapshot. It begins to send its own.
         if (_snapshotIsKept)
             TellOfKept(installed: false);
         else
@@ -235,12 +242,13 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     }
 
     /// <summary>
-    /// Switches a verified snapshot in as soon as the control file is at rest, so that the newest promise goes with it; one that was overtaken while it was
-    /// received and verified is dropped.
+    /// Switches a verified snapshot in as soon as the control file is not being written, so that the newest promise goes with it. A snapshot that became
+    /// outdated
+    /// while it was received and verified is dropped.
     /// </summary>
     public void PumpInstall()
     {
-        // What is about to be appended is seen with the next step.
+        // An append of this step is seen in the next one.
         if (_snapshot == SnapshotPhase.None || context.Effects.Any(effect => effect is Effect.AppendBodies))
             return;
         if (IsOvertaken(_snapshotCovers))
@@ -254,7 +262,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
             return;
         }
 
-        // One that is kept waits for a leader: until then this replica may itself be about to lead, with the journal that it has.
+        // A kept snapshot waits for a leader, because until then this replica may be about to lead with the journal that it has.
         if (_snapshot != SnapshotPhase.Verified || !context.Control.Idle || cut.Busy || (_snapshotIsKept && _leader == 0))
             return;
         if (!context.Recovering && context.Control.Wanted.Acknowledged > _snapshotCovers.Etag)
@@ -275,7 +283,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
             return;
         if (_snapshotIsKept)
         {
-            // The leader asks from where this replica goes on, and its answer is what matches.
+            // The leader then probes from where this replica is, and the answer to that establishes the match.
             TellOfKept(installed: true);
         }
         else
@@ -303,9 +311,10 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         }
     }
 
-    // Nothing waits for the mark to be synced, because nothing is done meanwhile that relies on it: a crash before that leaves a replica as if the probe had
-    // not come yet, and the leader, which remembers through any number of its restarts, tells the next process before it sends it anything. If the leader is
-    // gone by then, nobody knows of the loss, as before the probe: the control file alone, at most a second old, has to show it.
+    // Nothing waits for the mark to be synced, because nothing relies on it meanwhile. A crash before that leaves the replica as it was before the probe,
+    // and the
+    // leader, which remembers across any number of the replica's restarts, tells the next process before it sends it anything. If the leader is gone by then,
+    // nobody knows of the loss, as before the probe. Then only the control file, at most a second old, can reveal it.
     private void OnProbe(Frame frame, Probe probe)
     {
         var remembered = probe.Remembered.FromWire();
@@ -319,7 +328,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         Answer(frame, probe.Record.FromWire());
     }
 
-    // Says whether the journal has a record of the leader's, and otherwise which one may be common.
+    // Tells whether the journal has this record of the leader, and otherwise which one may be common.
     private void Answer(Frame frame, LogPosition asked)
     {
         var answer = context.FrameTo(frame.Sender, frame.Epoch);
@@ -330,7 +339,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
             return;
         }
 
-        // A journal that no longer reaches back that far begins at a checkpoint, which is committed, hence common.
+        // A journal that no longer reaches back that far begins at a checkpoint, which is committed and hence common.
         if (context.Journal.TryFindAtOrBefore(asked.Etag, out var own) || context.Journal.TryFindAtOrBefore(context.Committed, out own))
             SendMatch(answer, found: false, own.Name);
     }
@@ -356,7 +365,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         {
             context.Emit(new Effect.AppendBodies(append.Bodies, match.FirstNew));
             Matched(match.End.Etag);
-            // One that is being caught up writes much at once; that tells nothing of its disk.
+            // A replica that is being caught up writes much at once, which tells nothing of its disk.
             if (append.Committed.FromWire() <= match.End.Etag)
                 context.Pace.Appended(match.End.Etag, context.NowUs);
         }
@@ -385,7 +394,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         context.Send(frame);
     }
 
-    // Recovered: the journal, durable and matched, reaches the committed etag of a leader that serves its own epoch and knows this process.
+    // Recovery ends when the journal, durable and matched, reaches the committed etag of a leader that serves its own epoch and knows this process.
     private void EndRecovery(Frame frame, Etag committed)
     {
         if (!context.Recovering || Blocked || committed.Epoch != frame.Epoch || frame.ReceiverIncarnation != context.Incarnation)
@@ -396,7 +405,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         context.Recovering = false;
         context.Log($"recovered to {recovered}, the leader's committed etag is {committed}");
         context.Control.Require(context.Control.Wanted with { Acknowledged = recovered });
-        // Said before as "recovering"; now it counts.
+        // Sent before as "recovering"; now it counts, so it is sent again.
         _acknowledgedSent = Etag.None;
     }
 
@@ -405,7 +414,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         var covers = chunk.Covers.FromWire();
         if (IsOvertaken(covers))
         {
-            // Installed before, or overtaken by the journal.
+            // Installed already, or the journal has what it covers.
             EndUnneeded(covers);
             return;
         }
@@ -419,7 +428,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
 
         if (_snapshot == SnapshotPhase.None || covers != _snapshotCovers)
         {
-            // Only its first chunk begins one, and a leader's checkpoints only get newer: what comes late ends none.
+            // Only its first chunk starts a snapshot. A leader's checkpoints only get newer, so a late chunk never replaces a newer snapshot.
             if (chunk.Offset != 0 || chunk.Data.IsEmpty || (_snapshot != SnapshotPhase.None && covers.Etag < _snapshotCovers.Etag))
             {
                 SendSnapshotAck(covers, installed: false);
@@ -433,7 +442,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         }
 
         var end = (long)chunk.Offset + chunk.Data.Length;
-        // Two windows: no leader has more under way, and memory is not for whoever says otherwise.
+        // A correct leader never has more than this outstanding. The bound protects memory against any other.
         var isTooMuch = _snapshotSubmitted - _snapshotStored >= 2 * context.Options.SnapshotWindowBytes;
         if ((long)chunk.Offset != _snapshotSubmitted || end > _snapshotTotal || chunk.Data.IsEmpty || isTooMuch)
         {
@@ -445,7 +454,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         context.Emit(new Effect.StoreSnapshotChunk(chunk));
     }
 
-    // This replica has what it covers; installing it would lose what came after.
+    // This replica has what the snapshot covers; installing it would lose what came after.
     private bool IsOvertaken(LogPosition covers) => context.Options.Rules.IsOvertaken(context.Journal, covers, context.Committed);
 
     private void DropSnapshot()
@@ -475,7 +484,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         }
     }
 
-    // Installed: it asks what this replica has by now. Otherwise it begins to send.
+    // If installed, the leader asks what this replica has by now. Otherwise it begins to send its own snapshot.
     private void TellOfKept(bool installed)
     {
         if (_offered != default)

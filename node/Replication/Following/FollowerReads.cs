@@ -6,8 +6,8 @@ using KvCluster.V1;
 namespace KvCluster.Replication.Following;
 
 /// <summary>
-/// Linearizable reads at a replica that does not lead: the leader is asked, after they arrived, up to where this replica must have applied. One question is
-/// under way at a time and stands for all reads that came before it; those that come meanwhile share the next one.
+/// Linearizable reads at a replica that does not lead. After they arrive, the leader is asked for the etag up to which this replica must have applied. One
+/// request is outstanding at a time and serves all reads that came before it. Reads that arrive meanwhile share the next one.
 /// </summary>
 internal sealed class FollowerReads(ReplicaContext context)
 {
@@ -18,10 +18,10 @@ internal sealed class FollowerReads(ReplicaContext context)
     private long _resendUs = long.MaxValue;
     private long _deadlineUs = long.MaxValue;
 
-    /// <summary>When something is to be done by the clock.</summary>
+    /// <summary>When to step by the clock.</summary>
     public long DueUs => Math.Min(_resendUs, _deadlineUs);
 
-    /// <summary>A read arrived; 0 for <paramref name="leader"/> means that none is known, and refuses it.</summary>
+    /// <summary>A read arrived. If <paramref name="leader"/> is 0, none is known and the read is refused.</summary>
     public void Add(long readId, ulong leader)
     {
         if (leader == 0)
@@ -53,7 +53,7 @@ internal sealed class FollowerReads(ReplicaContext context)
             Ask();
     }
 
-    /// <summary>Does what the clock asks for.</summary>
+    /// <summary>Acts on the passing of time.</summary>
     public void OnTick()
     {
         if (context.NowUs >= _deadlineUs)
@@ -62,7 +62,7 @@ internal sealed class FollowerReads(ReplicaContext context)
             Send();
     }
 
-    /// <summary>The leader changed, or does not answer: the callers go elsewhere.</summary>
+    /// <summary>The leader changed or does not answer. Callers have to read elsewhere.</summary>
     public void RefuseAll()
     {
         if (_waiting.Count > 0)

@@ -1,18 +1,20 @@
 namespace KvCluster.Replication.Following;
 
 /// <summary>
-/// How long ago a follower's committed state was its leader's: for reads that may be stale and say how stale. One statement of the leader that the
-/// follower has not reached yet is kept until it has, so that one under steady load is not taken for one that stands still.
+/// How long ago a follower had everything that its leader had committed, for reads that may be stale and report by how much. One committed etag of the leader
+/// that the follower has not reached yet is remembered until it has. Otherwise a follower under steady load would seem not to advance.
 /// </summary>
 internal sealed class Freshness
 {
     private Etag _awaited;
     private long _awaitedSinceUs = long.MinValue;
 
-    /// <summary>When all was committed here that the leader said was; <see cref="long.MinValue"/>: not since the start.</summary>
+    /// <summary>
+    /// The last time at which everything that the leader had reported as committed was committed here; <see cref="long.MinValue"/> if not since the start.
+    /// </summary>
     public long CurrentUs { get; private set; } = long.MinValue;
 
-    /// <summary>A leader that serves its own epoch said what it has committed. One that does not serve yet may know less than was acknowledged.</summary>
+    /// <summary>A leader that serves its own epoch reported its committed etag. One that does not serve yet may know less than was acknowledged.</summary>
     public void Heard(Etag leaderCommitted, Etag ownCommitted, long nowUs)
     {
         if (ownCommitted >= leaderCommitted)

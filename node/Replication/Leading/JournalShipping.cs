@@ -7,12 +7,15 @@ using KvCluster.V1;
 namespace KvCluster.Replication.Leading;
 
 /// <summary>
-/// How a leader's journal gets to its followers: each is probed for the last common record, then sent bodies within a window, or a snapshot where the
-/// journal does not reach back that far (<see cref="FollowerTransitions"/>). One of one epoch.
+/// Sends a leader's journal to its followers. Each follower is probed for the last common record and then sent bodies within a window, or a snapshot if the
+/// journal does not reach back that far (<see cref="FollowerTransitions"/>). One per epoch.
 /// </summary>
 internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
 {
-    /// <summary>A frame to a follower. It names the process that this leadership has taken note of, so that the follower knows what the leader knows of it.</summary>
+    /// <summary>
+    /// A frame to a follower. It names the follower's process that this leader has heard from, so that the follower can tell whether the leader knows of
+    /// its restart.
+    /// </summary>
     public Frame FrameTo(FollowerProgress follower)
     {
         var frame = context.FrameTo(follower.Replica, epoch);
@@ -20,7 +23,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         return frame;
     }
 
-    /// <summary>What a follower has durable and matched.</summary>
+    /// <summary>A follower reported what it has durable and matched.</summary>
     public void OnAck(FollowerProgress follower, Etag durable, bool recovering)
     {
         if (!recovering)
@@ -36,7 +39,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             follower.MovedUs = context.NowUs;
     }
 
-    /// <summary>The driver has sent bodies up to here.</summary>
+    /// <summary>The driver has sent bodies up to and including this record.</summary>
     public void OnBodiesSent(FollowerProgress follower, LogPosition last, long bytes)
     {
         if (!follower.Sending)
@@ -67,14 +70,14 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.MovedUs = follower.SnapshotMovedUs = context.NowUs;
     }
 
-    /// <summary>The checkpoint is not kept for the follower any more.</summary>
+    /// <summary>The checkpoint is no longer kept for the follower.</summary>
     public void OnSnapshotLost(FollowerProgress follower, LogPosition covers, string reason)
     {
         if (follower.State == FollowerState.Snapshot && follower.Covers == covers)
             GiveUpSnapshot(follower, reason);
     }
 
-    /// <summary>The answer to a probe, or to bodies that do not follow what the follower has: the next step to the common record.</summary>
+    /// <summary>The answer to a probe, or to bodies that do not follow what the follower has. It leads a step closer to the common record.</summary>
     public void OnMatch(FollowerProgress follower, Match match)
     {
         OnAck(follower, match.Durable.FromWire(), match.Recovering);
@@ -86,7 +89,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             if (TailMatch.Has(context.Journal, record))
                 Continue(follower, record);
             else if (record == follower.Probe)
-                // Asked for while the journal still reached back that far.
+                // Probed while the journal still reached back that far.
                 SendFromCheckpoint(follower);
             return;
         }
@@ -94,7 +97,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         if (follower.State == FollowerState.Snapshot)
             return;
         var asked = follower.State == FollowerState.Probe ? follower.Probe : follower.Sent;
-        // Lacking what an earlier process of it acknowledged: it lost records, and must be told.
+        // The follower lacks what an earlier process of it acknowledged. It lost records and must be told.
         follower.ToldToRecover |= asked.Etag <= follower.Remembered && record.Etag < follower.Remembered;
         if (!TailMatch.TryStepBack(context.Journal, asked, record, out var next, out var common))
         {
@@ -113,19 +116,19 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         SendProbe(follower);
     }
 
-    /// <summary>The follower is another process now.</summary>
+    /// <summary>The follower has a new process.</summary>
     public void OnRestarted(FollowerProgress follower)
     {
         context.Log($"replica {follower.Replica:x} has restarted");
         follower.Restart();
         Signal(follower, FollowerSignal.Restarted);
-        // Asking for what it acknowledged shows at once whether it still has it.
+        // A probe for what it acknowledged shows at once whether it still has it.
         var found = context.Journal.TryFind(follower.Remembered, out var remembered);
         follower.Probe = found && follower.Remembered != Etag.None ? remembered.Name : context.Journal.Last.Name;
         follower.ProbeDueUs = context.NowUs;
     }
 
-    /// <summary>So much of a snapshot is stored or verified, or all of it installed, or it failed there.</summary>
+    /// <summary>A part of a snapshot is stored or verified, or all of it is installed, or it failed at the follower.</summary>
     public void OnSnapshotAck(FollowerProgress follower, SnapshotAck ack)
     {
         if (follower.State != FollowerState.Snapshot || follower.Covers == default || ack.Covers.FromWire() != follower.Covers)
@@ -143,7 +146,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
 
         if (ack.Fault != SnapshotFault.Unspecified)
         {
-            // The bytes were sound when they left, as far as each page tells of itself: whether it is the page that belongs there, only the whole tree tells.
+            // Each page's checksum was correct when it was sent. Only reading the whole tree tells whether each page is the one that belongs there.
             if (ack.Fault == SnapshotFault.Damaged)
                 context.Emit(Effect.CheckPages.Instance);
             var reason = ack.Fault switch
@@ -152,7 +155,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
                 SnapshotFault.Damaged => "it found it damaged",
                 _ => "its disk failed",
             };
-            // For room is asked with the first bytes: asking often costs nothing.
+            // The follower checks for space with the first bytes, so retrying often costs nothing.
             GiveUpSnapshot(follower, reason, costsMuch: ack.Fault != SnapshotFault.NoRoom);
             return;
         }
@@ -162,13 +165,13 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             follower.SnapshotMovedUs = context.NowUs;
         if (stored != follower.SnapshotStored || verified != follower.SnapshotVerified)
             follower.MovedUs = context.NowUs;
-        // Less than before: it starts over, from a new process or a new epoch.
+        // Less than before: the follower has started over, because of a new process or a new epoch.
         if (stored < follower.SnapshotStored)
             follower.SnapshotSent = stored;
         (follower.SnapshotStored, follower.SnapshotVerified) = (stored, verified);
     }
 
-    /// <summary>Sends anew what seems lost.</summary>
+    /// <summary>Resends what seems lost.</summary>
     public void CheckStall(FollowerProgress follower)
     {
         if (follower.State == FollowerState.Snapshot && follower.Covers != default
@@ -191,7 +194,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             Signal(follower, FollowerSignal.Stalled);
             follower.MovedUs = context.NowUs;
             follower.SnapshotSent = follower.SnapshotStored;
-            // All is stored: it is being verified, or that it is installed was not heard.
+            // All is stored. It is being verified, or the message that it is installed was lost.
             if (follower.SnapshotStored == follower.SnapshotBytes)
                 AskForSnapshot(follower);
         }
@@ -214,14 +217,14 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         }
     }
 
-    /// <summary>Nothing more is sent to the follower: its checkpoint is let go.</summary>
+    /// <summary>Nothing more is sent to the follower. Its checkpoint is unpinned.</summary>
     public void Stop(FollowerProgress follower)
     {
         if (follower.State == FollowerState.Snapshot && follower.Covers != default)
             context.Emit(new Effect.CloseSnapshot(follower.Replica));
     }
 
-    // The record is common: send what follows it.
+    // The record is common, so the bodies that follow it are sent.
     private void Continue(FollowerProgress follower, LogPosition common)
     {
         Signal(follower, FollowerSignal.Common);
@@ -230,7 +233,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.MovedUs = context.NowUs;
     }
 
-    // The journal has nothing at the place where the follower needs it. Soon after a snapshot that came to nothing it is probed only: it may have recovered.
+    // The journal no longer has what the follower needs. Soon after a snapshot that was given up the follower is only probed, because it may have recovered.
     private void SendFromCheckpoint(FollowerProgress follower)
     {
         if (context.NowUs >= follower.SnapshotDueUs)
@@ -245,7 +248,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.ProbeDueUs = follower.SnapshotDueUs;
     }
 
-    // Nobody is lost by it: the follower goes on with what it has, and a newer checkpoint is sent later, from its beginning.
+    // This harms nobody: the follower continues with what it has, and a newer checkpoint is sent later, from its beginning.
     private void GiveUpSnapshot(FollowerProgress follower, string reason, bool costsMuch = true)
     {
         context.Log($"replica {follower.Replica:x} does not get the snapshot at {follower.Covers}: {reason}; begins anew later");
@@ -254,7 +257,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.SnapshotsGivenUp += costsMuch ? 1 : 0;
         follower.SnapshotDueUs = context.NowUs + pauseUs;
         follower.Probe = context.Journal.Last.Name;
-        // At once: its journal may be enough by now.
+        // At once, because the journal may suffice by now.
         follower.ProbeDueUs = context.NowUs;
     }
 

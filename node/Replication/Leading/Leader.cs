@@ -9,8 +9,8 @@ using KvCluster.V1;
 namespace KvCluster.Replication.Leading;
 
 /// <summary>
-/// One epoch led by this process, from its epoch-open record to its end: commit, leases, rounds of reads, hand-over, changes of its voters. An epoch is never
-/// led twice; stopping is for good.
+/// One epoch led by this process, from its epoch-open record to its end: commit, leases, read rounds, transfer, changes of its voters. An epoch is never led
+/// twice; stopping is for good.
 /// </summary>
 internal sealed class Leader
 {
@@ -58,18 +58,20 @@ internal sealed class Leader
 
     public ulong Epoch { get; }
 
-    /// <summary>The epoch-open record is committed.</summary>
+    /// <summary>Whether requests are served. That begins when the epoch-open record is committed.</summary>
     public bool Serving { get; private set; }
 
-    /// <summary>When another leadership was seen in the record; <see cref="long.MaxValue"/>: none.</summary>
+    /// <summary>When the record first named a higher epoch; <see cref="long.MaxValue"/> if never.</summary>
     public long SupersededUs { get; private set; } = long.MaxValue;
 
-    /// <summary>Reads are linearizable before this time of the own clock.</summary>
+    /// <summary>Reads are linearizable before this time of this replica's clock.</summary>
     public long LeaseEndUs => Serving ? _quorum.Agreed(_grantOf) : 0;
 
     /// <summary>
-    /// When nobody else can have committed anything, as far as this leader knows: until the lease's end, and when it sent the newest round that a majority
-    /// has answered, which is all that a leader at rest learns. <see cref="long.MinValue"/>: never.
+    /// The latest time at which, as far as this leader knows, nobody else can have committed anything: the present while the lease lasts, then the lease's
+    /// end; or
+    /// the send time of the newest round that a majority answered, if later. A quiescent leader learns only the latter. <see cref="long.MinValue"/> if it
+    /// does not serve.
     /// </summary>
     public long CurrentUs => !Serving ? long.MinValue
         : Math.Max(Math.Min(_context.NowUs, LeaseEndUs), _rounds.TryGetSentUs(_quorum.Agreed(_roundOf), out var sentUs) ? sentUs : long.MinValue);
@@ -77,7 +79,7 @@ internal sealed class Leader
     /// <summary>All other replicas of the shard's record.</summary>
     public IReadOnlyCollection<FollowerProgress> Followers => _followers.Values;
 
-    // All leaders of a node beat at the same moments, so that their heartbeats travel together.
+    // All leaders of a node send heartbeats at the same moments, so that these travel in one message.
     private long NextBeatUs => ((_context.NowUs / BeatIntervalUs) + 1) * BeatIntervalUs;
 
     private long BeatIntervalUs => _rests ? _context.Options.RestIntervalUs : _context.Options.HeartbeatIntervalUs;
@@ -85,10 +87,10 @@ internal sealed class Leader
     /// <summary>The last comparison of its voters' digests that found no difference.</summary>
     public DigestsCompared? DigestsCompared => _digests.Last;
 
-    /// <summary>Nothing was asked of it for some time: it beats seldom and has no lease.</summary>
+    /// <summary>Whether it is quiescent: nothing was asked of it for some time, so it sends few heartbeats and has no lease.</summary>
     public bool Rests => _rests;
 
-    /// <summary>When something is to be done by the clock.</summary>
+    /// <summary>When to step by the clock.</summary>
     public long DueUs
     {
         get
@@ -99,13 +101,13 @@ internal sealed class Leader
         }
     }
 
-    /// <summary>Serving ended because the leadership is being handed over.</summary>
+    /// <summary>Serving ended because of a transfer.</summary>
     public bool IsTransferring => _transfer is { StoppedServing: true };
 
-    /// <summary>A hand-over has begun; it may still fail, and this replica then goes on.</summary>
+    /// <summary>A transfer has begun. It may still fail, and this replica then continues to lead.</summary>
     public bool MayHandOver => _transfer is not null;
 
-    /// <summary>A record of the own epoch was appended here; the first one is the epoch-open record.</summary>
+    /// <summary>A record of this epoch was appended here. The first one is the epoch-open record.</summary>
     public void OnAppended(JournalRecord record)
     {
         Invariant.Check(record.Etag.Epoch == Epoch, $"Record {record.Name} was appended while leading epoch {Epoch}.");
@@ -126,7 +128,7 @@ internal sealed class Leader
             Serve();
     }
 
-    /// <summary>The shard's record changed. False: its voters are not those of this leadership any more, which then ends.</summary>
+    /// <summary>The shard's record changed. False if its voters are no longer those of this leadership, which then ends.</summary>
     public bool TryFollowRecord()
     {
         if (_context.View.Record.Epoch > Epoch && SupersededUs == long.MaxValue)
@@ -152,7 +154,7 @@ internal sealed class Leader
         return follows;
     }
 
-    /// <summary>Begins to change the shard's replicas. Answered by one <see cref="Effect.OrderEnded"/>, at once if it cannot begin.</summary>
+    /// <summary>Begins to change the shard's replicas. Answered by one <see cref="Effect.OrderEnded"/>, at once if the change cannot begin.</summary>
     public void ChangeReplicas(long orderId, ReplicaChange change)
     {
         Asked();
@@ -168,14 +170,14 @@ internal sealed class Leader
             _membership = new Membership(_context, Epoch, orderId, change, _quorum);
     }
 
-    /// <summary>The record was read, for a change of the replicas or for another.</summary>
+    /// <summary>The record was read, for a change of replicas or for something else.</summary>
     public void OnRecordRead(long readId, ShardRecord? record, long revision)
     {
         _membership?.OnRecordRead(readId, record, revision);
         TakeVoters();
     }
 
-    /// <summary>A transaction ended, of a change of the replicas or of another.</summary>
+    /// <summary>A compare-and-set ended, that of a change of replicas or another one.</summary>
     public void OnSetDone(long setId, SetOutcome outcome, long revision)
     {
         var before = _context.View;
@@ -197,7 +199,7 @@ internal sealed class Leader
             _digests.OnReplaced(follower);
         }
 
-        // Nobody holds what this leader has not written. Were it taken, every later record would count as held there.
+        // No replica can have what this leader has not written. If this were accepted, every later record would count as durable there.
         if (ToldDurable(frame) is var told && told > _context.Journal.Last.Etag)
         {
             _context.Emit(new Effect.Alarm($"replica {frame.Sender:x} acknowledges {told}, and the journal of this leader ends at {_context.Journal.Last.Name}; dropped"));
@@ -241,7 +243,7 @@ internal sealed class Leader
         _ => Etag.None,
     };
 
-    /// <summary>The driver has sent bodies up to here.</summary>
+    /// <summary>The driver has sent bodies up to and including this record.</summary>
     public void OnBodiesSent(ulong replica, LogPosition last, long bytes)
     {
         if (_followers.TryGetValue(replica, out var follower))
@@ -257,21 +259,21 @@ internal sealed class Leader
             _context.Emit(new Effect.CloseSnapshot(replica));
     }
 
-    /// <summary>A pin was taken back.</summary>
+    /// <summary>A pin was revoked.</summary>
     public void OnSnapshotLost(ulong replica, LogPosition covers, string reason)
     {
         if (_followers.TryGetValue(replica, out var follower))
             _shipping.OnSnapshotLost(follower, covers, reason);
     }
 
-    /// <summary>A read that the lease does not cover waits for a round.</summary>
+    /// <summary>A read arrived that the lease does not cover. It waits for a round.</summary>
     public void OnRead(long readId)
     {
         Asked();
         _rounds.Add(readId);
     }
 
-    /// <summary>Nothing comes from a node, perhaps a follower's, or somebody wants to stand: it does not rest now.</summary>
+    /// <summary>Something was asked of the leader, a replica wants to campaign, or a node, perhaps a follower's, is silent. Ends quiescence.</summary>
     public void Asked()
     {
         _askedUs = _context.NowUs;
@@ -281,9 +283,9 @@ internal sealed class Leader
         _wokeUs = _heartbeatDueUs = _checkDueUs = _context.NowUs;
     }
 
-    /// <summary>Begins to hand over. Answered by one <see cref="Effect.OrderEnded"/>, at once if it cannot begin.</summary>
+    /// <summary>Begins a transfer. Answered by one <see cref="Effect.OrderEnded"/>, at once if it cannot begin.</summary>
     /// <param name="orderId">Names the request.</param>
-    /// <param name="replica">Who is to lead; 0: the most advanced voter.</param>
+    /// <param name="replica">The replica that should lead; 0: the most advanced voter.</param>
     public void Transfer(long orderId, ulong replica)
     {
         Asked();
@@ -309,7 +311,8 @@ internal sealed class Leader
     }
 
     /// <summary>
-    /// Asks another to take over while the own disk is impaired, or the own tree doubted, and one follows of which neither is so. Nobody ordered it, so nobody
+    /// Begins a transfer if this replica's disk is impaired or its tree doubted, and a follower qualifies to which neither applies. Nobody ordered it, so
+    /// nobody
     /// waits for its end.
     /// </summary>
     public void LeaveImpaired()
@@ -324,16 +327,16 @@ internal sealed class Leader
         _transfer = new LeaderTransfer(_context, Epoch, 0, target);
     }
 
-    /// <summary>Does what the clock asks for. A reason: this leadership is over.</summary>
+    /// <summary>Acts on the passing of time. A non-null reason means that this leadership is over.</summary>
     public string? OnTick()
     {
         if (!_open)
             return null;
         if (_context.NowUs >= _checkDueUs)
         {
-            // Apart from the heartbeats, which rounds of reads may stand in for without end.
+            // Independent of the heartbeats, which read rounds may replace indefinitely.
             _checkDueUs = NextBeatUs;
-            // What came before a rest tells nothing of the time after it.
+            // Time before the end of quiescence does not count.
             var silentUs = _context.NowUs - Math.Max(_wokeUs, _quorum.Agreed(_heardOf));
             if (!_rests && silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
                 return "no majority has answered for one and a half of the greatest timeout";
@@ -353,13 +356,13 @@ internal sealed class Leader
         _membership?.OnTick();
         TakeVoters();
         BeginComparison();
-        // Who was told to stand must not be kept from it.
+        // The target was told to campaign; a heartbeat would stop it.
         if (_context.NowUs >= _heartbeatDueUs && _transfer is not { Phase: TransferPhase.Released })
             SendRound();
         return null;
     }
 
-    /// <summary>Takes all consequences of what is known: sends, commits, confirms reads.</summary>
+    /// <summary>Draws all conclusions from what is known: commits, confirms reads, sends.</summary>
     public void Advance()
     {
         if (!_open)
@@ -367,7 +370,7 @@ internal sealed class Leader
         _membership?.Advance(_durableOf);
         Commit();
         ComparePace();
-        // Nobody hurries to answer a round that was not awaited.
+        // Followers do not hurry to answer a round that was not awaited.
         if (_rounds.Wanted && (!_roundAwaited || _quorum.Agreed(_roundOf) == _rounds.Newest))
             SendRound();
         if (Serving && _rounds.TryConfirm(_quorum.Agreed(_roundOf), out var readIdLast))
@@ -380,9 +383,9 @@ internal sealed class Leader
         _context.NoteProgress(_context.Journal.Durable.Etag);
     }
 
-    /// <summary>Ends the epoch: nothing is served, sent or counted after it.</summary>
-    /// <param name="reason">Why.</param>
-    /// <param name="successor">The leader of a higher epoch, if that is why; else 0.</param>
+    /// <summary>Ends the epoch. Nothing is served, sent or counted after it.</summary>
+    /// <param name="reason">The reason.</param>
+    /// <param name="successor">The leader of a higher epoch if that is the reason; else 0.</param>
     public void Stop(string reason, ulong successor)
     {
         StopServing();
@@ -396,7 +399,7 @@ internal sealed class Leader
         _context.Log($"stopped leading epoch {Epoch}: {reason}");
     }
 
-    // The same check as for the own reads: the lease now, or a round that is sent from now on.
+    // The same check as for the leader's own reads: the lease now, or a round that is sent from now on.
     private void OnReadIndex(FollowerProgress follower, ulong number)
     {
         if (!Serving)
@@ -487,7 +490,7 @@ internal sealed class Leader
         _transfer.Advance(_rounds.Newest, _followers.Values);
     }
 
-    // From the barrier of a change to its definite outcome both sets decide.
+    // From the barrier of a change of voters to its definite outcome both sets decide.
     private void TakeVoters()
     {
         if (_membership is null)
@@ -502,8 +505,8 @@ internal sealed class Leader
         && follower.State == FollowerState.Replicate
         && follower.OutstandingBytes <= _context.Options.FrameBytes;
 
-    // Heard of lately, replicating, and of these the one that has the most, or behind a slow leader the one that is the fastest; one with an impaired disk, or as slow
-    // as a slow leader's, only by name.
+    // A replicating voter heard from recently. Of these, the one with the most acknowledged; if this leader's disk is slow, the fastest one. A replica with an
+    // impaired disk, or about as slow as this slow leader, is chosen only if it was named.
     private FollowerProgress? ChooseSuccessor(ulong replica)
     {
         var candidates = _followers.Values.Where(follower => (replica == 0 || follower.Replica == replica)
@@ -538,10 +541,10 @@ internal sealed class Leader
         _context.Emit(new Effect.LeaderKnown(Epoch, _context.Self, _context.View.NodeOf(_context.Self)));
     }
 
-    // Since a rest, or within the time in which an answer is to be expected.
+    // Heard within the shortest timeout, or quiescence ended that recently.
     private bool HeardLately(FollowerProgress follower) => _context.NowUs - Math.Max(_wokeUs, follower.HeardUs) < _context.Options.TimeoutLeastUs;
 
-    // All replicas have all there is, and as long as nobody asks for anything none of them has to be told anything.
+    // All replicas have everything, and as long as nobody asks for anything none of them has to be told anything.
     private bool MayRest()
     {
         var last = _context.Journal.Last.Etag;

@@ -5,22 +5,22 @@ using KvCluster.V1;
 
 namespace KvCluster.Replication.Leading;
 
-/// <summary>The steps of handing a leadership over, in their order.</summary>
+/// <summary>The steps of a transfer, in their order.</summary>
 internal enum TransferPhase
 {
-    /// <summary>The target is asked to read the shard's record, and to come close to the end of the journal. Reads and writes go on.</summary>
+    /// <summary>The target is asked to read the shard's record and to come close to the end of the journal. Reads and writes continue.</summary>
     Asking,
 
-    /// <summary>Nothing is served any more in this epoch; what was appended becomes committed, and the target gets all of it.</summary>
+    /// <summary>Nothing is served any more in this epoch. What was appended becomes committed, and the target receives all of it.</summary>
     Draining,
 
-    /// <summary>The grants are released and the target was told to stand.</summary>
+    /// <summary>The grants are released and the target was told to campaign.</summary>
     Released,
 }
 
 /// <summary>
-/// A leader's side of handing over to a replica that it names. Until <see cref="TransferPhase.Draining"/> giving up costs nothing; after it the
-/// epoch serves no more, whatever becomes of the target. The target's side is an ordinary election without pre-vote, see <c>Election</c>.
+/// A leader's side of a transfer to a chosen replica. Before <see cref="TransferPhase.Draining"/> a transfer can be given up at no cost. After it the
+/// epoch no longer serves, whatever happens to the target. The target's side is an ordinary election without a pre-vote, see <c>Election</c>.
 /// </summary>
 internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long id, FollowerProgress target)
 {
@@ -34,16 +34,16 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
     /// <summary>Reads and writes have ended for good in this epoch.</summary>
     public bool StoppedServing => Phase != TransferPhase.Asking;
 
-    /// <summary>When the target must have come close, or have taken over.</summary>
+    /// <summary>When the target must have caught up or, after serving has ended, taken over.</summary>
     public long DeadlineUs { get; private set; } = context.NowUs + context.Options.TimeoutGreatestUs;
 
-    /// <summary>When something is to be done by the clock.</summary>
+    /// <summary>When to step by the clock.</summary>
     public long DueUs => Math.Min(DeadlineUs, Phase == TransferPhase.Draining ? long.MaxValue : _resendUs);
 
     /// <summary>The target has read the record.</summary>
     public void OnReady(ulong replica) => _ready |= replica == Target;
 
-    /// <summary>Whether serving can end now: the target is ready and lacks little, so the pause will be short.</summary>
+    /// <summary>Whether serving can end now. The target is ready and lacks little, so the pause will be short.</summary>
     public bool MayStopServing => Phase == TransferPhase.Asking
         && _ready
         && target.State == FollowerState.Replicate
@@ -57,8 +57,8 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
         _resendUs = context.NowUs;
     }
 
-    /// <summary>Sends what is due.</summary>
-    /// <param name="round">The newest round of heartbeats: no grant of this epoch has a greater number.</param>
+    /// <summary>Sends the messages that are due.</summary>
+    /// <param name="round">The newest heartbeat round. No grant of this epoch has a greater number.</param>
     /// <param name="followers">All other replicas.</param>
     public void Advance(ulong round, IEnumerable<FollowerProgress> followers)
     {
@@ -90,7 +90,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
         }
     }
 
-    /// <summary>Tells who asked how it ended.</summary>
+    /// <summary>Reports the end to whoever ordered the transfer.</summary>
     /// <param name="successor">The leader of the epoch that ended this one; 0: none.</param>
     public void End(ulong successor, string reason) => context.Emit(new Effect.OrderEnded(id, successor == Target, reason));
 }

@@ -1,19 +1,20 @@
 namespace KvCluster.Replication.Leading;
 
 /// <summary>
-/// A leader's lease: which leadership holds it, and until when. Immutable, so that readers on other threads see the two as a pair: an end alone may be that
+/// A leader's lease: the leadership that holds it, and its end. Immutable, so that readers on other threads see the two as a pair. An end alone could be that
 /// of a later leadership than the one in which a snapshot was taken.
 /// </summary>
-/// <param name="Epoch">The leadership; 0: none.</param>
+/// <param name="Epoch">The leadership's epoch; 0: none.</param>
 /// <param name="EndUs">In microseconds of the boot clock; 0: no lease.</param>
 internal sealed record Lease(ulong Epoch, long EndUs)
 {
-    /// <summary>Of a replica that does not serve.</summary>
+    /// <summary>The lease of a replica that does not serve.</summary>
     public static readonly Lease None = new(0, 0);
 
     /// <summary>
-    /// Whether a linearizable read may be answered from a snapshot. It must be of the same leadership: a leader that was deposed and leads again by now has a
-    /// lease, and a snapshot from before may lack what another leader committed in between.
+    /// Whether a linearizable read may be answered from a snapshot. The snapshot must be of the same leadership. A leader that was deposed and leads again
+    /// has a
+    /// lease, but an earlier snapshot may lack what another leader committed in between.
     /// </summary>
     /// <param name="snapshot">The snapshot's etag; it was taken after the read arrived and before this lease and the clock were read.</param>
     /// <param name="nowUs">The boot clock.</param>

@@ -2,7 +2,7 @@ namespace KvCluster.Replication.Leading;
 
 /// <summary>
 /// Heartbeat rounds of one leadership and the reads that wait for one. A read is confirmed by any round that was sent after it arrived and that a
-/// majority answered; reads that arrive while a round is under way share the next one.
+/// majority answered. Reads that arrive while a round is in progress share the next one.
 /// </summary>
 internal sealed class ReadRounds(int roundsKept)
 {
@@ -24,7 +24,7 @@ internal sealed class ReadRounds(int roundsKept)
         return Newest;
     }
 
-    /// <summary>When a round was sent; false for one that is too old to know, or was never sent.</summary>
+    /// <summary>When a round was sent. False if it is too old to be remembered or was never sent.</summary>
     public bool TryGetSentUs(ulong round, out long sentUs)
     {
         var known = round > 0 && round <= Newest && Newest - round < (ulong)_sentAtUs.Length;
@@ -35,14 +35,14 @@ internal sealed class ReadRounds(int roundsKept)
     /// <summary>A read waits for the next round.</summary>
     public void Add(long readId) => _waiting.Enqueue((readId, Next()));
 
-    /// <summary>Somebody waits for the next round; gives its number.</summary>
+    /// <summary>Requests another round and returns its number.</summary>
     public ulong Next()
     {
         Wanted = true;
         return Newest + 1;
     }
 
-    /// <summary>A majority has answered this round: gives the last read that it confirms.</summary>
+    /// <summary>A majority has answered this round. Returns the last read that it confirms.</summary>
     public bool TryConfirm(ulong round, out long readIdLast)
     {
         readIdLast = 0;
@@ -55,7 +55,7 @@ internal sealed class ReadRounds(int roundsKept)
         return readIdLast != 0;
     }
 
-    /// <summary>Gives up on all reads: the last of them, or 0.</summary>
+    /// <summary>Drops all reads; returns the last of them, or 0.</summary>
     public long RefuseAll()
     {
         var last = _waiting.Count == 0 ? 0 : _waiting.Last().ReadId;

@@ -16,7 +16,7 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
     /// <summary>The record asked for while probing.</summary>
     public LogPosition Probe { get; set; } = probe;
 
-    /// <summary>When to ask again.</summary>
+    /// <summary>When to probe again.</summary>
     public long ProbeDueUs { get; set; } = nowUs;
 
     /// <summary>The last record sent while replicating.</summary>
@@ -25,43 +25,43 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
     /// <summary>A <see cref="Effect.SendBodies"/> is being executed.</summary>
     public bool Sending { get; set; }
 
-    /// <summary>Durable there and counted; 0 after a restart until it says so again.</summary>
+    /// <summary>Durable there and counted. After a restart it is 0 until the follower acknowledges again.</summary>
     public Etag Acked { get; set; }
 
-    /// <summary>The greatest etag it ever acknowledged in this epoch, while its process before a restart ran.</summary>
+    /// <summary>The greatest etag that its processes before the last restart acknowledged in this epoch.</summary>
     public Etag Remembered { get; set; }
 
-    /// <summary>It lacks what is remembered, and was told so with each probe.</summary>
+    /// <summary>It lacks records up to the remembered etag, and every probe tells it so.</summary>
     public bool ToldToRecover { get; set; }
 
     /// <summary>Bytes sent and not acknowledged.</summary>
     public long OutstandingBytes { get; private set; }
 
-    /// <summary>Last time an acknowledgement rose, or the first byte was sent into an empty window.</summary>
+    /// <summary>When an acknowledgement last rose, or the first byte was sent into an empty window.</summary>
     public long MovedUs { get; set; } = nowUs;
 
-    /// <summary>Last time it answered in this epoch, as a replica that counts.</summary>
+    /// <summary>When it last answered in this epoch as a replica that counts.</summary>
     public long HeardUs { get; set; } = nowUs;
 
-    /// <summary>Its grant runs until then by the leader's clock.</summary>
+    /// <summary>When its grant ends by the leader's clock.</summary>
     public long GrantEndUs { get; set; }
 
     /// <summary>The greatest heartbeat round answered.</summary>
     public ulong Round { get; set; }
 
-    /// <summary>Its disk is slow or full, or its tree doubted, as it said last.</summary>
+    /// <summary>It last reported that its disk is slow or full, or its tree doubted.</summary>
     public bool DiskImpaired { get; set; }
 
-    /// <summary>How long it takes of late until a record is durable there and the leader knows; 0: not known.</summary>
+    /// <summary>How long it recently took until a record was durable there and the leader knew; 0 if not known.</summary>
     public long AckUs { get; private set; }
 
-    /// <summary>Its newest question up to where it must have applied; 0: none waits for an answer.</summary>
+    /// <summary>The number of its newest read-index request; 0 if none waits for an answer.</summary>
     public ulong ReadIndexAsked { get; set; }
 
-    /// <summary>The round that confirms the leader for that question.</summary>
+    /// <summary>The round that confirms the leader for that request.</summary>
     public ulong ReadIndexRound { get; set; }
 
-    /// <summary>The snapshot under way; default: not opened yet.</summary>
+    /// <summary>The log position of the snapshot in progress; default if not opened yet.</summary>
     public LogPosition Covers { get; set; }
 
     public long SnapshotBytes { get; set; }
@@ -70,24 +70,25 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
 
     public long SnapshotStored { get; set; }
 
-    /// <summary>Of a snapshot that is stored, what the follower has verified.</summary>
+    /// <summary>Snapshot bytes that the follower has verified, after all are stored.</summary>
     public long SnapshotVerified { get; set; }
 
-    /// <summary>Last time that more of it was stored or verified, or that it was opened.</summary>
+    /// <summary>When more of it was last stored or verified, or when it was opened.</summary>
     public long SnapshotMovedUs { get; set; }
 
-    /// <summary>No further snapshot is opened for it before.</summary>
+    /// <summary>No further snapshot is opened for the follower before this time.</summary>
     public long SnapshotDueUs { get; set; }
 
-    /// <summary>Snapshots that were given up since one was installed, but for those that had no room.</summary>
+    /// <summary>Snapshots given up since one was installed, not counting those for which there was no space.</summary>
     public int SnapshotsGivenUp { get; set; }
 
-    /// <summary>The process that speaks for it; 0: none has spoken.</summary>
+    /// <summary>The newest incarnation heard from; 0 if none.</summary>
     public ulong Incarnation { get; private set; }
 
     /// <summary>
-    /// Takes note of the process that speaks. False: one that ended, drop its frame, which was under way. Incarnations rise, so this holds also
-    /// when the later process was the first to be heard of.
+    /// Notes the process that sent a frame. False if that process has ended and its frame, still under way, must be dropped. Incarnations increase, so this
+    /// also
+    /// holds if the later process was heard from first.
     /// </summary>
     public bool TryHear(ulong incarnation, out bool restarted)
     {
@@ -98,7 +99,7 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
         return true;
     }
 
-    /// <summary>Takes note of the record that the leader times. A slow one shows at once and fades over some others.</summary>
+    /// <summary>Notes the time of the record that the leader times. A slow record shows at once and fades over the next ones.</summary>
     public void NoteAck(Etag timed, long tookUs)
     {
         if (_timed == timed)
@@ -115,7 +116,7 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
         OutstandingBytes += bytes;
     }
 
-    /// <summary>What is acknowledged is not outstanding any more.</summary>
+    /// <summary>Removes what is acknowledged from what is outstanding.</summary>
     public void Release(Etag acknowledged)
     {
         while (_outstanding.TryPeek(out var first) && first.Last <= acknowledged)
@@ -125,7 +126,7 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
         }
     }
 
-    /// <summary>What was sent behind this record is lost.</summary>
+    /// <summary>Removes what was sent after this record from what is outstanding; it is considered lost.</summary>
     public void ForgetBehind(Etag last)
     {
         var kept = _outstanding.Where(sent => sent.Last <= last).ToArray();
@@ -135,7 +136,7 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
             Enqueue(sent.Last, sent.Bytes, MovedUs);
     }
 
-    /// <summary>Another process: what the one before had acknowledged is remembered, and does not count until said again.</summary>
+    /// <summary>The follower has a new process. What the one before acknowledged is remembered, but does not count until acknowledged again.</summary>
     public void Restart()
     {
         Remembered = Etag.Max(Remembered, Acked);

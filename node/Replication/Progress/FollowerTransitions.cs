@@ -3,13 +3,13 @@ namespace KvCluster.Replication.Progress;
 /// <summary>How a leader treats one follower.</summary>
 internal enum FollowerState
 {
-    /// <summary>Finding the last common record; nothing is sent but probes.</summary>
+    /// <summary>Finding the last common record. Only probes are sent.</summary>
     Probe,
 
-    /// <summary>Bodies are sent ahead of their acknowledgement, up to a window in bytes.</summary>
+    /// <summary>Bodies are sent ahead of their acknowledgement, within a window in bytes.</summary>
     Replicate,
 
-    /// <summary>The journal no longer reaches back to the common record; a checkpoint is sent instead.</summary>
+    /// <summary>The journal no longer reaches back to the common record. A checkpoint is sent instead.</summary>
     Snapshot,
 }
 
@@ -19,26 +19,26 @@ internal enum FollowerSignal
     /// <summary>A common record was found.</summary>
     Common,
 
-    /// <summary>The follower lacks the record asked for, or the one that an append followed.</summary>
+    /// <summary>The follower lacks the record of a probe, or the one that an append followed.</summary>
     Differs,
 
-    /// <summary>The journal has nothing at the place where the follower needs it.</summary>
+    /// <summary>The journal no longer has the records that the follower needs.</summary>
     OutOfReach,
 
-    /// <summary>Something is outstanding and nothing moved for a while.</summary>
+    /// <summary>Something is outstanding and there was no progress for a while.</summary>
     Stalled,
 
-    /// <summary>The follower's process is another one than before.</summary>
+    /// <summary>The follower has a new process.</summary>
     Restarted,
 
     /// <summary>The snapshot is switched in.</summary>
     Installed,
 
-    /// <summary>The snapshot comes to nothing: it failed there or here, or nothing of it moved for too long.</summary>
+    /// <summary>The snapshot was given up: it failed on either side, or made no progress for too long.</summary>
     GivenUp,
 }
 
-/// <summary>The one table of follower states. A test walks all of it.</summary>
+/// <summary>The state table of followers. A test walks all of it.</summary>
 internal static class FollowerTransitions
 {
     /// <summary>The state after a signal.</summary>
@@ -52,7 +52,7 @@ internal static class FollowerTransitions
         (FollowerState.Probe, FollowerSignal.Installed) => FollowerState.Probe,
         (FollowerState.Probe, FollowerSignal.GivenUp) => FollowerState.Probe,
 
-        // A late answer to an earlier probe changes nothing; a follower that lacks what was sent lost a frame.
+        // A late answer to an earlier probe changes nothing. If the follower lacks what was sent, a frame was lost.
         (FollowerState.Replicate, FollowerSignal.Common) => FollowerState.Replicate,
         (FollowerState.Replicate, FollowerSignal.Differs) => FollowerState.Probe,
         (FollowerState.Replicate, FollowerSignal.OutOfReach) => FollowerState.Snapshot,
@@ -61,7 +61,7 @@ internal static class FollowerTransitions
         (FollowerState.Replicate, FollowerSignal.Installed) => FollowerState.Replicate,
         (FollowerState.Replicate, FollowerSignal.GivenUp) => FollowerState.Replicate,
 
-        // Only the end of the transfer, or another process, ends it; answers to earlier probes are late.
+        // Only the end of the transfer or a restart ends this state. Answers to probes are late.
         (FollowerState.Snapshot, FollowerSignal.Common) => FollowerState.Snapshot,
         (FollowerState.Snapshot, FollowerSignal.Differs) => FollowerState.Snapshot,
         (FollowerState.Snapshot, FollowerSignal.OutOfReach) => FollowerState.Snapshot,

@@ -10,22 +10,22 @@ internal enum MembershipPhase
     /// <summary>Reading the shard's record afresh.</summary>
     Reading,
 
-    /// <summary>Both sets decide from here on; waiting until all that is committed is durable on a majority of the new one.</summary>
+    /// <summary>Both sets of voters decide from here on. Waiting until everything committed is durable on a majority of the new one.</summary>
     Securing,
 
-    /// <summary>The compare-and-set is under way, or is repeated because its outcome is unknown.</summary>
+    /// <summary>The compare-and-set is in progress, or is repeated because its outcome is unknown.</summary>
     Setting,
 
-    /// <summary>A repeated compare was lost: reading whether an earlier attempt had won.</summary>
+    /// <summary>A repeated compare-and-set was lost. Reading whether an earlier attempt had won.</summary>
     Settling,
 
-    /// <summary>Over; <see cref="Membership.Voters"/> decide.</summary>
+    /// <summary>Finished; <see cref="Membership.Voters"/> decide.</summary>
     Ended,
 }
 
 /// <summary>
-/// A leader's one change of its shard's replicas: a compare-and-set of the record. From before it is sent until its outcome is definite, commit, lease and
-/// quorum reads need a majority of both sets of voters, so that neither outcome can find a majority that lacks something.
+/// One change of a shard's replicas, executed by its leader as a compare-and-set of the record. From before it is sent until its outcome is definite, commit,
+/// lease and quorum reads need a majority of both sets of voters. So with either outcome every majority has what is committed.
 /// </summary>
 internal sealed class Membership
 {
@@ -55,16 +55,16 @@ internal sealed class Membership
 
     public MembershipPhase Phase { get; private set; }
 
-    /// <summary>Whose majority decides now: one set, or both while the outcome is open.</summary>
+    /// <summary>The voters that decide now: one set, or both while the outcome is open.</summary>
     public Quorum Voters { get; private set; }
 
-    /// <summary>When something is to be done by the clock.</summary>
+    /// <summary>When to step by the clock.</summary>
     public long DueUs => Phase is MembershipPhase.Reading or MembershipPhase.Securing ? Math.Min(_deadlineUs, _resendUs) : _resendUs;
 
-    /// <summary>Does what the clock asks for.</summary>
+    /// <summary>Acts on the passing of time.</summary>
     public void OnTick()
     {
-        // Once the transaction is sent, only its outcome ends this, or the leadership does.
+        // Once the compare-and-set is sent, only its outcome or the end of the leadership ends this.
         if (Phase is MembershipPhase.Reading or MembershipPhase.Securing && _context.NowUs >= _deadlineUs)
         {
             End(_old, done: false, Phase == MembershipPhase.Reading ? "the coordinator does not answer" : "the new voters do not have all that is committed");
@@ -79,7 +79,7 @@ internal sealed class Membership
             Read();
     }
 
-    /// <summary>The record was read; ids tell for whom.</summary>
+    /// <summary>The record was read. The id tells whether this change asked for it.</summary>
     public void OnRecordRead(long readId, ShardRecord? record, long revision)
     {
         if (readId == 0 || readId != _requestId)
@@ -87,7 +87,7 @@ internal sealed class Membership
         _requestId = 0;
         if (record is null || (Phase == MembershipPhase.Settling && record.Epoch != _epoch))
         {
-            // Under a higher epoch the generation may be another leader's: both sets decide until this one is fenced.
+            // Under a higher epoch the generation may be another leader's, so both sets decide until this leader is fenced.
             _resendUs = _context.NowUs + _context.Options.CoordinatorRetryUs;
             return;
         }
@@ -98,7 +98,7 @@ internal sealed class Membership
             Settle(record, revision);
     }
 
-    /// <summary>The transaction ended; ids tell which.</summary>
+    /// <summary>A compare-and-set ended. The id tells whether it is this change's.</summary>
     public void OnSetDone(long setId, SetOutcome outcome, long revision)
     {
         if (Phase != MembershipPhase.Setting || setId != _requestId)
@@ -110,7 +110,7 @@ internal sealed class Membership
                 Won(_put!, revision);
                 break;
             case SetOutcome.Lost:
-                // By this attempt nothing was put; an earlier one may have been.
+                // This attempt put nothing, but an earlier one may have.
                 Phase = _unknown ? MembershipPhase.Settling : MembershipPhase.Reading;
                 Read();
                 break;
@@ -121,7 +121,7 @@ internal sealed class Membership
         }
     }
 
-    /// <summary>The record was seen, by a watch or another's read. False: its voters are none that this change knows of.</summary>
+    /// <summary>The record was seen, in a watch or in another's read. False if its voters are neither the old nor the new ones.</summary>
     public bool TryFollow(ShardView view)
     {
         if (Phase >= MembershipPhase.Setting && view.Record.Epoch == _epoch && view.Record.Generation == _put!.Generation)
@@ -129,7 +129,7 @@ internal sealed class Membership
         return view.Voters.SameAs(_old) || view.Voters.SameAs(_new);
     }
 
-    /// <summary>Sends the transaction once the new voters have all that is committed.</summary>
+    /// <summary>Sends the compare-and-set once the new voters have everything committed.</summary>
     /// <param name="durableOf">What a replica has durable and matched.</param>
     public void Advance(Func<ulong, Etag> durableOf)
     {
@@ -141,7 +141,7 @@ internal sealed class Membership
         Attempt();
     }
 
-    /// <summary>The leadership ends. What was sent may still happen: the next leader reads the record.</summary>
+    /// <summary>The leadership ends. A compare-and-set that was sent may still take effect; the next leader reads the record.</summary>
     public void Abandon(string why) => _context.Emit(new Effect.OrderEnded(
         _orderId, false, Phase >= MembershipPhase.Setting ? $"the outcome is unknown: {why}; look at the shard's replicas" : why));
 
@@ -182,7 +182,7 @@ internal sealed class Membership
 
     private void Settle(ShardRecord record, long revision)
     {
-        // Within an epoch only its leader raises the generation, and this is its one change.
+        // Within an epoch only its leader raises the generation, and this is its only change in progress.
         if (record.Generation == _put!.Generation)
             Won(record, revision);
         else

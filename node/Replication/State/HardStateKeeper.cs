@@ -3,8 +3,8 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Replication.State;
 
 /// <summary>
-/// What the control file is to hold, what is being written, and what is synced. Nothing that depends on a promise happens before
-/// <see cref="Synced"/> holds it. At most one write is under way, so a later content never overtakes an earlier one.
+/// The hard state that the control file should hold, the one being written, and the one that is synced. Nothing that depends on a promise happens before
+/// <see cref="Synced"/> has it. At most one write is in progress, so a later state is never overtaken by an earlier one.
 /// </summary>
 internal sealed class HardStateKeeper
 {
@@ -19,44 +19,44 @@ internal sealed class HardStateKeeper
         _intervalUs = intervalUs;
     }
 
-    /// <summary>What the file is to hold. Its promise is what this replica obeys from now on.</summary>
+    /// <summary>What the file should hold. Its promise is what this replica obeys from now on.</summary>
     public HardState Wanted { get; private set; }
 
-    /// <summary>What it certainly holds.</summary>
+    /// <summary>What the file is known to hold.</summary>
     public HardState Synced { get; private set; }
 
-    /// <summary>While a snapshot is switched in, the file goes with it and is not written otherwise.</summary>
+    /// <summary>While a snapshot is switched in, the file is written with it and not otherwise.</summary>
     public bool Frozen { get; private set; }
 
-    /// <summary>The promise obeyed is the promise on disk.</summary>
+    /// <summary>Whether the promise obeyed is the promise on disk.</summary>
     public bool PromiseSynced => Synced.PromisedEpoch == Wanted.PromisedEpoch
         && Synced.PromisedLeader == Wanted.PromisedLeader
         && Synced.PromisedIncarnation == Wanted.PromisedIncarnation;
 
-    /// <summary>The file, now and whatever write is under way, holds no acknowledged etag above this one.</summary>
+    /// <summary>Whether the file holds no acknowledged etag above this one, now and after the write in progress.</summary>
     public bool AcknowledgedAtMost(Etag etag) => Synced.Acknowledged <= etag && (_underWay is null || _underWay.Acknowledged <= etag);
 
     /// <summary>When a lazy write is due; <see cref="long.MaxValue"/> if there is nothing to write.</summary>
     public long DueUs => _underWay is not null || Frozen || Wanted == Synced ? long.MaxValue : _lazyAtUs;
 
-    /// <summary>Something that others wait for: write at once.</summary>
+    /// <summary>Sets a state that others wait for; it is written at once.</summary>
     public void Require(HardState wanted)
     {
         Wanted = wanted;
         _urgent = true;
     }
 
-    /// <summary>Something that only helps recovery: write when due, or with the next promise.</summary>
+    /// <summary>Sets a state that only helps recovery; it is written when due, or with the next promise.</summary>
     public void Note(HardState wanted) => Wanted = wanted;
 
-    /// <summary>The write under way is synced.</summary>
+    /// <summary>The write in progress is synced.</summary>
     public void Written(HardState control)
     {
         Synced = control;
         _underWay = null;
     }
 
-    /// <summary>A snapshot is being switched in with this content.</summary>
+    /// <summary>A snapshot is being switched in together with this state.</summary>
     public HardState Freeze()
     {
         Invariant.Check(_underWay is null, "A snapshot is switched in while the control file is written.");
@@ -65,10 +65,10 @@ internal sealed class HardStateKeeper
         return Wanted;
     }
 
-    /// <summary>Whether nothing is being written, so that <see cref="Freeze"/> may be called.</summary>
+    /// <summary>Whether no write is in progress, so that <see cref="Freeze"/> may be called.</summary>
     public bool Idle => _underWay is null;
 
-    /// <summary>The snapshot is switched in, and the file holds what <see cref="Freeze"/> gave.</summary>
+    /// <summary>The snapshot is switched in, and the file holds what <see cref="Freeze"/> returned.</summary>
     public void Thaw(HardState frozen)
     {
         Synced = frozen;
@@ -76,7 +76,7 @@ internal sealed class HardStateKeeper
         _urgent = Wanted != Synced;
     }
 
-    /// <summary>Starts a write if one is needed and none is under way.</summary>
+    /// <summary>Starts a write if one is needed and none is in progress.</summary>
     public void Pump(List<Effect> effects, long nowUs)
     {
         if (_underWay is not null || Frozen || Wanted == Synced || (!_urgent && nowUs < _lazyAtUs))

@@ -1,35 +1,43 @@
 namespace KvCluster.Replication.State;
 
 /// <summary>
-/// Compares how long records take to become durable in the own journal with how long the others need for them: a leader's with what a majority without it needs, a
-/// follower's with what its leader says a majority needs. A disk is slow when it takes clearly longer than that for a few seconds, and no more when it keeps up
-/// for several times as long; so that a disk in between, or one that changes all the time, moves nothing to and fro. Without records nothing is learned, and
-/// the judgement stays. One a replica; called within its core's steps.
+/// Compares how long records take to become durable in this replica's journal and in the others': for a leader, the time that a majority without it needs; for
+/// a follower, the time that its leader reports for a majority. A disk is slow when it takes clearly longer for a few seconds, and fair again when it keeps up
+/// for several times as long. So leaderships do not oscillate when a disk is in between or changes all the time. Without records the judgement does not
+/// change. One per replica; called within its core's steps.
 /// </summary>
 internal sealed class JournalPace
 {
-    /// <summary>Records of this span are judged together, by their means: one late sync is one bad span.</summary>
+    /// <summary>Records of this span are judged together by their means, so that one late sync makes one bad span.</summary>
     private const long SpanUs = 500_000;
 
-    /// <summary>Bad spans in a row for so long make a disk slow: longer than a checkpoint's last sync or a neighbour's burst, and short for callers who wait.</summary>
+    /// <summary>
+    /// Consecutive bad spans for this long make a disk slow. Longer than a checkpoint's last sync or a neighbour's burst, and still short for waiting
+    /// callers.
+    /// </summary>
     private const long SlowAfterUs = 3_000_000;
 
-    /// <summary>Good spans in a row for so long end that.</summary>
+    /// <summary>Consecutive good spans for this long make it fair again.</summary>
     private const long FairAfterUs = 10_000_000;
 
-    /// <summary>So many spans in a row at least, however seldom something is written.</summary>
+    /// <summary>The least number of consecutive spans, however rare writes are.</summary>
     private const int SpansLeast = 3;
 
-    /// <summary>Slow is more than twice the others' time and a difference that callers notice; below it are scheduling and noise.</summary>
+    /// <summary>
+    /// Slow means more than twice the others' time plus this, a difference that callers notice. Smaller differences are scheduling and noise.
+    /// </summary>
     private const long SlowBeyondUs = 2_000;
 
-    /// <summary>Keeping up is at most half as much again as the others' time, and this; below the bound for slow at any time of theirs.</summary>
+    /// <summary>Fair means at most one and a half times the others' time plus this, which is always below the bound for slow.</summary>
     private const long FairBeyondUs = 1_000;
 
-    /// <summary>A record is waited for as long as this: then one that others have and this journal lacks counts with that time, and any other says nothing.</summary>
+    /// <summary>
+    /// The longest wait for a timed record. If the others have it by then and this journal does not, it counts with the time waited; otherwise it does not
+    /// count.
+    /// </summary>
     private const long WaitMaxUs = 1_000_000;
 
-    /// <summary>What was measured last is told for as long as this, several heartbeats.</summary>
+    /// <summary>How long the last measurement is reported: several heartbeats.</summary>
     private const long ToldForUs = 2_000_000;
 
     private Etag _record;
@@ -46,25 +54,25 @@ internal sealed class JournalPace
     private long _paceAtUs = long.MinValue / 2;
     private long _paceUs;
 
-    /// <summary>The judgement.</summary>
+    /// <summary>Whether this replica's disk is judged slow.</summary>
     public bool IsSlow { get; private set; }
 
-    /// <summary>When a span was judged last, by the boot clock; <see cref="long.MinValue"/>: never.</summary>
+    /// <summary>When a span was last judged, by the boot clock; <see cref="long.MinValue"/> if never.</summary>
     public long JudgedUs { get; private set; } = long.MinValue;
 
-    /// <summary>What the own journal needed in the last span judged; 0: none was.</summary>
+    /// <summary>Mean time that this journal needed in the last span judged; 0 before the first.</summary>
     public long OwnUs { get; private set; }
 
-    /// <summary>As a leader: what a majority needed of late; 0: not known.</summary>
+    /// <summary>On a leader, the time that a majority needed recently; 0 if not known.</summary>
     public long PaceUs(long nowUs) => nowUs - _paceAtUs < ToldForUs ? _paceUs : 0;
 
-    /// <summary>The record being timed; <see cref="Etag.None"/>: none.</summary>
+    /// <summary>The record being timed; <see cref="Etag.None"/> if none.</summary>
     public Etag Timed => _record;
 
-    /// <summary>For how long.</summary>
+    /// <summary>How long it has been timed.</summary>
     public long TimedForUs(long nowUs) => nowUs - _sinceUs;
 
-    /// <summary>A record went to the own journal, and, leading, to the others. One is timed at a time.</summary>
+    /// <summary>A record was sent to this replica's journal and, by a leader, to the others. One record is timed at a time.</summary>
     public void Appended(Etag etag, long nowUs)
     {
         if (_record != Etag.None)
@@ -73,17 +81,17 @@ internal sealed class JournalPace
         _ownUs = _othersUs = _committedUs = -1;
     }
 
-    /// <summary>What was timed may not come to its end any more: the leader changed, or the journal is cut.</summary>
+    /// <summary>The record being timed may never become durable, because the leader changed or the journal is truncated.</summary>
     public void Forget()
     {
         _record = Etag.None;
         _paceAtUs = long.MinValue / 2;
     }
 
-    /// <summary>Leading: more may have become durable somewhere.</summary>
-    /// <param name="durable">In the own journal.</param>
-    /// <param name="others">Of a majority without this replica; <see cref="Etag.None"/> where there is none.</param>
-    /// <param name="committed">Of a majority.</param>
+    /// <summary>On a leader: more records may have become durable somewhere.</summary>
+    /// <param name="durable">Durable in this replica's journal.</param>
+    /// <param name="others">Durable on a majority without this replica; <see cref="Etag.None"/> if there is none.</param>
+    /// <param name="committed">Durable on a majority.</param>
     /// <param name="nowUs">The boot clock.</param>
     public void Lead(Etag durable, Etag others, Etag committed, long nowUs)
     {
@@ -97,9 +105,9 @@ internal sealed class JournalPace
             End(_othersUs, nowUs);
     }
 
-    /// <summary>Following: more may have become durable.</summary>
-    /// <param name="durable">In the own journal.</param>
-    /// <param name="paceUs">What the leader says a majority needs; 0: not known.</param>
+    /// <summary>On a follower: more records may have become durable.</summary>
+    /// <param name="durable">Durable in this replica's journal.</param>
+    /// <param name="paceUs">The time that a majority needs, as reported by the leader; 0 if not known.</param>
     /// <param name="nowUs">The boot clock.</param>
     public void Follow(Etag durable, long paceUs, long nowUs)
     {
@@ -141,7 +149,7 @@ internal sealed class JournalPace
         (OwnUs, JudgedUs) = (ownUs, nowUs);
     }
 
-    /// <summary>Spans in a row of which the same is true.</summary>
+    /// <summary>Consecutive spans for which the same condition holds.</summary>
     private readonly record struct Row(int Spans, long SinceUs)
     {
         public Row With(bool isTrue, long spanBeganUs) => !isTrue ? default : Spans == 0 ? new Row(1, spanBeganUs) : this with { Spans = Spans + 1 };

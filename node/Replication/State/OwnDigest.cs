@@ -4,15 +4,15 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Replication.State;
 
 /// <summary>
-/// The digest of this replica's trees at one record, which its leader, perhaps itself, has named: taken when exactly that record is applied, or not at
-/// all. It belongs to one epoch and to one state: whoever changes either calls <see cref="Forget"/>.
+/// The digest of this replica's trees at one record that its leader, perhaps itself, has named. It is taken when exactly that record is applied, or not at
+/// all. It belongs to one epoch and one state: whoever changes either calls <see cref="Forget"/>.
 /// </summary>
 internal sealed class OwnDigest(ReplicaContext context)
 {
-    // 0: none is under way.
+    // 0: none is in progress.
     private long _takeId;
 
-    /// <summary>The comparison of this epoch that it is for; 0: none.</summary>
+    /// <summary>The number of the comparison in this epoch; 0: none.</summary>
     public ulong Number { get; private set; }
 
     /// <summary>The record that was named for it.</summary>
@@ -21,10 +21,10 @@ internal sealed class OwnDigest(ReplicaContext context)
     /// <summary>Null: not known yet. Empty: there is none.</summary>
     public ByteString? Value { get; private set; }
 
-    /// <summary>What is applied must halt at this record, for <see cref="Begin"/>; <see cref="Etag.None"/>: nowhere.</summary>
+    /// <summary>Applying must pause at this record so that <see cref="Begin"/> can be called; <see cref="Etag.None"/>: nowhere.</summary>
     public Etag Awaited { get; private set; }
 
-    /// <summary>A record was named for a comparison, which takes the place of an earlier one.</summary>
+    /// <summary>A record was named for a comparison, which replaces an earlier one.</summary>
     public void Take(ulong number, Etag etag)
     {
         Forget();
@@ -38,7 +38,7 @@ internal sealed class OwnDigest(ReplicaContext context)
             Begin();
     }
 
-    /// <summary>Exactly the record that was named is applied, once the effects so far are performed.</summary>
+    /// <summary>Exactly the named record will be applied once the effects so far are performed.</summary>
     public void Begin()
     {
         Awaited = Etag.None;
@@ -46,7 +46,7 @@ internal sealed class OwnDigest(ReplicaContext context)
         context.Emit(new Effect.TakeDigest(_takeId, Etag));
     }
 
-    /// <summary>The driver has it. False: it is one that nobody wants any more.</summary>
+    /// <summary>The driver has the digest. False if it belongs to an abandoned comparison.</summary>
     public bool TryEnd(long takeId, ByteString digest)
     {
         if (takeId != _takeId)
@@ -56,7 +56,7 @@ internal sealed class OwnDigest(ReplicaContext context)
         return true;
     }
 
-    /// <summary>None is wanted, and what was said of the last one does not hold any more.</summary>
+    /// <summary>Cancels the digest in progress and discards the last one.</summary>
     public void Forget()
     {
         if (_takeId != 0)

@@ -5,8 +5,8 @@ using KvCluster.V1;
 namespace KvCluster.Replication.State;
 
 /// <summary>
-/// What the parts of one <see cref="ReplicaCore"/> share: who this replica is, what it knows to be committed, its journal, its control
-/// file, the time of the running step, and the effects that the step leaves.
+/// What the parts of one <see cref="ReplicaCore"/> share: the replica's identity, what it knows to be committed, its journal, its hard state, the time of the
+/// running step, and the effects of that step.
 /// </summary>
 internal sealed class ReplicaContext
 {
@@ -47,38 +47,40 @@ internal sealed class ReplicaContext
 
     public OwnDigest OwnDigest { get; }
 
-    /// <summary>How the own journal keeps up with the others'.</summary>
+    /// <summary>How this replica's journal compares in speed with the others'.</summary>
     public JournalPace Pace { get; } = new();
 
     public ShardView View { get; private set; }
 
     public long NowUs { get; set; }
 
-    /// <summary>The epoch that this replica obeys; a lower one is refused.</summary>
+    /// <summary>The epoch that this replica obeys. Frames of a lower one are refused.</summary>
     public ulong Promised => Control.Wanted.PromisedEpoch;
 
-    /// <summary>The greatest epoch heard of anywhere; a new epoch goes above it.</summary>
+    /// <summary>The greatest epoch seen anywhere. A new epoch is greater.</summary>
     public ulong EpochSeen { get; set; }
 
-    /// <summary>Known to be committed, and in this journal. Never falls.</summary>
+    /// <summary>Known to be committed, and in this journal. Never decreases.</summary>
     public Etag Committed { get; private set; }
 
-    /// <summary>The journal ends before what this replica once acknowledged or knew committed: it neither votes nor acknowledges.</summary>
+    /// <summary>The journal ends before what this replica once acknowledged or knew to be committed. It neither votes nor acknowledges.</summary>
     public bool Recovering { get; set; }
 
-    /// <summary>The own journal's disk is slow or full, as the driver judges: others should lead.</summary>
+    /// <summary>The driver judges this replica's journal disk to be slow or full. Others should lead.</summary>
     public bool DiskImpaired { get; set; }
 
-    /// <summary>When this process led, its trees were not those of a majority, and they have not been replaced since.</summary>
+    /// <summary>When this process led, its trees differed from those of a majority, and they have not been replaced since.</summary>
     public bool TreeDoubted { get; set; }
 
-    /// <summary>Others should lead.</summary>
+    /// <summary>Whether others should lead.</summary>
     public bool Impaired => DiskImpaired || TreeDoubted;
 
-    /// <summary>Votes, acknowledges, grants and stands: a voter whose directory exists and whose journal is whole.</summary>
+    /// <summary>
+    /// Whether this replica votes, acknowledges, grants and campaigns: it is a voter, its directory exists, and its journal has everything it acknowledged.
+    /// </summary>
     public bool Counts => (!Recovering || Options.Rules.MayCountRecovering) && View.MayVote(Self);
 
-    /// <summary>Takes over a newer record; an older one than is known changes nothing.</summary>
+    /// <summary>Adopts a newer record. One that is not newer changes nothing.</summary>
     public void AdoptView(ShardRecord record, long revision)
     {
         if (revision <= View.Revision)
@@ -91,7 +93,7 @@ internal sealed class ReplicaContext
 
     public void Log(string text) => Effects.Add(new Effect.Log(text));
 
-    /// <summary>Raises what is committed here, and has it applied and published.</summary>
+    /// <summary>Raises the committed etag and has the records up to it applied and published, with a pause at a record whose digest is wanted.</summary>
     public void CommitTo(Etag etag)
     {
         if (OwnDigest.Awaited > Committed && OwnDigest.Awaited <= etag)
@@ -104,7 +106,7 @@ internal sealed class ReplicaContext
             Apply(etag);
     }
 
-    /// <summary>The same, for a snapshot that already contains it, and is another state than the one before.</summary>
+    /// <summary>Raises the committed etag to that of an installed snapshot, which already contains those records and replaces the state before.</summary>
     public void CommittedBySnapshot(Etag etag)
     {
         Committed = Etag.Max(Committed, etag);
@@ -112,28 +114,30 @@ internal sealed class ReplicaContext
         TreeDoubted = false;
     }
 
-    /// <summary>Keeps what the control file says of progress up to date; it is written when due.</summary>
+    /// <summary>Updates the progress in the control file, which is written when due.</summary>
     public void NoteProgress(Etag acknowledged)
     {
         var wanted = Control.Wanted;
-        // Never above the own journal: recovery would refuse to open it.
+        // Never above this replica's durable etag, because recovery would refuse to open such a replica.
         var committed = Etag.Max(wanted.Committed, Etag.Min(Committed, Journal.Durable.Etag));
         acknowledged = Etag.Max(wanted.Acknowledged, acknowledged);
         var generation = Math.Max(wanted.Generation, View.Record.Generation);
         var revision = Math.Max(wanted.CoordinatorRevision, View.Revision);
-        // Asked after every event; most change nothing here.
+        // Called after every event; most calls change nothing here.
         if (committed == wanted.Committed && acknowledged == wanted.Acknowledged && generation == wanted.Generation && revision == wanted.CoordinatorRevision)
             return;
         Control.Note(wanted with { Committed = committed, Acknowledged = acknowledged, Generation = generation, CoordinatorRevision = revision });
     }
 
-    /// <summary>The coordinator has shown something older than this replica had seen before: no control action until it shows otherwise.</summary>
+    /// <summary>
+    /// The coordinator returned something older than this replica had seen. No elections or changes of replicas until a later read is consistent.
+    /// </summary>
     public bool CoordinatorDoubted { get; private set; }
 
-    /// <summary>Ids of reads and compare-and-sets rise, so that late answers are told apart.</summary>
+    /// <summary>Ids of reads and compare-and-sets increase, so that late answers are recognized.</summary>
     public long NextRequestId() => ++_requestIdLast;
 
-    /// <summary>Asks for the record. What was seen by now, a linearizable read sent from here on must not fall below.</summary>
+    /// <summary>Asks for the record. A linearizable read sent from here on must not return less than what was seen by now.</summary>
     public void ReadRecord(long readId)
     {
         var (held, known) = (Control.Synced, View.Record);
@@ -142,7 +146,7 @@ internal sealed class ReplicaContext
         Emit(new Effect.ReadRecord(readId));
     }
 
-    /// <summary>Judges the answer to a read. False: nothing may be concluded from it.</summary>
+    /// <summary>Checks the answer to a read. False: nothing may be concluded from it.</summary>
     public bool TryTrust(long readId, ShardRecord? record, long revision)
     {
         if (!_heldAtRead.Remove(readId, out var held) || record is null)
@@ -165,7 +169,7 @@ internal sealed class ReplicaContext
         Emit(new Effect.Commit(etag));
     }
 
-    /// <summary>Remembers which process of a replica speaks now.</summary>
+    /// <summary>Remembers the newest process incarnation of a replica.</summary>
     public void Heard(ulong replica, ulong incarnation) => _incarnations[replica] = Math.Max(incarnation, _incarnations.GetValueOrDefault(replica));
 
     /// <summary>An envelope to another replica; the caller sets the payload.</summary>
@@ -180,7 +184,7 @@ internal sealed class ReplicaContext
         ReceiverIncarnation = _incarnations.GetValueOrDefault(receiver),
     };
 
-    /// <summary>Sends to a replica of the record; to one that is not in it, nothing can be said.</summary>
+    /// <summary>Sends to a replica of the record. Frames to other replicas are dropped, because their node is not known.</summary>
     public void Send(Frame frame)
     {
         var node = View.NodeOf(frame.Receiver);

@@ -4,8 +4,8 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Replication.State;
 
 /// <summary>
-/// One cut of the own journal, a follower's or a candidate's: first the control file's acknowledged etag is lowered and synced, then the
-/// journal is cut, then the new segment's header is synced. Until then nothing is appended, acknowledged or answered.
+/// One truncation of this replica's journal, as a follower or a candidate. First the acknowledged etag in the control file is lowered and synced, then the
+/// journal is truncated, then the new segment's header is synced. Until then nothing is appended, acknowledged or answered.
 /// </summary>
 internal sealed class TailCut(ReplicaContext context)
 {
@@ -14,12 +14,12 @@ internal sealed class TailCut(ReplicaContext context)
     private bool _wanted;
     private bool _issued;
 
-    /// <summary>A cut is wanted or under way.</summary>
+    /// <summary>A truncation is wanted or in progress.</summary>
     public bool Busy => _wanted;
 
     /// <summary>
-    /// Starts to cut behind a record that is common with the leader of <paramref name="epoch"/>. False: refused. Cutting what is committed would
-    /// be corruption, and the replica halts; a record of the leader's own epoch or above cannot be foreign, and an alarm says so.
+    /// Begins to truncate after a record that is common with the leader of <paramref name="epoch"/>. False if refused. Truncating what is committed would
+    /// be corruption, so the replica halts. A record of the leader's own epoch or above cannot be foreign, so an alarm is raised.
     /// </summary>
     public bool TryBegin(LogPosition keep, ulong epoch)
     {
@@ -41,16 +41,17 @@ internal sealed class TailCut(ReplicaContext context)
         _keep = keep;
         _epoch = epoch;
         _wanted = true;
-        // It may stay lowered without a cut, if the epoch ends first: what lies behind was shown not to be committed. A replica that is recovered keeps its mark of what it lost, so that a restart finds it too.
+        // The mark may stay lowered without a truncation if the epoch ends first, because the records after it were shown not to be committed.
+        // A recovering replica keeps its mark of what it lost, so that a restart finds it too.
         if (!context.Recovering && context.Control.Wanted.Acknowledged > keep.Etag)
             context.Control.Require(context.Control.Wanted with { Acknowledged = keep.Etag });
         return true;
     }
 
-    /// <summary>The epoch changed: a cut that has not reached the journal is off, one that has must end.</summary>
+    /// <summary>The epoch changed. A truncation that has not reached the journal is cancelled; one that has must finish.</summary>
     public void Abandon() => _wanted = _issued;
 
-    /// <summary>Issues the cut once the control file allows it.</summary>
+    /// <summary>Issues the truncation once the control file allows it.</summary>
     public void Pump()
     {
         if (!_wanted || _issued || context.Control.Frozen)
@@ -62,8 +63,8 @@ internal sealed class TailCut(ReplicaContext context)
     }
 
     /// <summary>
-    /// The new segment's header is synced. Gives the record kept, and the epoch for which it was cut: only with that epoch's leader is the record known to be
-    /// common.
+    /// The new segment's header is synced. Returns the record kept and the epoch of the truncation. The record is known to be common with that epoch's leader
+    /// only.
     /// </summary>
     public (LogPosition Kept, ulong Epoch) Done()
     {
