@@ -1,8 +1,8 @@
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// Reads that wait until this replica has applied an etag. Joined from any thread; released on the shard's writer executor. One whose caller gave
-/// up is taken out at once, so they are bounded by the calls that the API has open.
+/// Reads that wait until this replica has applied an etag. Joined from any thread; released on the shard's writer executor. A read whose caller gave
+/// up is removed at once, so the number of waits is bounded by the calls that the API has open.
 /// </summary>
 internal sealed class AppliedWaits
 {
@@ -12,15 +12,15 @@ internal sealed class AppliedWaits
     private int _count;
     private bool _closed;
 
-    /// <summary>Waits.</summary>
-    /// <param name="etag">What must be applied.</param>
-    /// <param name="lookAgain">Has <see cref="Release"/> called once more after this read has joined.</param>
-    /// <param name="limit">For how long; <see cref="Timeout.InfiniteTimeSpan"/>: until the caller gives up.</param>
+    /// <summary>Waits until an etag is applied.</summary>
+    /// <param name="etag">The etag to wait for.</param>
+    /// <param name="lookAgain">Makes the writer call <see cref="Release"/> once more after this read has joined.</param>
+    /// <param name="limit">The longest wait; <see cref="Timeout.InfiniteTimeSpan"/>: until the caller gives up.</param>
     /// <param name="cancellationToken">The caller gave up.</param>
-    /// <returns>False: the time is up, or the replica has stopped.</returns>
+    /// <returns>False if the time is up or the replica has stopped.</returns>
     public async Task<bool> JoinAsync(UInt128 etag, Action lookAgain, TimeSpan limit, CancellationToken cancellationToken)
     {
-        // Asynchronously: a reader's code never runs on the writer.
+        // Continuations run asynchronously, so that a reader's code never runs on the writer.
         var applied = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
         (UInt128, long) place;
         lock (_lock)
@@ -50,10 +50,10 @@ internal sealed class AppliedWaits
         }
     }
 
-    /// <summary>All up to this etag is applied.</summary>
+    /// <summary>Everything up to this etag is applied.</summary>
     public void Release(UInt128 applied)
     {
-        // Mostly nobody waits; who joins right now has this called again.
+        // Usually nobody waits. A read that joins concurrently makes the writer call this again.
         if (Volatile.Read(ref _count) == 0)
             return;
         lock (_lock)
@@ -67,7 +67,7 @@ internal sealed class AppliedWaits
         }
     }
 
-    /// <summary>Refuses all, also those that come later: the replica stops.</summary>
+    /// <summary>Refuses all waiting reads and all that come later, because the replica stops.</summary>
     public void RefuseAll()
     {
         lock (_lock)

@@ -3,7 +3,7 @@ using KvCluster.Storage.Control;
 
 namespace KvCluster.Node.Shards;
 
-/// <summary>The control file's content as storage keeps it and as the protocol sees it. Identity that the protocol never changes stays as it was.</summary>
+/// <summary>Converts the contents of the control file between the forms of storage and protocol. Identity that the protocol never changes is kept.</summary>
 internal static class ControlMapping
 {
     private const long MicrosecondsPerMillisecond = 1_000;
@@ -22,7 +22,7 @@ internal static class ControlMapping
         Removed = state.Removed,
     };
 
-    /// <summary>The state with what <paramref name="record"/> says. The longest lease is rounded up: waiting longer is safe.</summary>
+    /// <summary>The state updated from <paramref name="record"/>. The longest lease is rounded up, because waiting longer is safe.</summary>
     public static ControlState With(this ControlState state, HardState record) => state with
     {
         PromisedEpoch = record.PromisedEpoch,

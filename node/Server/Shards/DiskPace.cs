@@ -1,32 +1,32 @@
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// Judges the journal's disk by how long records wait to become durable: slow, or not any more, with a wide gap between, so that leaderships do
-/// not go to and fro. A shard without writes says nothing of its disk and keeps the last judgement. On the shard's writer executor.
+/// Judges the journal's disk by how long records wait to become durable. The bounds for slow and healthy are far apart, so that leaderships do not
+/// oscillate. A shard without writes learns nothing of its disk and keeps the last judgement. Runs on the shard's writer executor.
 /// </summary>
 internal sealed class DiskPace
 {
-    /// <summary>On average: far above an ordinary sync under load, and what writers notice.</summary>
+    /// <summary>Average wait above which the disk is slow: far above an ordinary sync under load, and noticeable to writers.</summary>
     private const long SlowUs = 250_000;
 
     private const long HealthyUs = 80_000;
 
-    /// <summary>One wait of this length is enough; shorter than what makes callers give up.</summary>
+    /// <summary>A single wait of this length makes the disk slow. Shorter than the time after which callers give up.</summary>
     private const long StuckUs = 1_500_000;
 
-    /// <summary>A wait's weight in the average is one part in this many: a single slow sync is no slow disk.</summary>
+    /// <summary>The weight of one wait in the average is one part in this many, so that a single slow sync does not make a disk slow.</summary>
     private const int Weight = 8;
 
     private long _averageUs;
     private long _waitsSinceUs = -1;
 
-    /// <summary>The judgement.</summary>
+    /// <summary>Whether the disk is judged slow.</summary>
     public bool IsSlow { get; private set; }
 
-    /// <summary>Takes note of the journal after a turn.</summary>
+    /// <summary>Observes the journal after a turn.</summary>
     /// <param name="nowUs">The boot clock.</param>
-    /// <param name="rose">More became durable since the last call.</param>
-    /// <param name="waits">Records wait to become durable.</param>
+    /// <param name="rose">Whether more became durable since the last call.</param>
+    /// <param name="waits">Whether records wait to become durable.</param>
     /// <returns>Whether the judgement changed.</returns>
     public bool Observe(long nowUs, bool rose, bool waits)
     {

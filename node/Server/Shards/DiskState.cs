@@ -1,14 +1,14 @@
 namespace KvCluster.Node.Shards;
 
-/// <summary>What a replica says of its journal's disk. Not healthy: others should lead.</summary>
+/// <summary>The state of a replica's journal disk. If it is not healthy, others should lead.</summary>
 internal enum DiskState
 {
-    /// <summary>Takes what it is given in ordinary time.</summary>
+    /// <summary>Completes writes in ordinary time.</summary>
     Healthy,
 
-    /// <summary>As <see cref="DiskPace"/> judges by itself, or <see cref="NodeDisk"/> by what the others' disks do.</summary>
+    /// <summary>Slow, as judged by <see cref="DiskPace"/> alone or by <see cref="NodeDisk"/> in comparison with the others' disks.</summary>
     Slow,
 
-    /// <summary>Has no room for more.</summary>
+    /// <summary>Has no free space.</summary>
     Full,
 }

@@ -13,17 +13,17 @@ using Event = KvCluster.Replication.Protocol.Event;
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// Does what the protocol's core asks for: with the replica's store, the peers and the coordinator. Called on the shard's writer
-/// executor, one effect at a time and in order; what is volatile here is read by other threads. An exception means that the replica
-/// cannot go on.
+/// Performs the effects of the protocol's core with the replica's store, the peers and the coordinator. Called on the shard's writer
+/// executor, one effect at a time and in order. Volatile fields are read by other threads. An exception means that the replica
+/// cannot continue.
 /// </summary>
-/// <param name="context">What the replica runs on.</param>
-/// <param name="journal">The store as the core reads it; its store is the one in use.</param>
-/// <param name="reads">Reads that wait for a round while this replica leads.</param>
-/// <param name="followerReads">Reads that wait for the leader's answer while it does not.</param>
-/// <param name="later">Leaves an event for a later turn. Any thread.</param>
-/// <param name="atOnce">Leaves an event to be stepped right after the running list of effects.</param>
-/// <param name="quarantine">Ends this replica for good, a little later.</param>
+/// <param name="context">What the replica depends on.</param>
+/// <param name="journal">The core's view of the store, which also holds the store in use.</param>
+/// <param name="reads">Reads that wait for a heartbeat round while this replica leads.</param>
+/// <param name="followerReads">Reads that wait for the leader's answer while this replica follows.</param>
+/// <param name="later">Queues an event for a later turn. Any thread.</param>
+/// <param name="atOnce">Queues an event to be stepped right after the running list of effects.</param>
+/// <param name="quarantine">Ends this replica for good, asynchronously.</param>
 /// <param name="snapshots">Snapshots sent and received.</param>
 internal sealed class EffectPerformer(
     ShardReplicaContext context,
@@ -48,24 +48,24 @@ internal sealed class EffectPerformer(
     /// <summary>The newest route known. Any thread.</summary>
     public ShardRoute Route => _route;
 
-    /// <summary>Whether an epoch of this replica is open, serving or not yet.</summary>
+    /// <summary>Whether this replica leads an epoch, serving or not yet.</summary>
     public bool Leading { get; private set; }
 
-    /// <summary>Control states handed to the store and not synced yet.</summary>
+    /// <summary>Number of control states passed to the store and not synced yet.</summary>
     public int ControlWritesUnderWay { get; private set; }
 
-    /// <summary>The lines told last. Any thread.</summary>
+    /// <summary>The last log lines. Any thread.</summary>
     public RecentDecisions Decisions { get; } = new();
 
-    /// <summary>The shard's record as this replica knows it; not changed afterwards.</summary>
+    /// <summary>The shard's record as this replica knows it. Not modified afterwards.</summary>
     public ShardRecord Record => _record;
 
-    /// <summary>Its mod revision.</summary>
+    /// <summary>The record's mod revision.</summary>
     public long RecordRevision { get; private set; }
 
     private ReplicaStore Store => journal.Store;
 
-    /// <summary>Where a replica of the shard is; 0: the record does not name it.</summary>
+    /// <summary>The node of a replica; 0 if the record does not name it.</summary>
     public uint NodeOf(ulong replica)
     {
         foreach (var named in _record.Replicas)
@@ -76,10 +76,10 @@ internal sealed class EffectPerformer(
         return 0;
     }
 
-    /// <summary>Somebody waits for the end of a transfer, or of a change of replicas, that is about to be asked for.</summary>
+    /// <summary>Registers a caller that waits for the end of a transfer or of a change of replicas that is about to be ordered.</summary>
     public void AwaitOrder(long orderId, TaskCompletionSource<OrderResult> ended) => _orders.Add(orderId, ended);
 
-    /// <summary>Takes over what the core has adopted as the shard's record: its range and replicas.</summary>
+    /// <summary>Adopts the record that the core has adopted, for the shard's range and replicas.</summary>
     public void Remember(ShardRecord record, long revision)
     {
         _record = record;
@@ -89,7 +89,7 @@ internal sealed class EffectPerformer(
         PublishRoute(keepsLeader ? known.Epoch : record.Epoch, keepsLeader ? known.Leader : 0);
     }
 
-    // One line an effect, in the words of the contract at the top of ReplicaCore.
+    // One line per effect, in the terms of the contract at the top of ReplicaCore.
     public void Perform(Effect effect)
     {
         switch (effect)
@@ -130,7 +130,7 @@ internal sealed class EffectPerformer(
         }
     }
 
-    /// <summary>Takes no more writes and unpins what followers were being sent; callers that wait are answered.</summary>
+    /// <summary>Takes no more writes, unpins the checkpoints being sent, and answers waiting callers.</summary>
     public void End()
     {
         _serving = false;
@@ -158,13 +158,13 @@ internal sealed class EffectPerformer(
         Store.Commit(committed);
     }
 
-    /// <summary>Keeps a line for who asks later.</summary>
+    /// <summary>Keeps a line for later queries.</summary>
     public void Keep(string text, bool alarm) =>
         context.Metrics.Activity.Decided(_record.Shard, Decisions.Add(context.Clock.GetUtcNow(), text, alarm));
 
     private void Log(string text)
     {
-        // A replica that nobody answers stands and gives up several times a second.
+        // A replica that nobody answers starts and abandons campaigns several times a second.
         if (text == _logged)
             return;
         _logged = text;
@@ -220,7 +220,7 @@ internal sealed class EffectPerformer(
     {
         for (var index = append.First; index < append.Bodies.Count; index++)
         {
-            // A store that has ended takes nothing either; then its own first failure is what happened.
+            // A store that has stopped takes nothing either. Its own first failure is then the cause.
             if (!Store.Append(append.Bodies[index].Span, out _))
                 throw Store.Failure ?? new ReplicaHaltedException($"A body from the leader does not chain onto the journal's last record {Etag.FromValue(Store.Last.Etag)}.");
         }
@@ -246,7 +246,8 @@ internal sealed class EffectPerformer(
         context.Metrics.Elected();
         Store.Lead(epoch);
         var opened = Store.AppendEpochOpen(context.Clock.GetUtcNow());
-        // Whatever ended the store on the way, a tail that cannot be applied or read, is why this replica stops; without a record the core would call it a broken invariant.
+        // Without a record the store has stopped, for example because the tail cannot be applied or read. That is the cause; without this check the core would
+        // report a broken invariant.
         if (opened.BodyBytes == 0)
             throw new StoreStoppedException(Store.Failure);
         atOnce(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(opened)));
@@ -283,8 +284,8 @@ internal sealed class EffectPerformer(
             waiting.TrySetResult(new OrderResult(ended.Done, ended.Reason));
     }
 
-    // Only those failed conditions that were held before the round was sent: it says nothing for later ones. Refused ones need nothing: the
-    // replica stops leading, and that answers them.
+    // Releases only the failed conditions that were held before the round was sent, because it confirms nothing for later ones. Refused ones need no release:
+    // the replica stops leading, which answers them.
     private void ConfirmReads(long readIdLast) => Store.ReleaseReadAnswers(reads.AnswerUpTo(readIdLast, Store.Published));
 
     private void OpenSnapshot(ulong replica)

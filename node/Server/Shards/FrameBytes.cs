@@ -3,10 +3,10 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Shards;
 
-/// <summary>About how much memory a frame holds: what queues of frames are bounded by.</summary>
+/// <summary>Approximate memory that a frame holds. Queues of frames are bounded by it.</summary>
 internal static class FrameBytes
 {
-    /// <summary>What a frame takes besides its bodies.</summary>
+    /// <summary>Memory of a frame besides its bodies.</summary>
     public const int OverheadBytes = 128;
 
     public static long Of(Frame frame) => OverheadBytes + frame.PayloadCase switch

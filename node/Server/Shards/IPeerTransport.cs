@@ -7,8 +7,8 @@ internal interface IPeerTransport
 {
     /// <summary>
     /// Queues a frame for a node and returns at once. The frame is dropped when the stream is down or its queue is full; the
-    /// protocol repeats what matters. Frames of one shard to one node keep their order. Callable from any thread; the frame must
-    /// not be changed afterwards.
+    /// protocol repeats what matters. Frames of one shard to one node keep their order. Callable from any thread. The frame must
+    /// not be modified afterwards.
     /// </summary>
     void Send(uint node, Frame frame);
 }

@@ -3,8 +3,8 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Shards;
 
-/// <summary>What a read of a shard's record gave.</summary>
-/// <param name="Record">The record; null when there is none or the read failed: nothing was learnt.</param>
+/// <summary>The result of a read of a shard's record.</summary>
+/// <param name="Record">The record; null if there is none or the read failed, in which case nothing is known.</param>
 /// <param name="Revision">The record's mod revision, to compare against.</param>
 internal readonly record struct ShardRecordRead(ShardRecord? Record, long Revision);
 
@@ -14,6 +14,9 @@ internal interface IShardCoordination
     /// <summary>Reads the record with a linearizable read sent after this call. Answers once, on any thread, within the coordinator's timeout.</summary>
     void Read(uint shard, Action<ShardRecordRead> done);
 
-    /// <summary>Puts the record if its mod revision is still <paramref name="expectedRevision"/>; one attempt, never repeated blindly. Answers once, on any thread.</summary>
+    /// <summary>
+    /// Puts the record if its mod revision is still <paramref name="expectedRevision"/>. Makes one attempt and never repeats it by itself. Answers once, on
+    /// any thread.
+    /// </summary>
     void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done);
 }

@@ -1,15 +1,18 @@
-// What a node's replicas find out about the disk that they share. Each measures for itself, while its shard is written; the others learn of it here, so that the
-// shards that rest leave a slow disk too, and none comes to it. Called by replicas on their writers' threads; telling goes by a timer of the node's clock.
+// Combines what a node's replicas find out about the disk that they share. Each replica judges the disk while its shard is written. The others are informed
+// here, so that quiescent shards leave a slow disk too and no leadership comes to it. Called by replicas on their writer threads; replicas are informed by a
+// timer of the node's clock.
 namespace KvCluster.Node.Shards;
 
-/// <summary>The judgement of one node's disk, out of its replicas' own.</summary>
-/// <param name="clock">For pacing.</param>
+/// <summary>The judgement of one node's disk, derived from those of its replicas.</summary>
+/// <param name="clock">For the timer.</param>
 internal sealed class NodeDisk(TimeProvider clock)
 {
-    /// <summary>A replica's judgement counts for so long after it was made; where none is as young, what was found out before stays.</summary>
+    /// <summary>How long a replica's judgement counts. If none is that recent, the last result is kept.</summary>
     private static readonly TimeSpan JudgedFor = TimeSpan.FromSeconds(30);
 
-    /// <summary>Between two replicas that are told: a leader that is told hands over, and fifty hand-overs a second are what coordinator and peers take in passing.</summary>
+    /// <summary>
+    /// Interval between replicas that are informed. An informed leader transfers, and coordinator and peers can easily handle fifty transfers a second.
+    /// </summary>
     private static readonly TimeSpan Pace = TimeSpan.FromMilliseconds(20);
 
     private readonly Lock _gate = new();
@@ -18,9 +21,10 @@ internal sealed class NodeDisk(TimeProvider clock)
     private ITimer? _timer;
     private bool _isSlow;
 
-    /// <summary>A replica begins to use the disk.</summary>
-    /// <param name="leads">Whether it leads: leaders are told first.</param>
-    /// <param name="tell">Told what the disk is, at once if it is slow. Must not block, nor judge; on any thread, with the lock.</param>
+    /// <summary>Registers a replica that uses the disk.</summary>
+    /// <param name="leads">Whether it leads. Leaders are informed first.</param>
+    /// <param name="tell">Receives whether the disk is slow, at once if it is. Called on any thread with the lock held. Must not block, nor judge
+    /// the disk.</param>
     public Share Join(Func<bool> leads, Action<bool> tell)
     {
         var share = new Share(this, leads, tell);
@@ -45,11 +49,11 @@ internal sealed class NodeDisk(TimeProvider clock)
                 young++;
                 slow += share.JudgedSlow ? 1 : 0;
             }
-            // From half on, and until none is left, so that replicas which come to their judgements one after the other do not turn it each time.
+            // Slow once half of them say so, and until none does, so that replicas that judge one after the other do not change the result each time.
             var isSlow = _isSlow ? slow > 0 : young > 0 && 2 * slow >= young;
             if (isSlow != _isSlow)
                 TurnLocked(isSlow);
-            // What it knows by itself it need not wait for.
+            // A replica that judged the same itself is informed at once.
             if (_isSlow == by.JudgedSlow)
                 by.TellLocked(_isSlow);
         }
@@ -69,7 +73,7 @@ internal sealed class NodeDisk(TimeProvider clock)
         lock (_gate)
         {
             Share? next;
-            // Those that knew by themselves take no turn.
+            // Replicas that knew already do not use up an interval.
             do
             {
                 if (!_untold.TryDequeue(out next))
@@ -81,7 +85,7 @@ internal sealed class NodeDisk(TimeProvider clock)
             }
             while (next.Told == _isSlow);
             _timer?.Change(Pace, Timeout.InfiniteTimeSpan);
-            // With the lock, or a thread that lost its processor here could tell at last what has long changed, and be believed.
+            // Called with the lock held. Otherwise a thread that lost its processor here could deliver an outdated result last.
             next.TellLocked(_isSlow);
         }
     }
@@ -92,7 +96,7 @@ internal sealed class NodeDisk(TimeProvider clock)
             _shares.Remove(share);
     }
 
-    /// <summary>One replica's part.</summary>
+    /// <summary>One replica's registration.</summary>
     internal sealed class Share(NodeDisk disk, Func<bool> leads, Action<bool> tell) : IDisposable
     {
         public Func<bool> Leads { get; } = leads;

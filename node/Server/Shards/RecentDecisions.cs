@@ -3,19 +3,19 @@ using KvCluster.V1;
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// What a replica decided last, for <c>kv status --shard</c>: the lines of its log, kept while the process lives, also when the replica has
+/// A replica's last decisions for <c>kv status --shard</c>: the lines of its log, kept while the process lives, even if the replica has
 /// failed. Added on the writer executor, read on any thread.
 /// </summary>
 internal sealed class RecentDecisions
 {
-    /// <summary>An election leaves about ten lines, so the last few are whole.</summary>
+    /// <summary>An election writes about ten lines, so the last few elections are complete.</summary>
     private const int LinesMax = 64;
 
     private readonly Lock _lock = new();
     private readonly Queue<Decision> _lines = new(LinesMax);
 
-    /// <summary>Keeps a line; the oldest makes room.</summary>
-    /// <returns>The line, not changed afterwards.</returns>
+    /// <summary>Adds a line and removes the oldest if necessary.</summary>
+    /// <returns>The line. Not modified afterwards.</returns>
     public Decision Add(DateTimeOffset time, string text, bool alarm)
     {
         var line = new Decision { UnixUs = (time - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond, Text = text, Alarm = alarm };

@@ -6,7 +6,7 @@ using KvCluster.Storage.Journal;
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// The replica's store as the protocol reads it. Runs on the shard's writer executor; <see cref="Store"/> changes only when a
+/// The protocol's view of the replica's store. Runs on the shard's writer executor. <see cref="Store"/> changes only when a
 /// snapshot is switched in.
 /// </summary>
 internal sealed class ReplicaJournalView(ReplicaStore store) : IJournalView

@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Shards;
 
-/// <summary>What a replica tells: one line a decision.</summary>
+/// <summary>Log messages of a replica, one line per decision.</summary>
 internal static partial class ShardLog
 {
     [LoggerMessage(1, LogLevel.Information, "shard {Shard}: {Text}")]

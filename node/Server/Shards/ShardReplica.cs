@@ -22,25 +22,25 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// One replica at work: hands what happens to the protocol's core, one event at a time, on the shard's writer executor. Other threads
-/// only leave events, submit writes and read snapshots. An exception here stops this replica and nothing else: it is kept, and every
-/// later caller is told.
+/// The driver of one replica. It passes events to the protocol's core, one at a time, on the shard's writer executor. Other threads
+/// only queue events, submit writes and read snapshots. An exception here stops this replica and nothing else; it is kept and reported to
+/// every later caller.
 /// </summary>
 internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 {
-    // So that one busy shard does not hold up the others bound to the same executor.
+    // Bounded so that one busy shard does not delay the others on the same executor.
     private const int EventsPerTurn = 256;
 
-    /// <summary>Beats of a leader at rest that may have no answer before it counts as alone.</summary>
+    /// <summary>Heartbeats of a quiescent leader that may remain unanswered before it counts as alone.</summary>
     private const ulong RestsUnansweredMax = 3;
 
-    // Several windows of a leader's bodies and snapshot; beyond it frames are dropped, as a network may do, and sent again.
+    // Several windows of a leader's bodies and snapshot. Beyond it frames are dropped, as a network may do, and sent again.
     private const long FrameBytesWaitingMax = 32 << 20;
 
-    // Divides the heartbeat's interval, and is little beside any timeout.
+    // Divides the heartbeat interval, and is short compared to any timeout.
     private const long TickGridUs = 20_000;
 
-    // For what is due in more than the second span: the beats of resting leaders, and those who listen for them.
+    // For events more than FarUs away: heartbeats of quiescent leaders, and the timeouts of their followers.
     private const long FarTickGridUs = 500_000;
     private const long FarUs = 2_000_000;
 
@@ -69,7 +69,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private bool _durableRose;
     private bool _failedConditionsWait;
 
-    // Its mark is being written: it says nothing any more, so that no later leader counts on it.
+    // The quarantine mark is being written. The replica is silent from then on, so that no later leader counts on it.
     private bool _quarantines;
     private long _timerDueUs;
     private int _tickDue = 1;
@@ -78,8 +78,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private long _orderIdLast;
     private long _currentUs = long.MinValue;
 
-    /// <summary>Takes over a recovered store. Nothing happens before <see cref="Start"/>.</summary>
-    /// <param name="context">What it runs on.</param>
+    /// <summary>Takes ownership of a recovered store. Nothing happens before <see cref="Start"/>.</summary>
+    /// <param name="context">What the replica depends on.</param>
     /// <param name="store">The replica's store, not started.</param>
     /// <param name="record">The shard's record, which names this replica.</param>
     /// <param name="revision">The record's mod revision.</param>
@@ -106,22 +106,22 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// <summary>The newest route this replica knows. Immutable; any thread.</summary>
     public ShardRoute Route => _performer.Route;
 
-    /// <summary>Why the replica stopped by itself; null while it works.</summary>
+    /// <summary>Why the replica stopped by itself; null while it runs.</summary>
     public Exception? Failure => _failure;
 
-    /// <summary>Whether this replica leads and takes writes. Any thread; may be out of date when it returns.</summary>
+    /// <summary>Whether this replica leads and takes writes. Any thread. May be out of date when it returns.</summary>
     public bool IsServing => _performer.Serving;
 
-    /// <summary>Until when reads need no round, and of which leadership. Any thread.</summary>
+    /// <summary>The lease under which reads need no round. Any thread.</summary>
     public Lease Lease => _core.Lease;
 
     /// <summary>While it leads: the last comparison with the others' trees that found no difference. Writer executor.</summary>
     public DigestsCompared? DigestsCompared => _core.DigestsCompared;
 
-    /// <summary>For people.</summary>
+    /// <summary>For logs and messages.</summary>
     public override string ToString() => $"shard {Shard}";
 
-    /// <summary>Begins to take part.</summary>
+    /// <summary>Starts the replica.</summary>
     public void Start()
     {
         _journal.Store.Start(this);
@@ -139,15 +139,17 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             Interlocked.Add(ref _frameBytesWaiting, -bytes);
     }
 
-    /// <summary>Nothing comes from a node any more, or the stream from it ended. Any thread.</summary>
+    /// <summary>Nothing arrives from a node any more, or the stream from it ended. Any thread.</summary>
     public void NodeSilent(uint node) => Enqueue(new Event.NodeSilent(node));
 
     /// <summary>The coordinator's watch showed the shard's record. Any thread.</summary>
     public void RecordChanged(ShardRecord record, long revision) => Enqueue(new Event.ShardRecordRead(0, record, revision));
 
     /// <summary>
-    /// A snapshot for a linearizable read that arrived before this call, if the lease covers it: the snapshot is taken first, then the
-    /// lease is read, which must be of the same leadership. False: await <see cref="ConfirmReadAsync"/>, then open one with <see cref="OpenSnapshot"/>. Any thread, no lock.
+    /// Opens a snapshot for a linearizable read that arrived before this call, if the lease covers it. The snapshot is taken first, then the
+    /// lease is read, which must be of the same leadership. If false, await <see cref="ConfirmReadAsync"/> and then open a snapshot with
+    /// <see cref="OpenSnapshot"/>. Any
+    /// thread, no lock.
     /// </summary>
     public bool TryOpenLinearizable(out ReadSnapshot snapshot)
     {
@@ -160,27 +162,28 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     }
 
     /// <summary>
-    /// The second half of <see cref="TryOpenLinearizable"/>: whether the lease covers a snapshot that was opened after the read arrived. However much happens between the two,
-    /// one that was opened before this replica's present leadership is not covered. Any thread, no lock.
+    /// The second half of <see cref="TryOpenLinearizable"/>: whether the lease covers a snapshot that was opened after the read arrived. A snapshot from
+    /// before this
+    /// replica's present leadership is never covered, whatever happens between the two. Any thread, no lock.
     /// </summary>
     public bool IsCovered(in ReadSnapshot snapshot) => IsServing && Lease.Covers(Etag.FromValue(snapshot.Etag), NowUs());
 
     /// <summary>
-    /// Confirms by a heartbeat round, sent after this call and shared by all reads that wait, that this replica leads: a snapshot opened then
-    /// answers. Null: it does not lead. A cancelled wait leaves the round to the others.
+    /// Confirms that this replica leads, by a heartbeat round that is sent after this call and shared by all waiting reads. A snapshot opened afterwards may
+    /// answer. Null if it does not lead. Cancelling a wait does not affect the others.
     /// </summary>
     public Task<UInt128?> ConfirmReadAsync(CancellationToken cancellationToken) =>
         IsServing ? JoinAsync(_waitingReads, cancellationToken) : Task.FromResult<UInt128?>(null);
 
     /// <summary>
-    /// Asks the leader, after this call and for all reads that wait, what is committed: a snapshot that has that answers a linearizable read.
-    /// Null: this replica leads, knows no leader, or heard no answer. A cancelled wait leaves the question to the others.
+    /// Asks the leader for the committed etag, after this call and once for all waiting reads. A snapshot that has that etag may answer a linearizable read.
+    /// Null if this replica leads, knows no leader, or got no answer. Cancelling a wait does not affect the others.
     /// </summary>
     public Task<UInt128?> AskLeaderAsync(CancellationToken cancellationToken) => JoinAsync(_followerReads, cancellationToken);
 
-    /// <summary>Waits until this replica has applied an etag. False: the time is up, or it has stopped.</summary>
-    /// <param name="etag">What must be applied.</param>
-    /// <param name="limit">For how long; <see cref="Timeout.InfiniteTimeSpan"/>: until the caller gives up.</param>
+    /// <summary>Waits until this replica has applied an etag. False if the time is up or it has stopped.</summary>
+    /// <param name="etag">The etag to wait for.</param>
+    /// <param name="limit">The longest wait; <see cref="Timeout.InfiniteTimeSpan"/>: until the caller gives up.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     public ValueTask<bool> WaitForAppliedAsync(UInt128 etag, TimeSpan limit, CancellationToken cancellationToken) => HasApplied(etag)
         ? ValueTask.FromResult(true)
@@ -190,8 +193,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     public bool HasApplied(UInt128 etag) => _journal.Store.Published >= etag;
 
     /// <summary>
-    /// For how long, in microseconds, a snapshot opened from now on may be out of date, as far as this replica can know (kv.proto,
-    /// Position.age_us); null: it has not heard of a leader since its start. Any thread.
+    /// How long, in microseconds, a snapshot opened from now on may be out of date, as far as this replica can know (kv.proto,
+    /// Position.age_us). Null if it has not heard of a leader since its start. Any thread.
     /// </summary>
     public ulong? AgeUs
     {
@@ -204,12 +207,12 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         }
     }
 
-    /// <summary>The published state, whatever its age. Any thread, no lock.</summary>
+    /// <summary>Opens a snapshot of the published state, whatever its age. Any thread, no lock.</summary>
     public ReadSnapshot OpenSnapshot() => _journal.Store.OpenSnapshot();
 
     /// <summary>
-    /// Submits a write. The task ends when it is committed and published, or certainly not applied, or when nobody can tell; the
-    /// request belongs to the store meanwhile and returns to its pool by itself. Any thread; never waits for room.
+    /// Submits a write. The task ends when the write is committed and published, or certainly not applied, or when its outcome cannot be known. The
+    /// request belongs to the store meanwhile and returns to its pool by itself. Any thread; never waits for space in the queue.
     /// </summary>
     public ValueTask<WriteResult> WriteAsync(WriteRequest request)
     {
@@ -219,7 +222,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return _journal.Store.TrySubmit(request) ? completion : Refuse(request, WriteOutcome.Busy);
     }
 
-    /// <summary>What <c>kv status</c> shows of this replica; with <paramref name="digest"/>, reads its whole tree, unless that is cancelled.</summary>
+    /// <summary>The replica's entry in <c>kv status</c>. With <paramref name="digest"/> it reads the whole tree, unless cancelled.</summary>
     public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken)
     {
         var status = new ReplicaStatus { Route = Route, Replica = _journal.Store.Control.ReplicaId };
@@ -236,7 +239,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return status;
     }
 
-    /// <summary>How it stands, for metrics.</summary>
+    /// <summary>The replica's state for metrics.</summary>
     public async Task<ReplicaReading> ReadAsync()
     {
         ReplicaReading? reading = null;
@@ -244,17 +247,17 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return reading ?? new ReplicaReading { Shard = Shard, Role = "failed" };
     }
 
-    /// <summary>What this replica has seen of its shard's record: its generation, epoch and revision, the promised epoch included.</summary>
+    /// <summary>The newest generation, epoch and revision of the shard's record that this replica has seen. The epoch includes the promised one.</summary>
     public async Task<(ulong Generation, ulong Epoch, long Revision)> SeenAsync()
     {
         var (generation, epoch, revision) = (0UL, 0UL, 0L);
-        // Of one that has stopped its control file tells.
+        // For a replica that has stopped, the control file has these values.
         await VisitAsync(() => (generation, epoch, revision) = (_performer.Record.Generation, Math.Max(_core.Epoch, _performer.Record.Epoch), _performer.RecordRevision)).ConfigureAwait(false);
         var held = _journal.Store.Control;
         return (Math.Max(generation, held.Generation), Math.Max(epoch, held.PromisedEpoch), Math.Max(revision, held.CoordinatorRevision));
     }
 
-    /// <summary>Whether a restart would have to replay so much that a checkpoint before it is worth its time. Any thread.</summary>
+    /// <summary>Whether a restart would have to replay so much that a checkpoint before it is worthwhile. Any thread.</summary>
     public bool HasMuchToReplay => _journal.Store.HasMuchToReplay;
 
     /// <summary>Writes a checkpoint and waits until it is durable.</summary>
@@ -268,8 +271,10 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return (Etag.FromValue(coverage.Etag), _journal.Store.DataBytes);
     }
 
-    /// <summary>Hands this replica's leadership to another one. Writers see a pause of some milliseconds, and their client repeats what it refused.</summary>
-    /// <param name="replica">Who is to lead; 0: the voter that has most of the journal.</param>
+    /// <summary>
+    /// Transfers this replica's leadership to another one. Writers see a pause of some milliseconds, and their client repeats what was refused.
+    /// </summary>
+    /// <param name="replica">The replica that should lead; 0: the most advanced voter.</param>
     public async Task<OrderResult> TransferAsync(ulong replica)
     {
         var result = await OrderAsync(id => new Event.TransferAsked(id, replica)).ConfigureAwait(false);
@@ -281,11 +286,12 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     public Task<OrderResult> ChangeReplicasAsync(ReplicaChange change) => OrderAsync(id => new Event.ReplicasAsked(id, change));
 
     /// <summary>
-    /// Ends this replica for good, as a failure of its own does: it votes, acknowledges and answers no more, also after a restart. Not done: it had stopped
-    /// before, for another reason, or the disk did not take the mark and failed; or, without a failure, the leave did not hold any more.
+    /// Ends this replica for good, like a failure of its own: it no longer votes, acknowledges or answers, not even after a restart. The result is not done
+    /// if it
+    /// had already stopped for another reason, if the disk failed while the mark was written, or (then without a failure) if the leave was no longer valid.
     /// </summary>
-    /// <param name="why">For people.</param>
-    /// <param name="leave">What the shard's leader said; null: an operator forces it.</param>
+    /// <param name="why">The reason, for people.</param>
+    /// <param name="leave">What the shard's leader stated; null: an operator forces it.</param>
     public async Task<OrderResult> QuarantineAsync(string why, QuarantineLeave? leave)
     {
         var ended = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -305,14 +311,14 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return new OrderResult(_failure is QuarantinedException, _failure?.Message ?? refusal);
     }
 
-    /// <summary>Stops taking part; callers that wait are answered. The store is closed when this ends.</summary>
+    /// <summary>Stops the replica; waiting callers are answered. The store is closed when this completes.</summary>
     public async ValueTask DisposeAsync()
     {
         _stopping = true;
         Schedule();
         await _stopped.Task.ConfigureAwait(false);
         await _timer.DisposeAsync().ConfigureAwait(false);
-        // Only behind a switch of stores that is under way it is known which one is in use.
+        // While stores are being switched it is not known which one is in use.
         if (_switched is not null)
             await _switched.Task.ConfigureAwait(false);
         await Task.WhenAll([.. _retired, _journal.Store.CloseAsync()]).ConfigureAwait(false);
@@ -320,7 +326,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     void IWorkItem.Execute()
     {
-        // A full fence: whoever leaves something from here on schedules again.
+        // A full fence: whoever queues something after this schedules again.
         Interlocked.Exchange(ref _scheduled, 0);
         try
         {
@@ -397,7 +403,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         AskForReads();
         AppendBatches();
         JudgeDisk(durableRose);
-        // Behind the events: what came meanwhile is in the journal's hands before a long backlog is applied.
+        // After the events, so that what arrived meanwhile is in the journal before a long backlog is applied.
         var appliesMore = _journal.Store.ApplyMore();
         _appliedWaits.Release(_journal.Store.Published);
         ArmTimer();
@@ -423,7 +429,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             foreach (var effect in _core.Effects)
                 _performer.Perform(effect);
         }
-        // What the core calls committed is applied only now, or later.
+        // What the core calls committed is not applied before this point, and perhaps later.
         if (!_journal.Store.IsApplying)
             Volatile.Write(ref _currentUs, Math.Max(_currentUs, _core.CurrentUs));
     }
@@ -452,7 +458,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private void JudgeDisk(bool durableRose)
     {
         var store = _journal.Store;
-        // Records that wait for room on a full disk say nothing of its pace.
+        // Records that wait for space on a full disk tell nothing of its speed.
         _diskPace.Observe(NowUs(), durableRose, waits: store.Durable.Etag < store.Last.Etag && !store.IsDiskFull);
         if (_core.Pace.JudgedUs != _paceJudgedUs)
         {
@@ -472,7 +478,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         Step(new Event.DiskHealth(state != DiskState.Healthy));
     }
 
-    // While another replica is asked to take over from a full disk, writes wait: then their callers are sent there and not refused.
+    // While another replica is asked to take over from a full disk, writes wait. Their callers are then redirected and not refused.
     private bool LeavesFullDisk()
     {
         if (!_journal.Store.IsDiskFull)
@@ -481,7 +487,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return _core.MayHandOver;
     }
 
-    /// <summary>A batch for each free journal slot; followers get it while the own write is under way.</summary>
+    /// <summary>Appends a batch for each free journal slot. Followers receive it while this replica's write is in progress.</summary>
     private void AppendBatches()
     {
         while (IsServing && _journal.Store.CanAppendBatch && !_journal.Store.QueueIsEmpty && !LeavesFullDisk()
@@ -491,7 +497,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         }
     }
 
-    // Due times are rounded up, so that the replicas of an idle node wake it seldom and together.
+    // Due times are rounded up, so that the replicas of an idle node wake it rarely and together.
     private void ArmTimer()
     {
         var nowUs = NowUs();
@@ -540,7 +546,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         return asked ? await ended.Task.ConfigureAwait(false) : new OrderResult(false, _failure?.Message ?? "the replica is stopping");
     }
 
-    /// <summary>Runs something between two events. False: the replica had failed or stopped before.</summary>
+    /// <summary>Runs an action between two events. False if the replica had failed or stopped before.</summary>
     private Task<bool> VisitAsync(Action action)
     {
         var done = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -566,7 +572,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             }
             catch
             {
-                // It ends the replica; who waits for the visit is not to wait for ever.
+                // The exception ends the replica. Whoever waits for the visit must not wait for ever.
                 visit.Done?.TrySetResult(false);
                 throw;
             }
@@ -624,7 +630,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         var store = _journal.Store;
         var role = _core.Role;
-        // One at rest has no lease between its beats; one of them may be lost.
+        // A quiescent leader has no lease between its heartbeats, and some of these may be lost.
         var isFollowed = role == ReplicaRole.Leader && (LeaseHolds() || (_core.Rests && AgeUs <= RestsUnansweredMax * (ulong)_context.Replication.RestIntervalUs));
         return new ReplicaReading
         {
@@ -654,7 +660,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         using var snapshot = OpenSnapshot();
         var digest = await ReplicaStore.DigestAsync(snapshot, _context.Clock, cancellationToken).ConfigureAwait(false);
-        // Too much was written meanwhile: there is none this time.
+        // Too much was written meanwhile; there is no digest this time.
         if (digest is null)
             return;
         status.Digest = Google.Protobuf.ByteString.CopyFrom(digest);
@@ -663,7 +669,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     private static V1.Etag ToMessage(UInt128 etag) => new() { Epoch = (ulong)(etag >> 64), Change = (ulong)etag };
 
-    /// <summary>Stops the store for a received state, unless it still writes its control file. Until the new one is used it is read, and takes and tells nothing.</summary>
+    /// <summary>
+    /// Stops the store for a received state, unless it still writes its control file. Until the new store is in use, the old one only serves reads.
+    /// </summary>
     private bool TryStopStore(Action quiet)
     {
         if (_performer.ControlWritesUnderWay > 0)
@@ -681,7 +689,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             _journal.Store = store;
             store.Start(this);
             store.TakeOver(old);
-            // Who reads the old state may go on for a while.
+            // Readers of the old state may continue for a while.
             _retired.RemoveAll(static closed => closed.IsCompletedSuccessfully);
             _retired.Add(old.CloseAsync());
         }
@@ -692,7 +700,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         _switched!.SetResult();
     }
 
-    /// <summary>Marks the directory, where a sync may take long, and then fails.</summary>
+    /// <summary>Marks the directory on the checkpoint thread, because the sync may take long, and then fails the replica.</summary>
     private void Quarantine(string why, TaskCompletionSource<bool>? ended)
     {
         _quarantines = true;
@@ -706,7 +714,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             }
             catch (StorageIoException full) when (full.IsDiskFull)
             {
-                // What waits for room must not wait with wrong content.
+                // On a full disk the replica fails without its mark: it must not run with wrong contents until there is space.
                 outcome = new QuarantinedException($"{why}; a restart may not know: {full.Message}");
             }
             catch (Exception failure)
@@ -721,7 +729,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     {
         if (_failure is not null)
             return;
-        // A store that has ended refuses before its end is told: what ended it decides what is done about it.
+        // A store that has stopped refuses calls before its end is reported. What stopped it is the actual failure.
         if (failure is StoreStoppedException { InnerException: { } first })
             failure = first;
         if (!_context.Rules.Ends(failure))

@@ -6,17 +6,17 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Shards;
 
-/// <summary>What a shard's replica runs on.</summary>
+/// <summary>What a shard's replica depends on.</summary>
 /// <param name="Node">This node's id.</param>
-/// <param name="Incarnation">Greater at each start of the process, non-zero.</param>
-/// <param name="Storage">Disk, executors and bounds; its writer executor runs all of the shard's logic.</param>
+/// <param name="Incarnation">Non-zero, and greater at each start of the process.</param>
+/// <param name="Storage">Disk, executors and bounds. Its writer executor runs all of the shard's logic.</param>
 /// <param name="Clock">Boot clock for leases and timers, wall clock for records.</param>
 /// <param name="Peers">Sends frames to other nodes.</param>
 /// <param name="Coordination">Reads and sets the shard's record.</param>
 /// <param name="Replication">Times and windows of the protocol.</param>
 /// <param name="Seed">For the protocol's random timeouts.</param>
-/// <param name="RouteChanged">Told, on the writer executor, when this replica knows a newer route of its shard. Must not block.</param>
-/// <param name="Log">One line a decision.</param>
+/// <param name="RouteChanged">Called on the writer executor when this replica knows a newer route of its shard. Must not block.</param>
+/// <param name="Log">Receives one line per decision.</param>
 internal sealed record ShardReplicaContext(
     uint Node,
     ulong Incarnation,
@@ -29,18 +29,18 @@ internal sealed record ShardReplicaContext(
     Action<ShardRoute> RouteChanged,
     ILogger Log)
 {
-    /// <summary>Measures and traces it.</summary>
+    /// <summary>Measurements and traces of the shard.</summary>
     public required ShardTelemetry Telemetry { get; init; }
 
     /// <summary>The node's metrics.</summary>
     public required NodeMetrics Metrics { get; init; }
 
-    /// <summary>What this node's replicas found out about their disk; by default this one is alone on it.</summary>
+    /// <summary>The shared judgement of the node's disk. By default this replica is alone on it.</summary>
     public NodeDisk Disk { get; init; } = new(Clock);
 
-    /// <summary>What decides where the simulation plants bugs.</summary>
+    /// <summary>The decisions in which the simulation injects bugs.</summary>
     public ShardRules Rules { get; init; } = ShardRules.Own;
 
-    /// <summary>Told, on the writer executor, why this replica stopped by itself. Must not block.</summary>
+    /// <summary>Called on the writer executor when this replica has stopped by itself, with the reason. Must not block.</summary>
     public Action<Exception> Failed { get; init; } = static _ => { };
 }

@@ -12,37 +12,37 @@ using Event = KvCluster.Replication.Protocol.Event;
 namespace KvCluster.Node.Shards;
 
 /// <summary>
-/// Snapshots on their way: checkpoints pinned for followers that are sent them, and the one that this replica receives. Called on the shard's writer executor,
-/// which other shards share; everything that touches the disk runs on the checkpoint executor, in pieces of some megabytes, and what comes of it is told as an event.
+/// Snapshots in transfer: checkpoints pinned for followers, and the one that this replica receives. Called on the shard's writer executor, which other shards
+/// share. Everything that touches the disk runs on the checkpoint executor in pieces of some megabytes, and its results are reported as events.
 /// </summary>
 /// <param name="context">The store's executors, disk and bounds.</param>
-/// <param name="later">Leaves an event for the core. Any thread.</param>
-/// <param name="visit">Runs something on the writer executor between two events, unless the replica has ended. Any thread.</param>
+/// <param name="later">Queues an event for the core. Any thread.</param>
+/// <param name="visit">Runs an action on the writer executor between two events, unless the replica has ended. Any thread.</param>
 /// <param name="tryStop">
-/// Stops the store in use, on the writer executor, and calls back there when it changes its directory no more; false: not yet, ask again after what is
-/// under way.
+/// Stops the store in use, on the writer executor, and calls back there when it no longer changes its directory. False if it cannot stop yet; try again
+/// after the write in progress.
 /// </param>
-/// <param name="lacksRoom">The received state cannot be opened until the disk has room; nobody knows when. Writer executor.</param>
-/// <param name="use">Takes the received state's store into use, on the writer executor, also when the replica has ended; null: there is none.</param>
-/// <param name="fail">The replica cannot go on. Writer executor.</param>
+/// <param name="lacksRoom">The received state cannot be opened until the disk has space, for an unknown time. Writer executor.</param>
+/// <param name="use">Takes the received state's store into use, on the writer executor, even if the replica has ended; null if there is none.</param>
+/// <param name="fail">The replica cannot continue. Writer executor.</param>
 internal sealed class SnapshotTransfers(
     StoreContext context, Action<Event> later, Action<Action> visit, Func<Action, bool> tryStop, Action<Exception> lacksRoom, Action<ReplicaStore?> use, Action<Exception> fail)
 {
-    /// <summary>Verified at a time: little enough for the checkpoints of other shards that use the executor too.</summary>
+    /// <summary>Bytes verified at a time. Small enough not to delay checkpoints of other shards on the same executor.</summary>
     private const long VerifyStepBytes = 4 << 20;
 
-    /// <summary>A full disk that keeps a switched-in state from being opened is looked at again so soon.</summary>
+    /// <summary>Interval at which opening the switched-in state is retried while the disk is full.</summary>
     private static readonly TimeSpan RoomInterval = TimeSpan.FromSeconds(1);
 
     private readonly Dictionary<ulong, SnapshotSource> _sources = [];
     private volatile bool _hasEnded;
 
-    // The checkpoint executor's.
+    // These belong to the checkpoint executor.
     private SnapshotInstaller? _incoming;
     private LogPosition _incomingCovers;
     private ITimer? _retry;
 
-    /// <summary>Begins to send a pinned checkpoint to a follower, in place of an earlier one. Gives its name.</summary>
+    /// <summary>Begins to send a pinned checkpoint to a follower, in place of an earlier one. Returns its log position.</summary>
     public LogPosition Send(ulong replica, SnapshotSource source)
     {
         Close(replica);
@@ -52,7 +52,9 @@ internal sealed class SnapshotTransfers(
         return covers;
     }
 
-    /// <summary>Reads what a frame is to carry and sends it, soon; not at all if the checkpoint is not the one that it names, or is let go of meanwhile.</summary>
+    /// <summary>
+    /// Reads a frame's data and sends it asynchronously. Sends nothing if the checkpoint is not the one that the frame names, or is unpinned meanwhile.
+    /// </summary>
     public void SendChunk(Frame frame, int bytes, Action<Frame> send)
     {
         if (!_sources.TryGetValue(frame.Receiver, out var source) || NameOf(source) != NameOf(frame.SnapshotChunk))
@@ -71,20 +73,20 @@ internal sealed class SnapshotTransfers(
             }
             catch (Exception failure)
             {
-                // What is damaged is here; nobody else is to be lost by it.
+                // The damage is in this replica, so this replica fails.
                 visit(() => fail(failure));
             }
         }));
     }
 
-    /// <summary>The follower is served or gone: unpins.</summary>
+    /// <summary>The follower has the snapshot or is gone. Unpins the checkpoint.</summary>
     public void Close(ulong replica)
     {
         if (_sources.Remove(replica, out var source))
             source.Dispose();
     }
 
-    /// <summary>Unpins all, and lets go of what was being received; it is removed when the replica is opened again.</summary>
+    /// <summary>Unpins everything and abandons what was being received. Its files are removed when the replica is opened again.</summary>
     public void CloseAll()
     {
         _hasEnded = true;
@@ -111,7 +113,7 @@ internal sealed class SnapshotTransfers(
                 _incoming = new SnapshotInstaller(context, directory, covers.Etag.Value, covers.Checksum, (long)chunk.BytesTotal);
                 _incomingCovers = covers;
             }
-            // What is still on its way of one that failed.
+            // A chunk still under way of a snapshot that failed.
             if (_incoming is null || covers != _incomingCovers || (long)chunk.Offset != _incoming.BytesStored)
                 return;
             _incoming.Store(chunk.Data.Span);
@@ -151,7 +153,7 @@ internal sealed class SnapshotTransfers(
     {
         StorageIoException { IsDiskFull: true } => SnapshotFault.NoRoom,
         StorageIoException => SnapshotFault.Storage,
-        // Whatever else bytes of another node can lead to.
+        // Anything else that bytes from another node can cause.
         _ => SnapshotFault.Damaged,
     };
 
@@ -165,7 +167,7 @@ internal sealed class SnapshotTransfers(
             OnDisk(covers, () => Verify(covers, installer));
     }
 
-    // What fails fails the snapshot and not the replica: nothing of what it promised or acknowledged lies there.
+    // A failure here fails the snapshot and not the replica, because nothing that it promised or acknowledged is stored there.
     private void OnDisk(LogPosition covers, Action action) => context.Checkpoints.Post(new WorkAction(() =>
     {
         if (_hasEnded)
@@ -189,20 +191,20 @@ internal sealed class SnapshotTransfers(
         }
         catch (StorageIoException failure)
         {
-            // The next snapshot, or the next start, removes it.
+            // The next snapshot or the next start removes it.
             StoreLog.SnapshotNotRemoved(context.Log, failure.Message);
         }
         _incoming = null;
     }
 
-    // Tried again until what the old store still has on its way has come back.
+    // Retried until the old store's outstanding writes have completed.
     private void Stop(SnapshotInstaller installer, ControlState control, Action installed)
     {
         if (!tryStop(() => context.Checkpoints.Post(new WorkAction(() => SwitchIn(installer, control, installed)))))
             context.JournalLanes[0].Post(new WorkAction(() => visit(() => Stop(installer, control, installed))));
     }
 
-    // Not on the writer, which other shards share: renames are synced, and recovery reads files.
+    // Not on the writer executor, which other shards share: renames are synced, and recovery reads files.
     private void SwitchIn(SnapshotInstaller installer, ControlState control, Action installed)
     {
         _retry?.Dispose();
@@ -225,7 +227,7 @@ internal sealed class SnapshotTransfers(
                 context.Writer.Post(new WorkAction(() => use(null)));
                 return;
             }
-            // The old state is stopped and the new one not open: only room is missing, and this replica is no more than slow until there is some.
+            // The old state is stopped and the new one not open. Only space is missing, so the replica waits and is no worse than slow.
             StoreLog.SnapshotWaitsForRoom(context.Log, full.Message);
             context.Writer.Post(new WorkAction(() => lacksRoom(full)));
             _retry = context.Time.CreateTimer(

@@ -14,7 +14,7 @@ internal sealed class WaitingReads
     private bool _closed;
 
     /// <summary>Waits for a round that is sent after this call.</summary>
-    /// <returns>What a snapshot must have to answer; null: refused, the leadership was not confirmed.</returns>
+    /// <returns>The etag that a snapshot must have to answer; null if refused, because the leadership was not confirmed.</returns>
     public Task<UInt128?> Join()
     {
         lock (_lock)
@@ -26,8 +26,8 @@ internal sealed class WaitingReads
         }
     }
 
-    /// <summary>The failed conditions that the store holds by now wait for the round that reads which arrive now wait for.</summary>
-    /// <param name="heldReadAnswers">How many the store has ever held.</param>
+    /// <summary>Makes the failed conditions that the store holds by now wait for the same round as reads that arrive now.</summary>
+    /// <param name="heldReadAnswers">How many failed conditions the store has ever held.</param>
     public void JoinConditions(long heldReadAnswers)
     {
         lock (_lock)
@@ -37,7 +37,7 @@ internal sealed class WaitingReads
         }
     }
 
-    /// <summary>Ends gathering and gives the id under which the round is asked for.</summary>
+    /// <summary>Closes the group of reads that share the next round and returns the id under which that round is requested.</summary>
     public bool TryClose(out long id)
     {
         lock (_lock)
@@ -52,10 +52,10 @@ internal sealed class WaitingReads
         }
     }
 
-    /// <summary>Answers every round asked for with this id or a lower one.</summary>
+    /// <summary>Answers every round requested with this id or a lower one.</summary>
     /// <param name="id">The round's.</param>
-    /// <param name="etag">What a snapshot must have to answer; null refuses them.</param>
-    /// <returns>The last of the store's held answers that waited for one of them; 0: none did.</returns>
+    /// <param name="etag">The etag that a snapshot must have to answer; null refuses the reads.</param>
+    /// <returns>The last of the store's held answers that waited for one of them; 0 if none did.</returns>
     public long AnswerUpTo(long id, UInt128? etag)
     {
         var heldReadAnswers = 0L;
@@ -68,7 +68,7 @@ internal sealed class WaitingReads
         return heldReadAnswers;
     }
 
-    /// <summary>Refuses all, also those not asked for yet and those that come later: the replica stops.</summary>
+    /// <summary>Refuses all reads, including those not requested yet and those that come later, because the replica stops.</summary>
     public void RefuseAll()
     {
         lock (_lock)
@@ -92,7 +92,7 @@ internal sealed class WaitingReads
 
         public long HeldReadAnswers { get; set; }
 
-        // Asynchronously: a reader's code never runs on the writer.
+        // Continuations run asynchronously, so that a reader's code never runs on the writer.
         public TaskCompletionSource<UInt128?> Answer { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
     }
 }
