@@ -56,8 +56,7 @@ internal sealed class Promises
 
     /// <summary>
     /// The promised leader no longer serves in its epoch. Grants for its rounds up to this one are void, even if the heartbeats arrive later. So are those
-    /// to leaders
-    /// before it, which have had no majority since it was prepared.
+    /// to leaders before it, which have had no majority since it was prepared.
     /// </summary>
     public void Release(ulong round)
     {

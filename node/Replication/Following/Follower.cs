@@ -12,12 +12,10 @@ namespace KvCluster.Replication.Following;
 /// </summary>
 /// <remarks>
 /// What a snapshot covers is committed, because checkpoints contain nothing else. So the leaders of all later epochs have it, and every replica that has a
-/// later
-/// committed record has the covered record too. Installing the snapshot where that record is missing from the journal therefore loses nothing that is
-/// committed,
-/// whoever leads by then. The present leader's journal may not reach back to the covered record; then another snapshot follows.
-/// A snapshot received in part is dropped when its epoch ends, because the next leader's checkpoint has its pages elsewhere. So an election can cost one
-/// transfer of the snapshot, but no verification.
+/// later committed record has the covered record too. Installing the snapshot where that record is missing from the journal therefore loses nothing that is
+/// committed, whoever leads by then. The present leader's journal may not reach back to the covered record; then another snapshot follows. A snapshot
+/// received in part is dropped when its epoch ends, because the next leader's checkpoint has its pages elsewhere. So an election can cost one transfer of the
+/// snapshot, but no verification.
 /// </remarks>
 internal sealed class Follower(ReplicaContext context, TailCut cut)
 {
@@ -243,8 +241,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
 
     /// <summary>
     /// Switches a verified snapshot in as soon as the control file is not being written, so that the newest promise goes with it. A snapshot that became
-    /// outdated
-    /// while it was received and verified is dropped.
+    /// outdated while it was received and verified is dropped.
     /// </summary>
     public void PumpInstall()
     {
@@ -312,9 +309,8 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     }
 
     // Nothing waits for the mark to be synced, because nothing relies on it meanwhile. A crash before that leaves the replica as it was before the probe,
-    // and the
-    // leader, which remembers across any number of the replica's restarts, tells the next process before it sends it anything. If the leader is gone by then,
-    // nobody knows of the loss, as before the probe. Then only the control file, at most a second old, can reveal it.
+    // and the leader, which remembers across any number of the replica's restarts, tells the next process before it sends it anything. If the leader is gone
+    // by then, nobody knows of the loss, as before the probe. Then only the control file, at most a second old, can reveal it.
     private void OnProbe(Frame frame, Probe probe)
     {
         var remembered = probe.Remembered.FromWire();

@@ -69,9 +69,8 @@ internal sealed class Leader
 
     /// <summary>
     /// The latest time at which, as far as this leader knows, nobody else can have committed anything: the present while the lease lasts, then the lease's
-    /// end; or
-    /// the send time of the newest round that a majority answered, if later. A quiescent leader learns only the latter. <see cref="long.MinValue"/> if it
-    /// does not serve.
+    /// end; or the send time of the newest round that a majority answered, if later. A quiescent leader learns only the latter. <see cref="long.MinValue"/>
+    /// if it does not serve.
     /// </summary>
     public long CurrentUs => !Serving ? long.MinValue
         : Math.Max(Math.Min(_context.NowUs, LeaseEndUs), _rounds.TryGetSentUs(_quorum.Agreed(_roundOf), out var sentUs) ? sentUs : long.MinValue);
@@ -312,8 +311,7 @@ internal sealed class Leader
 
     /// <summary>
     /// Begins a transfer if this replica's disk is impaired or its tree doubted, and a follower qualifies to which neither applies. Nobody ordered it, so
-    /// nobody
-    /// waits for its end.
+    /// nobody waits for its end.
     /// </summary>
     public void LeaveImpaired()
     {

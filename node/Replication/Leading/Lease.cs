@@ -13,8 +13,7 @@ internal sealed record Lease(ulong Epoch, long EndUs)
 
     /// <summary>
     /// Whether a linearizable read may be answered from a snapshot. The snapshot must be of the same leadership. A leader that was deposed and leads again
-    /// has a
-    /// lease, but an earlier snapshot may lack what another leader committed in between.
+    /// has a lease, but an earlier snapshot may lack what another leader committed in between.
     /// </summary>
     /// <param name="snapshot">The snapshot's etag; it was taken after the read arrived and before this lease and the clock were read.</param>
     /// <param name="nowUs">The boot clock.</param>

@@ -87,8 +87,7 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
 
     /// <summary>
     /// Notes the process that sent a frame. False if that process has ended and its frame, still under way, must be dropped. Incarnations increase, so this
-    /// also
-    /// holds if the later process was heard from first.
+    /// also holds if the later process was heard from first.
     /// </summary>
     public bool TryHear(ulong incarnation, out bool restarted)
     {

@@ -45,8 +45,7 @@ internal sealed record ReplicationOptions
 
     /// <summary>
     /// A snapshot of which nothing was stored or verified for this long is given up, and its checkpoint is unpinned. A follower that is alive needs some
-    /// seconds
-    /// at most, even for a sync on a slow disk; one that is gone must not hold back pages and journal.
+    /// seconds at most, even for a sync on a slow disk; one that is gone must not hold back pages and journal.
     /// </summary>
     public long SnapshotPatienceUs { get; init; } = 60_000_000;
 

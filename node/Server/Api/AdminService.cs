@@ -8,15 +8,15 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>The service Admin of a node, for its own replicas.</summary>
+/// <summary>The Admin service of a node, for its own replicas.</summary>
 internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplicaPlacement replicas, StayingVoters voters, NodeDiagnostics examiner) : Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
-    /// <summary>Longer than an election, which may be what a shard waits for.</summary>
+    /// <summary>Longer than an election, for which a shard may have to wait.</summary>
     private static readonly TimeSpan DrainPatience = TimeSpan.FromSeconds(5);
 
-    /// <summary>Of what an operator gives as a reason: it is kept in a file, in logs and in status.</summary>
+    /// <summary>Longest reason that an operator may give. It is kept in a file, in logs and in status.</summary>
     private const int ReasonCharsMax = 1_000;
 
     public override async Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context)
@@ -46,7 +46,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         if (!request.Force && !placement.Draining)
             await RequireMajoritiesAsync(context.CancellationToken).ConfigureAwait(false);
         var asked = context.Deadline == DateTime.MaxValue ? DrainTimeMax : context.Deadline - DateTime.UtcNow;
-        // Some of the caller's time is left for the answer.
+        // A part of the caller's time is reserved for the answer.
         var drained = await placement.DrainAsync((asked < DrainTimeMax ? asked : DrainTimeMax) * 0.8, DrainPatience, context.CancellationToken).ConfigureAwait(false);
         return new DrainResponse
         {
@@ -60,7 +60,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         var shard = LedHere(request.Shard);
         if (request.FromNode == identity.Node)
         {
-            // The next leader does it: a leader does not remove itself, nor hand over for what the next one would refuse.
+            // The next leader does it. A leader does not remove itself, and it does not transfer for a replacement that the next leader would refuse.
             if (await replacement.ForeseeOwnAsync(shard, request).ConfigureAwait(false) is { } known)
                 return known.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.Shard, known.Reason).ToStatus().ToRpcException();
             var (next, handedOver) = await placement.TransferAsync(shard, 0).ConfigureAwait(false);
@@ -84,7 +84,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         QuarantineLeave? leave = null;
         if (!request.Force)
         {
-            // Counted from before the leader said it.
+            // Counted from before the leader answered.
             var usableUntil = BootClock.Instance.GetTimestamp() + (long)(StayingVoters.UseTimeMax.TotalSeconds * BootClock.Instance.TimestampFrequency);
             var verdict = (await voters.AskAsync([request.Shard], StayingVoters.GoneTime, context.CancellationToken).ConfigureAwait(false)).Single();
             if (verdict.Refusal is { } reason)
@@ -127,7 +127,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         }
     }
 
-    // What has failed here counts for nothing already.
+    // Replicas that have failed here do not count for any majority already.
     private async Task RequireMajoritiesAsync(CancellationToken cancellationToken)
     {
         var asked = shards.All.Where(static shard => shard.Replica is { Failure: null }).Select(static shard => shard.Shard).ToList();
@@ -165,7 +165,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         }
         catch (Exception failure)
         {
-            // One replica's failure is part of the answer; the others are done all the same.
+            // One replica's failure is part of the answer. The others are still checkpointed.
             answer.Error = failure.Message;
         }
         return answer;

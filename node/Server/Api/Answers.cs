@@ -25,7 +25,7 @@ internal readonly struct ChangeAnswer(uint shard, UInt128 etag, bool existed) : 
     }
 }
 
-/// <summary>A response that was encoded piece by piece before.</summary>
+/// <summary>A response that was already encoded, piece by piece.</summary>
 internal readonly ref struct EncodedAnswer(ReadOnlySpan<byte> message) : IAnswer
 {
     private readonly ReadOnlySpan<byte> _message = message;
@@ -35,7 +35,7 @@ internal readonly ref struct EncodedAnswer(ReadOnlySpan<byte> message) : IAnswer
     public void WriteTo(Span<byte> destination) => _message.CopyTo(destination);
 }
 
-/// <summary>A <see cref="V1.GetResponse"/>; its value lies in the snapshot's map and is copied once.</summary>
+/// <summary>A <see cref="V1.GetResponse"/>. Its value points into the snapshot's mapping and is copied once.</summary>
 internal readonly ref struct GetAnswer(uint shard, UInt128 position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, UInt128 etag) : IAnswer
 {
     private readonly ReadOnlySpan<byte> _value = value;
@@ -69,13 +69,13 @@ internal readonly struct SessionAnswer(uint shard, UInt128 etag, UInt128 session
     }
 }
 
-/// <summary>Takes the one outcome of a call, on any thread. Implemented for unary calls and for calls of an exchange.</summary>
+/// <summary>Receives the outcome of a call, exactly once, on any thread. Implemented for unary calls and for calls of an exchange.</summary>
 internal interface IReplySink
 {
-    /// <summary>An answer with more bytes is refused: whoever makes one in pieces need not go on.</summary>
+    /// <summary>Larger answers are refused, so an answer built in pieces need not be continued beyond this.</summary>
     int ReplyBytesMax { get; }
 
-    /// <summary>Takes an answer. Not null: there was no room for it, and the call was refused so.</summary>
+    /// <summary>Takes an answer. Not null if there was no space for it; the call was then refused with the returned error.</summary>
     ApiError? Answer<T>(scoped in T answer)
         where T : IAnswer, allows ref struct;
 

@@ -6,34 +6,34 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>Why a call has no answer: a gRPC status with the details that kv.proto's header promises.</summary>
-/// <param name="Code">gRPC's status code.</param>
-/// <param name="Reason">Stable, for programs.</param>
+/// <summary>Why a call is refused: a gRPC status with the details that the header of kv.proto promises.</summary>
+/// <param name="Code">The gRPC status code.</param>
+/// <param name="Reason">A stable name, for programs.</param>
 /// <param name="Message">One line, for people.</param>
 internal sealed record ApiError(StatusCode Code, string Reason, string Message)
 {
-    /// <summary>Name of the status, as gRPC writes it: FAILED_PRECONDITION.</summary>
+    /// <summary>Name of the status as gRPC writes it, such as FAILED_PRECONDITION.</summary>
     public string StatusName => Spans.NameOf(Code);
 
-    /// <summary>A change may have been applied. Otherwise it certainly was not.</summary>
+    /// <summary>Whether a change may have been applied. Otherwise it certainly was not.</summary>
     public bool IsOutcomeUnknown { get; init; }
 
-    /// <summary>Trying again helps after this long.</summary>
+    /// <summary>The time after which a retry makes sense.</summary>
     public TimeSpan? RetryAfter { get; init; }
 
-    /// <summary>Where it was evaluated.</summary>
+    /// <summary>The shard and etag at which the call was evaluated.</summary>
     public (uint Shard, UInt128 Etag)? Position { get; init; }
 
     /// <summary>Index of the condition that did not hold.</summary>
     public int? FailedCondition { get; init; }
 
-    /// <summary>Bytes of the response that the call would have had.</summary>
+    /// <summary>Size in bytes of the response that the call would have had.</summary>
     public int? ReplyBytes { get; init; }
 
-    /// <summary>The right routes, as far as this node knows them.</summary>
+    /// <summary>The correct routes, as far as this node knows them.</summary>
     public IReadOnlyList<ShardRoute>? Routes { get; init; }
 
-    /// <summary>The status as it goes over the wire.</summary>
+    /// <summary>The status in its wire form.</summary>
     public Google.Rpc.Status ToStatus()
     {
         var info = StatusDetails.Info(Reason, IsOutcomeUnknown ? StatusDetails.MaybeApplied : StatusDetails.NotApplied);

@@ -12,10 +12,10 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>Every reason for which this node refuses a call: the one place where outcomes become statuses.</summary>
+/// <summary>All errors with which this node refuses calls. The only place where outcomes are mapped to statuses.</summary>
 internal static class ApiErrors
 {
-    /// <summary>A GetMany answers with at most so many bytes.</summary>
+    /// <summary>Maximum size in bytes of the answer to a GetMany.</summary>
     public const int AnswerBytesMax = 16 << 20;
 
     public static readonly ApiError KeyEmpty = new(StatusCode.InvalidArgument, "KEY_EMPTY", "A key has at least one byte.");
@@ -36,15 +36,15 @@ internal static class ApiErrors
 
     public static readonly ApiError Busy = new(StatusCode.Unavailable, "BUSY", "The shard has as many requests waiting as it takes.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
 
-    /// <summary>Of a read whose answer was found and not copied.</summary>
+    /// <summary>For a read whose answer was found but not copied.</summary>
     public static readonly ApiError RepliesWait = new(
         StatusCode.Unavailable, "BUSY", "As many bytes of replies wait to be read as the node keeps at a time.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
-    /// <summary>Of a request that is not begun.</summary>
+    /// <summary>For a request that is not started.</summary>
     public static readonly ApiError RequestsWait = new(
         StatusCode.Unavailable, "BUSY", "As many bytes of requests are being served as the node takes at a time.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
-    /// <summary>Of a stream that holds memory by not being read.</summary>
+    /// <summary>For a stream that holds memory because its caller does not read.</summary>
     public static readonly ApiError NotRead = new(
         StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read what it asked for. Calls of the stream without an answer may have been applied.") { IsOutcomeUnknown = true };
 
@@ -76,7 +76,7 @@ internal static class ApiErrors
 
     public static readonly ApiError GivenUp = new(StatusCode.Cancelled, "CANCELLED", "The caller gave the change up before its turn came; nothing was applied.");
 
-    /// <summary>Of a GetMany that was read in turns.</summary>
+    /// <summary>For a GetMany that is read in several turns.</summary>
     public static readonly ApiError ReadTooSlow = new(
         StatusCode.Unavailable, "BUSY", "The keys were read so slowly that their snapshot kept memory from being reused. Ask for fewer keys at once, or later.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
@@ -90,54 +90,54 @@ internal static class ApiErrors
     public static ApiError WrongShard(ShardRoute? right) =>
         new(StatusCode.Unavailable, "WRONG_SHARD", "This node does not hold the key.") { Routes = right is null ? null : [right] };
 
-    /// <summary>An operator asked for something of a shard of which this node has no replica, or has not opened it yet.</summary>
-    /// <param name="right">Where it is; null: this node does not know.</param>
+    /// <summary>For an operator's request about a shard of which this node has no replica, or has not opened it yet.</summary>
+    /// <param name="right">The shard's route; null if this node does not know it.</param>
     public static ApiError WrongShard(uint shard, uint node, ShardRoute? right) => new(
         StatusCode.Unavailable, "WRONG_SHARD", $"Node {node} has no replica of shard {shard} that is open; nothing was changed. Ask the node that leads it.") { Routes = right is null ? null : [right] };
 
     public static ApiError NoShard(uint shard) => new(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}; nothing was changed.");
 
-    /// <summary>This node has a replica of the shard, which does not lead.</summary>
+    /// <summary>For a call to a replica that does not lead.</summary>
     public static ApiError NotLeader(ShardRoute route, uint node) => route.Leader == 0 || route.Leader == node
         ? new(StatusCode.Unavailable, "NO_LEADER", $"Shard {Text((int)route.Shard)} has no leader at the moment.") { Routes = [route], RetryAfter = LeaderPause }
         : new(StatusCode.Unavailable, "NOT_LEADER", $"Node {Text((int)route.Leader)} leads shard {Text((int)route.Shard)}.") { Routes = [route] };
 
-    /// <summary>A linearizable read came to a replica that could not ask its leader.</summary>
+    /// <summary>For a linearizable read at a replica that could not ask its leader.</summary>
     public static ApiError LeaderSilent(ShardRoute route, uint node) =>
         new(StatusCode.Unavailable, "NO_LEADER", $"Node {node} could not ask the leader of shard {route.Shard} what is committed.") { Routes = [route], RetryAfter = LeaderPause };
 
-    /// <summary>A read waited for this replica to have an etag.</summary>
+    /// <summary>For a read that waited in vain for this replica to apply an etag.</summary>
     public static ApiError ReplicaBehind(HostedShard shard, UInt128 etag, uint node) => shard.Replica!.Failure is { } failure
         ? ReplicaFailed(shard.Route, failure.Message)
         : new(StatusCode.DeadlineExceeded, "REPLICA_BEHIND", $"Node {node} has not applied {Etag.FromValue(etag)} of shard {shard.Shard} yet.") { RetryAfter = LeaderPause };
 
-    /// <summary>A hand-over that was asked for did not happen.</summary>
+    /// <summary>For a requested transfer that did not happen.</summary>
     public static ApiError NotTransferred(uint shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_TRANSFERRED", $"The leadership of shard {shard} was not handed over: {reason}.");
 
-    /// <summary>A replica that was to be replaced was not, or not yet.</summary>
+    /// <summary>For a requested replacement that did not happen, or not yet.</summary>
     public static ApiError NotReplaced(uint shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replacement in shard {shard} was not brought to its end: {reason}.");
 
-    /// <summary>A replica was to be taken out of service where no majority stays.</summary>
+    /// <summary>For a quarantine after which no majority would remain.</summary>
     public static ApiError NotQuarantined(uint shard, uint node, string reason) => new(
         StatusCode.FailedPrecondition, "NOT_QUARANTINED", $"The replica of shard {shard} on node {node} was not taken out of service, nothing was changed: {reason}. Force it to do it all the same.");
 
-    /// <summary>A node was to give its leaderships away where a shard would have no majority without the node.</summary>
+    /// <summary>For a drain of a node without which a shard would have no majority.</summary>
     public static ApiError NotDrained(uint node, int shards, uint first, string reason) => new(
         StatusCode.FailedPrecondition, "NOT_DRAINED",
         $"Node {node} does not drain, nothing was changed: without it {Text(shards)} shards would have no majority, among them shard {first}: {reason}. Force it to do it all the same.");
 
-    /// <summary>Replicas cannot lie where they were asked to.</summary>
+    /// <summary>For a requested placement of replicas that is not possible.</summary>
     public static ApiError NotPlaced(string reason) => new(StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {reason}.");
 
-    /// <summary>A call for another node came here.</summary>
+    /// <summary>For a call that was meant for another node.</summary>
     public static ApiError WrongNode(uint asked, uint node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
 
-    /// <summary>An operator asked for something of a replica that this node does not have.</summary>
+    /// <summary>For an operator's request about a replica that this node does not have.</summary>
     public static ApiError NoReplica(uint shard, uint node) => new(StatusCode.NotFound, "NO_SHARD", $"Node {node} has no replica of shard {shard}.");
 
-    /// <summary>The replica that this node should have of the shard does not work.</summary>
+    /// <summary>For a call to a replica of this node that has failed.</summary>
     public static ApiError ReplicaFailed(ShardRoute route, string failure) => route.Leader == 0
         ? new(StatusCode.Unavailable, "NO_LEADER", $"The replica here failed: {failure}") { Routes = [route], RetryAfter = LeaderPause }
         : new(StatusCode.Unavailable, "NOT_LEADER", $"The replica here failed: {failure}") { Routes = [route] };
@@ -149,11 +149,11 @@ internal static class ApiErrors
             FailedCondition = result.FailedCondition,
         };
 
-    /// <summary>A bug of this node: what <see cref="Of(Exception)"/> has no name for.</summary>
+    /// <summary>For a bug of this node: an exception that <see cref="Of(Exception)"/> does not know.</summary>
     public static ApiError Internal(Exception failure, bool isChange) =>
         new(isChange ? StatusCode.Unknown : StatusCode.Internal, "INTERNAL", $"The node failed with {failure.GetType().Name}; its log says more.") { IsOutcomeUnknown = isChange };
 
-    /// <summary>What a failure of the engine or the request's bytes means to the caller. Null: it is not expected here.</summary>
+    /// <summary>The error for an expected exception of the engine or of parsing the request; null if the exception is not expected here.</summary>
     public static ApiError? Of(Exception failure) => failure switch
     {
         MalformedMessageException or InvalidProtocolBufferException => BadRequest(MalformedMessageException.Text),
@@ -164,8 +164,8 @@ internal static class ApiErrors
         _ => null,
     };
 
-    /// <summary>A change that was not applied, or of which that is not known.</summary>
-    /// <param name="route">The shard's, as this node knows it.</param>
+    /// <summary>The error for a change that was not applied, or whose outcome is unknown.</summary>
+    /// <param name="route">The shard's route as this node knows it.</param>
     /// <param name="node">This node.</param>
     public static ApiError Of(in WriteResult result, ShardRoute route, uint node) => result.Outcome switch
     {
@@ -182,7 +182,7 @@ internal static class ApiErrors
         _ => OutcomeUnknown,
     };
 
-    /// <summary>Of a read whose caller takes no more than it said; the answer was found and not copied.</summary>
+    /// <summary>For a read whose answer is larger than its caller allows. The answer was found but not copied.</summary>
     public static ApiError ReplyLarge(int bytes) =>
         new(StatusCode.ResourceExhausted, StatusDetails.ReplyLarge, $"The response has {Text(bytes)} bytes, more than the call allows.") { ReplyBytes = bytes };
 

@@ -3,7 +3,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>What the calls log: nothing but bugs.</summary>
+/// <summary>Log messages of the calls. Only bugs are logged.</summary>
 internal static partial class CallFailures
 {
     [LoggerMessage(30, LogLevel.Error, "A call of {Method} ended with an exception that nobody expects")]

@@ -1,5 +1,5 @@
-// The calls of one exchange that a cancel may end: reads that wait, and changes in their shard's queue. A call that is answered at once is never here. A change that the
-// shard's writer has taken is on its way to other nodes, so it keeps its place until its outcome is known. Any thread.
+// The calls of one exchange that a cancellation may end: waiting reads, and changes in their shard's queue. A call that is answered at once is never here. A
+// change that the shard's writer has taken is under way to other nodes, so it keeps its place until its outcome is known. Any thread.
 
 namespace KvCluster.Node.Api;
 
@@ -10,9 +10,9 @@ internal sealed class CallWaits
     private readonly Dictionary<ulong, Wait> _waits = [];
     private readonly Dictionary<ulong, QueuedChange> _changes = [];
 
-    /// <summary>A call begins to wait, on the thread that started it.</summary>
-    /// <param name="id">The call. Of two with one number, which the caller must not send, only the first is found.</param>
-    /// <param name="stream">Ends with the stream.</param>
+    /// <summary>A read begins to wait, on the thread that started it.</summary>
+    /// <param name="id">The call's number. If the caller uses one twice, which is not allowed, only the first call is found.</param>
+    /// <param name="stream">Fires when the stream ends.</param>
     public Wait Begin(ulong id, CancellationToken stream)
     {
         var wait = new Wait(this, id, stream);
@@ -21,14 +21,14 @@ internal sealed class CallWaits
         return wait;
     }
 
-    /// <summary>A change was submitted. Of two calls with one number only the first is found.</summary>
+    /// <summary>A change was submitted. If the caller uses a number twice, only the first call is found.</summary>
     public void Begin(ulong id, in QueuedChange change)
     {
         lock (_gate)
             _changes.TryAdd(id, change);
     }
 
-    /// <summary>The same change was answered.</summary>
+    /// <summary>That change was answered.</summary>
     public void End(ulong id, in QueuedChange change)
     {
         lock (_gate)
@@ -38,12 +38,12 @@ internal sealed class CallWaits
         }
     }
 
-    /// <summary>Its caller gave it up. What that runs, runs elsewhere.</summary>
+    /// <summary>The caller cancelled the call. Callbacks of the cancellation run on another thread.</summary>
     public void Cancel(ulong id)
     {
         lock (_gate)
         {
-            // Under the lock, as the wait's end is: it is not disposed of meanwhile.
+            // With the lock held, like the end of the wait, so that it is not disposed meanwhile.
             if (_waits.Remove(id, out var wait))
                 _ = wait.CancelAsync();
             else if (_changes.Remove(id, out var change))
@@ -60,7 +60,7 @@ internal sealed class CallWaits
         }
     }
 
-    /// <summary>One call's wait.</summary>
+    /// <summary>The wait of one call.</summary>
     internal sealed class Wait(CallWaits? waits, ulong id, CancellationToken stream) : IDisposable
     {
         private readonly CancellationTokenSource? _given = waits is null ? null : CancellationTokenSource.CreateLinkedTokenSource(stream);

@@ -6,8 +6,8 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>Reads operations and request ids into a write. A refusal says what is wrong with the request; null: nothing.</summary>
-/// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+/// <summary>Reads operations and request ids into a write. Returns an error if the request is invalid, otherwise null.</summary>
+/// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
 internal static class ChangeReading
 {
     public static ApiError? TryIdentify(WriteRequest write, ReadOnlySpan<byte> id, HostedShard shard)
@@ -37,11 +37,11 @@ internal static class ChangeReading
         return null;
     }
 
-    // 0, which is nobody's, where it cannot be one.
+    // 0, which is never a session, if the bytes cannot be one.
     private static UInt128 ReadSession(ReadOnlySpan<byte> id) => id.Length == WireWriter.SessionBytes ? BinaryPrimitives.ReadUInt128BigEndian(id) : default;
 
     /// <summary>Adds the operations of a Write.</summary>
-    /// <param name="shard">Of all its keys; null: it has no operation.</param>
+    /// <param name="shard">The shard of all its keys; null if it has no operation.</param>
     /// <param name="id">The encoded RequestId, if <paramref name="hasId"/>.</param>
     public static ApiError? TryAddOperations(
         WriteRequest write, ReadOnlySpan<byte> request, ShardLookup lookup, in CallTarget target, out HostedShard? shard, out ReadOnlySpan<byte> id, out bool hasId)
@@ -84,7 +84,7 @@ internal static class ChangeReading
         return null;
     }
 
-    // The operation's field number; 0: none that is known.
+    // Returns the operation's field number; 0 if none is known.
     private static int ReadOperation(ReadOnlySpan<byte> operation, out ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         key = value = default;
@@ -97,7 +97,7 @@ internal static class ChangeReading
                 reader.Skip();
                 continue;
             }
-            // Of several members of a oneof the last counts.
+            // If several members of a oneof are present, the last one counts.
             kind = field;
             key = value = default;
             var inner = new WireReader(reader.ReadBytes());

@@ -8,7 +8,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>The service Cluster of a node: the shard map as this node knows it, and its own status.</summary>
+/// <summary>The Cluster service of a node: the shard map as this node knows it, and its own status.</summary>
 internal sealed class ClusterService(NodeIdentity identity, ShardDirectory directory, ShardHost shards, LeaderPlacement placement, NodeMetrics metrics) : Cluster.ClusterBase
 {
     public override async Task WatchShards(WatchShardsRequest request, IServerStreamWriter<ShardMap> responseStream, ServerCallContext context)
@@ -31,7 +31,7 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
         var status = new NodeStatus { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, Draining = placement.Draining, Incarnation = identity.Incarnation };
         if (request.Activity)
             status.Activity = metrics.Activity.Tell();
-        // Before the open ones, so that none is left out that is opened meanwhile.
+        // Listed before the open ones, so that a replica that is opened meanwhile is not omitted.
         var opening = shards.Opening().Where(replica => !request.HasShard || replica.Route.Shard == request.Shard).ToList();
         var asked = shards.All.Where(shard => !request.HasShard || shard.Shard == request.Shard).ToList();
         status.Replicas.AddRange(await shards.StatusAsync(asked, request.Digest, detail: request.HasShard, context.CancellationToken).ConfigureAwait(false));

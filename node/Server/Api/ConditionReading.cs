@@ -6,11 +6,11 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>Reads a request's conditions into the write that they are to guard.</summary>
-/// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+/// <summary>Reads a request's conditions into the write that they guard.</summary>
+/// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
 internal static class ConditionReading
 {
-    /// <summary>Adds the conditions of a request; <paramref name="keyOfOperation"/> stands for those that name none. Null: all are added.</summary>
+    /// <summary>Adds the conditions of a request. Conditions without a key use <paramref name="keyOfOperation"/>. Null if all are added.</summary>
     public static ApiError? TryAddAll(WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, HostedShard shard)
     {
         var reader = new WireReader(request);

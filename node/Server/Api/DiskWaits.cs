@@ -4,8 +4,8 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// How often a thread has waited for the disk, by what the kernel counts for it: pages that it had to fetch, by a fault or ahead of one, and blocks that it read. A thread that merely had no
-/// processor, or stood still for a collection, is told from that.
+/// How often a thread has waited for the disk, according to the kernel's counters: pages that it had to fetch, by a fault or by readahead, and blocks that it
+/// read. This distinguishes it from a thread that was merely preempted or suspended for a garbage collection.
 /// </summary>
 internal static class DiskWaits
 {
@@ -13,7 +13,9 @@ internal static class DiskWaits
 
     private static readonly bool OnLinux = OperatingSystem.IsLinux();
 
-    /// <summary>Of this thread since it began. Where nobody counts that, another number each time: it may have waited.</summary>
+    /// <summary>
+    /// The number for this thread since it began. Where the system does not count, the value differs at every call: the thread may have waited.
+    /// </summary>
     public static long OfThisThread() => OnLinux && GetUsage(ThisThread, out var usage) == 0 ? usage.MajorFaults + usage.BlocksRead : Stopwatch.GetTimestamp();
 
     [DllImport("libc", EntryPoint = "getrusage")]

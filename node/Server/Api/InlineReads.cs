@@ -1,39 +1,40 @@
-// Whether the loop of an exchange may read trees itself. All calls of a stream wait for the loop, and a router's stream has many callers: 128 Gets of pages that the disk needed 200 ms for held
-// everything behind them up for 25 seconds, one after the other, while the threads for reads had nothing to do. Nobody knows beforehand whether a page is in memory; so the loop reads until the disk
-// had it wait, and stays away for a multiple of that time. Asking what the kernel has counted costs as
-// much as a small read; so that is asked after a call that took long, and at the begin of each message for a second after that, and the first call that waits is let pass. Used by that loop only.
+// Decides whether the loop of an exchange may read trees itself. All calls of a stream wait for the loop, and a router's stream has many callers: 128 Gets of
+// pages that the disk needed 200 ms for delayed everything behind them by 25 seconds, one after the other, while the read threads were idle. It is not known
+// beforehand whether a page is in memory. So the loop reads until it had to wait for the disk, and then avoids reading for a multiple of that time. Asking for
+// the kernel's counters costs as much as a small read. So they are read only after a slow call, and for a second after that at the beginning of each message;
+// the first call that waits therefore has no consequence. Used by that loop only.
 namespace KvCluster.Node.Api;
 
-/// <summary>Judges the calls that a loop has run, one after the other.</summary>
-/// <param name="timestampFrequency">Of the timestamps that are told.</param>
-/// <param name="diskWaits">How often the thread that asks has waited for the disk. A call that took long without that had no processor.</param>
+/// <summary>Judges the calls that a loop runs one after the other.</summary>
+/// <param name="timestampFrequency">Ticks per second of the timestamps passed in.</param>
+/// <param name="diskWaits">How often the calling thread has waited for the disk. A call that was slow without such a wait was preempted.</param>
 internal sealed class InlineReads(long timestampFrequency, Func<long> diskWaits)
 {
-    /// <summary>A call that takes longer is a slow one, in microseconds: some reads of a fast disk, and a change of threads many times over.</summary>
+    /// <summary>A call that takes longer, in microseconds, is slow. This is as long as some reads of a fast disk, and as many thread switches.</summary>
     private const int SlowUs = 250;
 
-    /// <summary>The loop stays away from trees for so many times what it waited: waiting takes a seventeenth of its time at most.</summary>
+    /// <summary>The loop avoids trees for this many times the time that it waited. So waiting takes at most a seventeenth of its time.</summary>
     private const int RestShare = 16;
 
-    /// <summary>For so long after a slow call the kernel's count is known for each call, in seconds.</summary>
+    /// <summary>For this long after a slow call, in seconds, the kernel's counters are read for each message.</summary>
     private const int WatchSeconds = 1;
 
-    /// <summary>It stays away no longer, in seconds: only then does it learn that the disk is well again.</summary>
+    /// <summary>The longest such time, in seconds. Only after it does the loop learn that the disk is fast again.</summary>
     private const int RestMaxSeconds = 10;
 
     private readonly long _slow = timestampFrequency * SlowUs / 1_000_000;
     private readonly long _restMax = timestampFrequency * RestMaxSeconds;
 
-    // The greatest number: nothing runs.
+    // The maximum value means that no call runs.
     private long _begun = long.MaxValue;
     private long _restsUntil;
     private long _watchesUntil;
     private long _waitsBefore;
 
-    // It is this thread's, of this message.
+    // Whether _waitsBefore is that of this thread and this message.
     private bool _isKnown;
 
-    /// <summary>The loop is to begin calls, on this thread until <see cref="Ended"/>.</summary>
+    /// <summary>The loop begins a message's calls, on this thread until <see cref="Ended"/>.</summary>
     public void Starts(long now)
     {
         _isKnown = now < _watchesUntil;
@@ -41,7 +42,7 @@ internal sealed class InlineReads(long timestampFrequency, Func<long> diskWaits)
             _waitsBefore = diskWaits();
     }
 
-    /// <summary>A call begins, which ends the one before. False: it is not to read trees on this thread.</summary>
+    /// <summary>A call begins, which ends the one before. False if it must not read trees on this thread.</summary>
     public bool Begun(long now)
     {
         Judge(now);
@@ -49,7 +50,7 @@ internal sealed class InlineReads(long timestampFrequency, Func<long> diskWaits)
         return now >= _restsUntil;
     }
 
-    /// <summary>The last call has ended, and the loop waits for others.</summary>
+    /// <summary>The last call has ended.</summary>
     public void Ended(long now)
     {
         Judge(now);

@@ -1,28 +1,28 @@
 // The calls of service Kv on encoded messages, for unary calls and for those of an exchange. Called on the API's threads. A call runs as
-// far as it can without waiting, so that changes are submitted in the order in which they came. Everything a caller can get wrong ends
-// as a refusal; an exception that leaves here is a bug.
+// far as it can without waiting, so that changes are submitted in the order in which they came. Every error of a caller becomes
+// a refusal; an exception that leaves this class is a bug.
 using KvCluster.Node.Telemetry;
 using KvCluster.Telemetry;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>Brings each call to where it is run.</summary>
+/// <summary>Dispatches each call to the class that runs it.</summary>
 internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads threads, NodeMetrics metrics, TimeProvider clock)
 {
     private readonly KvReads _reads = new(lookup, opener, threads, clock);
     private readonly KvWrites _changes = new(lookup);
 
-    /// <summary>Whether calls are to say when they came.</summary>
+    /// <summary>Whether calls should record when they arrived.</summary>
     public bool Watches => metrics.WatchesRequests || NodeTraces.IsOn;
 
-    /// <summary>Runs a call; its outcome goes to the sink, which may be after this returns. The request's bytes are not used any more then.</summary>
+    /// <summary>Runs a call. Its outcome goes to the sink, perhaps after this returns. The request's bytes are not used after this returns.</summary>
     public ValueTask StartAsync<TSink>(Method method, ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink => target.ArrivedTimestamp == 0
             ? RunAsync(method, request, target, sink)
             : RunAsync(method, request, target, new MeteredSink<TSink>(sink, new RequestWatch(metrics, clock, method, target.ArrivedTimestamp, target.Span)));
 
-    /// <summary>Whether a call's end waits for a majority: an opening of a session is written, too.</summary>
+    /// <summary>Whether the outcome of a call waits for a majority. This includes opening a session, which is written too.</summary>
     public static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write or Method.OpenSession;
 
     /// <summary>A call was refused before it was run.</summary>
@@ -34,8 +34,8 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
         metrics.RequestRefused(method, refusal.Reason);
     }
 
-    /// <summary>A call ended by an exception, which is a bug, and not by its sink.</summary>
-    /// <returns>What its caller is told.</returns>
+    /// <summary>A call ended by an exception, which is a bug, and not through its sink.</summary>
+    /// <returns>The error for its caller.</returns>
     public ApiError Failed(Exception failure, Method method, in CallTarget target)
     {
         var refusal = ApiErrors.Internal(failure, IsChange(method));
@@ -69,7 +69,7 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
         }
     }
 
-    /// <summary>Ends a call without an answer.</summary>
+    /// <summary>Refuses a call.</summary>
     public static ValueTask Refuse<TSink>(TSink sink, ApiError refusal)
         where TSink : struct, IReplySink
     {

@@ -1,9 +1,9 @@
-// One stream of calls. Requests are read and started by one loop, in order, so that changes keep the order in which they came. Answers come
-// on any thread; they gather in messages, and whoever adds the first starts the loop that sends. Both loops end with the stream.
-// The stream may be shared by many callers, as a router's is: what one of them asks for slows the stream down or is refused, and never breaks it. A
-// call is not begun while replies of 8 MiB are not written; one whose answer is found while there is no room for it is refused before it is copied. Nothing but
-// replies that are not read has the stream wait: a call of a shard that has its share, of places or of bytes, is refused as busy. Trees whose pages are in memory
-// are read by the loop itself; while the disk is slow, elsewhere (InlineReads).
+// One stream of calls. Requests are read and started by one loop, in order, so that changes keep the order in which they came. Answers arrive on any thread and
+// are collected in messages; whoever adds the first one starts the loop that sends. Both loops end with the stream.
+// Many callers may share the stream, as on a router's connection. What one of them asks for may delay the stream or be refused, but never breaks it. No call is
+// started while 8 MiB of replies are not written. A call whose answer is found while there is no space for it is refused before the answer is copied. The
+// stream waits only for replies to be read: a call of a shard that already has its share of places or bytes is refused as busy. The loop itself reads trees
+// whose pages are in memory; while the disk is slow they are read elsewhere (InlineReads).
 using System.Text;
 using Google.Protobuf;
 using Grpc.Core;
@@ -23,21 +23,21 @@ internal sealed class KvExchange(
     : IThreadPoolWorkItem
 {
     /// <summary>
-    /// Calls without an answer: a quarter of a shard's queue, so that one stream cannot fill it. A call whose shard has its share of them is refused as busy; reading
-    /// goes on, or the changes of one shard that is stuck would hold up the reads of all.
+    /// Maximum number of unanswered calls: a quarter of a shard's queue, so that one stream cannot fill it. A call whose shard has its share of them is
+    /// refused as busy. Reading continues, because otherwise the changes of one blocked shard would delay the reads of all.
     /// </summary>
     private const int OpenCallsMax = 4_096;
 
-    /// <summary>Bytes of replies that are not written at which no further call is begun: a message on its way and one that gathers.</summary>
+    /// <summary>While this many bytes of replies are not written, no further call is started: one message being written and one being collected.</summary>
     private const int WaitingBytesMax = 2 * MessageBytesMax;
 
-    /// <summary>Of calls that were begun before: replies beyond this are refused. Two of the largest.</summary>
+    /// <summary>Bound for the replies of calls already started. Replies beyond it are refused. Two of the largest fit.</summary>
     private const int ReplyBytesMax = 32 << 20;
 
-    /// <summary>A message with so many bytes takes no further reply: what gRPC takes unless somebody says otherwise. A single reply may be larger.</summary>
+    /// <summary>A message takes no further reply beyond this size, which is gRPC's default limit. A single reply may be larger.</summary>
     private const int MessageBytesMax = 4 << 20;
 
-    /// <summary>Errors and answers to changes, which must be given, are smaller than this.</summary>
+    /// <summary>Errors and answers to changes, which are never refused, are smaller than this.</summary>
     private const int OutcomeBytesMax = 4 << 10;
 
     private readonly FairPlaces _places = new(OpenCallsMax);
@@ -57,11 +57,11 @@ internal sealed class KvExchange(
     private bool _isReadToEnd;
     private bool _isBroken;
 
-    /// <summary>Whose calls they are; null: nobody's over a connection.</summary>
+    /// <summary>The caller's connection; null if there is none.</summary>
     public ServerCallContext? Caller { get; init; }
 
-    /// <summary>Ends when the caller has completed its side and every call is answered.</summary>
-    /// <exception cref="RpcException">The stream broke; calls that were started go on without an answer.</exception>
+    /// <summary>Completes when the caller has completed its side and every call is answered.</summary>
+    /// <exception cref="RpcException">The stream broke. Calls that were started continue without an answer.</exception>
     public async Task RunAsync(IAsyncStreamReader<MessageBytes> requests)
     {
         try
@@ -76,7 +76,7 @@ internal sealed class KvExchange(
         catch
         {
             Break(CallerGone());
-            // The reason why it broke first: this may be what came of that.
+            // If it broke for another reason first, this exception may be a consequence of that.
             if (_reason is { StatusCode: not StatusCode.Cancelled })
                 throw _reason;
             throw;
@@ -102,12 +102,12 @@ internal sealed class KvExchange(
         }
         catch (Exception failure) when (failure is RpcException or InvalidOperationException or OperationCanceledException)
         {
-            // The caller is gone, or the call has ended; the reading loop meets the same and says so.
+            // The caller is gone, or the call has ended. The reading loop sees the same and reports it.
             Break(CallerGone());
         }
         catch (Exception failure)
         {
-            // A bug. It ends this stream, and not the process, as an exception that nobody waits for does.
+            // A bug. It ends this stream. If it were not caught here, it would end the process.
             LoopFailures.Count();
             CallFailures.SendingFailed(log, failure);
             Break(ApiErrors.Internal(failure, isChange: true).ToStatus().ToRpcException());
@@ -116,14 +116,14 @@ internal sealed class KvExchange(
 
     private async ValueTask StartAllAsync(MessageBytes message)
     {
-        // What all its calls came with, also those that have to wait.
+        // The arrival time of all its calls, including those that have to wait.
         var arrived = clock.GetTimestamp();
         await RoomAsync().ConfigureAwait(false);
         for (var left = message.Count; StartSome(message.Written, arrived, ref left);)
             await RoomAsync().ConfigureAwait(false);
     }
 
-    // True: there is no room for the rest now.
+    // Returns true if there is no space for the remaining calls now.
     private bool StartSome(ReadOnlySpan<byte> message, long arrived, ref int left)
     {
         var reader = new WireReader(message[^left..]);
@@ -171,7 +171,7 @@ internal sealed class KvExchange(
             _waits.Cancel(packed.ReadVarint());
     }
 
-    // Whether there is room for another one.
+    // Returns whether there is space for another call.
     private bool Start(ReadOnlySpan<byte> call, long arrived)
     {
         var head = CallHead.Read(call);
@@ -211,7 +211,7 @@ internal sealed class KvExchange(
         return HasRoom();
     }
 
-    // Its outcome goes to the sink.
+    // The call's outcome goes to the sink.
     private async Task EndAsync(ValueTask running, Method method, CallTarget target, Sink sink)
     {
         try
@@ -224,14 +224,14 @@ internal sealed class KvExchange(
         }
     }
 
-    // What no refusal is known for is a bug; the call's caller hears of it, and the others of the stream are left alone.
+    // An exception without an error mapping is a bug. Only the call's own caller is told; the stream's other calls are unaffected.
     private void Fail(Exception failure, Method method, in CallTarget target, Sink sink)
     {
         CallFailures.Unexpected(log, method, failure);
         sink.Refuse(calls.Failed(failure, method, target));
     }
 
-    // Takes a place, if the shard's calls of this kind have one, and bytes of the budget if it has them.
+    // Takes a place if the shard's calls of this kind have one left, and bytes of the budget.
     private ApiError? TryOpen(uint shard, Method method, int requestBytes, out Place place)
     {
         place = default;
@@ -309,7 +309,7 @@ internal sealed class KvExchange(
             _room?.TrySetResult();
             _reason ??= reason;
             _ended.TrySetException(_reason);
-            // Whoever waits for the caller; what that runs, runs elsewhere.
+            // Callbacks of the cancellation run on another thread.
             _ = _stopping.CancelAsync();
         }
     }
@@ -359,7 +359,7 @@ internal sealed class KvExchange(
         return refusal;
     }
 
-    // False: there is no room for it, and nothing was done.
+    // False if there is no space for it; nothing was done then.
     private bool TryAdd<T>(ulong id, in Place place, StatusCode code, int contentField, scoped in T content)
         where T : IAnswer, allows ref struct
     {
@@ -404,11 +404,11 @@ internal sealed class KvExchange(
             _replies.Use(bytes);
             return true;
         }
-        // A single one may always be larger than what a stream has; and small ones are not refused for the large ones of others.
+        // A single reply may always exceed the stream's bound, and small replies are not refused because of large ones.
         return (_replies.Used == 0 || bytes <= ByteBudget.SmallBytes || _replies.Used + bytes <= ReplyBytesMax) && _replies.TryUse(bytes);
     }
 
-    /// <summary>What a call holds; default: it was refused one.</summary>
+    /// <summary>What a call holds; default if it was refused.</summary>
     private readonly record struct Place(FairPlaces.Share? OfStream, FairPlaces.Share? OfNode, int RequestBytes);
 
     private readonly struct Sink(KvExchange exchange, ulong id, Place place, int replyBytesMax) : IReplySink

@@ -8,22 +8,29 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// Get and GetMany, of encoded requests. Called by <see cref="KvCalls"/>, which answers what is thrown before the first wait. Trees are read where <see cref="ReadThreads"/> says.
-/// A GetMany of many keys is read in turns: between them it has no place, so that others are read, and ends if its caller has gone.
+/// Get and GetMany on encoded requests. Called by <see cref="KvCalls"/>, which answers exceptions thrown before the first wait. Trees are read where
+/// <see cref="ReadThreads"/> decides. A GetMany of many keys is read in turns. Between them it holds no place, so that other reads run, and it ends if its
+/// caller has gone.
 /// </summary>
-/// <param name="clock">Of deadlines and turns.</param>
+/// <param name="clock">For deadlines and turns.</param>
 internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads threads, TimeProvider clock)
 {
-    /// <summary>Keys that are read in one turn, and on the thread that asks if it may: a few changes of threads cost less than as many keys that are in memory.</summary>
+    /// <summary>
+    /// Most keys that are read in a single turn, and on the calling thread if possible. Reading this many keys in memory costs more than a few thread
+    /// switches.
+    /// </summary>
     internal const int KeysOfOneTurnMax = 32;
 
-    /// <summary>GetManys of more keys that are read at once: more than there are threads, so that none of them waits. Each keeps a snapshot and up to 16 MiB of its answer.</summary>
+    /// <summary>
+    /// Most GetManys with more keys that are read at once. More than there are read threads, so that none of these is idle. Each holds a snapshot and up to
+    /// 16 MiB of its answer.
+    /// </summary>
     internal const int LongReadsMax = 24;
 
-    /// <summary>How long a turn of a GetMany with more keys is, beyond the key in hand: much longer than a change of threads takes.</summary>
+    /// <summary>Length of a turn of a GetMany with more keys, beyond the current key. Much longer than a thread switch.</summary>
     private static readonly TimeSpan TurnTime = TimeSpan.FromMilliseconds(2);
 
-    // Never disposed: it has no handle unless somebody asks for it.
+    // Never disposed, because it has no handle unless its wait handle is used.
     private readonly SemaphoreSlim _longReads = new(LongReadsMax);
     private readonly long _turnTicks = (long)(TurnTime.TotalSeconds * clock.TimestampFrequency);
 
@@ -106,7 +113,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         return shard;
     }
 
-    // Null: all keys are of the shard found.
+    // Null if all keys belong to the shard found.
     private ApiError? TryFind(ReadOnlySpan<byte> request, in CallTarget target, out HostedShard? shard, out ReadQuery query, out int keyCount)
     {
         shard = null;
@@ -154,10 +161,10 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         return true;
     }
 
-    /// <summary>Answers a read that cannot be answered at once.</summary>
+    /// <summary>Answers a read that could not be answered at once.</summary>
     /// <param name="asked">The key of a Get, or the request of a GetMany.</param>
-    /// <param name="keyCount">Of a GetMany; 0: a Get.</param>
-    /// <param name="isToConfirm">A snapshot cannot be opened without waiting.</param>
+    /// <param name="keyCount">Number of keys of a GetMany; 0: a Get.</param>
+    /// <param name="isToConfirm">A snapshot could not be opened without waiting.</param>
     private async ValueTask AnswerLaterAsync<TSink>(byte[] asked, int keyCount, HostedShard shard, ReadQuery query, CallTarget target, TSink sink, bool isToConfirm)
         where TSink : struct, IReplySink
     {
@@ -183,7 +190,8 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                     return;
                 }
                 isConfirmed |= isToConfirm;
-                // The turn comes before the snapshot, which keeps pages from being reused and of which there are only so many. A later one is as good.
+                // The turn is taken before the snapshot, which keeps pages from being reused and of which there is a limited number. A later snapshot is as
+                // good.
                 var turn = await threads.EnterAsync(isElsewhere: isLong || target.ReadsElsewhere);
                 try
                 {
@@ -204,7 +212,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                     isToConfirm = !isOpen;
                     if (isOpen && keyCount == 0)
                     {
-                        // Before the place is left: the way back to the pool may be long.
+                        // Answered before the place is released, because the way back to the pool may take long.
                         using (read.Snapshot)
                             AnswerGet(shard, read, asked, sink);
                         return;
@@ -248,21 +256,21 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: true, value, etag);
     }
 
-    /// <summary>The answer to a GetMany, as far as it has been read. Its request has been checked.</summary>
+    /// <summary>The answer to a GetMany, as far as it has been read. Its request has been validated.</summary>
     private struct Entries
     {
-        // Taken with the first entry.
+        // Rented with the first entry.
         private MessageBytes? _message;
         private int _readBytes;
         private int _bytes;
 
-        /// <summary>Reads on, one key at least. True: that was all, or more than may be answered.</summary>
-        /// <param name="shard">The snapshot's.</param>
+        /// <summary>Continues to read, at least one key. True if everything is read, or more than may be answered.</summary>
+        /// <param name="shard">The snapshot's shard.</param>
         /// <param name="read">The same at every call.</param>
-        /// <param name="request">Likewise.</param>
+        /// <param name="request">The same at every call.</param>
         /// <param name="replyBytesMax">What the sink would refuse is counted and not copied.</param>
-        /// <param name="clock">Of the turn; not asked if that has no end.</param>
-        /// <param name="until">When the turn is over, as a timestamp of the clock; the greatest number: it is not.</param>
+        /// <param name="clock">For the end of the turn; not read if the turn has no end.</param>
+        /// <param name="until">When the turn ends, as a timestamp of the clock; the maximum value if it has no end.</param>
         public bool Read(uint shard, in OpenedRead read, ReadOnlySpan<byte> request, int replyBytesMax, TimeProvider clock, long until)
         {
             var reader = new WireReader(request[_readBytes..]);
@@ -294,7 +302,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
             return true;
         }
 
-        /// <summary>Gives what was read, or the refusal of what is too large, to the sink.</summary>
+        /// <summary>Passes what was read, or an error if it is too large, to the sink.</summary>
         public readonly void Answer<TSink>(TSink sink)
             where TSink : struct, IReplySink
         {
@@ -306,7 +314,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 sink.Answer(new EncodedAnswer(_message is null ? default : _message.Written));
         }
 
-        /// <summary>Gives its memory back. A second time does nothing.</summary>
+        /// <summary>Returns its memory to the pool. May be called repeatedly.</summary>
         public void Return()
         {
             _message?.Return();

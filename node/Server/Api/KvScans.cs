@@ -15,26 +15,26 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// Scans at a node: the part of the range that lies in one shard, page by page, at one snapshot, which is held until the last page is
-/// taken over by the connection or the caller goes away, and no longer than a snapshot may be. Any thread.
+/// Scans at a node: the part of the range in one shard, page by page, at one snapshot. The snapshot is held until the connection has
+/// taken the last page or the caller is gone, and no longer than the maximum age of a snapshot. Any thread.
 /// </summary>
 internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads threads, CallMemory memory, TimeProvider clock, StoreOptions options)
 {
-    /// <summary>How often a scan whose caller does not read looks whether its snapshot may stay: much shorter than any bound on its age.</summary>
+    /// <summary>How often a scan whose caller does not read checks the age of its snapshot. Much shorter than any bound on that age.</summary>
     private static readonly TimeSpan LookInterval = TimeSpan.FromMilliseconds(250);
 
-    /// <summary>A page is sent when it has so many bytes: enough to spread its costs, little enough to start soon. An entry is never cut.</summary>
+    /// <summary>A page is sent when it has this many bytes. Large enough to amortize its costs, small enough to start early. An entry is never split.</summary>
     private const int PageBytes = 128 << 10;
 
-    /// <summary>A page with several entries has no more: what gRPC takes unless somebody says otherwise, without what else may stand on a page, two keys.</summary>
+    /// <summary>Bound for a page with several entries: gRPC's default message limit, less the page's other fields and two keys.</summary>
     private const int EntriesBytesMax = (4 << 20) - (4 << 10);
 
-    /// <summary>Runs a scan. The request is given back.</summary>
-    /// <returns>Why there is none, or no more; null: complete.</returns>
-    /// <exception cref="RpcException">The caller went away.</exception>
+    /// <summary>Runs a scan and returns the request's buffer.</summary>
+    /// <returns>Why there is no page, or no further one; null if the scan is complete.</returns>
+    /// <exception cref="RpcException">The caller is gone.</exception>
     public async Task<ApiError?> RunAsync(MessageBytes message, IServerStreamWriter<MessageBytes> pages, long deadlineTimestamp, CancellationToken cancellationToken)
     {
-        // Until the scan has begun: of what it has seen nothing is needed any more then.
+        // Accounted until the scan has begun, because the seen positions are not needed any more then.
         var requestBytes = message.Count;
         if (!memory.Requests.TryTake(requestBytes, requestBytes <= ByteBudget.SmallBytes))
             return ApiErrors.RequestsWait;
@@ -66,7 +66,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
         }
     }
 
-    // The read options stay bytes: each position in them, two bytes at least, would become objects.
+    // The read options stay encoded, because each position in them, of at least two bytes, would become objects.
     private static (ScanRequest Request, byte[] ReadOptions) Read(ReadOnlySpan<byte> message)
     {
         var request = new ScanRequest();
@@ -83,7 +83,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
                 case ScanRequest.LimitFieldNumber: request.Limit = reader.ReadUInt64(); break;
                 case ScanRequest.KeysOnlyFieldNumber: request.KeysOnly = reader.ReadBool(); break;
                 case ScanRequest.ResumeAfterFieldNumber: request.ResumeAfter = ByteString.CopyFrom(reader.ReadBytes()); break;
-                // Of two the fields are one message's, as everywhere in the format.
+                // If the field occurs twice, the two are merged into one message, as protobuf requires.
                 case ScanRequest.ReadFieldNumber: options.Append(reader.ReadBytes()); break;
                 default: reader.Skip(); break;
             }
@@ -93,7 +93,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
         return (request, readOptions);
     }
 
-    // The range [lower, upper) that is asked for; an empty upper: to the end of all keys.
+    // The requested range [lower, upper). An empty upper means the end of all keys.
     private static ApiError? TryBound(ScanRequest request, out ReadOnlyMemory<byte> lower, out ReadOnlyMemory<byte> upper)
     {
         lower = Greater(request.Start.Memory, request.Prefix.Memory);
@@ -124,7 +124,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
         var opened = clock.GetTimestamp();
         using var cursor = read.Snapshot.Cursor(TreeId.Kv, lower.Span, upper.Span);
         var left = request.Limit == 0 ? ulong.MaxValue : request.Limit;
-        // The cursor stands on an entry that the last page had no room for.
+        // Whether the cursor is on an entry for which the last page had no space.
         var isAhead = false;
         bool isLast;
         do
@@ -152,13 +152,13 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
                 more = Math.Max(0, page.Count - PageBytes);
                 memory.Replies.Take(more);
                 var taking = StalledWrite.EndsAsync(pages.WriteAsync(page), memory.Replies).AsTask();
-                // The page is a copy: the caller gets it, and why there are no more, when he reads again.
+                // The page is a copy. The caller receives it, and the reason why there are no more, when it reads again.
                 var isTooOld = !await TakesInTimeAsync(taking, read.Snapshot, opened, cancellationToken).ConfigureAwait(false) || IsTooOld(read.Snapshot, opened);
                 if (isTooOld)
                     read.Snapshot.Dispose();
                 if (!await taking.ConfigureAwait(false))
                     return ApiErrors.NotRead;
-                // With the last page the caller has all.
+                // With the last page the caller has everything.
                 if (isTooOld && !isLast)
                     return ApiErrors.SnapshotTooOld;
             }
@@ -171,7 +171,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
         return null;
     }
 
-    /// <summary>Waits until the connection has taken a page, and no longer than the snapshot may be held: false.</summary>
+    /// <summary>Waits until the connection has taken a page. False if the snapshot became too old first.</summary>
     private async ValueTask<bool> TakesInTimeAsync(Task taking, ReadSnapshot snapshot, long opened, CancellationToken cancellationToken)
     {
         while (!taking.IsCompleted)
@@ -191,7 +191,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
 
     private bool IsTooOld(ReadSnapshot snapshot, long opened) => snapshot.IsTooOld || clock.GetElapsedTime(opened) >= options.SnapshotAgeMax;
 
-    // False: the range's part in this shard, or the limit, ends here.
+    // False if the limit is reached or the range ends in this shard.
     private static bool Fill(MessageBytes page, Cursor cursor, ScanRequest request, ref ulong left, ref bool isAhead)
     {
         var isEmpty = true;

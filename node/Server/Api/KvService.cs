@@ -8,7 +8,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>The service Kv of a node. A singleton; each call on a thread of the pool.</summary>
+/// <summary>The Kv service of a node. A singleton; each call runs on a thread of the pool.</summary>
 internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metrics, CallMemory memory, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
 {
     private readonly ExchangePlaces _places = new(memory.Requests);
@@ -74,14 +74,14 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
         finally
         {
             memory.Requests.GiveBack(requestBytes);
-            // It is written to the connection next, where it counts as one that leaves.
+            // The response is written to the connection next, which accounts for it there.
             memory.Replies.GiveBack(response.Budgeted);
             response.Budgeted = 0;
         }
         return response.Error is { } status ? Refuse(status, response, context) : response;
     }
 
-    // No exception: refusals are ordinary, and an exception costs more than the call. The message becomes the response, which is empty.
+    // Not an exception: refusals are ordinary, and an exception costs more than the call. The message is reused as the response, which is empty.
     private static MessageBytes Refuse(Google.Rpc.Status status, MessageBytes message, ServerCallContext context)
     {
         context.Status = new Status((StatusCode)status.Code, status.Message);

@@ -11,7 +11,7 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// Put, Delete, Write and OpenSession, of encoded requests. Called by <see cref="KvCalls"/>; a change is submitted before the call returns, so
+/// Put, Delete, Write and OpenSession on encoded requests. Called by <see cref="KvCalls"/>. A change is submitted before the call returns, so
 /// that changes keep the order in which they came.
 /// </summary>
 internal sealed class KvWrites(ShardLookup lookup)
@@ -36,7 +36,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var write = WriteRequest.Rent();
         if (ChangeReading.TryAddOperations(write, request, lookup, target, out var shard, out var id, out var hasId) is { } bad)
             return Refuse(sink, write, bad);
-        // Without operations there is no change whose etag could be answered.
+        // Without operations there is no change whose etag could be returned.
         if (shard is null)
             return Refuse(sink, write, ApiErrors.BadRequest("The request has no operation."));
         if (hasId && ChangeReading.TryIdentify(write, id, shard) is { } badId)
@@ -55,7 +55,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         if (lookup.Find(key, target, isForLeader: true, out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
         var write = WriteRequest.Rent();
-        // Nobody else hears it, so it is in no log and in no message of an error.
+        // The id is known to its caller only, so it must not appear in logs or error messages.
         Span<byte> id = stackalloc byte[WireWriter.SessionBytes];
         RandomNumberGenerator.Fill(id);
         var session = BinaryPrimitives.ReadUInt128LittleEndian(id);
@@ -63,7 +63,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         return FinishOpeningAsync(Submit(write, shard, target), shard, session, sink);
     }
 
-    // Of a router's connection those that it names; of any other all that comes by it is one caller's.
+    // On a router's connection, the caller that the router names. On any other connection all sessions belong to one caller.
     private static SessionOwner OwnerOf(ServerCallContext? context, uint caller) => context is null
         ? new SessionOwner(0, caller)
         : new SessionOwner(CallerNumbers.OfPeer(context), caller != 0 ? caller : CallerNumbers.OfConnection(context));
@@ -145,7 +145,7 @@ internal sealed class KvWrites(ShardLookup lookup)
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }
 
-    /// <summary>A change at its shard: what ends it, and where it is found meanwhile by who gives it up.</summary>
+    /// <summary>A change that was submitted to its shard, and where it is registered for cancellation.</summary>
     private readonly record struct Submitted(ValueTask<WriteResult> Completion, QueuedChange Change, CallWaits? Waits, ulong Id, CancellationTokenRegistration Caller)
     {
         public void End()

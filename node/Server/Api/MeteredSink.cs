@@ -1,6 +1,6 @@
 namespace KvCluster.Node.Api;
 
-/// <summary>A sink that has the call's end measured before it takes the outcome on.</summary>
+/// <summary>A sink that records the end of the call before it passes the outcome on.</summary>
 internal readonly struct MeteredSink<TSink>(TSink inner, RequestWatch watch) : IReplySink
     where TSink : struct, IReplySink
 {

@@ -1,6 +1,6 @@
-// Looks at what a node stands on, when an operator asks: the disk under its data, the coordinator, its certificates, the process's limits. Called on any
-// thread; one examination at a time, and none within some seconds of the last, whose findings are told instead: each syncs a file, and anybody may ask.
-// What cannot be seen is said in the answer and is no exception.
+// Examines what a node depends on, when an operator asks: the disk under its data, the coordinator, its certificates, the process's limits. Called on any
+// thread. One examination runs at a time. Within some seconds of the last one its findings are returned instead, because each examination syncs a file and
+// anybody may ask. What cannot be examined is reported in the answer and is not an exception.
 using System.Globalization;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
@@ -11,9 +11,9 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>Examines a node's surroundings.</summary>
-/// <param name="dataDirectory">On the disk to measure.</param>
-/// <param name="certificates">Null: it speaks in plain text.</param>
+/// <summary>Examines a node's environment.</summary>
+/// <param name="dataDirectory">A directory on the disk to measure.</param>
+/// <param name="certificates">Null if the node does not use TLS.</param>
 internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirectory, ICoordinator coordinator, CredentialFiles? certificates, TimeProvider time)
 {
     private const int SyncCount = 7;
@@ -21,14 +21,14 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
 
     private static readonly TimeSpan CoordinatorLimit = TimeSpan.FromSeconds(5);
 
-    /// <summary>Findings are told for so long: an operator sees no difference, and a thousand callers cost as much as one.</summary>
+    /// <summary>How long findings are reused. An operator sees no difference, and a thousand callers cost as much as one.</summary>
     private static readonly TimeSpan FoundTimeMax = TimeSpan.FromSeconds(5);
 
     private readonly SemaphoreSlim _turn = new(1);
     private NodeExamination? _found;
     private long _foundTimestamp;
 
-    /// <summary>Who knows whether the node's threads stood still; null: nobody.</summary>
+    /// <summary>Knows whether the node's threads stalled; null if nothing watches.</summary>
     public StallWatch? Stalls { get; init; }
 
     public async Task<NodeExamination> ExamineAsync(CancellationToken cancellationToken)
@@ -39,7 +39,7 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
             if (_found is null || time.GetElapsedTime(_foundTimestamp) >= FoundTimeMax)
                 _found = await ExamineNowAsync(cancellationToken).ConfigureAwait(false);
             var told = _found.Clone();
-            // Compared with the caller's, so it is never an old one.
+            // The caller compares it with its own clock, so it must be current.
             told.ClockUs = MicrosecondsOf(time.GetUtcNow());
             return told;
         }
@@ -137,7 +137,7 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {
-            // A container without /proc: nothing to say of open files, which 0 of 0 says.
+            // In a container without /proc nothing is known of open files, which is reported as 0 of 0.
         }
     }
 

@@ -2,15 +2,15 @@ using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>A change that was handed to its shard, for whoever may have to say that nobody waits for it any more.</summary>
+/// <summary>Refers to a change that was submitted to its shard, so that it can be cancelled.</summary>
 /// <param name="Request">Belongs to the store, and to another call once this one is answered.</param>
-/// <param name="Life">By which the request knows whether it is still the same change.</param>
+/// <param name="Life">Tells whether the request is still the same change.</param>
 internal readonly record struct QueuedChange(WriteRequest Request, long Life)
 {
-    /// <summary>Ends it if it has not had its turn.</summary>
+    /// <summary>Cancels the change if it is still queued.</summary>
     public void GiveUp() => Request.GiveUp(Life);
 
-    /// <summary>Of a unary call: ends it when the call's caller is gone. To be disposed of when it is answered.</summary>
+    /// <summary>For a unary call: cancels the change when the caller is gone. To be disposed when the change is answered.</summary>
     public CancellationTokenRegistration GiveUpWith(CancellationToken caller) =>
         caller.CanBeCanceled ? caller.UnsafeRegister(static change => ((QueuedChange)change!).GiveUp(), this) : default;
 }

@@ -4,20 +4,21 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>Opens snapshots that are as new as reads ask for (kv.proto, ReadMode). Used for calls and for scans; any thread.</summary>
-/// <param name="lookup">Finds replicas, and says which node this is.</param>
-/// <param name="clock">Of deadlines.</param>
-/// <param name="waitMax">A read waits no longer for its replica, whatever its deadline is and also without one; null: ten seconds, as long as a call without a deadline may take.</param>
+/// <summary>Opens snapshots that are as new as reads require (kv.proto, ReadMode). Used for calls and for scans; any thread.</summary>
+/// <param name="lookup">Finds replicas, and has this node's id.</param>
+/// <param name="clock">For deadlines.</param>
+/// <param name="waitMax">Longest wait for a replica to catch up, whatever the deadline, and also without one; null: ten seconds, as long as a call without
+/// a deadline may take.</param>
 internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpan? waitMax = null)
 {
     private static readonly TimeSpan WaitMaxDefault = TimeSpan.FromSeconds(10);
 
     private readonly TimeSpan _waitMax = waitMax ?? WaitMaxDefault;
 
-    // Of the time that a caller waits: what is left is for the refusal to reach it.
+    // Share of the caller's remaining time that is spent waiting. The rest is for the refusal to reach the caller.
     private const double DeadlineShare = 0.9;
 
-    /// <summary>Opens what needs no waiting: without a message, and for reads at the leader without a lock or an allocation.</summary>
+    /// <summary>Opens a snapshot if that needs no waiting: no message is sent, and for reads at the leader no lock is taken and nothing allocated.</summary>
     public static bool TryOpen(HostedShard shard, in ReadQuery query, out OpenedRead read)
     {
         var replica = shard.Replica!;
@@ -34,7 +35,7 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
                 isOpen = true;
                 break;
             case ReadMode.Stale:
-                // Before the snapshot, which may be newer but not older.
+                // Read before the snapshot is opened, which may then be newer but not older.
                 ageUs = replica.AgeUs;
                 snapshot = replica.OpenSnapshot();
                 isOpen = true;
@@ -47,10 +48,10 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
         return isOpen;
     }
 
-    /// <summary>Opens a snapshot, after waiting for what <see cref="TryOpen"/> could not do without.</summary>
+    /// <summary>Opens a snapshot, after waiting if <see cref="TryOpen"/> fails.</summary>
     /// <param name="shard">The shard.</param>
-    /// <param name="query">How new it must be.</param>
-    /// <param name="deadlineTimestamp">When the caller gives up, as a timestamp of the clock; 0: it says nothing.</param>
+    /// <param name="query">How new the snapshot must be.</param>
+    /// <param name="deadlineTimestamp">The caller's deadline, as a timestamp of the clock; 0: none.</param>
     /// <param name="cancellationToken">The caller gave up.</param>
     public async ValueTask<OpenedRead> OpenAsync(HostedShard shard, ReadQuery query, long deadlineTimestamp, CancellationToken cancellationToken)
     {
@@ -62,8 +63,10 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
         return read;
     }
 
-    /// <summary>The wait of <see cref="OpenAsync"/>: for a round of confirmation that begins after this call, or until the replica has caught up. It holds no snapshot.</summary>
-    /// <returns>Null: a snapshot opened from now on, however much later, is new enough (<see cref="OpenConfirmed"/>).</returns>
+    /// <summary>
+    /// The wait of <see cref="OpenAsync"/>: for a confirming round that begins after this call, or until the replica has caught up. It holds no snapshot.
+    /// </summary>
+    /// <returns>Null if a snapshot opened from now on, however much later, is new enough (<see cref="OpenConfirmed"/>).</returns>
     public async ValueTask<ApiError?> ConfirmAsync(HostedShard shard, ReadQuery query, long deadlineTimestamp, CancellationToken cancellationToken) => query.Mode switch
     {
         ReadMode.Session => await CatchUpWithSessionAsync(shard, query.Seen, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
@@ -71,7 +74,7 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
         _ => await shard.Replica!.ConfirmReadAsync(cancellationToken).ConfigureAwait(false) is not null ? null : ApiErrors.NotLeader(shard.Route, lookup.Node),
     };
 
-    /// <summary>Opens what was confirmed; always true.</summary>
+    /// <summary>Opens a snapshot after a confirmation. Always true.</summary>
     public static bool OpenConfirmed(HostedShard shard, out OpenedRead read)
     {
         read = new OpenedRead(shard.Replica!.OpenSnapshot(), null, null);
@@ -80,7 +83,7 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
 
     private ValueTask<ApiError?> CatchUpWithSessionAsync(HostedShard shard, UInt128 seen, long deadlineTimestamp, CancellationToken cancellationToken)
     {
-        // Only so that the leader says what is committed now, and not with its next heartbeat.
+        // The answer is not needed. It makes the leader send its committed etag now, and not with its next heartbeat.
         _ = shard.Replica!.AskLeaderAsync(CancellationToken.None);
         return CatchUpAsync(shard, seen, deadlineTimestamp, cancellationToken);
     }
@@ -104,8 +107,8 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
     }
 }
 
-/// <summary>A snapshot that is new enough for a read, and what its answer says of it; or why there is none.</summary>
-/// <param name="Snapshot">Closed by who asked for it, if there is no refusal.</param>
-/// <param name="AgeUs">Of a stale read, if known: for how long it may be out of date.</param>
-/// <param name="ApiError">Null: it is open.</param>
+/// <summary>A snapshot that is new enough for a read, with the age for its answer; or the error.</summary>
+/// <param name="Snapshot">To be closed by the caller, if there is no error.</param>
+/// <param name="AgeUs">For a stale read, how long it may be out of date, if known.</param>
+/// <param name="ApiError">Null if the snapshot is open.</param>
 internal readonly record struct OpenedRead(ReadSnapshot Snapshot, ulong? AgeUs, ApiError? ApiError);

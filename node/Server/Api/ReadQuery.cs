@@ -3,15 +3,15 @@ using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>What a read asks for besides its keys: <see cref="ReadOptions"/>, as far as one shard goes.</summary>
+/// <summary>What a read asks for besides its keys: <see cref="ReadOptions"/>, as far as one shard is concerned.</summary>
 /// <param name="Mode">How new the answer must be.</param>
-/// <param name="Seen">Of a session: what the answer must reflect.</param>
+/// <param name="Seen">In mode SESSION, the etag that the answer must reflect.</param>
 internal readonly record struct ReadQuery(ReadMode Mode, UInt128 Seen)
 {
-    /// <summary>Reads the mode out of encoded options; null: done.</summary>
-    /// <param name="options">The message; empty: none.</param>
-    /// <param name="query">What they ask for, of no shard yet.</param>
-    /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+    /// <summary>Reads the mode from encoded options. Null on success.</summary>
+    /// <param name="options">The encoded message; empty: none.</param>
+    /// <param name="query">The result, not yet for a particular shard.</param>
+    /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
     public static ApiError? TryRead(ReadOnlySpan<byte> options, out ReadQuery query)
     {
         var mode = ReadMode.Unspecified;
@@ -27,8 +27,8 @@ internal readonly record struct ReadQuery(ReadMode Mode, UInt128 Seen)
         return mode is >= ReadMode.Unspecified and <= ReadMode.Stale ? null : ApiErrors.BadRequest("The read mode is not known.");
     }
 
-    /// <summary>The same with what the options say of one shard.</summary>
-    /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+    /// <summary>The same query with what the options say of one shard.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
     public ReadQuery In(uint shard, ReadOnlySpan<byte> options)
     {
         if (Mode != ReadMode.Session)
@@ -45,7 +45,7 @@ internal readonly record struct ReadQuery(ReadMode Mode, UInt128 Seen)
         return new ReadQuery(Mode, seen);
     }
 
-    // 0: it is a position of another shard.
+    // 0 if it is a position of another shard.
     private static UInt128 EtagIn(uint shard, ReadOnlySpan<byte> position)
     {
         uint ofShard = 0;

@@ -1,33 +1,36 @@
-// Where trees are read for callers. A page that is not in memory holds up the thread that touches it for as long as the disk takes, and threads that wait so are not
-// idle to the thread pool, on which everything of a node leaves and arrives, heartbeats too: 128 Gets of a file whose disk needed 200 ms for a read kept the whole
-// pool for twenty seconds, and the node lost its shards. Nobody can say beforehand whether a page is there without asking the kernel each time, so what is
-// bounded is how many read on the pool at once; who comes beyond that has its turn on a fixed set of threads of this node, which may wait for the disk as they like.
-// Pages that are in memory take microseconds: then next to none has to change threads. The loop of an exchange, for which all calls of the stream wait, stays away from trees while
-// InlineReads says so; and a read of many keys has its turns on those threads only. Called by KvReads and KvScans, on any thread.
+// Decides on which threads trees are read for callers. A page that is not in memory blocks the thread that touches it for as long as the disk takes. The
+// thread pool does not see such a thread as idle, and everything that a node sends and receives runs on the pool, heartbeats included: 128 Gets of a file
+// whose disk needed 200 ms per read blocked the whole pool for twenty seconds, and the node lost its shards. Whether a page is in memory cannot be known
+// without asking the kernel each time. So the number of concurrent reads on the pool is bounded, and further reads queue for a fixed set of threads of this
+// node, which may wait for the disk as long as they like. Reads of pages in memory take microseconds, so almost none of them has to change threads. The loop of
+// an exchange, for which all calls of the stream wait, reads no trees while InlineReads says so. A read of many keys has its turns on those threads only.
+// Called by KvReads and KvScans, on any thread.
 using System.Collections.Concurrent;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>Places for reads of trees: some on the thread that asks, and the rest in turn on threads that do nothing else.</summary>
-/// <param name="hereMax">So many read at once on the threads that ask.</param>
-/// <param name="threads">So many threads for the rest.</param>
+/// <summary>Places for reads of trees: some on the calling thread, the rest in turn on dedicated threads.</summary>
+/// <param name="hereMax">Number of concurrent reads on calling threads.</param>
+/// <param name="threads">Number of dedicated threads.</param>
 internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
 {
-    /// <summary>Reads at once that a disk is asked for besides those on the pool: about what lets a solid-state disk reach its rate; each is an idle thread otherwise.</summary>
+    /// <summary>
+    /// Concurrent reads beyond those on the pool: about as many as a solid-state disk needs to reach its full rate. Without reads these threads are idle.
+    /// </summary>
     private const int ThreadsDefault = 16;
 
-    /// <summary>More than processors, since a thread that reads may have lost its processor, and then nobody waits for a disk.</summary>
+    /// <summary>Added to the number of processors, because a reading thread may have been preempted and then does not wait for the disk.</summary>
     private const int HereBeyondProcessors = 4;
 
-    /// <summary>Threads of the pool for all else, besides one for each processor: as many connections may wait on the same lock.</summary>
+    /// <summary>Pool threads for everything else, in addition to one per processor, because that many connections may wait for the same lock.</summary>
     private const int RestBeyondProcessors = 2;
 
-    /// <summary>Smallest page of the systems that this runs on, in bytes: how far apart what is touched lies.</summary>
+    /// <summary>Smallest page size, in bytes, of the systems that this runs on: the distance between touched bytes.</summary>
     private const int PageBytes = 4 << 10;
 
-    // Bounded by the calls that a node takes.
+    // Bounded by the number of calls that a node accepts.
     private readonly ConcurrentQueue<Action> _waiting = new();
     private readonly SemaphoreSlim _arrived = new(0);
     private readonly Lock _gate = new();
@@ -36,12 +39,12 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
     private int _running;
     private volatile bool _isStopping;
 
-    /// <summary>How many read on the pool at once in a node.</summary>
+    /// <summary>Maximum number of concurrent reads on the pool of a node.</summary>
     public static int HereMaxDefault => Environment.ProcessorCount + HereBeyondProcessors;
 
     /// <summary>
-    /// Those of a node, whose threads have begun. The process's pool keeps so many threads from here on that reads which all wait for the disk leave it one for each processor, and some: it begins
-    /// with one for each processor, and adds one or two a second where those wait.
+    /// Creates and starts those of a node. From here on the process's pool has so many threads that, even if all reads on it wait for the disk, one per
+    /// processor and a few more remain. By default the pool starts with one per processor and adds only one or two a second while these wait.
     /// </summary>
     public static ReadThreads Start()
     {
@@ -52,7 +55,7 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
         return reads;
     }
 
-    /// <summary>Begins the threads. Once.</summary>
+    /// <summary>Starts the threads. To be called once.</summary>
     public void Run()
     {
         _running = threads;
@@ -60,10 +63,10 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
             new Thread(Serve) { Name = $"kv-read-{index}", IsBackground = true }.Start();
     }
 
-    /// <summary>Whether a read may happen on this thread now. If so, <see cref="LeaveHere"/> follows it.</summary>
+    /// <summary>Whether a read may happen on this thread now. If so, <see cref="LeaveHere"/> must follow.</summary>
     public bool TryEnterHere()
     {
-        // A look first: who comes in vain again and again does not take the others' cache line.
+        // Checked with a plain read first, so that repeated attempts in vain do not take the cache line from others.
         if (Volatile.Read(ref _here) >= hereMax)
             return false;
         if (Interlocked.Increment(ref _here) <= hereMax)
@@ -75,13 +78,13 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
     /// <summary>The read is over.</summary>
     public void LeaveHere() => Interlocked.Decrement(ref _here);
 
-    /// <summary>Goes on at once where there is a place on this thread, else on one of those for it. The place is given back when the read is over.</summary>
-    /// <param name="isElsewhere">Not on this thread: others wait for what it does next, or it is a read that may take long.</param>
+    /// <summary>
+    /// Continues at once if there is a place on this thread, otherwise on one of the dedicated threads. The place must be released after the read.
+    /// </summary>
+    /// <param name="isElsewhere">Not on this thread, because others wait for it or the read may take long.</param>
     public Entering EnterAsync(bool isElsewhere = false) => new(this, !isElsewhere && TryEnterHere());
 
-    /// <summary>
-    /// Touches what was found, so that whoever copies it under a lock does not wait for the disk with that, and all who need the lock with him.
-    /// </summary>
+    /// <summary>Touches the bytes found, so that copying them later under a lock does not wait for the disk and block everyone who needs the lock.</summary>
     public static void Touch(ReadOnlySpan<byte> found)
     {
         if (found.IsEmpty)
@@ -92,7 +95,7 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
         Volatile.Read(ref Unsafe.Add(ref first, found.Length - 1));
     }
 
-    /// <summary>Runs what waits, and ends the threads; waits for them. Who comes later reads on the pool.</summary>
+    /// <summary>Runs the queued reads, ends the threads and waits for them. Later reads run on the pool.</summary>
     public async ValueTask DisposeAsync()
     {
         lock (_gate)
@@ -106,7 +109,7 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
 
     private void Queue(Action read)
     {
-        // With the lock nothing is left behind, nor the semaphore touched, when the last thread has ended.
+        // With the lock held, so that nothing is left in the queue and the semaphore is not used after the last thread has ended.
         lock (_gate)
         {
             if (!_isStopping)
@@ -133,7 +136,7 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
             _ended.TrySetResult();
     }
 
-    /// <summary>Awaited for a place.</summary>
+    /// <summary>Awaited to get a place.</summary>
     internal readonly struct Entering(ReadThreads reads, bool isHere) : ICriticalNotifyCompletion
     {
         public bool IsCompleted => isHere;
@@ -150,7 +153,7 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
     /// <summary>A place to read.</summary>
     internal readonly struct Place(ReadThreads reads, bool isHere)
     {
-        /// <summary>To be awaited once when the read is over: goes on on the pool, so that the thread has its next turn.</summary>
+        /// <summary>To be awaited once after the read. Continues on the pool, so that a dedicated thread can take its next read.</summary>
         public Leaving LeaveAsync()
         {
             if (isHere)
@@ -159,7 +162,7 @@ internal sealed class ReadThreads(int hereMax, int threads) : IAsyncDisposable
         }
     }
 
-    /// <summary>Awaited for the pool.</summary>
+    /// <summary>Awaited to return to the pool.</summary>
     internal readonly struct Leaving(bool isOnPool) : ICriticalNotifyCompletion
     {
         public bool IsCompleted => isOnPool;

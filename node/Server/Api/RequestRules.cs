@@ -2,10 +2,10 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>The limits of kv.proto's header that a request is held to while it is read. Null: it keeps them.</summary>
+/// <summary>The limits in kv.proto's header that are checked while a request is read. Null if the request respects them.</summary>
 internal static class RequestRules
 {
-    // What an operation or a condition takes besides its key and value, at most.
+    // Upper bound of the size of an operation or a condition besides its key and value.
     private const int OverheadBytes = 32;
 
     public static ApiError? CheckKey(ReadOnlySpan<byte> key) =>
@@ -14,7 +14,7 @@ internal static class RequestRules
     public static ApiError? CheckEntry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) =>
         CheckKey(key) ?? (value.Length > WriteRequest.ValueBytesMax ? ApiErrors.ValueTooLarge : null);
 
-    /// <summary>Whether one more operation or condition goes into a write.</summary>
+    /// <summary>Whether one more operation or condition fits into a write.</summary>
     public static ApiError? CheckRoom(WriteRequest write, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) =>
         write.Bytes + key.Length + value.Length + OverheadBytes <= WriteRequest.BytesMax ? null : ApiErrors.WriteTooLarge;
 }

@@ -5,7 +5,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>One call of a client that is measured, or is in a trace. Ends once.</summary>
+/// <summary>Measures or traces one client call. Ends once.</summary>
 internal readonly struct RequestWatch
 {
     private readonly NodeMetrics _metrics;
@@ -14,12 +14,12 @@ internal readonly struct RequestWatch
     private readonly long _arrived;
     private readonly Activity? _span;
 
-    /// <summary>Begins.</summary>
-    /// <param name="metrics">The node's.</param>
-    /// <param name="clock">What <paramref name="arrived"/> is a timestamp of.</param>
+    /// <summary>Begins the measurement.</summary>
+    /// <param name="metrics">The node's metrics.</param>
+    /// <param name="clock">The clock of <paramref name="arrived"/>.</param>
     /// <param name="method">The call.</param>
-    /// <param name="arrived">When it came.</param>
-    /// <param name="span">Its span; null: it is in no trace.</param>
+    /// <param name="arrived">Timestamp at which the call arrived.</param>
+    /// <param name="span">The call's span; null if it is not traced.</param>
     public RequestWatch(NodeMetrics metrics, TimeProvider clock, Method method, long arrived, Activity? span)
     {
         (_metrics, _clock, _method, _arrived, _span) = (metrics, clock, method, arrived, span);
@@ -33,7 +33,7 @@ internal readonly struct RequestWatch
             _metrics.RequestAnswered(_method, _clock.GetElapsedTime(_arrived));
             return;
         }
-        // While it is the current one, so that the measurement becomes an exemplar of its trace.
+        // Recorded while the span is current, so that the measurement becomes an exemplar of its trace.
         var current = Activity.Current;
         Activity.Current = _span;
         _metrics.RequestAnswered(_method, _clock.GetElapsedTime(_arrived));

@@ -3,25 +3,25 @@ using KvCluster.Node.Telemetry;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>Finds the replica that can serve a call, or says why there is none here. Any thread.</summary>
+/// <summary>Finds the replica that can serve a call, or the reason why there is none here. Any thread.</summary>
 internal sealed class ShardLookup(uint node, ShardHost shards, HotPrefixes hot)
 {
     /// <summary>This node's id.</summary>
     public uint Node => node;
 
-    /// <summary>The replica that leads the shard of a key; without <paramref name="isForLeader"/> any replica of it that works.</summary>
+    /// <summary>The replica here that leads the shard of a key; without <paramref name="isForLeader"/> any working replica of it.</summary>
     public HostedShard? Find(ReadOnlySpan<byte> key, in CallTarget target, bool isForLeader, out ApiError refusal)
     {
         var found = shards.Find(key);
         hot.Saw(key);
-        // By its range alone: a generation orders routes, and the caller's may well be newer than this node's.
+        // Decided by the range alone: a generation orders routes, and the caller's may be newer than this node's.
         if (found is not null && (target.Generation == 0 || target.Shard == found.Shard))
             return Able(found, isForLeader, out refusal);
         refusal = ApiErrors.WrongShard(found?.Route ?? shards.RouteOf(key));
         return null;
     }
 
-    /// <summary>The same of the shard in which a range begins; in reverse, of the one in which it ends.</summary>
+    /// <summary>The same for the shard in which a range begins; if reverse, for the one in which it ends.</summary>
     public HostedShard? FindForScan(bool reverse, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper, bool isForLeader, out ApiError refusal)
     {
         if ((reverse ? shards.FindBefore(upper) : shards.Find(lower)) is { } found)

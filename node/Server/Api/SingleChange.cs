@@ -3,12 +3,12 @@ using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>The fields of a <see cref="PutRequest"/> or a <see cref="DeleteRequest"/> where they lie; both have the key in field 1.</summary>
+/// <summary>The fields of a <see cref="PutRequest"/> or a <see cref="DeleteRequest"/>, in place. Both have the key in field 1.</summary>
 internal readonly ref struct SingleChange
 {
     /// <summary>Reads a request.</summary>
-    /// <param name="valueField">Number of the value's field; 0: the request has none.</param>
-    /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+    /// <param name="valueField">Number of the value's field; 0 if the request has none.</param>
+    /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
     public SingleChange(ReadOnlySpan<byte> request, int valueField, int conditionsField, int idField)
     {
         ConditionsField = conditionsField;
@@ -47,6 +47,6 @@ internal readonly ref struct SingleChange
 
     public bool HasConditions { get; }
 
-    /// <summary>Number of the field that they stand in.</summary>
+    /// <summary>Number of the field of the conditions.</summary>
     public int ConditionsField { get; }
 }

@@ -3,7 +3,7 @@ using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>The outcome of a unary call, encoded into its response; a large one only if the budget has room for it.</summary>
+/// <summary>Encodes the outcome of a unary call into its response. A large outcome needs space in the budget.</summary>
 internal readonly struct UnarySink(MessageBytes response, CallMemory memory) : IReplySink
 {
     public int ReplyBytesMax => int.MaxValue;

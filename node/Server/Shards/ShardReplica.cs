@@ -148,8 +148,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     /// <summary>
     /// Opens a snapshot for a linearizable read that arrived before this call, if the lease covers it. The snapshot is taken first, then the
     /// lease is read, which must be of the same leadership. If false, await <see cref="ConfirmReadAsync"/> and then open a snapshot with
-    /// <see cref="OpenSnapshot"/>. Any
-    /// thread, no lock.
+    /// <see cref="OpenSnapshot"/>. Any thread, no lock.
     /// </summary>
     public bool TryOpenLinearizable(out ReadSnapshot snapshot)
     {
@@ -163,8 +162,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     /// <summary>
     /// The second half of <see cref="TryOpenLinearizable"/>: whether the lease covers a snapshot that was opened after the read arrived. A snapshot from
-    /// before this
-    /// replica's present leadership is never covered, whatever happens between the two. Any thread, no lock.
+    /// before this replica's present leadership is never covered, whatever happens between the two. Any thread, no lock.
     /// </summary>
     public bool IsCovered(in ReadSnapshot snapshot) => IsServing && Lease.Covers(Etag.FromValue(snapshot.Etag), NowUs());
 
@@ -287,8 +285,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
 
     /// <summary>
     /// Ends this replica for good, like a failure of its own: it no longer votes, acknowledges or answers, not even after a restart. The result is not done
-    /// if it
-    /// had already stopped for another reason, if the disk failed while the mark was written, or (then without a failure) if the leave was no longer valid.
+    /// if it had already stopped for another reason, if the disk failed while the mark was written, or (then without a failure) if the leave was no longer
+    /// valid.
     /// </summary>
     /// <param name="why">The reason, for people.</param>
     /// <param name="leave">What the shard's leader stated; null: an operator forces it.</param>

@@ -2,9 +2,8 @@ namespace KvCluster.Node.Shards;
 
 /// <summary>
 /// Decisions of a shard's driver that would seem to work if they were wrong, until something fails. These are the correct ones. The simulation passes in
-/// others,
-/// with one of them wrong, to prove that it would notice (<see cref="ShardReplicaContext.Rules"/>); nobody else derives from this class. Called when a lease is
-/// missing or a replica has failed, on the writer executor.
+/// others, with one of them wrong, to prove that it would notice (<see cref="ShardReplicaContext.Rules"/>); nobody else derives from this class. Called when
+/// a lease is missing or a replica has failed, on the writer executor.
 /// </summary>
 internal class ShardRules
 {
