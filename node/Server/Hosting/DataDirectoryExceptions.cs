@@ -3,15 +3,15 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Node.Hosting;
 
-/// <summary>A folder is not a data directory that this program can use. Nothing in it was changed.</summary>
+/// <summary>A directory is not a data directory that this program can use. Nothing in it was changed.</summary>
 internal sealed class DirectoryFormatException(string directory, string reason) : IOException($"The folder '{directory}' cannot be used: {reason}.");
 
-/// <summary>A data directory cannot be made or written: a volume that is not there, is read-only, or belongs to somebody else.</summary>
+/// <summary>A data directory cannot be created or written, because the volume is missing, read-only or owned by another user.</summary>
 internal sealed class DirectoryNotUsableException(string directory, Exception inner) : IOException($"The folder '{directory}' cannot be used: {Reason(directory, inner)}", inner)
 {
     private const int ReadOnlyFileSystem = 30;
 
-    // What the file system said lies within what an operation of the engine says.
+    // The engine's exception wraps that of the file system.
     private static string Reason(string directory, Exception failure) => (failure is StorageIoException ? failure.InnerException ?? failure : failure) switch
     {
         UnauthorizedAccessException => $"{Own} may not write there{ModeOf(directory)}. Give it to that user (chown -R), in Kubernetes by fsGroup of the pod's security context.",
@@ -19,7 +19,7 @@ internal sealed class DirectoryNotUsableException(string directory, Exception in
         _ => failure.Message,
     };
 
-    // The number is what counts in containers, whose users often have no name.
+    // The number matters in containers, whose users often have no name.
     private static string Own
     {
         get
@@ -41,13 +41,16 @@ internal sealed class DirectoryNotUsableException(string directory, Exception in
 /// <summary>A data directory belongs to another node, or to a node of another cluster. Nothing in it was changed.</summary>
 internal sealed class ForeignDirectoryException(string directory, string reason) : Exception($"The folder '{directory}' is {reason}.");
 
-/// <summary>A data directory is not the one that was started last, and its node may not go on without that one: an old copy, whose promises are out of date, or one that is being started twice.</summary>
+/// <summary>
+/// A data directory is not the one that was started last, and its node must not continue without that one. It is an old copy, whose promises are out of
+/// date, or it is being started twice.
+/// </summary>
 internal sealed class StaleDirectoryException(string directory, string reason) : Exception($"The folder '{directory}' is not the node's newest: {reason}.")
 {
-    /// <param name="directory">Where it is.</param>
-    /// <param name="here">How often it was started.</param>
-    /// <param name="counted">How often the coordinator counted that the node was.</param>
-    /// <param name="why">What keeps the node from going on as one that lost its disk.</param>
+    /// <param name="directory">Its path.</param>
+    /// <param name="here">How often the directory was started.</param>
+    /// <param name="counted">How often the node was started according to the coordinator.</param>
+    /// <param name="why">Why the node cannot continue as one that lost its disk.</param>
     public StaleDirectoryException(string directory, ulong here, ulong counted, string why)
         : this(directory, $"it was started {here} times, the coordinator counted {counted}. It is left as it is, as {why}. Start the node with its newest folder, or the other nodes first; "
             + "where neither is to be had, see 'Old copies of data' in deploy/OPERATIONS.md")
@@ -55,6 +58,8 @@ internal sealed class StaleDirectoryException(string directory, string reason) :
     }
 }
 
-/// <summary>Another process is this node already, with another data directory; this one is a copy or a slip, and nothing in it was opened.</summary>
+/// <summary>
+/// Another process already runs as this node, with another data directory. This one is a copy, or was started by mistake. Nothing in it was opened.
+/// </summary>
 internal sealed class NodeRunsAlreadyException(uint node, string address, string directory)
     : IOException($"Node {node} runs already and answers at {address}: a node runs once. The folder '{directory}' was not used; is it a copy, or is the id another's?");

@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;
 
-/// <summary>What a node says of the replicas on it: one line a decision.</summary>
+/// <summary>A node's log messages about its replicas, one line per decision.</summary>
 internal static partial class HostLog
 {
     [LoggerMessage(3, LogLevel.Information, "Shard {Shard}: replica {Replica:x16} {Action}")]

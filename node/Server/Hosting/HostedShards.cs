@@ -18,24 +18,24 @@ internal sealed class HostedShards
         _byId = _byStart.ToFrozenDictionary(static shard => shard.Shard);
     }
 
-    /// <summary>All, by start.</summary>
+    /// <summary>All shards, ordered by start.</summary>
     public IReadOnlyList<HostedShard> All => _byStart;
 
     public HostedShards With(HostedShard shard) => new([.. _byStart, shard]);
 
     public HostedShards Without(HostedShard shard) => new(_byStart.Where(other => other != shard));
 
-    /// <summary>A shard by its id; null: this node has none of it.</summary>
+    /// <summary>A shard by its id; null if this node has none.</summary>
     public HostedShard? Find(uint shard) => _byId.GetValueOrDefault(shard);
 
-    /// <summary>The shard that owns a key; null: none here does.</summary>
+    /// <summary>The shard that owns a key; null if it is not here.</summary>
     public HostedShard? Find(ReadOnlySpan<byte> key)
     {
         var index = Ranges.FindAt<HostedShard>(_byStart, static shard => shard.Route.Start.Memory, key);
         return index >= 0 && _byStart[index].Owns(key) ? _byStart[index] : null;
     }
 
-    /// <summary>The shard that owns the greatest possible key before one; an empty key stands for the end of all keys.</summary>
+    /// <summary>The shard that owns the greatest possible key before the given one. An empty key means the end of all keys.</summary>
     public HostedShard? FindBefore(ReadOnlySpan<byte> key)
     {
         var index = Ranges.FindBefore<HostedShard>(_byStart, static shard => shard.Route.Start.Memory, key);

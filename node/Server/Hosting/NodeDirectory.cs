@@ -1,6 +1,7 @@
-// A node's data directory: LOCK, held while it is used; format, the layout's version; owner, whose it is; starts, how often it was started;
-// shards/{id}, one replica each; aside/{id}, the last that was set aside, or one before it that has more, and then aside/{id}-later; retired/{id}-{replica}, those that left, until
-// space is needed; examined, what `kv doctor` wrote to try the disk. Used while the node starts, on one thread.
+// A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node and cluster, `starts` the number of
+// starts; shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier one that has more, and then aside/{id}-later the
+// other; retired/{id}-{replica} has replicas that left, until space is needed; `kv doctor` writes `examined` to test the disk. Used while the node starts,
+// on one thread.
 using System.Globalization;
 using KvCluster.Node.Runtime;
 using KvCluster.Storage.Files;
@@ -11,7 +12,7 @@ namespace KvCluster.Node.Hosting;
 /// <summary>Opens a data directory for one process and counts its starts.</summary>
 internal sealed class NodeDirectory : IAsyncDisposable
 {
-    /// <summary>Of a folder set aside that has less than one set aside before.</summary>
+    /// <summary>Suffix of a directory set aside that has less than one set aside before.</summary>
     private const string LesserSuffix = "-later";
 
     private const string FormatText = "kvcluster node 1";
@@ -30,16 +31,16 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <summary>Whether it belongs to a node of some cluster.</summary>
     public bool IsClaimed => _files.FileExists(OwnerPath);
 
-    /// <summary>Where it is.</summary>
+    /// <summary>Its path.</summary>
     public string Location => _path;
 
-    /// <summary>Where folders of shards are kept that are not used any more.</summary>
+    /// <summary>The path of shard directories that are no longer used.</summary>
     public string AsidePath => Path.Combine(_path, "aside");
 
-    /// <summary>Where replicas are kept that left their shards, until space is needed.</summary>
+    /// <summary>The path of replicas that left their shards. They are kept until space is needed.</summary>
     public string RetiredPath => Path.Combine(_path, "retired");
 
-    /// <summary>How often it was started, this start included once <see cref="CountStart"/> has run.</summary>
+    /// <summary>How often it was started, including this start once <see cref="CountStart"/> has run.</summary>
     public ulong Starts { get; private set; }
 
     private string FormatPath => Path.Combine(_path, "format");
@@ -52,8 +53,8 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     /// <summary>Opens or creates it.</summary>
     /// <exception cref="DirectoryInUseException">Another process has it open.</exception>
-    /// <exception cref="DirectoryFormatException">It is of another version, or of something else.</exception>
-    /// <exception cref="DirectoryNotUsableException">It cannot be made or written.</exception>
+    /// <exception cref="DirectoryFormatException">It has another format version, or is not a data directory.</exception>
+    /// <exception cref="DirectoryNotUsableException">It cannot be created or written.</exception>
     public static NodeDirectory Open(string path, IFileSystem files)
     {
         try
@@ -66,8 +67,11 @@ internal sealed class NodeDirectory : IAsyncDisposable
         }
     }
 
-    /// <summary>Makes it a node's of a cluster for good, or makes sure that it is. Before the first <see cref="CountStart"/>: nothing was changed then.</summary>
-    /// <exception cref="ForeignDirectoryException">It is another node's, or of another cluster.</exception>
+    /// <summary>
+    /// Assigns it to a node of a cluster for good, or verifies that it is that node's. To be called before the first <see cref="CountStart"/>, so that
+    /// nothing is changed if it is not.
+    /// </summary>
+    /// <exception cref="ForeignDirectoryException">It belongs to another node, or to another cluster.</exception>
     public void Claim(uint node, string clusterId)
     {
         var own = string.Create(CultureInfo.InvariantCulture, $"node {node}\ncluster {clusterId}\n");
@@ -85,16 +89,17 @@ internal sealed class NodeDirectory : IAsyncDisposable
             : new ForeignDirectoryException(_path, $"{lines[0]}'s, not node {node}'s");
     }
 
-    /// <summary>Where a shard's replica is.</summary>
+    /// <summary>The path of a shard's replica.</summary>
     public string ShardPath(uint shard) => Path.Combine(ShardsPath, shard.ToString(CultureInfo.InvariantCulture));
 
-    /// <summary>The shards that have a folder here.</summary>
+    /// <summary>The shards that have a directory here.</summary>
     public IReadOnlyList<uint> ListShards() =>
         [.. _files.List(ShardsPath).Select(static name => (Is: uint.TryParse(name, NumberStyles.None, CultureInfo.InvariantCulture, out var shard), Shard: shard)).Where(static found => found.Is).Select(static found => found.Shard)];
 
     /// <summary>
-    /// Takes a replica's folder out of the way, in the place of the one set aside before it: of each shard one is kept for whoever wants to look at it. One that has
-    /// less than that one, as of a replica that was being rebuilt in its place, does not take its place but is kept beside it. Only for a replica that the shard's record, read afresh, does not name any more, or when all that an old copy holds is set aside. Durable when it returns.
+    /// Moves a replica's directory aside, in place of the one set aside before it; one is kept per shard for whoever wants to examine it. If it has less
+    /// than that one, for example because the replica was being rebuilt, it is kept beside it instead. Only for a replica that the shard's record, read
+    /// afresh, no longer names, or when everything in an old copy is set aside. Durable when it returns.
     /// </summary>
     public void SetAside(uint shard)
     {
@@ -110,7 +115,10 @@ internal sealed class NodeDirectory : IAsyncDisposable
         _files.SyncDirectory(AsidePath);
     }
 
-    /// <summary>Takes away the folder of a replica that left its shard, under the same condition; see <see cref="RetiredReplicas"/>. Durable when it returns.</summary>
+    /// <summary>
+    /// Moves the directory of a replica that left its shard to the retired ones, under the same condition; see <see cref="RetiredReplicas"/>. Durable when
+    /// it returns.
+    /// </summary>
     public void Retire(uint shard, ulong replica)
     {
         _files.CreateDirectory(RetiredPath);
@@ -120,28 +128,28 @@ internal sealed class NodeDirectory : IAsyncDisposable
         _files.SyncDirectory(RetiredPath);
     }
 
-    /// <summary>Deletes the folder of a replica that was just made and has promised nothing.</summary>
+    /// <summary>Deletes the directory of a replica that was just created and has promised nothing.</summary>
     public void Delete(uint shard)
     {
         Directory.Delete(ShardPath(shard), recursive: true);
         _files.SyncDirectory(ShardsPath);
     }
 
-    /// <summary>Raises the count of starts; durable when it returns. Not below a count that the coordinator has, for a directory that was behind.</summary>
+    /// <summary>Raises the number of starts, at least to the coordinator's count, for a directory that was behind. Durable when it returns.</summary>
     public void CountStart(ulong atLeast)
     {
         Starts = Math.Max(Starts + 1, atLeast);
         Write(StartsPath, Starts.ToString(CultureInfo.InvariantCulture));
     }
 
-    /// <summary>Takes the last <see cref="CountStart"/> back: the coordinator has counted another directory in its place.</summary>
+    /// <summary>Undoes the last <see cref="CountStart"/>, because the coordinator has counted another directory instead.</summary>
     public void TakeStartBack(ulong starts)
     {
         Starts = starts;
         Write(StartsPath, Starts.ToString(CultureInfo.InvariantCulture));
     }
 
-    /// <summary>Gives it up to other processes.</summary>
+    /// <summary>Releases it to other processes.</summary>
     public ValueTask DisposeAsync()
     {
         _lock.Dispose();
@@ -173,7 +181,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
             if (format != FormatText)
                 throw new DirectoryFormatException(_path, $"its format is '{format.Trim()}', this program's is '{FormatText}'");
             Starts = ReadStarts();
-            // A copy may have been made without folders that were empty.
+            // A copy may have been made without empty directories.
             _files.CreateDirectory(ShardsPath);
             _files.SyncDirectory(_path);
             return;
@@ -181,7 +189,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
         if (_files.List(_path).Any(name => name is not ("LOCK" or "format.new" or "shards")))
             throw new DirectoryFormatException(_path, "it has no file 'format' but is not empty");
         _files.CreateDirectory(ShardsPath);
-        // Last: with it the directory is whole.
+        // Written last: with this file the directory is complete.
         Write(FormatPath, FormatText);
     }
 

@@ -1,5 +1,5 @@
 // The node's record in the coordinator, under a lease that one loop keeps alive. The record only says where the node is; nothing depends
-// on the lease's end.
+// on the end of the lease.
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.V1;
@@ -12,7 +12,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
 {
     private static readonly TimeSpan LeaseTime = TimeSpan.FromSeconds(10);
 
-    /// <summary>Three attempts within a lease.</summary>
+    /// <summary>Allows three attempts within a lease.</summary>
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(3);
 
     private static readonly TimeSpan RetryPause = TimeSpan.FromMilliseconds(500);
@@ -44,14 +44,14 @@ internal sealed class NodeRegistration : IAsyncDisposable
         _running = Task.Run(RunAsync);
     }
 
-    /// <summary>Has the record say soon whether the node drains. Any thread; never waits.</summary>
+    /// <summary>Updates the record asynchronously to say whether the node drains. Any thread; never waits.</summary>
     public void SetDraining(bool draining)
     {
         _draining = draining;
         _changed.Release();
     }
 
-    /// <summary>Takes the record away, if the coordinator answers soon.</summary>
+    /// <summary>Removes the record, if the coordinator answers soon.</summary>
     public async ValueTask DisposeAsync()
     {
         await _stopping.CancelAsync().ConfigureAwait(false);
@@ -79,7 +79,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
             }
             catch (Exception failure)
             {
-                // Whatever it is, the node is not registered while nobody tries again.
+                // Whatever the failure is, retry: otherwise the node would stay unregistered.
                 if (failure.Message != said)
                     HostLog.RegistrationFailed(_log, failure.Message);
                 said = failure.Message;
@@ -98,7 +98,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
         CompareAndSetResult set;
         do
         {
-            // The record of an earlier process, whose lease may still run, is replaced.
+            // Replaces the record of an earlier process, whose lease may still run.
             var read = await _coordinator.GetAsync(_key, _stopping.Token).ConfigureAwait(false);
             set = await _coordinator.CompareAndSetAsync(_key, read.ModRevision, RecordText.Format(_record), lease, _stopping.Token).ConfigureAwait(false);
         }

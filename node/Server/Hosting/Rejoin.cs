@@ -1,5 +1,5 @@
-// A node that starts without its newest data directory: with an old copy, or with an empty one. Used while a node starts, by one task; the
-// coordinator's and the other nodes' answers decide, and where they do not tell, the answer is no.
+// Handles a node that starts without its newest data directory, with an old copy or an empty one. Used while a node starts, by one task. The
+// answers of the coordinator and the other nodes decide; without a clear answer the decision is no.
 using System.Collections.Concurrent;
 using Grpc.Core;
 using Grpc.Net.Client;
@@ -9,13 +9,13 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;
 
-/// <summary>Decides whether such a node may go on as one whose disk was lost, and sets aside what an old copy holds.</summary>
+/// <summary>Decides whether such a node may continue as one whose disk was lost, and sets the contents of an old copy aside.</summary>
 /// <param name="node">The node.</param>
-/// <param name="coordinator">Counts starts, knows who runs and where the replicas lie.</param>
-/// <param name="keys">The cluster's.</param>
-/// <param name="channelTo">A connection to a node at an address, for this to dispose.</param>
-/// <param name="patience">How long what is in the way may take to pass: another process' registration ends, the other nodes start.</param>
-/// <param name="log">One line when a copy is set aside.</param>
+/// <param name="coordinator">Has the number of starts, the registered nodes and the location of replicas.</param>
+/// <param name="keys">The cluster's keys.</param>
+/// <param name="channelTo">Creates a connection to a node at an address; disposed by this class.</param>
+/// <param name="patience">How long to wait until the obstacles pass: another process's registration ends, the other nodes start.</param>
+/// <param name="log">Receives one line when a copy is set aside.</param>
 internal sealed class Rejoin(uint node, ICoordinator coordinator, CoordinatorKeys keys, Func<uint, string, GrpcChannel> channelTo, TimeSpan patience, ILogger log)
 {
     private const int CallsMax = 16;
@@ -24,17 +24,17 @@ internal sealed class Rejoin(uint node, ICoordinator coordinator, CoordinatorKey
 
     private long _waitsSince;
 
-    /// <summary>Whether a directory is not the one that its node was started with last.</summary>
+    /// <summary>Whether a directory is not the one with which its node was started last.</summary>
     /// <param name="starts">How often the directory was started.</param>
-    /// <param name="counted">What the coordinator counted of the node.</param>
+    /// <param name="counted">How often the node was started according to the coordinator.</param>
     public static bool IsBehind(ulong starts, ulong counted) => starts < counted;
 
     /// <summary>
-    /// Of a directory that is behind: sets aside what it holds, so that the node goes on as one that lost its disk. Nothing was changed unless it is
-    /// done; after a crash in the middle the directory is behind as before, and the next start does the rest.
+    /// Sets the contents of a directory that is behind aside, so that the node continues as one that lost its disk. Nothing is changed unless all conditions
+    /// hold. After a crash in the middle the directory is still behind, and the next start completes the work.
     /// </summary>
-    /// <returns>Null: done. Otherwise what is in the way, for the caller to try again soon.</returns>
-    /// <exception cref="StaleDirectoryException">It was in the way for too long.</exception>
+    /// <returns>Null if done. Otherwise the obstacle; the caller should retry soon.</returns>
+    /// <exception cref="StaleDirectoryException">The obstacle did not pass in time.</exception>
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
     public async Task<string?> TryAsync(NodeDirectory directory, ulong counted, CancellationToken cancellationToken)
     {
@@ -73,7 +73,7 @@ internal sealed class Rejoin(uint node, ICoordinator coordinator, CoordinatorKey
             .ConfigureAwait(false);
     }
 
-    // A read by the leader that a majority confirms after it was sent: so a majority without this node has all that was acknowledged.
+    // A read at the leader that a majority confirms after it was sent. So a majority without this node has everything that was acknowledged.
     private async Task<string?> WhyNeededAsync(IReadOnlyCollection<ShardRecord> shards, IReadOnlyDictionary<uint, NodeRecord> nodes, CancellationToken cancellationToken)
     {
         var channels = new Dictionary<uint, GrpcChannel>();
@@ -114,7 +114,7 @@ internal sealed class Rejoin(uint node, ICoordinator coordinator, CoordinatorKey
 
     private static async Task<string?> WhyNotReadAsync(ShardRecord record, GrpcChannel channel, CancellationToken cancellationToken)
     {
-        // The least key of the shard: there is no empty one.
+        // The least key of the shard; a key is never empty.
         var key = record.Start.IsEmpty ? Google.Protobuf.ByteString.CopyFrom(0) : record.Start;
         try
         {

@@ -1,4 +1,4 @@
-// A port that the system chose, held from the moment it is known until the server listens on it. Used by NodeHost as it starts.
+// A port that the system chose, held from the moment it is known until the server listens on it. Used by NodeHost during its start.
 using System.Net;
 using System.Net.Sockets;
 using KvCluster.ServiceDefaults;
@@ -9,14 +9,14 @@ using Microsoft.Extensions.DependencyInjection;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// The address of a node is part of what it serves, so it must be known before its server starts. A port that was only looked up would meanwhile
-/// be free to be given to anybody else.
+/// A node's address is part of what it serves, so it must be known before its server starts. If the port were only looked up, another process could
+/// get it meanwhile.
 /// </summary>
 internal sealed class ReservedPort : IAsyncDisposable
 {
     private readonly Socket _socket;
 
-    /// <param name="listen">As <see cref="KestrelListener"/> takes it, with port 0.</param>
+    /// <param name="listen">An address in the form of <see cref="KestrelListener"/>, with port 0.</param>
     public ReservedPort(Uri listen)
     {
         var address = IPAddress.TryParse(listen.Host.Trim('[', ']'), out var ip) ? ip : IPAddress.Loopback;
@@ -26,7 +26,7 @@ internal sealed class ReservedPort : IAsyncDisposable
 
     public int Port { get; }
 
-    /// <summary>Has a server listen by the socket that holds the port; one that is to listen on more than its address gets the port anew.</summary>
+    /// <summary>Makes a server listen on the socket that holds the port. If it listens on further addresses, it binds the same port there.</summary>
     public void GiveTo(WebApplicationBuilder server) => server.Services.Configure<SocketTransportOptions>(sockets => sockets.CreateBoundListenSocket = endpoint =>
     {
         if (endpoint.Equals(_socket.LocalEndPoint))

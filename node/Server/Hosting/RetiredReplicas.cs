@@ -1,17 +1,20 @@
-// The directories of replicas that left their shards, kept until their space is needed: should the record that said so have been wrong, what they hold is
-// still there. Nobody reads them; an operator may. A loop on the thread pool looks for room; what cannot be deleted is told and tried again.
+// The directories of replicas that left their shards, kept until their space is needed. If the record that removed them was wrong, their contents still exist.
+// The node does not read them; an operator may. A loop on the thread pool checks the free space. A failed deletion is logged and retried.
 using KvCluster.Node.Runtime;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;
 
-/// <summary>Gives the space of retired replicas back, the longest unused first, while the disk has little room.</summary>
+/// <summary>Frees the space of retired replicas, the longest unused first, while the disk has little.</summary>
 internal sealed class RetiredReplicas : IAsyncDisposable
 {
-    /// <summary>Retired replicas are kept while at least a fifth of the file system is free: checkpoints, journals and a new replica have room, and no alert of a full disk fires.</summary>
+    /// <summary>
+    /// Retired replicas are kept while at least a fifth of the file system is free. Then checkpoints, journals and a new replica have space, and no alert
+    /// of a full disk fires.
+    /// </summary>
     private const int FreeShare = 5;
 
-    /// <summary>A disk that fills up is seen in time: at 200 MB/s ten seconds are 2 GB.</summary>
+    /// <summary>Short enough to notice a disk that fills up: at 200 MB/s ten seconds are 2 GB.</summary>
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(10);
 
     private readonly string _path;
@@ -20,9 +23,9 @@ internal sealed class RetiredReplicas : IAsyncDisposable
     private readonly BackgroundLoop _loop;
     private string _said = "";
 
-    /// <param name="path">The folder with a directory a replica.</param>
-    /// <param name="room">Bytes free on its file system for this process, and its size.</param>
-    /// <param name="log">One line a directory that is deleted.</param>
+    /// <param name="path">The directory that contains one directory per replica.</param>
+    /// <param name="room">Bytes on its file system that are free for this process, and its size.</param>
+    /// <param name="log">Receives one line per deleted directory.</param>
     public RetiredReplicas(string path, Func<(long Free, long Total)> room, ILogger log)
     {
         _path = path;
@@ -35,7 +38,7 @@ internal sealed class RetiredReplicas : IAsyncDisposable
         }, static () => Interval, log);
     }
 
-    /// <summary>Deletes retired replicas while there is little room. One caller at a time.</summary>
+    /// <summary>Deletes retired replicas while there is little space. One caller at a time.</summary>
     public void MakeRoom(CancellationToken cancellationToken)
     {
         try

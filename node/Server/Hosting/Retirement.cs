@@ -3,19 +3,20 @@ using KvCluster.V1;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// What a replica has seen of its shard's record, by its control file and in memory, when a read of that record is sent. What the read gives may not be older.
+/// What a replica had seen of its shard's record, in its control file and in memory, when a read of that record was sent. The result of the read must not
+/// be older.
 /// </summary>
 internal readonly record struct Retirement(ulong Generation, ulong Epoch, long Revision)
 {
-    /// <summary>The greater of each.</summary>
+    /// <summary>The greater of each value.</summary>
     public Retirement Or(Retirement other) => new(Math.Max(Generation, other.Generation), Math.Max(Epoch, other.Epoch), Math.Max(Revision, other.Revision));
 
     /// <summary>
-    /// Why a record, read afresh, does not justify taking a replica's directory away; null: it does. That it does not name the replica is not enough: a
+    /// Why a record, read afresh, does not justify moving a replica's directory away; null if it does. It is not enough that it does not name the replica: a
     /// coordinator restored from a backup does not know of replicas that were added later, and those vote.
     /// </summary>
     /// <param name="record">The shard's record.</param>
-    /// <param name="revision">Its mod revision.</param>
+    /// <param name="revision">The record's mod revision.</param>
     /// <param name="replica">The replica's id.</param>
     public string? WhyNot(ShardRecord record, long revision, ulong replica) =>
         record.Replicas.Any(named => named.Replica == replica) ? "the record names it"

@@ -5,10 +5,10 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;
 
-/// <summary>The shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool.</summary>
+/// <summary>Access to the shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool.</summary>
 internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKeys keys, ILogger log) : IShardCoordination
 {
-    // The reason that was logged last, so that shards that fail for the same one say it once.
+    // The reason logged last, so that shards that fail for the same reason log it once.
     private string _said = "";
 
     public void Read(uint shard, Action<ShardRecordRead> done) => ThreadPool.UnsafeQueueUserWorkItem(_ => ReadAsync(shard, done), null);
@@ -46,12 +46,12 @@ internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKey
         }
         catch (CoordinatorAlarmException)
         {
-            // It was not sent; EtcdCoordinator has raised the alarm.
+            // It was not sent. EtcdCoordinator has raised the alarm.
             answer = new CompareAndSetResult(CompareAndSetOutcome.Lost, 0);
         }
         catch (Exception failure)
         {
-            // Whatever it is, it may have been sent. The record is read next, whose failure is told.
+            // Whatever the failure is, the request may have been sent. The record is read next, and a failure of that is logged.
             if (Interlocked.Exchange(ref _said, failure.Message) != failure.Message)
                 HostLog.RecordNotSet(log, shard, failure.Message);
             answer = new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);

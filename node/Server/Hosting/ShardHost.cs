@@ -1,5 +1,5 @@
-// The replicas of a node. One loop follows the shard records: it opens what they name for this node and tells the replicas what changed.
-// Requests look shards up on any thread. An exception while a replica is opened makes that replica "failed", and touches no other.
+// The replicas of a node. One loop follows the shard records: it opens the replicas that they name for this node and informs replicas of changes.
+// Requests look shards up on any thread. An exception while a replica is opened marks that replica as failed and affects no other.
 using System.Collections.Concurrent;
 using System.Security.Cryptography;
 using System.Text;
@@ -23,27 +23,30 @@ namespace KvCluster.Node.Hosting;
 /// <summary>Opens, finds and closes a node's replicas.</summary>
 internal sealed class ShardHost : IAsyncDisposable
 {
-    /// <summary>Of each kind: enough for two cores' disks. By its id a shard is bound to one writer and one checkpoint thread; its journal has a lane on each journal thread.</summary>
+    /// <summary>
+    /// Threads of each kind: enough for the disks of two cores. A shard's id binds it to one writer and one checkpoint thread; its journal has a lane on
+    /// each journal thread.
+    /// </summary>
     private const int ThreadsOfAKind = 2;
 
-    /// <summary>Replicas that are opened at the same time; each may replay a whole journal.</summary>
+    /// <summary>Number of replicas that are opened at the same time. Each may replay a whole journal.</summary>
     private const int OpeningMax = 4;
 
     /// <summary>
-    /// By how much a shard that never had a leader starts later where its preferred leader is not: less than the least election timeout, so that all
-    /// are there when that one stands, and enough that it mostly stands first. So a new cluster's leaders lie on different nodes.
+    /// Delay with which a shard that never had a leader starts on nodes other than its preferred leader's. Less than the shortest election timeout, so that all
+    /// replicas run when the preferred one campaigns, and long enough that it usually campaigns first. So a new cluster's leaders are on different nodes.
     /// </summary>
     private static readonly TimeSpan PreferredLead = TimeSpan.FromMilliseconds(400);
 
-    /// <summary>What a replica that is ready has may be so old: leaders of shards at rest speak every five seconds, and one may be lost.</summary>
+    /// <summary>Maximum age of the state of a replica that is ready. Quiescent leaders send a heartbeat every five seconds, and one may be lost.</summary>
     private static readonly TimeSpan ReadyAgeMax = TimeSpan.FromSeconds(15);
 
     private static readonly TimeSpan RetryPause = TimeSpan.FromSeconds(1);
 
-    /// <summary>A replica that the disk kept from being opened, by a lack of room or of file handles or a file's permission, is tried again so soon.</summary>
+    /// <summary>Pause before opening a replica again that failed because of its disk: no space, no file handles, or a file's permission.</summary>
     private static readonly TimeSpan ReopenPause = TimeSpan.FromSeconds(5);
 
-    /// <summary>One that the coordinator kept from it: what etcd refuses for its load (RESOURCE_EXHAUSTED) it takes a moment later.</summary>
+    /// <summary>The same if it failed because of the coordinator. What etcd refuses because of load (RESOURCE_EXHAUSTED) it accepts a moment later.</summary>
     private static readonly TimeSpan AskAgainPause = TimeSpan.FromSeconds(1);
 
     private const string Created = "created";
@@ -73,7 +76,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly TaskCompletionSource<StorageIoException> _diskFailed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly ConcurrentDictionary<ulong, string> _openFailures = new();
 
-    // Replicas whose directory this process made, and whose mark in the record is not certain to be its own yet.
+    // Replicas whose directory this process created, and whose mark in the record is not yet known to be its own.
     private readonly ConcurrentDictionary<ulong, bool> _made = new();
     private readonly Dictionary<ulong, string> _notRetired = [];
     private volatile HostedShards _hosted = HostedShards.None;
@@ -112,17 +115,19 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>The bounds of every replica's store.</summary>
     public StoreOptions Storage => _storage;
 
-    /// <summary>All shards of which this node should have a replica, by start.</summary>
+    /// <summary>All shards of which this node should have a replica, ordered by start.</summary>
     public IReadOnlyList<HostedShard> All => _hosted.All;
 
-    /// <summary>Looks whether writers and timers go on.</summary>
+    /// <summary>Watches whether writers and timers make progress.</summary>
     public StallWatch Stalls { get; }
 
-    /// <summary>What there is to say of replicas that are this node's and not open yet: after a start each reads back its journal.</summary>
+    /// <summary>The status of replicas that are this node's and not open yet. After a start each replays its journal.</summary>
     public IEnumerable<ReplicaStatus> Opening() =>
         Missing(_map.Snapshot).Select(record => new ReplicaStatus { Route = ShardDirectorySnapshot.RouteOf(record), Replica = ReplicaHere(record)!.Replica, Role = "opening" });
 
-    /// <summary>What <c>kv status</c> shows of shards. With digests, one after another, of whichever callers: each reads a whole tree.</summary>
+    /// <summary>
+    /// The entries of shards in <c>kv status</c>. Digests are computed one at a time, for all callers together, because each reads a whole tree.
+    /// </summary>
     public async Task<IReadOnlyList<ReplicaStatus>> StatusAsync(IReadOnlyCollection<HostedShard> asked, bool digest, bool detail, CancellationToken cancellationToken)
     {
         if (!digest)
@@ -143,10 +148,10 @@ internal sealed class ShardHost : IAsyncDisposable
         return found;
     }
 
-    /// <summary>Ends when a disk has refused or lost what a replica wrote or synced.</summary>
+    /// <summary>Completes when a disk has refused or lost what a replica wrote or synced.</summary>
     public Task<StorageIoException> DiskFailed => _diskFailed.Task;
 
-    /// <summary>Why requests had better go elsewhere: what this node should serve it does not, or not up to date. Null: nothing. Any thread.</summary>
+    /// <summary>Why requests should go elsewhere: something that this node should serve is not served, or not up to date. Null if ready. Any thread.</summary>
     public string? NotReady()
     {
         var snapshot = _map.Snapshot;
@@ -166,7 +171,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _ => null,
     };
 
-    /// <summary>Begins to follow the records.</summary>
+    /// <summary>Starts to follow the records.</summary>
     public void Start() => _running = Task.Run(RunAsync);
 
     /// <inheritdoc cref="HostedShards.Find(uint)"/>
@@ -178,35 +183,35 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <inheritdoc cref="HostedShards.FindBefore"/>
     public HostedShard? FindBefore(ReadOnlySpan<byte> key) => _hosted.FindBefore(key);
 
-    /// <summary>What this node knows of the shard that owns a key.</summary>
+    /// <summary>The route of the shard that owns a key, as far as this node knows.</summary>
     public ShardRoute? RouteOf(ReadOnlySpan<byte> key) => _map.Snapshot.Find(key);
 
-    /// <summary>Where a shard is; null: this node does not know.</summary>
+    /// <summary>A shard's route; null if this node does not know it.</summary>
     public ShardRoute? RouteOf(uint shard) => _map.Snapshot.Routes.FirstOrDefault(route => route.Shard == shard);
 
-    /// <summary>Whether there is no such shard. False also before this node has read the shards' records.</summary>
+    /// <summary>Whether there is no such shard. Also false before this node has read the shards' records.</summary>
     public bool IsUnknown(uint shard) => _map.Snapshot.Records is { Count: > 0 } records && !records.ContainsKey(shard);
 
-    /// <summary>The same for the greatest possible key before one.</summary>
+    /// <summary>The same for the greatest possible key before the given one.</summary>
     public ShardRoute? RouteBefore(ReadOnlySpan<byte> key) => _map.Snapshot.FindBefore(key);
 
-    /// <summary>Hands a frame to the replica that it is for, unless it speaks for a replica of another node. Any thread; never waits.</summary>
+    /// <summary>Passes a frame to the replica that it is for, unless its sender is a replica of a different node. Any thread; never waits.</summary>
     /// <param name="node">The node whose stream it came by.</param>
-    /// <param name="frame">What it says.</param>
+    /// <param name="frame">The frame.</param>
     public void Receive(uint node, Frame frame)
     {
         if (MaySpeak(node, frame))
             _hosted.Find(frame.Shard)?.Replica?.Receive(frame);
     }
 
-    /// <summary>Tells all replicas that nothing comes from a node any more. Any thread; never waits.</summary>
+    /// <summary>Tells all replicas that a node is silent. Any thread; never waits.</summary>
     public void NodeSilent(uint node)
     {
         foreach (var shard in All)
             shard.Replica?.NodeSilent(node);
     }
 
-    /// <summary>Before a stop: writes checkpoints of what the next start would replay for long, as far as the time allows. None is needed.</summary>
+    /// <summary>Before a stop, writes checkpoints where the next start would have much to replay, as far as time allows. None of them is necessary.</summary>
     public async Task CoverAsync(CancellationToken cancellationToken)
     {
         foreach (var covered in All.Where(shard => shard.Replica is { HasMuchToReplay: true }).Select(shard => (shard.Shard, Task: shard.Replica!.CheckpointAsync())).ToList())
@@ -223,7 +228,7 @@ internal sealed class ShardHost : IAsyncDisposable
         }
     }
 
-    /// <summary>Stops all replicas; what they have durable stays.</summary>
+    /// <summary>Stops all replicas. What they have durable stays.</summary>
     public async ValueTask DisposeAsync()
     {
         await _stopping.CancelAsync().ConfigureAwait(false);
@@ -236,7 +241,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _stopping.Dispose();
     }
 
-    // Replicas never change their node. Of one that the map does not have, yet or any more, the receiving replica's own record decides.
+    // Replicas never change their node. For a replica that is not in the map, yet or any more, the receiving replica's own record decides.
     private bool MaySpeak(uint node, Frame frame)
     {
         if (!_map.Snapshot.Records.TryGetValue(frame.Shard, out var entry))
@@ -274,7 +279,7 @@ internal sealed class ShardHost : IAsyncDisposable
             }
             catch (Exception failure)
             {
-                // A bug; the replicas that run must go on hearing of changes.
+                // A bug. The running replicas must continue to learn of changes.
                 LoopFailures.Count();
                 HostLog.FollowingFailed(_log, failure);
                 await Task.Delay(RetryPause, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
@@ -295,7 +300,8 @@ internal sealed class ShardHost : IAsyncDisposable
         }
     }
 
-    // Closes what the records list as removed. Only the record, read afresh and not older than what the replica has seen, justifies taking a folder away.
+    // Closes replicas that the records list as removed. Only a record that is read afresh, and is not older than what the replica has seen, justifies
+    // moving a directory away.
     private async Task RetireAsync(ShardDirectorySnapshot snapshot)
     {
         foreach (var shard in All)
@@ -319,18 +325,18 @@ internal sealed class ShardHost : IAsyncDisposable
             }
             catch (CoordinatorAlarmException failure)
             {
-                // What such a store says takes nothing away.
+                // What such a coordinator says justifies no removal.
                 TellNotRetired(shard, failure.Message);
             }
             catch (IOException failure)
             {
-                // The folder stays; a new replica of the shard here fails with a line of its own.
+                // The directory stays. A new replica of the shard here fails with a log line of its own.
                 HostLog.ReplicaFailed(_log, shard.Shard, shard.ReplicaId, failure.Message, failure);
             }
         }
     }
 
-    // Asked before the record is read: what was seen by then, that may not be older than.
+    // Called before the record is read, because the record must not be older than what was seen by then.
     private async Task<Retirement> SeenAsync(HostedShard shard)
     {
         if (shard.Replica is not null)
@@ -409,7 +415,7 @@ internal sealed class ShardHost : IAsyncDisposable
             _hosted = _hosted.With(shard);
     }
 
-    // Null: the node stops.
+    // Null: the node is stopping.
     private async Task<HostedShard?> OpenAsync(ShardRecord seen)
     {
         var replicaId = ReplicaHere(seen)!.Replica;
@@ -424,7 +430,7 @@ internal sealed class ShardHost : IAsyncDisposable
                 (record, revision) = await MarkCreatedAsync(record, revision).ConfigureAwait(false);
             if (_made.ContainsKey(replicaId) && ReplicaHere(record)!.Creator != _identity.Incarnation)
             {
-                // Another process of this node has made it too, and has perhaps promised and acknowledged under its id by now.
+                // Another process of this node has created it too, and may have promised and acknowledged under its id by now.
                 store.Dispose();
                 store = null;
                 _directory.Delete(record.Shard);
@@ -445,7 +451,7 @@ internal sealed class ShardHost : IAsyncDisposable
         }
         catch (Exception failure)
         {
-            // Kept as the replica's state: status shows it, and the node serves its other shards.
+            // Kept as the replica's state. Status shows it, and the node serves its other shards.
             store?.Dispose();
             var waitsForRoom = failure is StorageIoException { IsDiskFull: true };
             var reason = waitsForRoom ? $"the disk is full; it waits for room and is opened when there is some: {failure.Message}" : failure.Message;
@@ -467,7 +473,7 @@ internal sealed class ShardHost : IAsyncDisposable
         }
     }
 
-    // Afresh: a record that is out of date must not have a lost replica made anew.
+    // Read afresh, because an outdated record must not cause a lost replica to be created anew.
     private async Task<(ShardRecord Record, long Revision)> ReadAsync(uint shard, ulong replicaId)
     {
         var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard), _stopping.Token).ConfigureAwait(false);
@@ -487,7 +493,7 @@ internal sealed class ShardHost : IAsyncDisposable
             if (here.Created)
                 throw new ReplicaNotUsableException("lost: its folder is gone. It may have promised and acknowledged, so it is not made anew under its id.", isLost: true);
             var initial = new ControlState { ReplicaId = here.Replica, Shard = record.Shard, Generation = record.Generation, ClusterHash = _clusterHash };
-            // Before it is: what fails behind the last rename leaves the directory there, made all the same.
+            // Set before the creation, because a failure after the last rename leaves the directory behind nevertheless.
             _made[here.Replica] = true;
             return (ReplicaStore.Create(context, path, initial), Created);
         }
@@ -495,8 +501,8 @@ internal sealed class ShardHost : IAsyncDisposable
         return (ReplicaStore.Open(context, path, mayRecover: record.Replicas.Count > 1, expected), "opened");
     }
 
-    // What a removed replica left here when the node was stopped, or did not see the removal before it was to have a new one. A folder that cannot say
-    // whose it is counts as one: the new replica has none yet, so nothing under its id was ever acknowledged.
+    // Whether the directory is left over from a removed replica: the node was stopped when it was removed, or did not see the removal before it got a new
+    // one. A directory that does not tell whose it is counts as such: the new replica has none yet, so nothing was ever acknowledged under its id.
     private bool IsOfAReplicaThatLeft(ShardRecord record, long revision, string path) =>
         ReplicaStore.ControlOf(LocalDisk.Instance, path) is not { } found
         || (found.ClusterHash == _clusterHash && found.Shard == record.Shard
@@ -512,7 +518,7 @@ internal sealed class ShardHost : IAsyncDisposable
             if (set.Outcome == CompareAndSetOutcome.Won)
                 return (record, set.Revision);
             (record, revision) = await ReadAsync(record.Shard, replicaId).ConfigureAwait(false);
-            // An attempt whose answer was lost may have been followed by another's change.
+            // An attempt whose answer was lost may have succeeded, followed by a change of somebody else.
             if (ReplicaHere(record)!.Created)
                 return (record, revision);
         }
@@ -551,7 +557,7 @@ internal sealed class ShardHost : IAsyncDisposable
 
     private void OnReplicaFailed(Exception failure)
     {
-        // Also of no room: what a full disk makes wait ends no replica.
+        // Including lack of space: a full disk for which something can wait does not end a replica.
         if (failure is StorageIoException broken)
             _diskFailed.TrySetResult(broken);
     }

@@ -1,5 +1,5 @@
-// Where this node's leaderships go. A drain gives all of them away, for an operator or when the node stops; the loop gives back what belongs to
-// a node that has come (back), and goes on giving away while the node drains. Thread pool only; what fails is tried again or told.
+// Decides where this node's leaderships go. A drain transfers all of them, for an operator or when the node stops. The loop transfers shards back to their
+// preferred node when it has come back, and continues to transfer while the node drains. Thread pool only. Failures are retried or reported.
 using System.Collections.Concurrent;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
@@ -13,29 +13,29 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Placement;
 
-/// <summary>What a drain came to.</summary>
-/// <param name="GivenAway">Leaderships handed over.</param>
+/// <summary>The result of a drain.</summary>
+/// <param name="GivenAway">Number of leaderships transferred.</param>
 /// <param name="Kept">Shards still led, and why.</param>
 internal sealed record DrainResult(int GivenAway, IReadOnlyDictionary<uint, string> Kept);
 
-/// <summary>Hands leaderships of this node to others, by transfers.</summary>
+/// <summary>Transfers leaderships of this node to others.</summary>
 internal sealed class LeaderPlacement : IAsyncDisposable
 {
-    /// <summary>At the same time; each is some milliseconds of waiting for syncs and the coordinator.</summary>
+    /// <summary>Concurrent transfers. Each spends some milliseconds waiting for syncs and the coordinator.</summary>
     private const int TransfersMax = 8;
 
-    /// <summary>Of one shard to a node that came back; after that it stays where it is.</summary>
+    /// <summary>Attempts to transfer one shard to a node that came back. After that the shard stays where it is.</summary>
     private const int AttemptsMax = 5;
 
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
 
-    /// <summary>A drain asks again after this: an election may have brought a leadership here meanwhile.</summary>
+    /// <summary>Pause between rounds of a drain. An election may bring a leadership here meanwhile.</summary>
     private static readonly TimeSpan DrainPause = TimeSpan.FromMilliseconds(50);
 
-    /// <summary>A node that came back has this long to catch up before it leads.</summary>
+    /// <summary>Time that a node that came back has to catch up before it leads.</summary>
     private static readonly TimeSpan SettleTime = TimeSpan.FromSeconds(5);
 
-    /// <summary>A follower that answered within this is alive.</summary>
+    /// <summary>A follower that answered within this time is considered alive.</summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromMilliseconds(600);
 
     private readonly NodeIdentity _identity;
@@ -59,14 +59,14 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         _loop = new BackgroundLoop("the placement of leaders", TakeTurnAsync, static () => CommonMoments.Until(Interval), log);
     }
 
-    /// <summary>Whether this node gives its leaderships away and takes none.</summary>
+    /// <summary>Whether this node transfers its leaderships away and takes none.</summary>
     public bool Draining => _draining;
 
-    /// <summary>Told with true when the node begins to drain, with false when it may lead again. Must not block.</summary>
+    /// <summary>Called with true when the node begins to drain, with false when it may lead again. Must not block.</summary>
     public Action<bool> DrainingChanged { get; set; } = static _ => { };
 
-    /// <summary>Hands a shard that this node leads to the replica on another node; 0: to the one that has most of the journal.</summary>
-    /// <returns>The node asked to lead, and how it ended.</returns>
+    /// <summary>Transfers a shard that this node leads to the replica on another node; 0: to the most advanced one.</summary>
+    /// <returns>The node asked to lead, and the result.</returns>
     public async Task<(uint Node, OrderResult Result)> TransferAsync(HostedShard shard, uint toNode)
     {
         if (toNode == _identity.Node)
@@ -78,10 +78,10 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         return (target.Node, result);
     }
 
-    /// <summary>Gives every leadership away and takes none from here on.</summary>
-    /// <param name="limit">How long to go on with what could not be given away.</param>
-    /// <param name="patience">Give up once nothing could be given away for so long: nobody is there who could take it.</param>
-    /// <param name="cancellationToken">Stops between two rounds; the node drains on.</param>
+    /// <summary>Transfers every leadership away and takes none from here on.</summary>
+    /// <param name="limit">How long to retry leaderships that could not be transferred.</param>
+    /// <param name="patience">Give up when nothing could be transferred for this long, because nobody can take over.</param>
+    /// <param name="cancellationToken">Stops between two rounds; the node continues to drain.</param>
     public async Task<DrainResult> DrainAsync(TimeSpan limit, TimeSpan patience, CancellationToken cancellationToken)
     {
         if (!_draining)
@@ -115,7 +115,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         return new DrainResult(givenAway, kept);
     }
 
-    /// <summary>Ends a drain: the node may lead again, and the others give back what belongs here.</summary>
+    /// <summary>Ends a drain. The node may lead again, and the others transfer its preferred shards back.</summary>
     public void EndDrain()
     {
         _draining = false;
@@ -128,7 +128,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
 
     private bool IsDraining(uint node) => _map.Snapshot.Nodes.TryGetValue(node, out var record) && record.Draining;
 
-    // To the candidate whose node leads least, so that a drained node's leaderships spread.
+    // To the candidate whose node leads the fewest shards, so that a drained node's leaderships spread.
     private async Task<OrderResult> GiveAwayAsync(HostedShard shard)
     {
         var leaders = _map.Snapshot.Routes.CountBy(route => route.Leader).ToDictionary();
@@ -138,7 +138,8 @@ internal sealed class LeaderPlacement : IAsyncDisposable
             : new OrderResult(false, "no other voter with a healthy disk follows closely");
     }
 
-    // Voters that replicate, have a healthy disk and were heard of lately; a leader that rests hears of nobody. The core judges again; this only chooses among them.
+    // Voters that replicate, have a healthy disk and were heard recently; a quiescent leader rarely hears from them. The core decides; this only chooses a
+    // candidate.
     private async Task<IReadOnlyList<FollowerStatus>> CandidatesAsync(HostedShard shard)
     {
         var detail = (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail;
@@ -161,7 +162,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
             await WelcomeAsync(node, stop).ConfigureAwait(false);
     }
 
-    // Once for each stream to the node: what an operator moves afterwards stays.
+    // Once per stream to the node, so that what an operator moves afterwards stays.
     private async Task WelcomeAsync(uint node, CancellationToken stop)
     {
         var session = _peers.SessionOf(node);
@@ -181,7 +182,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
                 continue;
             arrival.Attempts[shard.Shard] = arrival.Attempts.GetValueOrDefault(shard.Shard) + 1;
             var (_, result) = await TransferAsync(shard, node).ConfigureAwait(false);
-            // One that still catches up gets it in a later turn.
+            // A replica that is still catching up is given the leadership in a later turn.
             arrival.IsWelcomed &= result.Done;
         }
         arrival.IsWelcomed |= arrival.Attempts.Count > 0 && arrival.Attempts.Values.All(attempts => attempts >= AttemptsMax);
@@ -190,7 +191,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
     private bool BelongsTo(HostedShard shard, uint node) =>
         _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry) && ShardView.PreferredLeader(entry.Record).Node == node;
 
-    /// <summary>A stream to another node, and what was given to it since.</summary>
+    /// <summary>A stream to another node, and the transfers to that node since it was opened.</summary>
     private sealed class Arrival(long session, long since)
     {
         public long Session { get; } = session;

@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Placement;
 
-/// <summary>What a node says of where leaders and replicas go: one line a decision.</summary>
+/// <summary>A node's log messages about the placement of leaders and replicas, one line per decision.</summary>
 internal static partial class PlacementLog
 {
     [LoggerMessage(10, LogLevel.Information, "Node {Node} drains: it gives its leaderships away")]

@@ -1,30 +1,30 @@
-// What a replacement of a replica consists of: functions of the shard's record, of the request, of what the leader sees of its followers, and of a clock's readings. No I/O and no
-// waiting, which are ReplicaReplacement's in a node and the simulation's own. Any thread.
+// The steps of a replacement, as functions of the shard's record, the request, the leader's view of its followers, and clock readings. No I/O and no waiting;
+// ReplicaReplacement in a node, and the simulation, add those. Any thread.
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Placement;
 
-/// <summary>The steps of one replacement, as the record stands. A replacement that was interrupted is taken up by planning it again.</summary>
+/// <summary>The steps of one replacement, given the record. An interrupted replacement is resumed by planning it again.</summary>
 internal sealed class ReplacementPlan
 {
-    /// <summary>A learner that lacks no more changes than this has caught up: the rest takes milliseconds.</summary>
+    /// <summary>A learner that lacks at most this many changes has caught up. The rest takes milliseconds.</summary>
     private const ulong LagChangesMax = 1_000;
 
     private readonly int _replicationFactor;
     private readonly uint _toNode;
     private readonly ReplicaRecord? _old;
 
-    /// <param name="record">The shard's, for which <see cref="Foresee"/> said nothing.</param>
+    /// <param name="record">The shard's record, for which <see cref="Foresee"/> returned null.</param>
     /// <param name="request">See admin.proto for its cases.</param>
-    /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
+    /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
     public ReplacementPlan(ShardRecord record, ReplaceRequest request, int replicationFactor)
     {
         var there = record.Replicas.FirstOrDefault(replica => replica.Node == request.FromNode);
         (_replicationFactor, _toNode, Lost) = (replicationFactor, request.ToNode, LostOf(there, request));
         Replicas = [.. record.Replicas.Where(replica => replica.Replica != Lost)];
-        // Of nobody, a new one may come where one is missing.
+        // With no old replica, a new one may be added where a voter is missing.
         _old = Lost == 0 && there is { Learner: false } ? there : null;
         Leaves = _old?.Replica ?? Lost;
         Learner = _toNode == 0 ? 0 : LearnerOn(record, _toNode, Lost);
@@ -34,44 +34,44 @@ internal sealed class ReplacementPlan
             Removal = new ReplicaChange.Remove(Lost);
     }
 
-    /// <summary>The one change that does it all: nothing comes in the place of what leaves. Null: something does.</summary>
+    /// <summary>The single change that completes the replacement, if nothing replaces what leaves; null otherwise.</summary>
     public ReplicaChange? Removal { get; }
 
-    /// <summary><see cref="Removal"/> is only right while the replica does not vote.</summary>
+    /// <summary><see cref="Removal"/> is only valid while the replica does not vote.</summary>
     public bool RemovesLearner { get; }
 
-    /// <summary>The learner that is to vote, if it is in the record already; else 0.</summary>
+    /// <summary>The learner that should become a voter, if it is in the record already; else 0.</summary>
     public ulong Learner { get; }
 
     /// <summary>The lost replica that leaves; 0: none.</summary>
     public ulong Lost { get; }
 
-    /// <summary>The replica that is not to be in the record any more; 0: none.</summary>
+    /// <summary>The replica that should no longer be in the record; 0: none.</summary>
     public ulong Leaves { get; }
 
-    /// <summary>Who is in the record and not lost.</summary>
+    /// <summary>The replicas in the record, without the lost one.</summary>
     public IReadOnlyList<ReplicaRecord> Replicas { get; }
 
-    /// <summary>Learners that a change which was broken off has left; their nodes may never come back. They go before another one comes.</summary>
+    /// <summary>Learners left by an abandoned change, whose nodes may never come back. They are removed before another learner is added.</summary>
     public IEnumerable<ReplicaRecord> Orphans(Func<uint, bool> isAway) => Replicas.Where(replica => replica.Learner && isAway(replica.Node));
 
-    /// <summary>Why no learner may come now; null: one may.</summary>
-    /// <param name="removed">Orphans that are gone by now.</param>
+    /// <summary>Why no learner may be added now; null if one may.</summary>
+    /// <param name="removed">Orphans that were removed.</param>
     public string? WhyNoLearner(IReadOnlyCollection<ulong> removed) =>
         _old is null && Replicas.FirstOrDefault(replica => replica.Learner && !removed.Contains(replica.Replica)) is { } other ? $"the learner on node {other.Node} is to vote there" : null;
 
-    /// <summary>The change by which the new replica comes; a lost one leaves by it.</summary>
-    /// <param name="learner">An id never used.</param>
+    /// <summary>The change that adds the new replica and removes a lost one.</summary>
+    /// <param name="learner">An id never used before.</param>
     public ReplicaChange Add(ulong learner) => new ReplicaChange.AddLearner(learner, _toNode, Lost);
 
-    /// <summary>The change by which the learner votes, once it has caught up.</summary>
+    /// <summary>The change that makes the learner a voter, once it has caught up.</summary>
     public ReplicaChange Last(ulong learner) => _old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(_old.Replica, learner);
 
-    /// <summary>How a replacement ends as the record is; null: it has to be tried.</summary>
-    /// <param name="record">The shard's.</param>
+    /// <summary>The result of a replacement if the record already decides it; null if it has to be tried.</summary>
+    /// <param name="record">The shard's record.</param>
     /// <param name="request">See admin.proto for its cases.</param>
-    /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
-    /// <param name="last">What another call brought to its end last: from where, to where, and the replica that came.</param>
+    /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
+    /// <param name="last">The last replacement completed by another call: from where, to where, and the new replica.</param>
     public static OrderResult? Foresee(ShardRecord record, ReplaceRequest request, int replicationFactor, (uint From, uint To, ulong Replica)? last)
     {
         var (from, to) = (request.FromNode, request.ToNode);
@@ -89,16 +89,17 @@ internal sealed class ReplacementPlan
         return record.Replicas.Any(replica => replica.Node == to && !replica.Learner && replica.Replica != lost) ? new OrderResult(false, $"node {to} has a replica of the shard") : null;
     }
 
-    /// <summary>What a node asks its shard's leader for because of its own replica; null: nothing.</summary>
-    /// <param name="record">The shard's.</param>
+    /// <summary>The request that a node makes to its shard's leader because of its own replica; null: none.</summary>
+    /// <param name="record">The shard's record.</param>
     /// <param name="node">The node.</param>
-    /// <param name="replica">The replica whose directory it has.</param>
-    /// <param name="isLost">That one is lost.</param>
-    /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
+    /// <param name="replica">The replica whose directory the node has.</param>
+    /// <param name="isLost">Whether that replica is lost.</param>
+    /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
     public static ReplaceRequest? Own(ShardRecord record, uint node, ulong replica, bool isLost, int replicationFactor)
     {
-        // Lost, or a learner in the place of a lost one, in case the leader went away before it let it vote. A learner beside all voters is for its leader to put in the place of
-        // one of them. Nothing here where one is missing: the controller of the placement finds it a node.
+        // Made for a lost replica, or for a learner that replaces a lost one, in case the leader went away before the learner became a voter. If there are
+        // enough voters, the leader decides which one the learner replaces. A missing voter is not this node's matter: the placement controller finds a
+        // node for it.
         var here = record.Replicas.FirstOrDefault(member => member.Node == node);
         if (here is null || record.Replicas.Count == 1 || here.Replica != replica)
             return null;
@@ -107,27 +108,27 @@ internal sealed class ReplacementPlan
         return new ReplaceRequest { Shard = record.Shard, FromNode = node, ToNode = node, Lost = isLost ? replica : 0 };
     }
 
-    /// <summary>The learner that a node has; 0: none.</summary>
-    /// <param name="lost">Not this one.</param>
+    /// <summary>The learner on a node; 0: none.</summary>
+    /// <param name="lost">A replica to ignore.</param>
     public static ulong LearnerOn(ShardRecord record, uint node, ulong lost = 0) =>
         record.Replicas.FirstOrDefault(replica => replica.Node == node && replica.Learner && replica.Replica != lost)?.Replica ?? 0;
 
-    // A lost replica counts for nothing, so its leaving first costs no safety; and a node has one replica of a shard at a time.
+    // A lost replica counts for nothing, so removing it first does not reduce safety, and a node has one replica of a shard at a time.
     private static ulong LostOf(ReplicaRecord? there, ReplaceRequest request) =>
         request.FromNode == request.ToNode && there is not null && (request.Lost == 0 ? !there.Learner : request.Lost == there.Replica) ? there.Replica : 0;
 
-    /// <summary>Watches one learner catch up. Not for several threads at once.</summary>
-    /// <param name="learner">Its id.</param>
-    /// <param name="patience">It is given up when it gets no further for so long.</param>
-    /// <param name="now">The clock.</param>
+    /// <summary>Watches one learner catch up. Not thread-safe.</summary>
+    /// <param name="learner">The learner's id.</param>
+    /// <param name="patience">The learner is given up if it makes no progress for this long.</param>
+    /// <param name="now">The current time.</param>
     public sealed class CatchUp(ulong learner, TimeSpan patience, TimeSpan now)
     {
         private (ulong Acknowledged, ulong Stored, ulong Verified) _seen;
         private TimeSpan _movedAt = now;
 
-        /// <summary>Whether it has caught up (true), or gets no further (false); null: it is to be looked at again.</summary>
-        /// <param name="status">Of the leader's replica, with its detail.</param>
-        /// <param name="now">The clock.</param>
+        /// <summary>True if it has caught up, false if it makes no progress, null to look again later.</summary>
+        /// <param name="status">Status of the leader's replica, with its detail.</param>
+        /// <param name="now">The current time.</param>
         public bool? Look(ReplicaStatus status, TimeSpan now)
         {
             var follower = status.Detail?.Followers.FirstOrDefault(follower => follower.Replica == learner);

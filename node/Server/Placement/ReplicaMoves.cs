@@ -2,23 +2,24 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Placement;
 
-/// <summary>Which replica moves next. A pure function of the shards' records and the nodes, so that whoever controls comes to the same.</summary>
+/// <summary>Chooses the next replica to move. A pure function of the shards' records and the nodes, so that every controller reaches the same result.</summary>
 internal static class ReplicaMoves
 {
-    /// <summary>Nodes whose numbers of replicas differ by no more than this are level: a move would only turn it round.</summary>
+    /// <summary>Nodes whose numbers of replicas differ by at most this are balanced. Another move would only reverse the difference.</summary>
     private const int DifferenceMax = 1;
 
     /// <summary>
-    /// All that is to be done, the first first; each is found for these records, so after one of them the rest is to be asked for anew. First what is missing, and
-    /// learners in its way; then what an interrupted move left half done, then what has to leave a node, then from the node with most replicas to that with fewest.
-    /// A shard that lacks a voter and has a learner is left alone: the learner's node sees to it, and no set changes in two ways at once.
+    /// All useful moves, the most important first. Each is computed for these records, so after one move the rest must be computed anew. First come missing
+    /// voters and learners that prevent adding them, then interrupted moves, then replicas on nodes that are to leave, then moves from the node with the
+    /// most replicas to the one with the fewest. A shard that lacks a voter and has a learner is left alone, because the learner's node takes care of it,
+    /// and no two actors change the same set.
     /// </summary>
-    /// <param name="records">All shards.</param>
+    /// <param name="records">The records of all shards.</param>
     /// <param name="present">Nodes that can take a replica now.</param>
-    /// <param name="gone">Nodes that were away for so long that no learner is waited for there.</param>
-    /// <param name="leaving">Nodes that are to have none.</param>
-    /// <param name="replicationFactor">Voters of a whole shard.</param>
-    /// <returns>Nothing: everything lies where it should, or nothing can be done for what does not.</returns>
+    /// <param name="gone">Nodes that were away for so long that a learner there is given up.</param>
+    /// <param name="leaving">Nodes that should have no replica.</param>
+    /// <param name="replicationFactor">Number of voters of a complete shard.</param>
+    /// <returns>Empty if every replica is where it should be, or nothing can be done.</returns>
     public static IEnumerable<ReplicaMove> InOrder(
         IEnumerable<ShardRecord> records, IReadOnlySet<uint> present, IReadOnlySet<uint> gone, IReadOnlySet<uint> leaving, int replicationFactor)
     {
@@ -32,13 +33,13 @@ internal static class ReplicaMoves
             .Concat(Levelling(whole, takers, held));
     }
 
-    /// <summary>Whether a move is done also while operators want none: it brings back what a shard lacks.</summary>
+    /// <summary>Whether a move is made even while operators have paused moves, because it restores a missing voter.</summary>
     public static bool IsRepair(ReplicaMove move, ShardRecord record, int replicationFactor) =>
         (move.FromNode == 0 || move.ToNode == 0) && Voters(record).Count() < replicationFactor;
 
     private static IEnumerable<ReplicaMove> Found(IEnumerable<ShardRecord> records, Func<ShardRecord, ReplicaMove?> find) => records.Select(find).OfType<ReplicaMove>();
 
-    // A rebuild that ended between its two steps, or its learner, whose node is away for good.
+    // A rebuild that was interrupted between its two steps, or its learner whose node is gone for good.
     private static ReplicaMove? Repair(ShardRecord record, IReadOnlySet<uint> gone, List<uint> takers)
     {
         if (record.Replicas.FirstOrDefault(replica => replica.Learner) is { } learner)
@@ -67,7 +68,7 @@ internal static class ReplicaMoves
         return from == 0 || to == 0 ? null : new ReplicaMove(record.Shard, from, to, $"node {from} leaves");
     }
 
-    // A follower rather than the leader, which would have to hand over first. Nodes that take none for the moment are the caller's to pass over.
+    // A follower is preferred over the leader, which would have to transfer first. The caller skips nodes that take no replica at the moment.
     private static IEnumerable<ReplicaMove> Levelling(List<ShardRecord> shards, List<uint> takers, Dictionary<uint, int> held)
     {
         var fullest = takers.LastOrDefault();
@@ -84,9 +85,9 @@ internal static class ReplicaMoves
     private static bool Has(ShardRecord record, uint node) => record.Replicas.Any(replica => replica.Node == node);
 }
 
-/// <summary>A replica that is to move.</summary>
-/// <param name="Shard">Its shard.</param>
-/// <param name="FromNode">Where the replica lies that leaves; 0: none does, the shard lacks a voter.</param>
-/// <param name="ToNode">Where the new one comes to lie; 0: nowhere, it is a learner that leaves.</param>
-/// <param name="Reason">For logs.</param>
+/// <summary>A replica that should move.</summary>
+/// <param name="Shard">The shard.</param>
+/// <param name="FromNode">The node of the replica that leaves; 0: none leaves, the shard lacks a voter.</param>
+/// <param name="ToNode">The node of the new replica; 0: none, a learner is removed.</param>
+/// <param name="Reason">The reason, for logs.</param>
 internal sealed record ReplicaMove(uint Shard, uint FromNode, uint ToNode, string Reason);

@@ -1,6 +1,6 @@
-// Moves replicas to nodes that joined and away from nodes that leave, and finds a node where a shard lacks a replica. Every node runs it; the one at the key `controller` acts:
-// it asks the leader of one shard at a time for one replacement, which goes through a learner. It only proposes: a controller that lost its
-// lease while it waits does no harm, and the next one goes on from the shards' records. Thread pool only; what fails is tried again or told.
+// Moves replicas to nodes that joined and away from nodes that leave, and finds a node where a shard lacks a voter. Every node runs this loop; the one that
+// holds the key `controller` acts. It asks the leader of one shard at a time for one replacement, which goes through a learner. It only proposes: a controller
+// that lost its lease while it waits does no harm, and the next one continues from the shards' records. Thread pool only. Failures are retried or reported.
 using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Node.Coordination;
@@ -12,21 +12,21 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Placement;
 
-/// <summary>Keeps replicas where operators want them and spread over the nodes.</summary>
+/// <summary>Keeps replicas where operators want them, and balanced over the nodes.</summary>
 internal sealed class ReplicaPlacement : IAsyncDisposable
 {
-    /// <summary>With replicas to move, which follow one another so soon.</summary>
+    /// <summary>Interval between turns while replicas are being moved, so that moves follow one another quickly.</summary>
     private static readonly TimeSpan MovingInterval = TimeSpan.FromSeconds(1);
 
-    /// <summary>Otherwise: asking the coordinator costs an idle node more than anything else, and a lease outlives three such turns.</summary>
+    /// <summary>Interval otherwise. Asking the coordinator costs an idle node more than anything else, and a lease outlives three such turns.</summary>
     private static readonly TimeSpan RestingInterval = TimeSpan.FromSeconds(3);
 
     private static readonly TimeSpan LeaseTime = TimeSpan.FromSeconds(10);
 
-    /// <summary>After a move that failed: what was in its way is given time to pass.</summary>
+    /// <summary>Pause after a failed move, to let the cause pass.</summary>
     private static readonly TimeSpan PauseAfterFailure = TimeSpan.FromSeconds(5);
 
-    /// <summary>What failed comes last for so long: one shard without a leader, or one node with a full disk, holds up no other.</summary>
+    /// <summary>How long a failed move comes last, so that a shard without a leader, or a node with a full disk, delays no other move.</summary>
     private static readonly TimeSpan PassedOverTime = TimeSpan.FromMinutes(5);
 
     private readonly ICoordinator _coordinator;
@@ -48,15 +48,15 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private string _said = "";
     private (uint Shard, uint FromNode, uint ToNode) _told;
 
-    /// <param name="coordinator">Who controls, and what operators said.</param>
-    /// <param name="keys">The cluster's.</param>
+    /// <param name="coordinator">Has the controller's key and the operators' settings.</param>
+    /// <param name="keys">The cluster's keys.</param>
     /// <param name="identity">This node.</param>
-    /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
-    /// <param name="patience">A learner whose node is away for so long is given up.</param>
+    /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
+    /// <param name="patience">A learner whose node is away for this long is given up.</param>
     /// <param name="map">The shards' records and leaders.</param>
-    /// <param name="peers">Which nodes are there, and connections to leaders.</param>
+    /// <param name="peers">The connected nodes, and connections to leaders.</param>
     /// <param name="clock">For pauses and the patience.</param>
-    /// <param name="log">One line a move.</param>
+    /// <param name="log">Receives one line per move.</param>
     public ReplicaPlacement(
         ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, int replicationFactor, TimeSpan patience,
         ShardDirectory map, PeerTransport peers, TimeProvider clock, ILogger log)
@@ -73,13 +73,13 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         _loop = new BackgroundLoop("the placement of replicas", TakeTurnAsync, () => CommonMoments.Until(_hasMoves ? MovingInterval : RestingInterval), log);
     }
 
-    /// <summary>Changes what holds of where replicas may lie, and answers with it. Any thread.</summary>
-    /// <returns>Without an answer: why nothing was changed.</returns>
+    /// <summary>Changes the placement record and returns the result. Any thread.</summary>
+    /// <returns>If there is no answer, why nothing was changed.</returns>
     /// <exception cref="CoordinatorUnavailableException">The coordinator does not answer.</exception>
     public async Task<(PlaceResponse? Answer, string Refusal)> PlaceAsync(PlaceRequest request, CancellationToken cancellationToken)
     {
         var known = await KnownNodesAsync(cancellationToken).ConfigureAwait(false);
-        // Node 0 is one of the unknown.
+        // Node 0 is unknown too.
         if (request.Leave.Concat(request.Stay).Where(node => !known.Contains(node)).Select(static node => (uint?)node).FirstOrDefault() is { } unknown)
             return (null, $"there is no node {unknown}");
         while (true)
@@ -121,7 +121,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         return new PlaceResponse { Paused = record.Paused, Leaving = { record.Leaving.Select(node => new LeavingNode { Node = node, Replicas = (uint)replicas.GetValueOrDefault(node) }) } };
     }
 
-    // Registered now, or with a replica: what left and has none is none any more.
+    // Nodes that are registered or have a replica. A node that left and has none is not part of the cluster any more.
     private async Task<IReadOnlySet<uint>> KnownNodesAsync(CancellationToken cancellationToken)
     {
         var registered = await _coordinator.ListAsync(_keys.Nodes, cancellationToken).ConfigureAwait(false);
@@ -144,7 +144,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     {
         try
         {
-            // The lease is kept while a replica moves.
+            // The lease is kept alive while a replica moves.
             if (!await ControlsAsync(stop).ConfigureAwait(false) || !_moving.IsCompleted)
                 return;
             if (!await _moving.ConfigureAwait(false))
@@ -161,12 +161,12 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         }
         catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
         {
-            // Asked again in the next turn, and told once for each reason.
+            // Retried in the next turn, and logged once per reason.
             Say(failure.Message);
         }
     }
 
-    // Whether this process has the key `controller`, taking it where nobody has.
+    // Whether this process holds the key `controller`. Takes it if nobody does.
     private async Task<bool> ControlsAsync(CancellationToken stop)
     {
         if (_lease != 0 && await _coordinator.KeepAliveAsync(_lease, stop).ConfigureAwait(false))
@@ -203,7 +203,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
             ?? moves.FirstOrDefault();
     }
 
-    // Nodes with replicas that have not been connected for too long, as far as this process saw.
+    // Nodes with replicas that were not connected for too long, as far as this process knows.
     private HashSet<uint> GoneOf(ShardDirectorySnapshot snapshot, HashSet<uint> connected)
     {
         var away = snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.Node).Where(node => !connected.Contains(node)).ToHashSet();
@@ -214,7 +214,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         return [.. away.Where(node => _clock.GetElapsedTime(_awaySince[node]) >= _patience)];
     }
 
-    // The leader's own replica takes two turns: asked to remove itself it hands over, and the next leader removes it.
+    // Moving the leader's own replica takes two turns: asked to remove itself it transfers, and the next leader removes it.
     private async Task<bool> MoveAsync(ReplicaMove move, CancellationToken stop)
     {
         if (_map.Snapshot.LeaderOf(move.Shard) is not { } leader)
@@ -241,7 +241,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         }
         catch (Exception failure)
         {
-            // Whatever it is, it is asked again after a pause: what was done is in the shard's record.
+            // Whatever the failure is, it is retried after a pause. What was done is in the shard's record.
             return Fails(move, failure is RpcException call ? call.Status.Detail : failure.Message);
         }
     }

@@ -1,5 +1,5 @@
-// Replaces replicas: as the shard's leader for whoever asks, and for this node's own lost ones by asking the leader. A change under way that is
-// interrupted is taken up where it stands by asking again: the shard's record says how far it got. Thread pool only.
+// Replaces replicas: as the shard's leader for any caller, and for this node's own lost replicas by asking the leader. An interrupted replacement is resumed
+// by asking again, because the shard's record shows how far it got. Thread pool only.
 using System.Collections.Concurrent;
 using System.Security.Cryptography;
 using Grpc.Core;
@@ -14,20 +14,22 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Placement;
 
-/// <summary>Brings new replicas up in the place of others.</summary>
+/// <summary>Builds new replicas in place of others.</summary>
 internal sealed class ReplicaReplacement : IAsyncDisposable
 {
-    /// <summary>Of this node's replicas at a time, each a copy of a shard over the network.</summary>
+    /// <summary>Concurrent repairs of this node's replicas. Each copies a shard over the network.</summary>
     private const int RepairsMax = 4;
 
     private static readonly TimeSpan PollInterval = TimeSpan.FromMilliseconds(100);
 
-    /// <summary>So often in a row the node of a new replica may not be connected, ten seconds, as in a restart; then nobody waits for it.</summary>
+    /// <summary>
+    /// Number of consecutive polls, ten seconds in all, in which the node of a new replica may be disconnected, as during a restart. Then it is given up.
+    /// </summary>
     private const int AwayPollsMax = 100;
 
     private static readonly TimeSpan RepairInterval = TimeSpan.FromSeconds(1);
 
-    /// <summary>A new replica has this long to get all of the shard before the leader is asked again.</summary>
+    /// <summary>Time that a new replica has to receive the whole shard before the leader is asked again.</summary>
     private static readonly TimeSpan CatchUpTimeMax = TimeSpan.FromHours(1);
 
     private readonly NodeIdentity _identity;
@@ -41,20 +43,20 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private readonly ILogger _log;
     private readonly ConcurrentDictionary<uint, string> _said = [];
 
-    // One of each for a shard: who changes its replicas now, and what a call brought to its end last, which a call for the same finds done.
+    // One entry per shard: the lock of whoever changes its replicas now, and the last completed replacement, so that another call for the same finds it done.
     private readonly ConcurrentDictionary<uint, SemaphoreSlim> _turns = [];
     private readonly ConcurrentDictionary<uint, (uint From, uint To, ulong Replica)> _replaced = [];
     private readonly BackgroundLoop _loop;
 
     /// <param name="identity">This node.</param>
-    /// <param name="replicationFactor">Voters that a shard of this cluster is to have.</param>
-    /// <param name="patience">A learner that gets no further for so long is removed.</param>
-    /// <param name="map">Where the leaders are.</param>
-    /// <param name="shards">The replicas here.</param>
-    /// <param name="voters">Whether enough stay where one leaves.</param>
+    /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
+    /// <param name="patience">A learner that makes no progress for this long is removed.</param>
+    /// <param name="map">The shards' leaders.</param>
+    /// <param name="shards">The replicas of this node.</param>
+    /// <param name="voters">Checks whether a majority remains without a voter.</param>
     /// <param name="peers">Connections to leaders.</param>
     /// <param name="clock">For the patience.</param>
-    /// <param name="log">One line a step.</param>
+    /// <param name="log">Receives one line per step.</param>
     public ReplicaReplacement(
         NodeIdentity identity, int replicationFactor, TimeSpan patience, ShardDirectory map, ShardHost shards, StayingVoters voters, PeerTransport peers, TimeProvider clock, ILogger log)
     {
@@ -70,10 +72,10 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         _loop = new BackgroundLoop("the repair of replicas", TakeTurnAsync, static () => CommonMoments.Until(RepairInterval), log);
     }
 
-    /// <summary>As the leader of a shard: puts a new replica on a node, has it catch up, and lets it vote in the place of another.</summary>
+    /// <summary>As the leader of a shard: adds a new replica on a node, waits until it has caught up, and makes it a voter in place of another.</summary>
     /// <param name="shard">A shard that this node leads.</param>
     /// <param name="request">See admin.proto for its cases.</param>
-    /// <param name="cancellationToken">Stops waiting; the shard's record keeps what was done.</param>
+    /// <param name="cancellationToken">Stops waiting. What was done is in the shard's record.</param>
     public async Task<OrderResult> ReplaceAsync(HostedShard shard, ReplaceRequest request, CancellationToken cancellationToken)
     {
         if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
@@ -103,7 +105,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             var added = await ChangeAsync(shard, to, plan.Add(learner), cancellationToken, request.Force).ConfigureAwait(false);
             if (!added.Done)
             {
-                // Another call for the same may have come first: then its learner is the one.
+                // Another call for the same replacement may have come first. Then its learner is used.
                 var now = await RecordOfAsync(shard).ConfigureAwait(false);
                 if (now is not null && IsReplaced(now, plan.Leaves, to))
                     return new OrderResult(true, "");
@@ -114,7 +116,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         }
 
         var caughtUp = await CatchesUpAsync(shard, learner, to, cancellationToken).ConfigureAwait(false);
-        // Where it did not: it stands in the way of every other move of the shard, and its node may never be fit for it.
+        // A learner that did not catch up is removed: it blocks every other move of the shard, and its node may never be fit for it.
         var ended = caughtUp
             ? await ChangeAsync(shard, to, plan.Last(learner), cancellationToken, request.Force).ConfigureAwait(false)
             : await RemoveLearnerAsync(shard, to, learner, force: false, cancellationToken).ConfigureAwait(false);
@@ -127,11 +129,11 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     }
 
     /// <summary>
-    /// Before a leader hands over so that the next one replaces its replica: how the replacement would end by all that can be known here, as a hand-over for nothing
-    /// costs the shard's writers a pause. Null: nothing is in its way.
+    /// Called before a leader transfers so that the next one replaces its replica. Predicts the result from what is known here, because a needless transfer
+    /// costs the shard's writers a pause. Null if there is no known obstacle.
     /// </summary>
     /// <param name="shard">A shard that this node leads.</param>
-    /// <param name="request">Of the replica on this node.</param>
+    /// <param name="request">The request to replace the replica on this node.</param>
     public async Task<OrderResult?> ForeseeOwnAsync(HostedShard shard, ReplaceRequest request)
     {
         if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
@@ -139,7 +141,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         if (Foresee(record, request) is { } known)
             return known;
         var own = record.Replicas.First(replica => replica.Node == request.FromNode).Replica;
-        // A learner that is still to be made has caught up when it joins.
+        // A learner that is still to be created has caught up when it becomes a voter.
         ReplicaChange last = request.ToNode == request.FromNode
             ? new ReplicaChange.Remove(own)
             : new ReplicaChange.Swap(own, ReplacementPlan.LearnerOn(record, request.ToNode) is var learner and not 0 ? learner : NewId());
@@ -149,7 +151,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         return null;
     }
 
-    // How a replacement ends as the record and the nodes are; null: it has to be tried.
+    // The result of a replacement if the record and the nodes already decide it; null if it has to be tried.
     private OrderResult? Foresee(ShardRecord record, ReplaceRequest request) =>
         WhyNotTo(request.ToNode) is { } reason
             ? NotDone(reason)
@@ -157,24 +159,24 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private static bool Has(ShardRecord record, ulong id) => record.Replicas.Any(replica => replica.Replica == id);
 
-    // Whether another votes on a node, and who was to leave has left (0: nobody was to).
+    // Whether another replica votes on a node, and the one that should leave has left (0: none should).
     private static bool IsReplaced(ShardRecord record, ulong leaves, uint to) =>
         (leaves == 0 || !Has(record, leaves)) && record.Replicas.Any(replica => replica.Node == to && !replica.Learner && replica.Replica != leaves);
 
     private async Task<bool> IsGoneAsync(HostedShard shard, ulong id) => await RecordOfAsync(shard).ConfigureAwait(false) is { } record && !Has(record, id);
 
-    /// <summary>Why no new replica can come up on a node now; null: one can. Any thread.</summary>
-    /// <param name="node">0: none is to come up.</param>
+    /// <summary>Why no new replica can be created on a node now; null if one can. Any thread.</summary>
+    /// <param name="node">0: none is to be created.</param>
     public string? WhyNotTo(uint node) =>
         node == 0 ? null
         : !_map.Snapshot.Nodes.ContainsKey(node) ? $"there is no node {node}"
         : IsAway(node) ? $"node {node} is not connected with node {_identity.Node}, which leads the shard; nothing was changed"
         : null;
 
-    /// <summary>Asks a shard's leader for a replacement, and waits for its end.</summary>
-    /// <exception cref="RpcException">It was not done; what was, is in the shard's record.</exception>
-    /// <exception cref="ArgumentException">The leader's address is none.</exception>
-    /// <exception cref="UriFormatException">Likewise.</exception>
+    /// <summary>Asks a shard's leader for a replacement, and waits until it ends.</summary>
+    /// <exception cref="RpcException">It was not completed. What was done is in the shard's record.</exception>
+    /// <exception cref="ArgumentException">The leader's address is not valid.</exception>
+    /// <exception cref="UriFormatException">The leader's address is not valid.</exception>
     public static async Task AskAsync(PeerTransport peers, NodeRecord leader, ReplaceRequest request, CancellationToken cancellationToken)
     {
         using var channel = peers.ChannelTo(leader.Node, leader.Address);
@@ -185,12 +187,12 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private static OrderResult NotDone(string reason) => new(false, reason);
 
-    // One that votes by now, as another call has brought it to its end, stays.
+    // A learner that votes by now, because another call has completed the replacement, stays.
     private Task<OrderResult> RemoveLearnerAsync(HostedShard shard, uint node, ulong learner, bool force, CancellationToken cancellationToken) =>
         ChangeAsync(shard, node, new ReplicaChange.Remove(learner), cancellationToken, force, isLearner: true);
 
-    // One after another for each shard, whoever asks: a leader makes one change at a time, and refuses what comes meanwhile. A majority is asked for first, as a
-    // change that is begun holds up the shard's writes until the voters that stay have everything.
+    // Changes of one shard run one after another, whoever asks, because a leader makes one change at a time and refuses others meanwhile. A majority is checked
+    // first, because a change that has begun blocks the shard's writes until the remaining voters have everything.
     private async Task<OrderResult> ChangeAsync(
         HostedShard shard, uint node, ReplicaChange change, CancellationToken cancellationToken, bool force = false, bool isLearner = false)
     {
@@ -220,7 +222,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private bool IsAway(uint node) => node != _identity.Node && _peers.SessionOf(node) == 0;
 
-    // False: its node is gone, or it got no further for too long.
+    // False if its node is gone, or it made no progress for too long.
     private async Task<bool> CatchesUpAsync(HostedShard shard, ulong learner, uint node, CancellationToken cancellationToken)
     {
         var catchUp = new ReplacementPlan.CatchUp(learner, _patience, Now());
@@ -243,7 +245,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private static ulong NewId() => BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
 
-    // Several at a time: one whose learner cannot catch up holds up no other.
+    // Several run concurrently, so that one whose learner cannot catch up delays no other.
     private Task TakeTurnAsync(CancellationToken stop) => Parallel.ForEachAsync(
         _shards.All.Select(OwnRequest).OfType<ReplaceRequest>(), new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
         async (request, stop) => await AskLeaderAsync(request, stop).ConfigureAwait(false));
@@ -268,7 +270,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         }
         catch (Exception failure)
         {
-            // Asked again in the next turn; told when the reason changes.
+            // Retried in the next turn, and logged when the reason changes.
             var reason = failure is RpcException { Status.Detail: var detail } ? detail : failure.Message;
             if (_said.GetValueOrDefault(shard) != reason)
                 PlacementLog.NotReplaced(_log, shard, reason);

@@ -1,36 +1,39 @@
-// A leader's judgement of whether a shard keeps a majority when a replica goes: from the status of its own replica, from whom it has let go a moment ago, and from the changes of the
-// record that are under way. Asked by StayingVoters in a node, and by the simulation's nodes. Any thread, under one lock; no I/O.
+// A leader's judgement of whether a shard keeps a majority when a replica stops or leaves. It uses the status of its own replica, the replicas that it has just
+// released, and the changes of the record in progress. Used by StayingVoters in a node, and by the simulation's nodes. Any thread, under one lock; no I/O.
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Placement;
 
-/// <summary>Judges for the shards that a node leads, and remembers whom it let go and which changes it let begin.</summary>
+/// <summary>Judges for the shards that a node leads, and remembers which replicas it released and which changes it let begin.</summary>
 /// <param name="node">This node.</param>
-/// <param name="isConnected">Whether another node is connected with this one.</param>
+/// <param name="isConnected">Whether another node is connected to this one.</param>
 /// <param name="drains">Whether a node is about to stop.</param>
-/// <param name="clock">A clock that goes on while the machine sleeps.</param>
+/// <param name="clock">A clock that continues while the machine sleeps.</param>
 internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, Func<uint, bool> drains, TimeProvider clock)
 {
-    /// <summary>A follower that was heard by then follows closely.</summary>
+    /// <summary>A follower that was heard within this time follows closely.</summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(3);
 
-    /// <summary>Likewise while the leader rests: three of its beats.</summary>
+    /// <summary>The same while the leader is quiescent: three of its heartbeat intervals.</summary>
     private static readonly TimeSpan SilenceMaxAtRest = TimeSpan.FromSeconds(15);
 
     private readonly Lock _gate = new();
 
-    // Replicas that were let go a moment ago and may still answer. An entry counts in its epoch only: its replica stops in no later one.
+    // Replicas that were just released and may still answer. An entry counts in its epoch only, because the replica does not stop in a later one.
     private readonly Dictionary<(uint Shard, ulong Replica), (ulong Epoch, long Until)> _letGo = [];
 
-    // Changes whose outcome is not known yet: the voters of before may decide, or those of after. They end with their epoch, too.
+    // Changes whose outcome is not known yet: the voters from before may decide, or those from after. They end with their epoch, too.
     private readonly Dictionary<uint, List<(ulong Epoch, ReplicaChange Change)>> _underWay = [];
 
-    /// <summary>Lets a node's replica stop if a majority stays without it, which goes on to count it: why it must stay; null: it may go.</summary>
-    /// <param name="status">Of the leader's replica, with its detail.</param>
-    /// <param name="record">The shard's.</param>
-    /// <param name="leavingNode">The node whose replica is to stop. A learner may, unless a change is under way by which it votes.</param>
-    /// <param name="keptTime">How long it counts as gone.</param>
+    /// <summary>
+    /// Releases a node's replica if a majority remains without it, although it stays in the record and counts there. Returns why it must stay; null if it
+    /// may stop.
+    /// </summary>
+    /// <param name="status">Status of the leader's replica, with its detail.</param>
+    /// <param name="record">The shard's record.</param>
+    /// <param name="leavingNode">The node whose replica wants to stop. A learner may, unless a change in progress makes it a voter.</param>
+    /// <param name="keptTime">How long the replica counts as gone.</param>
     public string? TryLetGo(ReplicaStatus status, ShardRecord record, uint leavingNode, TimeSpan keptTime)
     {
         if (record.Replicas.FirstOrDefault(replica => replica.Node == leavingNode)?.Replica is not { } leaving)
@@ -39,7 +42,7 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
         {
             foreach (var (voters, joins) in SetsOf(status, record))
             {
-                // It stays in the record and counts there, so the others must be a majority with it in the count.
+                // The replica stays in the record and counts there, so the others must be a majority of the set that includes it.
                 var follow = CountClose(status, voters, leaving, joins, countsDraining: false);
                 if (voters.Contains(leaving) && follow * 2 <= voters.Count)
                     return $"of {voters.Count} voters{(joins == 0 ? "" : ", as they will be soon,")} only {follow} others follow closely and are to stay, which is no majority";
@@ -51,11 +54,14 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
         }
     }
 
-    /// <summary>Lets a change of the record begin if a majority of those who vote after it follows closely: why not; null: it begins, and <see cref="End"/> must follow.</summary>
-    /// <param name="status">Of the leader's replica, with its detail.</param>
-    /// <param name="record">The shard's.</param>
-    /// <param name="change">A learner that joins by it has caught up.</param>
-    /// <param name="force">It begins whatever stays.</param>
+    /// <summary>
+    /// Lets a change of the record begin if a majority of the voters after it follows closely. Returns why not; null if it begins, and <see cref="End"/>
+    /// must follow.
+    /// </summary>
+    /// <param name="status">Status of the leader's replica, with its detail.</param>
+    /// <param name="record">The shard's record.</param>
+    /// <param name="change">The change. A learner that becomes a voter by it has caught up.</param>
+    /// <param name="force">The change begins even without a majority.</param>
     public string? TryBegin(ReplicaStatus status, ShardRecord record, ReplicaChange change, bool force)
     {
         lock (_gate)
@@ -71,7 +77,7 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
         }
     }
 
-    /// <summary>A change that was begun is in the record, or will never be, or another leads by now.</summary>
+    /// <summary>A change that was begun is in the record, or never will be, or another replica leads by now.</summary>
     public void End(uint shard, ReplicaChange change)
     {
         lock (_gate)
@@ -84,7 +90,7 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
         }
     }
 
-    // Those who vote now, and those who do after each change under way.
+    // The present voters, and the voters after each change in progress.
     private List<(HashSet<ulong> Voters, ulong Joins)> SetsOf(ReplicaStatus status, ShardRecord record)
     {
         var changes = _underWay.GetValueOrDefault(record.Shard) ?? [];
@@ -102,7 +108,7 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
 
     private static HashSet<ulong> VotersOf(ShardRecord record) => [.. record.Replicas.Where(static replica => !replica.Learner).Select(static replica => replica.Replica)];
 
-    // The leader, if it stays, its followers that are there, and who joins, as it has caught up. A node that drains is about to stop.
+    // Counts the leader unless it leaves, the followers that are close, and the joining learner, which has caught up. A node that drains is about to stop.
     private int CountClose(ReplicaStatus status, HashSet<ulong> voters, ulong leaving, ulong joins, bool countsDraining)
     {
         var silenceMax = status.Detail.Rests ? SilenceMaxAtRest : SilenceMax;

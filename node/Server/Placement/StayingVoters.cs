@@ -1,5 +1,5 @@
-// Whether a shard keeps a majority when a replica goes: asked before an operator's call quarantines a replica, drains a node or removes a voter. The
-// shard's leader judges, as it alone knows who follows closely. Called on the thread pool; expected failures are values.
+// Checks whether a shard keeps a majority when a replica stops or leaves, before an operator's call quarantines a replica, drains a node or removes a voter.
+// The shard's leader decides, because only it knows which replicas follow closely. Called on the thread pool; expected failures are values.
 using Grpc.Core;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
@@ -10,40 +10,42 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Placement;
 
-/// <summary>Asks the leaders of shards whether voters may go, and answers for the shards that this node leads.</summary>
+/// <summary>Asks the leaders of shards whether voters may stop, and answers for the shards that this node leads.</summary>
 internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, ShardHost shards, PeerTransport peers, TimeProvider clock)
 {
-    /// <summary>How long a leader counts a voter out that it let go; longer than <see cref="UseTimeMax"/> and than a leader at rest takes to miss it.</summary>
+    /// <summary>
+    /// How long a leader excludes a voter that it released. Longer than <see cref="UseTimeMax"/> and than a quiescent leader takes to miss it.
+    /// </summary>
     public static readonly TimeSpan GoneTime = TimeSpan.FromSeconds(30);
 
-    /// <summary>How old a leader's word may be when a replica stops on it.</summary>
+    /// <summary>How old a leader's answer may be when a replica stops because of it.</summary>
     public static readonly TimeSpan UseTimeMax = TimeSpan.FromSeconds(5);
 
-    /// <summary>The same for a drain: until then every leader sees in the map that the node drains.</summary>
+    /// <summary>The same as GoneTime for a drain. After this every leader sees in the map that the node drains.</summary>
     public static readonly TimeSpan DrainTime = TimeSpan.FromSeconds(5);
 
-    /// <summary>A leader may keep nobody out for longer on somebody's word.</summary>
+    /// <summary>The longest time for which a leader excludes a replica at a caller's request.</summary>
     public static readonly TimeSpan KeptTimeMax = TimeSpan.FromMinutes(1);
 
-    /// <summary>Shards named in one question; more are asked in turns. Bounds the message at about 60 KB.</summary>
+    /// <summary>Shards named in one request; more are asked in several. Bounds the message to about 60 KB.</summary>
     public const int ShardsMax = 10_000;
 
-    /// <summary>A leader answers from memory; one that does not within this is not there.</summary>
+    /// <summary>A leader answers from memory. One that does not answer within this time is considered gone.</summary>
     private static readonly TimeSpan AnswerTimeMax = TimeSpan.FromSeconds(5);
 
     private readonly StayingMajority _majority = new(
         identity.Node, node => peers.SessionOf(node) != 0, node => map.Snapshot.Nodes.TryGetValue(node, out var record) && record.Draining, clock);
 
-    /// <summary>What a leader says of a voter that is to go.</summary>
+    /// <summary>A leader's answer about a voter that wants to stop.</summary>
     /// <param name="Shard">The shard.</param>
-    /// <param name="Epoch">The leadership that said it.</param>
-    /// <param name="Refusal">Why it must stay; null: a majority stays without it.</param>
+    /// <param name="Epoch">The epoch of the leader that answered.</param>
+    /// <param name="Refusal">Why it must stay; null if a majority remains without it.</param>
     public readonly record struct Verdict(uint Shard, ulong Epoch, string? Refusal);
 
-    /// <summary>Asks, of shards of which this node has replicas, whether these may go.</summary>
+    /// <summary>Asks whether this node's replicas of some shards may stop.</summary>
     /// <param name="asked">The shards.</param>
-    /// <param name="keptTime">How long the leaders count them out on a yes.</param>
-    /// <param name="cancellationToken">Gives up.</param>
+    /// <param name="keptTime">How long the leaders exclude them if they may.</param>
+    /// <param name="cancellationToken">Cancels the request.</param>
     public async Task<IReadOnlyList<Verdict>> AskAsync(IReadOnlyCollection<uint> asked, TimeSpan keptTime, CancellationToken cancellationToken)
     {
         var verdicts = new List<Verdict>(asked.Count);
@@ -57,8 +59,8 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
 
     /// <summary>Answers for a shard that this node leads.</summary>
     /// <param name="id">The shard.</param>
-    /// <param name="node">The node whose voter is to go.</param>
-    /// <param name="keptTime">How long it counts as gone on a yes.</param>
+    /// <param name="node">The node whose voter wants to stop.</param>
+    /// <param name="keptTime">How long the voter counts as gone if it may stop.</param>
     public async Task<Verdict> JudgeAsync(uint id, uint node, TimeSpan keptTime)
     {
         if (shards.Find(id) is not { Replica: { IsServing: true } } shard)
@@ -69,17 +71,20 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
         return new Verdict(id, status.Epoch, _majority.TryLetGo(status, record, node, keptTime));
     }
 
-    /// <summary>Lets a change of a shard's record begin, which this node leads: why those who vote after it are too few; null: it begins, and <see cref="End"/> must follow.</summary>
+    /// <summary>
+    /// Lets a change of the record of a shard that this node leads begin. Returns why its voters would be too few; null if it begins, and <see cref="End"/>
+    /// must follow.
+    /// </summary>
     /// <param name="shard">The shard.</param>
-    /// <param name="change">A learner that joins by it has caught up.</param>
-    /// <param name="force">It begins whatever stays.</param>
+    /// <param name="change">The change. A learner that becomes a voter by it has caught up.</param>
+    /// <param name="force">The change begins even without a majority.</param>
     public async Task<string?> TryBeginAsync(HostedShard shard, ReplicaChange change, bool force)
     {
         var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
         return status.Detail?.Record is not { } record ? "this replica stopped" : _majority.TryBegin(status, record, change, force);
     }
 
-    /// <summary>The outcome of a change that was begun is known, or this node does not lead the shard any more.</summary>
+    /// <summary>The outcome of a change that was begun is known, or this node no longer leads the shard.</summary>
     public void End(uint shard, ReplicaChange change) => _majority.End(shard, change);
 
     private async Task<IEnumerable<Verdict>> AskAsync(uint leader, uint[] asked, TimeSpan keptTime, CancellationToken cancellationToken)
