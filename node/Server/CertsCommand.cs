@@ -7,7 +7,9 @@ using KvCluster.Tls;
 
 namespace KvCluster.Node;
 
-/// <summary>kv-node certs init: an authority and certificates to try TLS with. It reads no settings: what it makes is for others than this process.</summary>
+/// <summary>
+/// kv-node certs init: creates an authority and certificates for trying TLS. It reads no settings, because the files are for other processes.
+/// </summary>
 internal static class CertsCommand
 {
     private static readonly Argument<string> Folder = new("DIR") { Description = "Where to write them. Files that are there stay as they are: the command then writes nothing." };

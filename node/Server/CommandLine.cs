@@ -50,7 +50,7 @@ internal static class CommandLine
         using var export = TelemetryExport.Start(exported, logs.CreateLogger<TelemetryExport>());
         using var stopping = InputEnd.Link(settings.Get(CommonSettings.UntilStdinEnds), stop);
         var health = new ProcessHealth();
-        // First, so that one sees what the rest waits for.
+        // Started first, so that it shows what the rest of the start waits for.
         await using var admin = settings.Get(CommonSettings.Admin) is { } url
             ? await AdminServer.StartAsync(new Uri(url), logs, health.Endpoints, stopping.Token).ConfigureAwait(false)
             : null;

@@ -1,5 +1,5 @@
 // A node: everything between its options and its serving. Started and stopped by kv-node and by the local cluster, each from one thread. A
-// failure to start is an exception of a type that names the mistake; nothing is left running then.
+// failure to start is an exception whose type names the mistake; nothing is left running then.
 using System.Diagnostics.Metrics;
 using System.Security.Cryptography;
 using Grpc.Net.Client;
@@ -29,7 +29,7 @@ namespace KvCluster.Node;
 /// <summary>A running node.</summary>
 internal sealed class NodeHost : IAsyncDisposable
 {
-    /// <summary>Each of a large cluster's other nodes has one.</summary>
+    /// <summary>Maximum number of connections from other nodes. Each node of a large cluster has one.</summary>
     private const int PeerConnectionsMax = 1_024;
 
     private readonly ILogger _log;
@@ -48,30 +48,30 @@ internal sealed class NodeHost : IAsyncDisposable
         _log = log;
     }
 
-    /// <summary>Where it serves: "http://host:port".</summary>
+    /// <summary>The address for clients: "http://host:port".</summary>
     public string Address { get; private set; } = "";
 
-    /// <summary>Where it takes the streams of other nodes.</summary>
+    /// <summary>The address for the streams of other nodes.</summary>
     public string PeerAddress { get; private set; } = "";
 
     /// <summary>
-    /// Starts a node. Ends when it serves; its replicas are opened, and elect their leaders, in the background. Waits for the cluster's record
+    /// Starts a node. Completes when it serves; its replicas are opened, and elect their leaders, in the background. Waits for the cluster's record
     /// until there is one.
     /// </summary>
-    /// <param name="options">What it is started with.</param>
-    /// <param name="coordinator">Stays the caller's, who disposes it after the node.</param>
-    /// <param name="health">Is told how far it is.</param>
-    /// <param name="logs">Stays the caller's.</param>
-    /// <param name="cancellationToken">Gives the start up.</param>
+    /// <param name="options">The node's options.</param>
+    /// <param name="coordinator">Owned by the caller, who disposes it after the node.</param>
+    /// <param name="health">Receives the progress of the start.</param>
+    /// <param name="logs">Owned by the caller.</param>
+    /// <param name="cancellationToken">Cancels the start.</param>
     /// <exception cref="DirectoryInUseException">Another process uses the data directory.</exception>
-    /// <exception cref="DirectoryNotUsableException">The data directory cannot be made or written.</exception>
+    /// <exception cref="DirectoryNotUsableException">The data directory cannot be created or written.</exception>
     /// <exception cref="DirectoryFormatException">The data directory is of another format version.</exception>
-    /// <exception cref="CoordinatorDeniedException">The coordinator refuses user or password.</exception>
-    /// <exception cref="ForeignDirectoryException">The data directory is another node's, or of another cluster.</exception>
-    /// <exception cref="NodeRunsAlreadyException">Another process is the node already, with another data directory.</exception>
-    /// <exception cref="StaleDirectoryException">The data directory is not the node's newest, and the node may not go on without that one.</exception>
+    /// <exception cref="CoordinatorDeniedException">The coordinator rejects the user or password.</exception>
+    /// <exception cref="ForeignDirectoryException">The data directory belongs to another node, or to another cluster.</exception>
+    /// <exception cref="NodeRunsAlreadyException">Another process already runs as this node, with another data directory.</exception>
+    /// <exception cref="StaleDirectoryException">The data directory is not the node's newest, and the node must not continue without that one.</exception>
     /// <exception cref="UnusableFileException">A file of <see cref="NodeOptions.Tls"/> is not usable.</exception>
-    /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
+    /// <exception cref="IOException">The port is in use (the inner exception is an AddressInUseException).</exception>
     public static async Task<NodeHost> StartAsync(NodeOptions options, ICoordinator coordinator, ProcessHealth health, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         var host = new NodeHost(options, health, logs.CreateLogger<NodeHost>());
@@ -87,22 +87,25 @@ internal sealed class NodeHost : IAsyncDisposable
         }
     }
 
-    /// <summary>The node's replicas, for tests of what reads them; null until it has started.</summary>
+    /// <summary>The node's replicas, for tests; null until it has started.</summary>
     internal ShardHost? Shards => _shards;
 
-    /// <summary>What this node's metrics are of; null until it has started.</summary>
+    /// <summary>The meter of this node's metrics; null until it has started.</summary>
     public Meter? Meter { get; private set; }
 
     /// <summary>
-    /// Ends when a disk has refused or lost what a replica wrote or synced. What this process knows of that disk is worth nothing from then on: the
-    /// program is to end at once, without <see cref="StopAsync"/>, and a restart recovers from what is really there.
+    /// Completes when a disk has refused or lost what a replica wrote or synced. From then on this process cannot rely on what it knows of that disk. The
+    /// program must exit at once, without <see cref="StopAsync"/>; a restart recovers from what is really on the disk.
     /// </summary>
     public Task<StorageIoException> DiskFailed { get; private set; } = new TaskCompletionSource<StorageIoException>().Task;
 
-    /// <summary>Hands its leaderships over, writes the checkpoints that shorten the next start, ends calls, and closes the replicas. Within <see cref="NodeOptions.StopTimeMax"/>.</summary>
+    /// <summary>
+    /// Transfers its leaderships, writes the checkpoints that shorten the next start, ends calls, and closes the replicas. Within
+    /// <see cref="NodeOptions.StopTimeMax"/>.
+    /// </summary>
     public Task StopAsync() => CloseAsync(drains: true);
 
-    /// <summary>As <see cref="StopAsync"/>, but hands nothing over: for whoever stops all nodes, when there is nobody to take it.</summary>
+    /// <summary>Like <see cref="StopAsync"/>, but without transfers, for callers that stop all nodes, when nobody can take over.</summary>
     public async ValueTask DisposeAsync() => await CloseAsync(drains: false).ConfigureAwait(false);
 
     private async Task CloseAsync(bool drains)
@@ -125,7 +128,7 @@ internal sealed class NodeHost : IAsyncDisposable
         }
     }
 
-    // So that callers see the pause of a hand-over and not that of an election, and the next start has little to replay.
+    // Callers then see the pause of a transfer and not that of an election, and the next start has little to replay.
     private async Task PrepareAndStopAsync(bool drains)
     {
         using var limit = new CancellationTokenSource(_options.DrainTimeMax);
@@ -139,7 +142,7 @@ internal sealed class NodeHost : IAsyncDisposable
         await StopPartsAsync().ConfigureAwait(false);
     }
 
-    // Where there is time, for followers that catch up just now; none in the last seconds.
+    // If there is time, waits for followers that are just catching up; not in the last seconds.
     private static TimeSpan PatienceOf(TimeSpan drainTimeMax) =>
         TimeSpan.FromSeconds(Math.Clamp((drainTimeMax.TotalSeconds - 1) / 2, 0, 5));
 
@@ -154,7 +157,7 @@ internal sealed class NodeHost : IAsyncDisposable
             }
             catch (Exception failure)
             {
-                // Those below it are to be closed all the same; the data directory is the last of them.
+                // The remaining parts must still be closed; the data directory is the last of them.
                 failures.Add(failure);
             }
             _parts.Pop();
@@ -186,7 +189,7 @@ internal sealed class NodeHost : IAsyncDisposable
         await AskUntilAnsweredAsync(
             async () => await CountStartAsync(coordinator, keys, directory, rejoin, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
 
-        // Rises with every start of the directory; the random half tells copies of a directory apart.
+        // Increases with every start of the directory. The random half distinguishes copies of a directory.
         var incarnation = (directory.Starts << 32) | BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
         var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));
         var (listenPeers, peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(_options.ListenPeers ?? DefaultForPeers(_options.Listen)));
@@ -224,7 +227,7 @@ internal sealed class NodeHost : IAsyncDisposable
             registration.SetDraining(draining);
             _health.Drains(draining);
         };
-        // Whoever could call it already may have asked for a drain.
+        // A caller that could already reach it may have asked for a drain.
         if (placement.Draining)
             placement.DrainingChanged(true);
         _placement = placement;
@@ -233,7 +236,7 @@ internal sealed class NodeHost : IAsyncDisposable
         NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts);
     }
 
-    // A folder that belonged to a cluster waits for that one: where its record is lost, a new one would not be it.
+    // A directory that belonged to a cluster waits for that cluster. If its record is lost, a newly created cluster would be a different one.
     private async Task<ClusterRecord> WaitForClusterAsync(ICoordinator coordinator, CoordinatorKeys keys, bool mayCreate, CancellationToken cancellationToken)
     {
         ClusterRecord? found = null;
@@ -255,7 +258,7 @@ internal sealed class NodeHost : IAsyncDisposable
         return found!;
     }
 
-    // Asks the coordinator for something without which there is no start, and says why it waits, once for each reason. What it refuses for good ends the start.
+    // Repeats a request without which the node cannot start, and logs why it waits, once per reason. A permanent refusal ends the start.
     private async Task AskUntilAnsweredAsync(Func<Task<string?>> ask, string what, CancellationToken cancellationToken)
     {
         var said = "";
@@ -284,15 +287,15 @@ internal sealed class NodeHost : IAsyncDisposable
         ? record
         : throw new DirectoryFormatException(_options.DataDirectory, $"the cluster is of format level {record.FormatLevel}, this program's is {ClusterInit.FormatLevel}");
 
-    // Before its start is counted, which would make the folder of the one that runs an old one.
+    // Called before its start is counted, because that would make the directory of the running process an old one.
     private async Task<string?> RefuseToRunTwiceAsync(ICoordinator coordinator, CoordinatorKeys keys, Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
         var running = await RunningNode.FindAsync(coordinator, keys.Node(_options.Node), channelTo, cancellationToken).ConfigureAwait(false);
         return running is null ? null : throw new NodeRunsAlreadyException(_options.Node, running, _options.DataDirectory);
     }
 
-    // The directory's count is raised first, so that it is behind the coordinator's only when it is not the directory that was started last; and
-    // not before all that such a one holds is set aside, so that it stays behind until then.
+    // The directory's count is raised first, so that it is behind the coordinator's only if it is not the directory that was started last. For such a
+    // directory it is not raised before all its contents are set aside, so that it stays behind until then.
     private async Task<string?> CountStartAsync(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, Rejoin rejoin, CancellationToken cancellationToken)
     {
         var key = keys.Starts(_options.Node);
@@ -310,7 +313,7 @@ internal sealed class NodeHost : IAsyncDisposable
         throw new StaleDirectoryException(_options.DataDirectory, $"node {_options.Node} is being started elsewhere at the same time");
     }
 
-    /// <summary>Where a node listens for others that was told where to listen for clients alone.</summary>
+    /// <summary>The default address to listen on for other nodes, derived from the one for clients.</summary>
     internal static string DefaultForPeers(string listen)
     {
         var peers = new UriBuilder(listen);
@@ -328,7 +331,7 @@ internal sealed class NodeHost : IAsyncDisposable
         return (listen.Uri, port);
     }
 
-    // Nodes only: requests of up to 32 MiB, streams that never end, and with TLS certificates from everybody.
+    // For nodes only: requests of up to 32 MiB, streams that never end, and with TLS certificates required from everybody.
     private static async Task<OwnedServer> ServePeersAsync(PeerTransport peers, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));

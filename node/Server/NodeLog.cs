@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node;
 
-/// <summary>What a node says of its start and its end: one line a decision.</summary>
+/// <summary>Log messages about a node's start and stop, one line per decision.</summary>
 internal static partial class NodeLog
 {
     [LoggerMessage(1, LogLevel.Information, "Node {Node} of cluster {Cluster} serves at {Address}, start {Starts}")]

@@ -1,5 +1,5 @@
-// Asks every replica how it stands, once a second or, where there are very many, as often as a hundredth of a core allows; not at all while nobody
-// listens to what comes of it. One loop on the thread pool; each replica answers between two events of its own.
+// Reads the state of every replica once a second or, if there are very many, as often as a hundredth of a core allows. Does nothing while nobody listens to
+// the metrics. One loop on the thread pool; each replica answers between two of its events.
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
@@ -9,7 +9,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node;
 
-/// <summary>Keeps <see cref="NodeMetrics.Reading"/> new.</summary>
+/// <summary>Keeps <see cref="NodeMetrics.Reading"/> current.</summary>
 internal sealed class NodeReadings : IAsyncDisposable
 {
     private static readonly TimeSpan IntervalLeast = TimeSpan.FromSeconds(1);
@@ -58,7 +58,7 @@ internal sealed class NodeReadings : IAsyncDisposable
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {
-            // A disk that is away, which the replicas on it say louder.
+            // The disk is missing. The replicas on it report that more prominently.
             return null;
         }
     }

@@ -1,4 +1,4 @@
-// kv-node: a node of a cluster, and what prepares one. Exit codes are those of ExitCodes; every expected failure is one line on
+// kv-node: runs a node of a cluster, and prepares clusters. The exit codes are those of ExitCodes. Every expected failure is one line on
 // standard error.
 using KvCluster.Node;
 using KvCluster.ServiceDefaults;

@@ -10,12 +10,12 @@ using KvCluster.Tls;
 
 namespace KvCluster.Node.Configuration;
 
-/// <summary>The settings of kv-node's commands, what they may not say together, and the options that come of them.</summary>
+/// <summary>The settings of kv-node's commands, the checks of their combinations, and the options derived from them.</summary>
 internal static class NodeSettings
 {
     private const int KeyBytesMax = 2048;
 
-    /// <summary>What a node's parts take to stop, of the time that a stop has.</summary>
+    /// <summary>The part of a stop's time that a node's parts need to stop.</summary>
     private static readonly TimeSpan PartsStopTime = TimeSpan.FromSeconds(2.5);
 
     public static readonly Setting<uint> Node = new("node", "N", "Id of the node, from 1.", NodeId);
@@ -68,7 +68,7 @@ internal static class NodeSettings
 
     public static readonly IReadOnlyList<Setting> CoordinatorTable = [CommonSettings.Config, Data, Listen, CommonSettings.AllowPlaintext, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds];
 
-    /// <summary>All of them.</summary>
+    /// <summary>All settings.</summary>
     public static readonly IReadOnlyList<Setting> Known = [.. RunTable.Union(InitTable).Union(CoordinatorTable)];
 
     public static void CheckRun(Settings settings)
@@ -82,7 +82,7 @@ internal static class NodeSettings
             settings.AddMistake(Cluster, NodeNames.UnfitCluster(cluster));
         if (settings.Get(Listen) is { } listen && settings.Get(Advertise) is { } advertise && new Uri(listen).Scheme != new Uri(advertise).Scheme)
             settings.AddMistake(Advertise, $"'{advertise}' and '{listen}', of {Listen.Name}, are both http:// or both https://.");
-        // Others, and clients, are told this address: each would call itself.
+        // Other nodes and clients are given this address, and each would connect to itself.
         if ((settings.Get(Advertise) ?? settings.Get(Listen)) is { } told && IsEveryAddress(told))
             settings.AddMistake(Advertise, $"'{told}'{(settings.IsGiven(Advertise) ? "" : $", of {Listen.Name},")} is every address of this machine: say the one where others reach this node.");
         CheckPeers(settings);
@@ -141,7 +141,7 @@ internal static class NodeSettings
     };
 
     /// <summary>The cluster that settings describe.</summary>
-    /// <param name="nodes">The setting that names its nodes.</param>
+    /// <param name="nodes">The setting with its nodes.</param>
     public static NewCluster NewClusterOf(Settings settings, Setting<IReadOnlyList<uint>> nodes) =>
         new(settings.Get(nodes)!, ReplicasOf(settings, settings.Get(nodes)!), settings.Get(SplitAt) ?? []);
 
@@ -219,7 +219,7 @@ internal static class NodeSettings
         const string kind = "etcd=";
         if (!text.StartsWith(kind, StringComparison.Ordinal))
             throw new FormatException($"'{text}' is not of the form etcd=http://host:port,http://host:port.");
-        // All of them by TLS, or none.
+        // All endpoints use TLS, or none does.
         var scheme = text.StartsWith(kind + "https:", StringComparison.Ordinal) ? Uri.UriSchemeHttps : Uri.UriSchemeHttp;
         return [.. SettingForms.List(text[kind.Length..], SettingForms.Url(scheme)).Distinct()];
     }
@@ -242,7 +242,7 @@ internal static class NodeSettings
             var key = Encoding.UTF8.GetBytes(part);
             if (key.Length is 0 or > KeyBytesMax)
                 throw new FormatException($"a key has 1 to {KeyBytesMax} bytes.");
-            // The runtime's mark for bytes that are no UTF-8.
+            // The character with which the runtime replaces bytes that are not UTF-8.
             if (part.Contains('\uFFFD', StringComparison.Ordinal))
                 throw new FormatException("a key is not UTF-8.");
             if (keys.Count > 0 && keys[^1].Span.SequenceCompareTo(key) >= 0)

@@ -1,12 +1,12 @@
 namespace KvCluster.Node.Map;
 
-/// <summary>Key ranges [start, end); an empty end is the end of all keys.</summary>
+/// <summary>Key ranges [start, end). An empty end is the end of all keys.</summary>
 internal static class Ranges
 {
     public static bool Contain(ReadOnlySpan<byte> start, ReadOnlySpan<byte> end, ReadOnlySpan<byte> key) =>
         start.SequenceCompareTo(key) <= 0 && (end.IsEmpty || key.SequenceCompareTo(end) < 0);
 
-    /// <summary>Index of the range with the greatest start at or before a key; -1: none.</summary>
+    /// <summary>Index of the range with the greatest start at or before a key; -1 if none.</summary>
     /// <param name="ranges">Sorted by start.</param>
     public static int FindAt<T>(ReadOnlySpan<T> ranges, Func<T, ReadOnlyMemory<byte>> startOf, ReadOnlySpan<byte> key)
     {
@@ -22,7 +22,7 @@ internal static class Ranges
         return low - 1;
     }
 
-    /// <summary>Index of the range with the greatest start before a key; an empty key stands for the end of all keys.</summary>
+    /// <summary>Index of the range with the greatest start before a key. An empty key means the end of all keys.</summary>
     public static int FindBefore<T>(ReadOnlySpan<T> ranges, Func<T, ReadOnlyMemory<byte>> startOf, ReadOnlySpan<byte> key)
     {
         if (key.IsEmpty)

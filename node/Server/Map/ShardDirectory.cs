@@ -1,6 +1,5 @@
-// What this node knows of the cluster's shards and nodes: lists, then watches, and lists again when the watch breaks off and now and then
-// besides. One loop writes; replicas fold in what they hear of their leaders, on their writer executors. Without the coordinator what
-// was known last stays.
+// What this node knows of the cluster's shards and nodes. It lists, then watches, and lists again when the watch breaks and at an interval. One loop writes;
+// replicas contribute what they learn of their leaders, on their writer executors. While the coordinator is away the last known state is kept.
 using System.Collections.Immutable;
 using KvCluster.Node.Coordination;
 using KvCluster.V1;
@@ -11,7 +10,7 @@ namespace KvCluster.Node.Map;
 /// <summary>Keeps a <see cref="ShardDirectorySnapshot"/> up to date.</summary>
 internal sealed partial class ShardDirectory : IAsyncDisposable
 {
-    /// <summary>A watch is an accelerator: it is not trusted for longer than this without a list.</summary>
+    /// <summary>Maximum time between lists. A watch only accelerates updates and is not trusted for longer.</summary>
     private static readonly TimeSpan ListInterval = TimeSpan.FromSeconds(60);
 
     private static readonly TimeSpan RetryPause = TimeSpan.FromMilliseconds(500);
@@ -46,10 +45,10 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
         }
     }
 
-    /// <summary>Takes over what a replica here knows of its shard's leader. Any thread.</summary>
+    /// <summary>Adds what a replica here knows of its shard's leader. Any thread.</summary>
     public void Fold(ShardRoute route) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.SetItem(route.Shard, route), snapshot.Nodes));
 
-    /// <summary>A replica here has stopped; what it knew is not kept up to date any more. Any thread.</summary>
+    /// <summary>Removes what a replica here knew, because it has stopped and no longer updates it. Any thread.</summary>
     public void Forget(uint shard) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.Remove(shard), snapshot.Nodes));
 
     public async ValueTask DisposeAsync()
@@ -76,7 +75,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
             }
             catch (OperationCanceledException) when (interval.IsCancellationRequested)
             {
-                // Time to list again, or to end: the loop's condition tells.
+                // Time to list again, or to end; the loop's condition decides.
                 continue;
             }
             catch (CoordinatorCompactedException failure)
@@ -85,7 +84,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
             }
             catch (Exception failure)
             {
-                // Also a record that cannot be read: the map must not stand still for good.
+                // Including a record that cannot be read: the map must not stop being updated for good.
                 if (failure.Message != said)
                     LogDirectoryListsAgain(_log, failure.Message);
                 said = failure.Message;
@@ -120,7 +119,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
         return new ShardDirectorySnapshot(records, snapshot.OwnRoutes, nodes);
     });
 
-    // Of a node that is not registered: one with a replica is away and will be back where it was; one without is no part of the cluster.
+    // Decides about a node that is not registered. One with a replica is only away; one without is not part of the cluster.
     private static bool HasLeft(uint node, ImmutableDictionary<uint, (ShardRecord Record, long Revision)> records) =>
         !records.Values.Any(entry => entry.Record.Replicas.Any(replica => replica.Node == node));
 

@@ -4,10 +4,10 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Map;
 
-/// <summary>What a node knew at one moment of shards and nodes. Immutable; swapped by reference.</summary>
+/// <summary>What a node knew of shards and nodes at one moment. Immutable; swapped by reference.</summary>
 internal sealed class ShardDirectorySnapshot
 {
-    /// <summary>Before the first list.</summary>
+    /// <summary>The snapshot before the first list.</summary>
     public static readonly ShardDirectorySnapshot Empty = new(
         ImmutableDictionary<uint, (ShardRecord, long)>.Empty, ImmutableDictionary<uint, ShardRoute>.Empty, ImmutableDictionary<uint, NodeRecord>.Empty);
 
@@ -27,13 +27,15 @@ internal sealed class ShardDirectorySnapshot
     /// <summary>The shards' records with their mod revisions.</summary>
     public ImmutableDictionary<uint, (ShardRecord Record, long Revision)> Records { get; }
 
-    /// <summary>What this node's replicas know of their shards' leaders, from those themselves.</summary>
+    /// <summary>What this node's replicas know of their shards' leaders.</summary>
     public ImmutableDictionary<uint, ShardRoute> OwnRoutes { get; }
 
-    /// <summary>The nodes last registered; one that is gone stays while a shard has a replica there, since it may only be cut off from the coordinator.</summary>
+    /// <summary>
+    /// The nodes last registered. A node that is no longer registered stays while it has a replica, because it may only be cut off from the coordinator.
+    /// </summary>
     public ImmutableDictionary<uint, NodeRecord> Nodes { get; }
 
-    /// <summary>One route a shard, by start.</summary>
+    /// <summary>One route per shard, ordered by start.</summary>
     public ImmutableArray<ShardRoute> Routes { get; }
 
     /// <summary>Completes when there is a newer snapshot.</summary>
@@ -41,7 +43,7 @@ internal sealed class ShardDirectorySnapshot
 
     private static Comparer<ReadOnlyMemory<byte>> KeyOrder { get; } = Comparer<ReadOnlyMemory<byte>>.Create((x, y) => x.Span.SequenceCompareTo(y.Span));
 
-    /// <summary>What a record says of its shard; its leader may not serve yet.</summary>
+    /// <summary>The route in a record. Its leader may not serve yet.</summary>
     public static ShardRoute RouteOf(ShardRecord record)
     {
         var route = new ShardRoute { Shard = record.Shard, Start = record.Start, End = record.End, Generation = record.Generation, Epoch = record.Epoch };
@@ -67,13 +69,13 @@ internal sealed class ShardDirectorySnapshot
         return index >= 0 ? Routes[index] : null;
     }
 
-    /// <summary>The node that leads a shard, as far as is known; null: none does, or nobody knows where it is.</summary>
+    /// <summary>The node that leads a shard, as far as is known; null if there is no leader or its node is not known.</summary>
     public NodeRecord? LeaderOf(uint shard) => Routes.FirstOrDefault(route => route.Shard == shard) is { } route ? Nodes.GetValueOrDefault(route.Leader) : null;
 
-    /// <summary>All of it, as the first message of a map's stream.</summary>
+    /// <summary>The whole snapshot, as the first message of a map stream.</summary>
     public ShardMap Describe(NodeIdentity identity) => new() { Cluster = identity.Cluster, ClusterId = identity.ClusterId, Complete = true, Shards = { Routes }, Nodes = { Nodes.Values.Select(AddressOf) } };
 
-    /// <summary>What is new since an older snapshot; all of it when a shard or a node is gone.</summary>
+    /// <summary>The changes since an older snapshot, or the whole snapshot if a shard or a node is gone.</summary>
     public ShardMap Since(ShardDirectorySnapshot older, NodeIdentity identity)
     {
         if (older.Records.Keys.Any(shard => !Records.ContainsKey(shard)) || older.Nodes.Keys.Any(node => !Nodes.ContainsKey(node)))
@@ -88,10 +90,10 @@ internal sealed class ShardDirectorySnapshot
         };
     }
 
-    /// <summary>Wakes those who wait for a newer snapshot.</summary>
+    /// <summary>Wakes everyone who waits for a newer snapshot.</summary>
     public void SetReplaced() => _replaced.TrySetResult();
 
-    // The replica hears the leader's own frames, which say more than the record; but a leader it has not heard of yet is in the record.
+    // A replica hears its leader's own frames, which are newer than the record. But a leader that it has not heard from yet is in the record only.
     private static ShardRoute Fold(ShardRoute ofRecord, ShardRoute? own)
     {
         if (own is null || own.Generation < ofRecord.Generation)

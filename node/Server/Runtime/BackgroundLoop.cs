@@ -1,5 +1,5 @@
-// What a node does again and again beside its replicas: readings, the placement of leaders, the repair of lost replicas. On the thread pool. An exception that
-// leaves a turn is a bug of that turn: it is logged, and the next turn comes all the same, as nobody else would do what it does.
+// Repeated work of a node besides its replicas: readings, placement of leaders, repair of lost replicas. Runs on the thread pool. An exception that leaves a
+// turn is a bug: it is logged, and the loop continues, because nothing else would do its work.
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Runtime;
@@ -16,10 +16,10 @@ internal sealed partial class BackgroundLoop : IAsyncDisposable
     private readonly CancellationTokenSource _stopping = new();
     private readonly Task _running;
 
-    /// <param name="name">Of the log: "the placement of leaders".</param>
-    /// <param name="turn">Its token fires at the stop, which waits for the turn to end.</param>
-    /// <param name="pause">Asked after each turn for the time to the next.</param>
-    /// <param name="log">Where failed turns are told.</param>
+    /// <param name="name">The loop's name in the log, for example "the placement of leaders".</param>
+    /// <param name="turn">One turn. Its token fires at the stop, which waits for the turn to end.</param>
+    /// <param name="pause">Called after each turn; returns the time until the next.</param>
+    /// <param name="log">Receives failed turns.</param>
     public BackgroundLoop(string name, Func<CancellationToken, Task> turn, Func<TimeSpan> pause, ILogger log)
     {
         _name = name;
@@ -57,7 +57,7 @@ internal sealed partial class BackgroundLoop : IAsyncDisposable
         }
     }
 
-    // A bug in it must not end the loop either.
+    // A bug in the callback must not end the loop either.
     private TimeSpan NextPause()
     {
         try

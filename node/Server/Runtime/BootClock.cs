@@ -3,10 +3,10 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Node.Runtime;
 
 /// <summary>
-/// The clock of leases and timeouts: <c>CLOCK_BOOTTIME</c>, which goes on while the machine is suspended, so that a lease never
-/// outlives a sleep. Wall time and timers are the system's.
+/// The clock of leases and timeouts: <c>CLOCK_BOOTTIME</c>, which continues while the machine is suspended, so that a lease never
+/// survives a suspension. Wall time and timers are the system's.
 /// </summary>
-/// <remarks>Elsewhere than on Linux the system's monotonic clock stands in, which may stand still while the machine sleeps.</remarks>
+/// <remarks>On systems other than Linux the system's monotonic clock is used, which may stop while the machine sleeps.</remarks>
 internal sealed class BootClock : TimeProvider
 {
     private const int ClockBootTime = 7;

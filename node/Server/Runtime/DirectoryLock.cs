@@ -2,17 +2,17 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Node.Runtime;
 
-/// <summary>Keeps a folder to one process: the file LOCK in it, held open and locked until disposed or the process ends.</summary>
+/// <summary>Reserves a directory for one process: the file LOCK in it is held open and locked until disposed or the process ends.</summary>
 internal sealed class DirectoryLock : IDisposable
 {
-    /// <summary>EWOULDBLOCK, of flock; other failures are the disk's, or the mount's.</summary>
+    /// <summary>EWOULDBLOCK of flock. Other errors come from the disk or the mount.</summary>
     private static readonly int WouldBlock = OperatingSystem.IsMacOS() ? 35 : OperatingSystem.IsWindows() ? unchecked((int)0x80070020) : 11;
 
     private readonly FileStream _file;
 
     private DirectoryLock(FileStream file) => _file = file;
 
-    /// <exception cref="DirectoryInUseException">Another process, or another object of this one, holds it.</exception>
+    /// <exception cref="DirectoryInUseException">Another process, or another object of this process, holds it.</exception>
     public static DirectoryLock Take(string directory)
     {
         var path = Path.Combine(directory, "LOCK");
@@ -29,14 +29,14 @@ internal sealed class DirectoryLock : IDisposable
     public void Dispose() => _file.Dispose();
 }
 
-/// <summary>A folder belongs to another process.</summary>
+/// <summary>A directory is used by another process.</summary>
 internal sealed class DirectoryInUseException(string directory, Exception inner)
     : IOException($"The folder '{directory}' is in use by another process.", inner);
 
-/// <summary>Makes folders that a power cut does not take away again.</summary>
+/// <summary>Creates directories that survive a power failure.</summary>
 internal static class DurableDirectory
 {
-    /// <summary>Creates a folder and those above it that are missing, each with its name durable. Nothing happens when it is there.</summary>
+    /// <summary>Creates a directory and its missing parents, and makes each one's name durable. Does nothing if it exists.</summary>
     public static void Create(string path)
     {
         path = Path.GetFullPath(path);

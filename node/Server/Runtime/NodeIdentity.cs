@@ -2,13 +2,13 @@ using System.Reflection;
 
 namespace KvCluster.Node.Runtime;
 
-/// <summary>Who this node is, for as long as its process runs.</summary>
+/// <summary>A node's identity while its process runs.</summary>
 /// <param name="Cluster">The cluster's name.</param>
-/// <param name="ClusterId">Random at the cluster's creation.</param>
-/// <param name="Node">The node's id, from 1 on.</param>
-/// <param name="Incarnation">Greater at each start of the data directory, non-zero.</param>
-/// <param name="Address">Where it serves clients: "http://host:port".</param>
-/// <param name="PeerAddress">Where it takes the streams of other nodes.</param>
+/// <param name="ClusterId">Random, chosen at the cluster's creation.</param>
+/// <param name="Node">The node's id, from 1.</param>
+/// <param name="Incarnation">Non-zero, and greater at each start of the data directory.</param>
+/// <param name="Address">The address for clients: "http://host:port".</param>
+/// <param name="PeerAddress">The address for the streams of other nodes.</param>
 internal sealed record NodeIdentity(string Cluster, string ClusterId, uint Node, ulong Incarnation, string Address, string PeerAddress = "")
 {
     /// <summary>This program's version.</summary>

@@ -1,9 +1,9 @@
 namespace KvCluster.Node.Runtime;
 
 /// <summary>
-/// The boot clock with timers that share a thread: the replicas of a node are due at common moments, and a hundred timers that fire together would each wake a
-/// thread of the pool. It is a thread of their own because heartbeats go by them: in a full pool they stand behind everything that callers want, for longer than
-/// followers wait. Callbacks run on it one after the other, must be short and must not throw. Any thread.
+/// The boot clock with timers that share one thread. The replicas of a node are due at common moments, and a hundred separate timers would each wake a
+/// thread of the pool. The thread is a dedicated one because heartbeats depend on it: in a full pool they would wait behind all of the callers' work, for
+/// longer than followers wait. Callbacks run on it one after the other, must be short and must not throw. Any thread.
 /// </summary>
 internal sealed class SharedTimers : TimeProvider, IDisposable
 {
@@ -13,7 +13,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
     private long _armedFor = long.MaxValue;
     private bool _isStopping;
 
-    /// <summary>Told how late timers fired, each time. Must not block.</summary>
+    /// <summary>Called with each timer's delay. Must not block.</summary>
     public Action<TimeSpan> Late { get; set; } = static _ => { };
 
     public SharedTimers()
@@ -28,7 +28,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
 
     public override DateTimeOffset GetUtcNow() => BootClock.Instance.GetUtcNow();
 
-    /// <summary>A timer that fires once; it has no period.</summary>
+    /// <summary>Creates a timer that fires once. Periods are not supported.</summary>
     public override ITimer CreateTimer(TimerCallback callback, object? state, TimeSpan dueTime, TimeSpan period)
     {
         ArgumentOutOfRangeException.ThrowIfNotEqual(period, Timeout.InfiniteTimeSpan);
@@ -39,7 +39,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
         return timer;
     }
 
-    /// <summary>No timer fires when this has returned, unless it is called by one.</summary>
+    /// <summary>No timer fires after this has returned, unless it is called from one.</summary>
     public void Dispose()
     {
         lock (_lock)
@@ -81,7 +81,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
         }
     }
 
-    // False: no more timers.
+    // False: there are no more timers.
     private bool AwaitDue(List<SharedTimer> due, out TimeSpan late)
     {
         lock (_lock)
@@ -100,7 +100,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
         return false;
     }
 
-    // In whole milliseconds; what wakes early finds nothing due and waits again.
+    // Waits whole milliseconds. A wake-up that comes too early finds nothing due and waits again.
     private void WaitLocked()
     {
         if (_armedFor == long.MaxValue)
@@ -130,7 +130,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
 
         public object? State => state;
 
-        /// <summary>By the owner's clock; under its lock.</summary>
+        /// <summary>By the owner's clock; under the owner's lock.</summary>
         public long DueAt { get; set; } = long.MaxValue;
 
         public bool Change(TimeSpan dueTime, TimeSpan period)

@@ -1,24 +1,24 @@
-// Frames that wait for one stream, a lane for each shard. Any thread adds, never waiting; the stream's sender takes. A lane takes a share of each message
-// in turn, so that a shard with much to send, or whose lane is full, delays no other's heartbeats and drops no other's frames.
+// Frames that wait for one stream, in one lane per shard. Any thread adds and never waits; the stream's sender takes. Lanes take turns, each with a share of
+// the message, so that a shard that sends much, or whose lane is full, neither delays other shards' heartbeats nor causes their frames to be dropped.
 using System.Diagnostics.CodeAnalysis;
 using KvCluster.Node.Shards;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Transport;
 
-/// <summary>A bounded queue of frames that is fair to the shards.</summary>
+/// <summary>A bounded queue of frames that is fair between shards.</summary>
 internal sealed class FrameLanes
 {
     /// <summary>
-    /// A shard's credit: bytes of its that may wait. Twice what a leader sends a follower before it is acknowledged, as a window may be sent again while
-    /// the first still waits; a slow follower's shard never has more here.
+    /// A shard's credit: the bytes of its frames that may wait. Twice what a leader sends a follower without an acknowledgement, because a window may be
+    /// sent again while the first copy still waits. The shard of a slow follower never has more here.
     /// </summary>
     public const long LaneBytesMax = 8 << 20;
 
-    /// <summary>Frames of a shard that wait: those of a second of its busiest moments. Bounds what has no bodies.</summary>
+    /// <summary>Number of frames of a shard that may wait: those of a second at its busiest. Bounds frames without bodies.</summary>
     public const int LaneFramesMax = 4_096;
 
-    /// <summary>Bytes of all shards; beyond that the other side does not keep up, and a lane has room for one frame only.</summary>
+    /// <summary>Bytes of all shards. Beyond this the other side does not keep up, and each lane has space for one frame only.</summary>
     public const long BytesMax = 64 << 20;
 
     /// <summary>A lane's share of a message: one full frame of records.</summary>
@@ -30,13 +30,13 @@ internal sealed class FrameLanes
     private long _bytes;
     private int _count;
 
-    /// <summary>Frames that wait.</summary>
+    /// <summary>Number of waiting frames.</summary>
     public int Count => Volatile.Read(ref _count);
 
-    /// <summary>Their bytes.</summary>
+    /// <summary>Bytes of the waiting frames.</summary>
     public long Bytes => Volatile.Read(ref _bytes);
 
-    /// <summary>Adds a frame to its shard's lane, behind what waits there; false: it has no room.</summary>
+    /// <summary>Adds a frame at the end of its shard's lane. False if the lane has no space.</summary>
     public bool TryAdd(Frame frame)
     {
         var bytes = FrameBytes.Of(frame);
@@ -56,7 +56,7 @@ internal sealed class FrameLanes
         }
     }
 
-    /// <summary>Takes frames until they have so many bytes, from each lane a share in turn and in the lane's order; null: none waits.</summary>
+    /// <summary>Takes frames up to about this many bytes, a share from each lane in turn, in each lane's order. False if none waits.</summary>
     public bool TryTake(long bytesMax, [NotNullWhen(true)] out PeerMessage? message)
     {
         message = null;
@@ -73,7 +73,7 @@ internal sealed class FrameLanes
         return message is not null;
     }
 
-    /// <summary>Drops everything that waits.</summary>
+    /// <summary>Drops all waiting frames.</summary>
     public void Clear()
     {
         lock (_lock)
@@ -84,7 +84,7 @@ internal sealed class FrameLanes
         }
     }
 
-    // What has no bodies, heartbeats, acknowledgements and votes, takes no credit. A frame larger than the credit goes into an empty lane.
+    // Frames without bodies (heartbeats, acknowledgements, votes) need no credit. A frame larger than the credit may enter an empty lane.
     private bool HasRoomLocked(Lane lane, long bytes) =>
         lane.Frames.Count < LaneFramesMax
         && (bytes <= FrameBytes.OverheadBytes || lane.Bytes <= lane.Frames.Count * FrameBytes.OverheadBytes

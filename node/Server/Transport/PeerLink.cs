@@ -1,5 +1,5 @@
-// Frames for one other node. Replicas add from their writer executors and never wait; one session at a time sends and receives, on the
-// thread pool. What does not fit, or comes while there is no session, is dropped: the protocol repeats what matters.
+// The frames for one other node. Replicas add from their writer executors and never wait. One session at a time sends and receives, on the
+// thread pool. Frames that do not fit, or come while there is no session, are dropped; the protocol repeats what matters.
 using System.Diagnostics;
 using Grpc.Core;
 using KvCluster.Node.Runtime;
@@ -7,22 +7,25 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Transport;
 
-/// <summary>A bounded queue of frames and the session that empties it.</summary>
+/// <summary>A bounded queue of frames and the session that sends them.</summary>
 internal sealed class PeerLink
 {
     /// <summary>Bytes after which a message is sent, so that a long queue does not become one message.</summary>
     private const int MessageBytes = 1 << 20;
 
-    /// <summary>Answers to the regular beat wait for this side's own beat; longer than the default interval between beats, and little beside a lease.</summary>
+    /// <summary>
+    /// How long answers to regular heartbeats wait for this side's own heartbeats. Longer than the default heartbeat interval, and short compared to a
+    /// lease.
+    /// </summary>
     private static readonly TimeSpan AnswerPatience = TimeSpan.FromMilliseconds(110);
 
     /// <summary>
-    /// Something is sent at least this often, so that the other side knows that this one lives: at multiples of it, so that a node's links wake it
+    /// Something is sent at least this often, so that the other side knows that this one is alive. Sent at multiples of it, so that all links of a node wake it
     /// together.
     /// </summary>
     internal static readonly TimeSpan AliveInterval = TimeSpan.FromMilliseconds(200);
 
-    /// <summary>In which the replicas of a node finish one beat.</summary>
+    /// <summary>Time in which a node's replicas finish sending one round of heartbeats.</summary>
     private static readonly TimeSpan BeatPatience = TimeSpan.FromMilliseconds(5);
 
     private readonly Lock _gate = new();
@@ -37,19 +40,19 @@ internal sealed class PeerLink
     private long _heardTimestamp;
     private volatile bool _isUp;
 
-    /// <summary>Whether a session runs.</summary>
+    /// <summary>Whether there is a session.</summary>
     public bool IsUp => _isUp;
 
-    /// <summary>Sessions begun so far.</summary>
+    /// <summary>Number of sessions begun so far.</summary>
     public long Sessions => Volatile.Read(ref _sessions);
 
-    /// <summary>Bytes of frames that wait.</summary>
+    /// <summary>Bytes of the waiting frames.</summary>
     public long WaitingBytes => _frames.Bytes;
 
-    /// <summary>Frames dropped so far.</summary>
+    /// <summary>Number of frames dropped so far.</summary>
     public long Dropped => Volatile.Read(ref _dropped);
 
-    /// <summary>Whether a session runs in which nothing has come for so long.</summary>
+    /// <summary>Whether there is a session in which nothing was received for this long.</summary>
     public bool IsSilentFor(TimeSpan limit) => _isUp && Stopwatch.GetElapsedTime(Volatile.Read(ref _heardTimestamp)) >= limit;
 
     /// <summary>Queues a frame, or drops it. Any thread; never waits.</summary>
@@ -61,14 +64,14 @@ internal sealed class PeerLink
             Interlocked.Increment(ref _dropped);
     }
 
-    /// <summary>Sends and receives until either fails or the token fires. A session that runs already is ended: its stream is older.</summary>
+    /// <summary>Sends and receives until either fails or the token fires. An existing session is ended, because its stream is older.</summary>
     public async Task RunSessionAsync(
         IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, Action<Frame> receive, CancellationToken cancellationToken)
     {
         using var session = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
         lock (_gate)
         {
-            // Not disposed yet: a session takes itself out, under the lock, before it is. What the cancellation runs, runs elsewhere.
+            // Not disposed yet, because a session removes itself under the lock first. Callbacks of the cancellation run on another thread.
             _ = _session?.CancelAsync();
             _session = session;
         }
@@ -87,7 +90,7 @@ internal sealed class PeerLink
         }
         catch (OperationCanceledException) when (!cancellationToken.IsCancellationRequested)
         {
-            // A newer stream took over; or the sender failed, and that is the reason to tell.
+            // A newer stream took over, or the sender failed, which then is the reason to report.
             await sending.ConfigureAwait(false);
             throw;
         }
@@ -108,7 +111,7 @@ internal sealed class PeerLink
         }
     }
 
-    /// <summary>Keeps why there is no session; false: that is known. For logs that say a thing once.</summary>
+    /// <summary>Stores why there is no session. False if it is the same reason as before; used to log each reason once.</summary>
     public bool TryChangeReason(string reason)
     {
         lock (_gate)
@@ -132,8 +135,8 @@ internal sealed class PeerLink
         }
     }
 
-    // A failed write ends the session's stream, which the receiving side sees too. So does anything else that ends the sender: a side that only listens
-    // would look alive for ever.
+    // A failed write ends the session's stream, which the receiving side sees too. So does anything else that ends the sender, because a side that only
+    // receives would look alive for ever.
     private async Task SendUntilEndAsync(IAsyncStreamWriter<PeerMessage> outgoing, CancellationTokenSource session)
     {
         try
@@ -148,18 +151,18 @@ internal sealed class PeerLink
 
     private async Task SendAllAsync(IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
     {
-        // One that is set again and again: waits that time out by themselves cost an exception each, ten times a second on an idle node.
+        // One timer that is set again and again. Waits with a timeout would throw an exception each, ten times a second on an idle node.
         using var patience = new Timer(static state => ((PeerLink)state!).EndPatience(), this, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
         while (true)
         {
             await WaitUntilDueAsync(patience, cancellationToken).ConfigureAwait(false);
-            // Before the queue is emptied: who adds from here on raises it again.
+            // Reset before the queue is emptied, so that whoever adds after this raises it again.
             Interlocked.Exchange(ref _urgency, (int)Urgency.None);
-            // Signals of what was seen without waiting for them.
+            // Consumes signals whose urgency was already seen.
             while (_urgencyRose.Wait(0))
             {
             }
-            // An empty one, too, which says that this side lives.
+            // Even an empty message, which says that this side is alive.
             do
             {
                 await outgoing.WriteAsync(_frames.TryTake(MessageBytes, out var message) ? message : new PeerMessage()).ConfigureAwait(false);
@@ -168,7 +171,7 @@ internal sealed class PeerLink
         }
     }
 
-    // Ends when something urgent waits, or what waits has waited as long as it may.
+    // Returns when something urgent waits, or when what waits has waited as long as it may.
     private async Task WaitUntilDueAsync(Timer patience, CancellationToken cancellationToken)
     {
         for (var urgency = Volatile.Read(ref _urgency); urgency < (int)Urgency.Now; urgency = Volatile.Read(ref _urgency))
@@ -176,7 +179,7 @@ internal sealed class PeerLink
             _isPatienceOver = false;
             patience.Change(PatienceOf((Urgency)urgency), Timeout.InfiniteTimeSpan);
             await _urgencyRose.WaitAsync(cancellationToken).ConfigureAwait(false);
-            // Also by what was set for an earlier wait and fires late: then it goes a little early.
+            // A timer set for an earlier wait may fire late and end this one. The message is then sent a little early.
             if (_isPatienceOver)
                 return;
         }

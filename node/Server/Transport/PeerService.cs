@@ -4,7 +4,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Transport;
 
-/// <summary>The service Replication: streams that nodes with greater ids open.</summary>
+/// <summary>The Replication service: streams opened by nodes with greater ids.</summary>
 internal sealed class PeerService(PeerTransport transport) : V1.Replication.ReplicationBase
 {
     public override async Task Connect(IAsyncStreamReader<PeerMessage> requestStream, IServerStreamWriter<PeerMessage> responseStream, ServerCallContext context)
@@ -19,7 +19,7 @@ internal sealed class PeerService(PeerTransport transport) : V1.Replication.Repl
         }
         catch (RpcException failure) when (failure.Status.DebugException is InvalidProtocolBufferException)
         {
-            // gRPC calls it INTERNAL, which is what this node gets wrong.
+            // gRPC would report INTERNAL, which means an error of this node.
             throw new RpcException(new Status(StatusCode.InvalidArgument, "What came is not an encoded PeerMessage, and the stream ends; the frames before it were taken. Open a new stream."));
         }
     }

@@ -1,5 +1,5 @@
-// The streams to the other nodes of the cluster. The node with the greater id opens the stream of a pair; this side's loops dial the nodes
-// below, and PeerService takes the streams of those above. Every loop's task is kept and awaited.
+// The streams to the other nodes of the cluster. The node with the greater id opens the stream of a pair: this node's loops dial the nodes
+// with lower ids, and PeerService accepts the streams of those with greater ids. Every loop's task is kept and awaited.
 using System.Collections.Concurrent;
 using Grpc.Core;
 using Grpc.Net.Client;
@@ -16,19 +16,20 @@ namespace KvCluster.Node.Transport;
 
 /// <summary>Carries frames between nodes.</summary>
 /// <param name="identity">This node.</param>
-/// <param name="credentials">With them, nodes prove to each other who they are; null: in plain text, whoever reaches the port is believed.</param>
-/// <param name="log">What becomes of the streams.</param>
+/// <param name="credentials">With credentials, nodes authenticate each other. If null, connections are in plain text and whoever reaches the port is
+/// trusted.</param>
+/// <param name="log">Receives the events of the streams.</param>
 internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? credentials, ILogger log) : IPeerTransport, IAsyncDisposable
 {
-    /// <summary>Largest message that a node takes: the largest record body, of one write of 16 MiB after a full batch, with room to spare.</summary>
+    /// <summary>Largest message that a node accepts: the largest record body (a write of 16 MiB after a full batch), with space to spare.</summary>
     public const int MessageBytesMax = 32 << 20;
 
-    /// <summary>A node that has sent nothing for this is silent: three messages that say that it lives.</summary>
+    /// <summary>A node that has sent nothing for this long is silent. It is the time of three keep-alive messages.</summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromMilliseconds(600);
 
     /// <summary>
-    /// Nothing for this, and people are told that the stream is down: of one that is cut off, the side that was dialed keeps its connection for a quarter of
-    /// an hour.
+    /// After this long without a message the stream is reported as down. If a network connection is cut silently, the side that was dialed keeps it open for a
+    /// quarter of an hour.
     /// </summary>
     private static readonly TimeSpan DownAfter = TimeSpan.FromSeconds(3);
 
@@ -43,10 +44,10 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     private Task _following = Task.CompletedTask;
     private Task _watching = Task.CompletedTask;
 
-    /// <summary>Begins to dial the nodes of the map and to hand on what they send.</summary>
+    /// <summary>Starts to dial the nodes of the map and to pass on what they send.</summary>
     /// <param name="map">The nodes and their addresses.</param>
-    /// <param name="receive">Called with every frame and the node that sent it; must not wait.</param>
-    /// <param name="silent">Called with a node whose stream ended, and again and again with one that sends nothing; must not wait.</param>
+    /// <param name="receive">Called with every frame and the node that sent it. Must not wait.</param>
+    /// <param name="silent">Called with a node whose stream ended, and repeatedly with one that sends nothing. Must not wait.</param>
     public void Start(ShardDirectory map, Action<uint, Frame> receive, Action<uint> silent)
     {
         _map = map;
@@ -63,19 +64,19 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             link.Send(frame);
     }
 
-    /// <summary>Names the running stream to a node, of all this process has had with it; 0: there is none.</summary>
+    /// <summary>Number of the running stream to a node, unique among all streams that this process has had with it; 0 if there is none.</summary>
     public long SessionOf(uint node) => _links.TryGetValue(node, out var link) && link.IsUp ? link.Sessions : 0;
 
-    /// <summary>How the streams stand, but for nodes that left the cluster. Any thread.</summary>
+    /// <summary>The state of the streams, without nodes that left the cluster. Any thread.</summary>
     public IEnumerable<LinkReading> ReadLinks() =>
         _links.Where(link => link.Value.IsUp || _map?.Snapshot.Nodes.ContainsKey(link.Key) == true).OrderBy(link => link.Key).Select(link => new LinkReading(link.Key, link.Value.IsUp && !link.Value.IsSilentFor(DownAfter), link.Value.WaitingBytes, link.Value.Dropped));
 
     /// <summary>Runs a stream that another node opened, until it ends.</summary>
-    /// <param name="incoming">What it sends.</param>
-    /// <param name="outgoing">What it is sent.</param>
-    /// <param name="names">What its certificate names.</param>
-    /// <param name="cancellationToken">Ends it.</param>
-    /// <exception cref="RpcException">The hello does not fit, or the stream broke.</exception>
+    /// <param name="incoming">Messages from the other node.</param>
+    /// <param name="outgoing">Messages to the other node.</param>
+    /// <param name="names">The names in its certificate.</param>
+    /// <param name="cancellationToken">Ends the stream.</param>
+    /// <exception cref="RpcException">The hello is not valid, or the stream broke.</exception>
     public async Task AcceptAsync(IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, IReadOnlyCollection<string> names, CancellationToken cancellationToken)
     {
         if (credentials is not null && names.Count == 0)
@@ -127,7 +128,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             }
             catch (Exception failure)
             {
-                // A bug. Nobody else would tell replicas of nodes that are cut off.
+                // A bug. The loop continues, because nothing else tells replicas of nodes that are cut off.
                 LoopFailures.Count();
                 TransportLog.LoopFailed(log, "the watch for silent nodes", failure);
             }
@@ -141,7 +142,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         Hello = new PeerHello { ClusterId = identity.ClusterId, Node = identity.Node, FormatLevel = ClusterInit.FormatLevel, Incarnation = identity.Incarnation },
     };
 
-    // The other node's id.
+    // Returns the other node's id.
     private async Task<uint> ReadHelloAsync(IAsyncStreamReader<PeerMessage> incoming, CancellationToken cancellationToken)
     {
         if (!await incoming.MoveNext(cancellationToken).ConfigureAwait(false) || incoming.Current.Hello is not { } hello)
@@ -153,7 +154,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         return hello.Node;
     }
 
-    // Dials every node below that the map names, and goes on dialing it.
+    // Dials every node with a lower id in the map, and redials it.
     private async Task FollowAsync()
     {
         var dialing = new Dictionary<uint, Task>();
@@ -162,7 +163,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             var snapshot = _map!.Snapshot;
             foreach (var node in snapshot.Nodes.Keys.Where(node => node < identity.Node && (!dialing.TryGetValue(node, out var running) || running.IsCompleted)))
             {
-                // It ends with this node, or by a bug.
+                // It ended because this node stops, or because of a bug.
                 if (dialing.TryGetValue(node, out var ended) && ended.Exception is { } failure)
                 {
                     LoopFailures.Count();
@@ -183,7 +184,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             var snapshot = _map!.Snapshot;
             if (!snapshot.Nodes.TryGetValue(node, out var record))
             {
-                // It left the cluster; it may join again.
+                // The node left the cluster. It may join again.
                 await snapshot.Replaced.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
                 continue;
             }
@@ -193,12 +194,12 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
                 if (address.Length == 0)
                     throw new InvalidOperationException("its record names no port for other nodes: it runs an older version");
                 using var channel = ChannelTo(node, address);
-                // It ends by an exception, however long it went well.
+                // Always ends with an exception, however long the stream lasted.
                 await ConnectAsync(node, channel, connected: () => pause = PauseMin).ConfigureAwait(false);
             }
             catch (Exception failure)
             {
-                // Whatever it is, nobody else dials that node.
+                // Whatever the failure is, dialing continues, because nothing else dials that node.
                 if (!_stopping.IsCancellationRequested && LinkOf(node).TryChangeReason(failure.Message))
                     TransportLog.NotConnected(log, node, address, failure.Message);
             }
@@ -220,8 +221,10 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         await RunSessionAsync(node, call.ResponseStream, call.RequestStream, _stopping.Token).ConfigureAwait(false);
     }
 
-    /// <summary>A connection to a node, for calls; the caller's to dispose. The other side must prove that it is that node, wherever its address leads.</summary>
-    /// <exception cref="ArgumentException">The address is none, or is of plain text where this node speaks TLS.</exception>
+    /// <summary>
+    /// A connection to a node, for calls; disposed by the caller. The other side must prove that it is that node, wherever the address leads.
+    /// </summary>
+    /// <exception cref="ArgumentException">The address is not valid, or is a plain-text address while this node uses TLS.</exception>
     public GrpcChannel ChannelTo(uint node, string address) => ChannelTo(node, address, identity.Cluster, credentials);
 
     /// <summary>The same for a node that has no streams yet.</summary>
@@ -241,7 +244,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             ConnectTimeout = TimeSpan.FromSeconds(1),
             ConnectCallback = connector.ConnectAsync,
             InitialHttp2StreamWindowSize = 8 << 20,
-            // A peer that is stopped or cut off keeps its connection open; the stream must notice and be opened anew.
+            // A peer that is stopped or cut off keeps its connection open. The stream must notice and be opened anew.
             KeepAlivePingDelay = TimeSpan.FromSeconds(2),
             KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
             KeepAlivePingPolicy = HttpKeepAlivePingPolicy.WithActiveRequests,

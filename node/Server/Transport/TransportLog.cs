@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Transport;
 
-/// <summary>What becomes of the streams between nodes.</summary>
+/// <summary>Log messages about the streams between nodes.</summary>
 internal static partial class TransportLog
 {
     [LoggerMessage(1, LogLevel.Information, "Connected with node {Node}: {How}")]

@@ -2,23 +2,23 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Transport;
 
-/// <summary>How long a frame may wait on this side for others to travel with; a greater one does not wait for lesser ones.</summary>
+/// <summary>How long a frame may wait on this side to be sent together with others. A frame of greater urgency does not wait for those of lesser.</summary>
 internal enum Urgency
 {
-    /// <summary>Nothing waits.</summary>
+    /// <summary>No frame waits.</summary>
     None,
 
-    /// <summary>An answer to a heartbeat that nobody awaits: travels with the next heartbeats of this side.</summary>
+    /// <summary>An answer to a heartbeat that was not awaited. It is sent with this side's next heartbeats.</summary>
     Answer,
 
-    /// <summary>A heartbeat of the regular beat: its node's other shards beat at the same moment.</summary>
+    /// <summary>A regular heartbeat. The node's other shards send theirs at the same moment.</summary>
     Beat,
 
-    /// <summary>Everything else goes at once.</summary>
+    /// <summary>Any other frame; sent at once.</summary>
     Now,
 }
 
-/// <summary>Tells the urgency of a frame.</summary>
+/// <summary>Determines the urgency of a frame.</summary>
 internal static class FrameUrgency
 {
     public static Urgency Of(Frame frame) => frame.PayloadCase switch
