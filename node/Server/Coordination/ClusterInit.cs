@@ -8,18 +8,18 @@ namespace KvCluster.Node.Coordination;
 /// <summary>Writes the records of a new cluster, once.</summary>
 internal static class ClusterInit
 {
-    /// <summary>What the records and the data directories of this version look like.</summary>
+    /// <summary>The format version of this version's records and data directories.</summary>
     public const uint FormatLevel = 2;
 
     private const uint LeaseMs = 500;
 
     /// <summary>
-    /// Creates the cluster's shards, cut at the split keys, each with replicas on different nodes so that the preferred leaders (replica
-    /// index i mod replicas of shard i) lie on different nodes too. The key <c>cluster</c> is written last, so that it says that
-    /// all shards are there; a repeated call completes what an interrupted one began.
+    /// Creates the cluster's shards, divided at the split keys. Each has replicas on different nodes, placed so that the preferred leaders (replica
+    /// index i mod replicas of shard i) are on different nodes too. The key <c>cluster</c> is written last, so its existence means that all shards exist. A
+    /// repeated call completes an interrupted one.
     /// </summary>
-    /// <returns>False: the cluster exists; nothing was changed.</returns>
-    /// <exception cref="ArgumentException">The cluster is not as described.</exception>
+    /// <returns>False if the cluster exists; nothing was changed.</returns>
+    /// <exception cref="ArgumentException">The parameters are not valid.</exception>
     /// <exception cref="ClusterConflictException">An interrupted call left shards with other ranges.</exception>
     /// <exception cref="CoordinatorUnavailableException">The coordinator did not answer.</exception>
     public static async Task<bool> CreateAsync(ICoordinator coordinator, string cluster, NewCluster created, CancellationToken cancellationToken)
@@ -61,7 +61,7 @@ internal static class ClusterInit
         }
     }
 
-    // An interrupted or a concurrent call wrote the record; its shard is as good as ours if it owns the same keys.
+    // An interrupted or concurrent call wrote the record. Its shard is as good as ours if it owns the same keys.
     private static async Task CheckRangeAsync(ICoordinator coordinator, string key, ShardRecord ours, CancellationToken cancellationToken)
     {
         var read = await coordinator.GetUntilAnsweredAsync(key, cancellationToken).ConfigureAwait(false);
@@ -91,7 +91,7 @@ internal static class ClusterInit
         return record;
     }
 
-    // The node of replica 0, so that replica (shard mod replicas) lies on node (shard mod nodes).
+    // The node of replica 0, chosen so that replica (shard mod replicas) is on node (shard mod nodes).
     private static int FirstNodeOf(uint shard, int nodeCount, int replicationFactor)
     {
         var preferred = (int)(shard % (uint)replicationFactor);

@@ -1,6 +1,6 @@
 namespace KvCluster.Node.Coordination;
 
-/// <summary>Changes that go on until their outcome is certain.</summary>
+/// <summary>Changes that are repeated until their outcome is certain.</summary>
 internal static class CoordinatorChanges
 {
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(200);
@@ -8,8 +8,8 @@ internal static class CoordinatorChanges
     private static readonly TimeSpan RevokeTimeMax = TimeSpan.FromSeconds(1);
 
     /// <summary>
-    /// Repeats one compare-and-set until it is certainly won or lost. After an attempt without an answer, finding the very value counts
-    /// as won: so the value must name its writer, or it must not matter who wrote it.
+    /// Repeats one compare-and-set until it is certainly won or lost. After an attempt without an answer, finding exactly the given value counts
+    /// as won. So the value must identify its writer, or it must not matter who wrote it.
     /// </summary>
     public static async Task<CompareAndSetResult> SetUntilSettledAsync(
         this ICoordinator coordinator, string key, long expectedRevision, string value, long lease, CancellationToken cancellationToken)
@@ -38,16 +38,16 @@ internal static class CoordinatorChanges
             }
             catch (CoordinatorUnavailableException)
             {
-                // The caller waits for an answer or its cancellation; EtcdCoordinator logs that none comes.
+                // The caller waits for an answer or its cancellation. EtcdCoordinator logs the failure.
                 await Task.Delay(Pause, cancellationToken).ConfigureAwait(false);
             }
         }
     }
 
-    /// <summary>Ends a lease, if the coordinator answers soon: for who stops, and would otherwise leave it to the lease's own end.</summary>
-    /// <param name="coordinator">Who has granted it.</param>
-    /// <param name="lease">0: there is none.</param>
-    /// <returns>Why it still stands; null: it does not.</returns>
+    /// <summary>Ends a lease if the coordinator answers soon. Used when stopping; otherwise the lease ends by itself.</summary>
+    /// <param name="coordinator">The coordinator that granted it.</param>
+    /// <param name="lease">The lease; 0: none.</param>
+    /// <returns>Why it is still granted; null if it is not.</returns>
     public static async Task<string?> RevokeSoonAsync(this ICoordinator coordinator, long lease)
     {
         if (lease == 0)

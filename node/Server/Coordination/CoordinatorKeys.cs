@@ -5,22 +5,22 @@ namespace KvCluster.Node.Coordination;
 /// <summary>The keys of a cluster's records in the coordinator.</summary>
 internal sealed class CoordinatorKeys(string cluster)
 {
-    /// <summary>Before all keys of the cluster.</summary>
+    /// <summary>Prefix of all keys of the cluster.</summary>
     public string Root { get; } = $"/kvcluster/{cluster}/";
 
     /// <summary>The cluster's own record.</summary>
     public string Cluster => Root + "cluster";
 
-    /// <summary>Who moves replicas; under a lease.</summary>
+    /// <summary>The process that moves replicas; under a lease.</summary>
     public string Controller => Root + "controller";
 
-    /// <summary>Where replicas may lie, as operators said it.</summary>
+    /// <summary>Where replicas may be placed, as set by operators.</summary>
     public string Placement => Root + "placement";
 
-    /// <summary>Before the records of all nodes.</summary>
+    /// <summary>Prefix of the records of all nodes.</summary>
     public string Nodes => Root + "nodes/";
 
-    /// <summary>Before the records of all shards.</summary>
+    /// <summary>Prefix of the records of all shards.</summary>
     public string Shards => Root + "shards/";
 
     public string Node(uint node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}");
@@ -29,7 +29,7 @@ internal sealed class CoordinatorKeys(string cluster)
 
     public string Shard(uint shard) => string.Create(CultureInfo.InvariantCulture, $"{Shards}{shard}");
 
-    /// <summary>The id in a key that <see cref="Node"/> or <see cref="Shard"/> made.</summary>
+    /// <summary>The id in a key made by <see cref="Node"/> or <see cref="Shard"/>.</summary>
     public static bool TryParseId(string key, string prefix, out uint id)
     {
         id = 0;

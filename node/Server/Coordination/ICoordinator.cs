@@ -1,43 +1,43 @@
 namespace KvCluster.Node.Coordination;
 
 /// <summary>
-/// A small versioned store: every change has a revision greater than the one before. Keys are text, values protobuf JSON. Two
-/// implementations: in this process over a file, and etcd's API. Thread-safe.
+/// A small versioned store in which every change has a greater revision than the one before. Keys are text, values protobuf JSON. Two
+/// implementations: in this process over a file, and over etcd's API. Thread-safe.
 /// </summary>
 internal interface ICoordinator : IAsyncDisposable
 {
-    /// <summary>The newest value of a key, linearizable.</summary>
+    /// <summary>The newest value of a key. Linearizable.</summary>
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
     Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken);
 
-    /// <summary>All keys with a prefix, in order, at one revision, linearizable.</summary>
+    /// <summary>All keys with a prefix, in order, at one revision. Linearizable.</summary>
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
     Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken);
 
     /// <summary>
-    /// Puts a value (null: deletes) if the key's mod revision is still <paramref name="expectedRevision"/>; 0: if it is absent. One attempt:
-    /// where its outcome is not known the answer says so, and <see cref="CoordinatorChanges"/> settles it.
+    /// Puts a value (null: deletes) if the key's mod revision is still <paramref name="expectedRevision"/>; 0: if it is absent. Makes one attempt. If its
+    /// outcome is unknown, the result says so, and <see cref="CoordinatorChanges"/> can settle it.
     /// </summary>
     /// <param name="lease">The lease whose end removes the key; 0: none.</param>
     Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken);
 
     /// <summary>
-    /// The changes of keys with a prefix from a revision on, in order, each revision whole. Ends only by an exception: a list is then
-    /// due, and a watch from its revision + 1.
+    /// The changes of keys with a prefix from a revision on, in order, each revision complete. Ends only with an exception. The caller must then list, and
+    /// watch from the list's revision + 1.
     /// </summary>
     /// <exception cref="CoordinatorCompactedException">Changes from that revision on are no longer kept.</exception>
     /// <exception cref="CoordinatorUnavailableException">The watch broke off.</exception>
     IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken);
 
-    /// <summary>A lease that ends, with its keys, unless it is kept alive within the time.</summary>
+    /// <summary>Grants a lease that ends, with its keys, unless it is kept alive within the time.</summary>
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
     Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken);
 
-    /// <summary>Starts a lease's time anew. False: it has ended.</summary>
+    /// <summary>Restarts a lease's time. False if it has ended.</summary>
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
     Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken);
 
-    /// <summary>Ends a lease and removes its keys. Nothing happens when it has ended already.</summary>
+    /// <summary>Ends a lease and removes its keys. Does nothing if it has already ended.</summary>
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
     Task RevokeAsync(long lease, CancellationToken cancellationToken);
 }

@@ -3,7 +3,7 @@ using KvCluster.Node.Telemetry;
 
 namespace KvCluster.Node.Coordination;
 
-/// <summary>A node's coordinator, with its calls measured. The one behind it stays its owner's.</summary>
+/// <summary>A node's coordinator with its calls measured. The inner coordinator stays its owner's.</summary>
 internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metrics) : ICoordinator
 {
     private bool _hasAlarmed;
@@ -14,7 +14,7 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
     public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
         MeasureAsync("list", inner.ListAsync(prefix, cancellationToken));
 
-    // One whose answer was lost is no exception, and no answer either.
+    // A lost answer is not an exception here, but it does not count as answered either.
     public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
         MeasureAsync(
             "compare_and_set",
@@ -45,7 +45,7 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
         }
         catch (CoordinatorAlarmException)
         {
-            // It answers, and what it answers is not to be believed.
+            // It answers, but its answers are not trusted.
             metrics.CoordinatorCalled(call, began, error: null);
             if (Interlocked.Exchange(ref _hasAlarmed, true) is false)
                 metrics.Alarmed();

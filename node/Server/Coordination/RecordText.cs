@@ -2,7 +2,10 @@ using Google.Protobuf;
 
 namespace KvCluster.Node.Coordination;
 
-/// <summary>The coordinator's values: protobuf JSON with the proto's field names, readable with etcdctl. Fields that a newer version added are passed over.</summary>
+/// <summary>
+/// The format of the coordinator's values: protobuf JSON with the field names of the proto files, readable with etcdctl. Fields added by newer versions are
+/// ignored.
+/// </summary>
 internal static class RecordText
 {
     private static readonly JsonFormatter Formatter = new(JsonFormatter.Settings.Default.WithPreserveProtoFieldNames(true));

@@ -81,7 +81,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
         }
     }
 
-    // False: there are no more timers.
+    // False after disposal.
     private bool AwaitDue(List<SharedTimer> due, out TimeSpan late)
     {
         lock (_lock)

@@ -2,7 +2,7 @@ using System.Collections.Concurrent;
 
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>Node ids as attributes' values, each an object once: there are few nodes, and many measurements.</summary>
+/// <summary>Node ids as attribute values, boxed once each, because there are few nodes and many measurements.</summary>
 internal static class BoxedNode
 {
     private static readonly ConcurrentDictionary<uint, object> Known = new();

@@ -2,7 +2,7 @@ using KvCluster.Telemetry;
 
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>Counts calls by how long they took. Any thread, without a lock; what is read while calls end may miss the newest.</summary>
+/// <summary>Counts calls by their duration. Any thread, without a lock. A read while calls end may miss the newest.</summary>
 internal sealed class CallDurations
 {
     private static readonly long[] BoundsTicks = [.. Buckets.Seconds.HistogramBucketBoundaries!.Select(seconds => (long)Math.Round(seconds * TimeSpan.TicksPerSecond))];

@@ -1,30 +1,30 @@
-// Which prefixes of keys callers ask for most: a sample of the keys, counted by the space-saving method (Metwally, Agrawal, El Abbadi 2005) in a fixed
-// number of counters. Told from the API's threads; a call that is not sampled costs a countdown of its thread's own.
+// The prefixes of keys that callers use most, estimated from a sample of keys by the space-saving method (Metwally, Agrawal, El Abbadi 2005) with a fixed
+// number of counters. Called on the API's threads. A call that is not sampled only decrements a thread-local counter.
 using System.Diagnostics.CodeAnalysis;
 using Google.Protobuf;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>Estimates how often prefixes are asked for. Thread-safe.</summary>
+/// <summary>Estimates how often prefixes are used. Thread-safe.</summary>
 internal sealed class HotPrefixes(TimeProvider clock)
 {
-    /// <summary>One call in so many is looked at, on average.</summary>
+    /// <summary>One call in this many is sampled, on average.</summary>
     public const int CallsPerSample = 64;
 
-    /// <summary>Prefixes told, of those counted.</summary>
+    /// <summary>Maximum number of prefixes reported, of those counted.</summary>
     public const int ShownMax = 20;
 
-    /// <summary>A prefix with more than a hundred-and-twenty-eighth of the samples always has a counter.</summary>
+    /// <summary>A prefix with more than 1/128 of the samples always has a counter.</summary>
     private const int CountersMax = 128;
 
-    /// <summary>Longer ones are cut: what is shared by many keys is short.</summary>
+    /// <summary>Longer prefixes are cut, because a prefix shared by many keys is short.</summary>
     private const int PrefixBytesMax = 64;
 
-    /// <summary>Of a key without any separator.</summary>
+    /// <summary>Prefix length for a key without a separator.</summary>
     private const int PlainPrefixBytes = 8;
 
-    /// <summary>All counts are halved so often: what was hot is forgotten within a minute.</summary>
+    /// <summary>Interval at which all counts are halved, so that earlier hot prefixes disappear within a minute.</summary>
     private static readonly TimeSpan HalfLife = TimeSpan.FromSeconds(10);
 
     [ThreadStatic]
@@ -35,17 +35,17 @@ internal sealed class HotPrefixes(TimeProvider clock)
     private long _samples;
     private long _halvedAt = clock.GetTimestamp();
 
-    /// <summary>A caller named this key. Never waits.</summary>
+    /// <summary>A caller used this key. Never waits.</summary>
     public void Saw(ReadOnlySpan<byte> key)
     {
         if (--_callsToNext > 0)
             return;
-        // Random, so that calls that come in a pattern are all seen.
+        // Random, so that calls with a regular pattern are all sampled.
         _callsToNext = Random.Shared.Next(1, 2 * CallsPerSample);
         Count(key);
     }
 
-    /// <summary>Counts a key that was drawn. Left out while another thread counts or reads: a sample less does no harm.</summary>
+    /// <summary>Counts a sampled key. Skipped while another thread counts or reads, because a lost sample does no harm.</summary>
     public void Count(ReadOnlySpan<byte> key)
     {
         if (!_gate.TryEnter())
@@ -65,7 +65,7 @@ internal sealed class HotPrefixes(TimeProvider clock)
         }
     }
 
-    /// <summary>The hottest first, and the samples behind them.</summary>
+    /// <summary>The prefixes, hottest first, and the number of samples.</summary>
     public (IReadOnlyList<HotPrefix> Prefixes, ulong Samples) Read()
     {
         lock (_gate)
@@ -78,12 +78,12 @@ internal sealed class HotPrefixes(TimeProvider clock)
         }
     }
 
-    // Through its first and through its last separator: "user:123:name" is of "user:" and of "user:123:".
+    // Prefixes up to the first and up to the last separator: "user:123:name" has "user:" and "user:123:".
     private static (int Shorter, int Longer) PrefixesOf(ReadOnlySpan<byte> key)
     {
         var head = key[..Math.Min(key.Length, PrefixBytesMax)];
         var first = head.IndexOfAny("/:|#"u8);
-        // Of a path that begins with one, the next.
+        // For a path that begins with a separator, the next one counts as the first.
         if (first == 0 && head[1..].IndexOfAny("/:|#"u8) is >= 0 and var next)
             first = next + 1;
         if (first < 0)
@@ -104,7 +104,7 @@ internal sealed class HotPrefixes(TimeProvider clock)
             counters[prefix] = new Counter { Count = 1 };
             return;
         }
-        // The newcomer takes over the least counter, and what that counted is how far its own count may be too great.
+        // The new prefix takes over the counter with the least count. That count is the possible error of its own count.
         var least = _counters.MinBy(static held => held.Value.Count);
         _counters.Remove(least.Key);
         counters[prefix] = new Counter { Count = least.Value.Count + 1, Error = least.Value.Count };
@@ -130,7 +130,7 @@ internal sealed class HotPrefixes(TimeProvider clock)
     {
         public long Count { get; set; }
 
-        /// <summary>At most so much of the count may be of other prefixes.</summary>
+        /// <summary>Upper bound of the part of the count that may belong to other prefixes.</summary>
         public long Error { get; set; }
     }
 

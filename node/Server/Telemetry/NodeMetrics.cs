@@ -1,6 +1,6 @@
-// Every metric of a node, with its unit: names are told here once, in deploy/telemetry/METRICS.md for people, and a test compares the two. Measured on whatever
-// thread did the work, without a lock of ours; while nobody listens an instrument costs the reading of a flag. What must be asked of the replicas
-// comes from NodeReadings, so that no collection ever waits for a shard.
+// All metrics of a node, with their units. Names are defined here once and described in deploy/telemetry/METRICS.md; a test compares the two. Measured on the
+// thread that did the work, without a lock of our own. While nobody listens, an instrument costs the check of a flag. Values that must be read from the
+// replicas come from NodeReadings, so that no collection ever waits for a shard.
 using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using KvCluster.Node.Runtime;
@@ -26,7 +26,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private const string Direction = "kvcluster.direction";
     private const string Reason = "kvcluster.reason";
 
-    // Each is told with its count, 0 included: what is pushed and no more told is taken to be as it was last, for minutes.
+    // Each role is reported with its count, including 0: a series that is pushed and then no longer reported keeps its last value for minutes.
     private static readonly string[] Roles = [.. Enum.GetNames<ReplicaRole>().Select(role => role.ToLowerInvariant()), "failed"];
 
     private readonly Meter _meter;
@@ -58,12 +58,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private long _snapshotsReceived;
     private int _coordinatorAnswers;
 
-    /// <param name="identity">Of the node.</param>
-    /// <param name="shardSeriesMax">So many shards have series of their own: those with the least ids, always the same ones.</param>
+    /// <param name="identity">The node's identity.</param>
+    /// <param name="shardSeriesMax">Number of shards with series of their own: those with the least ids, so always the same ones.</param>
     public NodeMetrics(NodeIdentity identity, int shardSeriesMax)
     {
         _shardSeriesMax = shardSeriesMax;
-        // The tag tells nodes apart that run in one process.
+        // The tag distinguishes nodes that run in one process.
         _meter = new Meter(Name, null, [new Tag("kvcluster.node", identity.Node)]);
         _requests = Seconds("kvcluster.node.request.duration", "Calls of clients that were answered, from their arrival.");
         _refused = Counter("kvcluster.node.request.refused", "{request}", "Calls of clients that were refused, by the reason.");
@@ -89,28 +89,28 @@ internal sealed class NodeMetrics : IAsyncDisposable
         ObserveStores();
     }
 
-    /// <summary>The meter, to tell this node's from another's in the process.</summary>
+    /// <summary>The meter, to distinguish this node's from another's in the process.</summary>
     public Meter Meter => _meter;
 
-    /// <summary>The same for a status.</summary>
+    /// <summary>Recent activity, for the node's status.</summary>
     public RecentActivity Activity { get; } = new(TimeProvider.System);
 
-    /// <summary>Somebody wants to know how calls end.</summary>
+    /// <summary>Whether somebody listens to how calls end.</summary>
     public bool WatchesRequests => _requests.Enabled || _refused.Enabled || Activity.IsWatched;
 
-    /// <summary>Somebody wants to know what stores do.</summary>
+    /// <summary>Whether somebody listens to what stores do.</summary>
     public bool WatchesStores => _journalWrite.Enabled;
 
-    /// <summary>Somebody wants to know how replicas stand.</summary>
+    /// <summary>Whether somebody listens to the state of replicas.</summary>
     public bool WatchesReplicas => _replicas.Enabled;
 
-    /// <summary>How replicas stand, of late.</summary>
+    /// <summary>The latest state of the replicas.</summary>
     public NodeReading Reading
     {
         set => _reading = value;
     }
 
-    /// <summary>Where calls find a place, or none; set when the node begins to serve.</summary>
+    /// <summary>The memory of calls. Set when the node begins to serve.</summary>
     public CallMemory Calls
     {
         set => Volatile.Write(ref _calls, value);
@@ -119,8 +119,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     public void RequestBegan() => Interlocked.Increment(ref _activeRequests);
 
     /// <summary>A call was answered.</summary>
-    /// <param name="method">Which.</param>
-    /// <param name="took">From its arrival.</param>
+    /// <param name="method">The method.</param>
+    /// <param name="took">Time since its arrival.</param>
     public void RequestAnswered(Method method, TimeSpan took)
     {
         Interlocked.Decrement(ref _activeRequests);
@@ -135,12 +135,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
         Activity.Refused();
     }
 
-    /// <summary>A router asked for less than the response has, and asks again for all of it: that is the call, and this was none.</summary>
+    /// <summary>A router limited the reply to less than its size, and will request it again in full. That request is counted, and not this one.</summary>
     public void RequestDeferred() => Interlocked.Decrement(ref _activeRequests);
 
     /// <summary>A scan has ended.</summary>
-    /// <param name="took">From its arrival.</param>
-    /// <param name="refusedFor">The reason why it had no answer; null: it had.</param>
+    /// <param name="took">Time since its arrival.</param>
+    /// <param name="refusedFor">The reason why it was refused; null if it was answered.</param>
     public void Scanned(TimeSpan took, string? refusedFor)
     {
         Interlocked.Decrement(ref _activeRequests);
@@ -189,7 +189,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     public void Quarantined() => Interlocked.Increment(ref _quarantines);
 
-    /// <summary>The node's threads or timers stood still.</summary>
+    /// <summary>The node's threads or timers stalled.</summary>
     /// <param name="reason">One of <see cref="Stall.Reasons"/>.</param>
     public void Stalled(string reason) => Interlocked.Increment(ref _stalls[Stall.Reasons.ToList().IndexOf(reason)]);
 
@@ -200,9 +200,9 @@ internal sealed class NodeMetrics : IAsyncDisposable
     public void SnapshotReceived() => Interlocked.Increment(ref _snapshotsReceived);
 
     /// <summary>A call to the coordinator has ended.</summary>
-    /// <param name="call">Its name.</param>
-    /// <param name="began">Of <see cref="Stopwatch"/>.</param>
-    /// <param name="error">Kind of the failure; null: it was answered.</param>
+    /// <param name="call">The call's name.</param>
+    /// <param name="began">Timestamp of <see cref="Stopwatch"/>.</param>
+    /// <param name="error">The kind of failure; null if it was answered.</param>
     public void CoordinatorCalled(string call, long began, string? error)
     {
         Volatile.Write(ref _coordinatorAnswers, error is null ? 1 : 0);
@@ -226,7 +226,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     private Counter<long> Counter(string name, string unit, string description) => _meter.CreateCounter<long>(name, unit, description);
 
-    // Seldom, and there from the start with 0: what began to exist with its first event would not be seen to rise.
+    // Rare events, reported as 0 from the start: the increase of a series that begins with its first event would not be seen.
     private void ObserveEvents()
     {
         _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, hand-overs to it included.");

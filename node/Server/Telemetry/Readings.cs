@@ -1,21 +1,21 @@
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>How a node's replicas and streams stood at one moment. Immutable.</summary>
-/// <param name="Replicas">By shard.</param>
+/// <summary>The state of a node's replicas and streams at one moment. Immutable.</summary>
+/// <param name="Replicas">The replicas, by shard.</param>
 /// <param name="Links">Streams to other nodes.</param>
-/// <param name="MapShards">Shards of the cluster, by the map that the node has.</param>
-/// <param name="FreeBytes">Free space on the data directory's disk; null: the system does not say.</param>
+/// <param name="MapShards">Number of shards of the cluster in the node's map.</param>
+/// <param name="FreeBytes">Free space on the data directory's disk; null if the system does not tell.</param>
 internal sealed record NodeReading(IReadOnlyList<ReplicaReading> Replicas, IReadOnlyList<LinkReading> Links, int MapShards, long? FreeBytes)
 {
     public static readonly NodeReading None = new([], [], 0, null);
 }
 
-/// <summary>How a replica stood at one moment.</summary>
+/// <summary>The state of a replica at one moment.</summary>
 internal sealed record ReplicaReading
 {
     public required uint Shard { get; init; }
 
-    /// <summary>As <c>kv status</c> names it: leader, follower, candidate, learner, recovering, stopped, failed.</summary>
+    /// <summary>The role as in <c>kv status</c>: leader, follower, candidate, learner, recovering, stopped, failed.</summary>
     public required string Role { get; init; }
 
     public ulong Epoch { get; init; }
@@ -23,10 +23,12 @@ internal sealed record ReplicaReading
     /// <summary>The last change that it has applied.</summary>
     public ulong Change { get; init; }
 
-    /// <summary>It leads, and a majority follows it, as far as it can know: one that has lost its followers stays leader by name until it hears of another.</summary>
+    /// <summary>
+    /// It leads and a majority follows it, as far as it knows. A leader that has lost its followers keeps its role until it hears of another leader.
+    /// </summary>
     public bool IsFollowed { get; init; }
 
-    /// <summary>It works, and knows no leader of its shard that is followed.</summary>
+    /// <summary>It works, but knows no leader of its shard that a majority follows.</summary>
     public bool IsLeaderless { get; init; }
 
     public bool HasLease { get; init; }
@@ -46,25 +48,25 @@ internal sealed record ReplicaReading
     /// <summary>Open snapshots.</summary>
     public int Readers { get; init; }
 
-    /// <summary>Age of the oldest of them.</summary>
+    /// <summary>Age of the oldest open snapshot.</summary>
     public TimeSpan SnapshotAge { get; init; }
 
-    /// <summary>Memory and file that snapshots, or checkpoints that are sent, alone keep from being reused.</summary>
+    /// <summary>Memory and file space that only snapshots, or checkpoints being sent, keep from being reused.</summary>
     public long PinnedBytes { get; init; }
 
-    /// <summary>The others, if it leads.</summary>
+    /// <summary>The other replicas, if it leads.</summary>
     public IReadOnlyList<FollowerReading> Followers { get; init; } = [];
 }
 
 /// <summary>How far a follower was behind its leader at one moment.</summary>
-/// <param name="Node">Where it is.</param>
-/// <param name="LagBytes">Journal that it has not acknowledged; as far as the leader's reaches back.</param>
+/// <param name="Node">The follower's node.</param>
+/// <param name="LagBytes">Bytes of journal that it has not acknowledged, as far as the leader's journal reaches back.</param>
 /// <param name="LagChanges">Changes that it has not acknowledged.</param>
 internal readonly record struct FollowerReading(uint Node, long LagBytes, long LagChanges);
 
-/// <summary>How a stream to another node stood at one moment.</summary>
-/// <param name="Node">The other one.</param>
-/// <param name="IsUp">It is open, and something came on it within the last seconds.</param>
-/// <param name="WaitingBytes">Of frames that were not sent yet.</param>
-/// <param name="Dropped">Frames that were not taken, since the start.</param>
+/// <summary>The state of a stream to another node at one moment.</summary>
+/// <param name="Node">The other node.</param>
+/// <param name="IsUp">Whether it is open and something was received on it within the last seconds.</param>
+/// <param name="WaitingBytes">Bytes of frames that were not sent yet.</param>
+/// <param name="Dropped">Frames dropped since the start.</param>
 internal readonly record struct LinkReading(uint Node, bool IsUp, long WaitingBytes, long Dropped);

@@ -2,13 +2,13 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>What a node's status tells of its callers and of what its replicas decided. Any thread.</summary>
+/// <summary>The part of a node's status about its callers and its replicas' decisions. Any thread.</summary>
 internal sealed class RecentActivity(TimeProvider clock)
 {
     /// <summary>Enough for a failover of several shards.</summary>
     private const int DecisionsMax = 128;
 
-    /// <summary>Who looks asks each second.</summary>
+    /// <summary>How long calls are measured after a query. Whoever watches queries every second.</summary>
     private const long WatchedMs = 60_000;
 
     private readonly CallDurations _reads = new();
@@ -18,17 +18,17 @@ internal sealed class RecentActivity(TimeProvider clock)
     private long _refused;
     private long _unwatchedAtMs;
 
-    /// <summary>Which keys callers name.</summary>
+    /// <summary>The prefixes of keys that callers use.</summary>
     public HotPrefixes Hot { get; } = new(clock);
 
-    /// <summary>Somebody has asked of late, so calls are measured.</summary>
+    /// <summary>Whether somebody queried recently, so that calls are measured.</summary>
     public bool IsWatched => Environment.TickCount64 < Volatile.Read(ref _unwatchedAtMs);
 
     public void Answered(bool isRead, TimeSpan took) => (isRead ? _reads : _writes).Add(took);
 
     public void Refused() => Interlocked.Increment(ref _refused);
 
-    /// <summary>A replica decided something; the oldest decision makes room.</summary>
+    /// <summary>A replica decided something. The oldest decision is removed if necessary.</summary>
     public void Decided(uint shard, Decision decision)
     {
         var told = new ShardDecision { Shard = shard, Decision = decision };
@@ -40,7 +40,7 @@ internal sealed class RecentActivity(TimeProvider clock)
         }
     }
 
-    /// <summary>The status. Calls are measured for a minute from here on.</summary>
+    /// <summary>The activity for the status. Calls are measured for a minute from here on.</summary>
     public NodeActivity Tell()
     {
         Volatile.Write(ref _unwatchedAtMs, Environment.TickCount64 + WatchedMs);

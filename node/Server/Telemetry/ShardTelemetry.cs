@@ -1,5 +1,5 @@
-// What one shard's replica does, as metrics and spans. The store and the driver call it on the shard's writer executor; journal writes are told on the
-// journal's lanes, which is why the records in traces stand under a lock. There are few of those: nothing is kept for others but a ring of times.
+// Metrics and spans of one shard's replica. The store and the driver call it on the shard's writer executor; journal writes are reported on the journal's
+// lanes, so the traced records, of which there are few, are protected by a lock. Of all other records only a ring of timestamps is kept.
 using System.Diagnostics;
 using KvCluster.Replication.Log;
 using KvCluster.Storage.Context;
@@ -12,10 +12,13 @@ namespace KvCluster.Node.Telemetry;
 /// <summary>Measures and traces a replica.</summary>
 internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObserver
 {
-    /// <summary>Records of the leader whose way to the others is timed: several times what is in flight.</summary>
+    /// <summary>Number of the leader's records whose way to the others is timed: several times what is in flight.</summary>
     private const int TimedMax = 64;
 
-    /// <summary>Records in traces at a time. One that a follower never acknowledges makes room for later ones.</summary>
+    /// <summary>
+    /// Maximum number of traced records. When it is exceeded, all earlier ones are abandoned, so that records that a follower never acknowledges do not
+    /// stay.
+    /// </summary>
     private const int TracedMax = 64;
 
     private readonly (UInt128 Etag, long At)[] _timed = new (UInt128, long)[TimedMax];
@@ -62,7 +65,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
     /// <inheritdoc/>
     public override void CheckpointWritten(long bytes, TimeSpan took) => metrics.CheckpointWritten(bytes, took);
 
-    /// <summary>Leading: everything up to an etag is on a majority. Writer executor.</summary>
+    /// <summary>On a leader: everything up to an etag is on a majority. Writer executor.</summary>
     public void Committed(UInt128 etag)
     {
         for (; _committedCount < _timedCount && _timed[_committedCount % TimedMax] is var timed && timed.Etag <= etag; _committedCount++)
@@ -71,7 +74,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
             EndTraced(etag, static traced => traced.EndSpan());
     }
 
-    /// <summary>Leading: a follower has everything up to an etag. Writer executor.</summary>
+    /// <summary>On a leader: a follower has everything up to an etag. Writer executor.</summary>
     public void Acknowledged(uint node, UInt128 etag)
     {
         var before = _acknowledged.GetValueOrDefault(node);
@@ -85,7 +88,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
             EndTraced(etag, traced => traced.EndReplication(node));
     }
 
-    /// <summary>Leading: records behind one etag up to another one are on their way to a follower. Writer executor.</summary>
+    /// <summary>On a leader: records after one etag up to another one are being sent to a follower. Writer executor.</summary>
     public void Sending(Append append, uint node, UInt128 after, UInt128 last)
     {
         if (!_hasTraced)
@@ -100,12 +103,12 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
         }
     }
 
-    /// <summary>Following: records in traces came. Writer executor.</summary>
+    /// <summary>On a follower: traced records arrived. Writer executor.</summary>
     public void Received(Append append)
     {
         foreach (var trace in append.Traces)
         {
-            // Sent again: the span of the first time goes on.
+            // Sent again; the first span continues.
             if (IsTraced(trace.Etag.FromWire().Value))
                 continue;
             if (NodeTraces.StartRemote("append", ActivityKind.Consumer, trace.Traceparent) is { } span)
@@ -113,21 +116,21 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
         }
     }
 
-    /// <summary>Following: everything up to an etag is in this replica's journal. Writer executor.</summary>
+    /// <summary>On a follower: everything up to an etag is in this replica's journal. Writer executor.</summary>
     public void Durable(UInt128 etag)
     {
         if (_hasTraced)
         {
             EndTraced(etag, static traced =>
             {
-                // Also where it was before its trace came: it had been sent without, or was known.
+                // Also if it was written before its trace came, because it had been sent without one or was known.
                 traced.IsWritten = true;
                 traced.EndSpan();
             });
         }
     }
 
-    /// <summary>The replica leads no more, or has ended: what became of the records in traces is not known here.</summary>
+    /// <summary>The replica no longer leads, or has ended. The outcome of the traced records is not known here.</summary>
     public void Ended()
     {
         // A later leadership must not time what this one appended.
@@ -139,7 +142,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
 
     private void Trace(RecordRef record, int operationCount, IReadOnlyList<object> traces)
     {
-        // One span for all: below the first of its calls, linked to the others.
+        // One span for all of its calls: a child of the first call's, linked to the others.
         var links = traces.Skip(1).Select(static trace => new ActivityLink(((Activity)trace).Context));
         if (NodeTraces.Start("transaction", ActivityKind.Internal, ((Activity)traces[0]).Context, links) is { } span)
             Keep(record.Etag, span.SetTag("kvcluster.operations", operationCount));
@@ -174,7 +177,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
         }
     }
 
-    // Also while all are walked over.
+    // Also called while all are enumerated.
     private void RemoveEndedLocked(UInt128 etag, TracedRecord traced)
     {
         if (traced.HasEnded)

@@ -3,12 +3,12 @@ using System.Globalization;
 
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>Something of the node stood still for longer than it should.</summary>
-/// <param name="What">"writer", "timers", "thread pool", or "process": the watch itself.</param>
-/// <param name="Where">The thread and its item, for people; may be empty.</param>
-/// <param name="Length">For how long.</param>
-/// <param name="Reason">One of <see cref="Reasons"/>: what most of that time went to, as far as is known.</param>
-/// <param name="Text">What is known, for people.</param>
+/// <summary>A part of the node stalled for longer than it should.</summary>
+/// <param name="What">"writer", "timers", "thread pool", or "process", which is the watch itself.</param>
+/// <param name="Where">The thread and its work item, for people; may be empty.</param>
+/// <param name="Length">The duration.</param>
+/// <param name="Reason">One of <see cref="Reasons"/>: the cause of most of that time, as far as is known.</param>
+/// <param name="Text">The details, for people.</param>
 internal sealed record Stall(string What, string Where, TimeSpan Length, string Reason, string Text)
 {
     public const string Collection = "collection";
@@ -18,10 +18,10 @@ internal sealed record Stall(string What, string Where, TimeSpan Length, string 
     public const string Work = "its work";
     public const string Unknown = "unknown";
 
-    /// <summary>All that there are.</summary>
+    /// <summary>All reasons.</summary>
     public static IReadOnlyList<string> Reasons { get; } = [Collection, Faults, Processor, Compiling, Work, Unknown];
 
-    /// <summary>Judges by what was counted from some time before it began until it ended.</summary>
+    /// <summary>Determines the reason from what was counted between some time before the stall began and its end.</summary>
     public static Stall Of(string what, string where, TimeSpan length, Vitals before, Vitals after)
     {
         var span = Stopwatch.GetElapsedTime(before.At, after.At);
@@ -32,7 +32,7 @@ internal sealed record Stall(string What, string Where, TimeSpan Length, string 
         var (faults, allFaults) = (after.ThreadMajorFaults - before.ThreadMajorFaults, after.MajorFaults - before.MajorFaults);
         var half = length / 2;
         var isOfThread = after.ThreadRan > TimeSpan.Zero;
-        // Neither on a processor nor waiting for one: asleep, and with faults, for pages.
+        // Neither running nor waiting for a processor, so it slept; if it had page faults, it slept for those pages.
         var slept = span - ran - waited;
         var reason = paused >= half ? Collection
             : isOfThread && faults > 0 && slept >= half ? Faults

@@ -1,6 +1,6 @@
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>Tells from looks at a thread whether it stood still: it worked on one item, or had work and did not begin. Has no clock of its own.</summary>
+/// <summary>Detects from observations of a thread whether it stalled: it worked on one item, or had work and did not begin. Has no clock of its own.</summary>
 internal sealed class StallJudge
 {
     private long _turn = -1;
@@ -8,11 +8,11 @@ internal sealed class StallJudge
     private TimeSpan _since;
     private TimeSpan _lookedAt;
 
-    /// <summary>Looks again.</summary>
-    /// <param name="turn">Rises when an item begins and when it ends: odd while one runs.</param>
-    /// <param name="hasWork">Items wait.</param>
-    /// <param name="now">The time of the look.</param>
-    /// <returns>How long it stood still, if that has ended since the last look, give or take half of the time between two looks; otherwise zero.</returns>
+    /// <summary>Makes another observation.</summary>
+    /// <param name="turn">Increases when an item begins and when it ends, so it is odd while one runs.</param>
+    /// <param name="hasWork">Whether items wait.</param>
+    /// <param name="now">The time of the observation.</param>
+    /// <returns>The length of a stall that ended since the last observation, to within half of the interval between observations; otherwise zero.</returns>
     public TimeSpan Look(long turn, bool hasWork, TimeSpan now)
     {
         var stands = (turn & 1) != 0 || hasWork;
@@ -20,16 +20,16 @@ internal sealed class StallJudge
         _lookedAt = now;
         if (_stands && stands && turn == _turn)
             return TimeSpan.Zero;
-        // What ended, and what began, did so at some time between two looks.
+        // What ended and what began did so at an unknown time between the two observations.
         var between = (before + now) / 2;
         var stood = _stands ? between - _since : TimeSpan.Zero;
         (_turn, _stands, _since) = (turn, stands, between);
         return stood;
     }
 
-    /// <summary>For how long it has stood still so far.</summary>
+    /// <summary>How long the thread has stalled so far.</summary>
     public TimeSpan StandsFor(TimeSpan now) => _stands ? now - _since : TimeSpan.Zero;
 
-    /// <summary>Forgets what it saw: who looks stood still as well.</summary>
+    /// <summary>Discards what was observed, because the observer stalled as well.</summary>
     public void Forget() => (_turn, _stands) = (-1, false);
 }

@@ -1,6 +1,6 @@
-// Watches the node's own threads, its timers and its thread pool: a leader whose writer stands still for a second loses its shards without a fault. A thread of its own looks every
-// 50 ms and reads what kernel and runtime count twice a second, a thousandth of a core; what it reports is a warning in the log, a metric, and what kv doctor shows.
-// Threads of the journal and of checkpoints are not watched: they wait for the disk, which is their work.
+// Watches the node's own threads, timers and thread pool, because a leader whose writer stalls for a second loses its shards without a fault elsewhere. A
+// dedicated thread looks every 50 ms and reads the counters of kernel and runtime twice a second, at a thousandth of a core. A stall is reported as a
+// warning in the log, as a metric, and in kv doctor. Journal and checkpoint threads are not watched, because waiting for the disk is their work.
 using System.Diagnostics;
 using System.Globalization;
 using System.Runtime.InteropServices;
@@ -9,22 +9,22 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>What there is to say of a node's stalls.</summary>
-/// <param name="Text">The last one, for people.</param>
-/// <param name="Length">Its length.</param>
+/// <summary>The stalls of a node, with details of the last one.</summary>
+/// <param name="Text">The last stall, for people.</param>
+/// <param name="Length">Its duration.</param>
 /// <param name="At">When it ended.</param>
-/// <param name="Count">So many since the process began.</param>
+/// <param name="Count">Number of stalls since the process began.</param>
 internal sealed record LastStall(string Text, TimeSpan Length, DateTimeOffset At, long Count);
 
-/// <summary>Looks for stalls, until it is disposed.</summary>
+/// <summary>Watches for stalls until it is disposed.</summary>
 internal sealed partial class StallWatch : IAsyncDisposable
 {
-    /// <summary>Two and a half heartbeats; a follower stands after six.</summary>
+    /// <summary>Two and a half heartbeat intervals; a follower campaigns after six.</summary>
     public static readonly TimeSpan Threshold = TimeSpan.FromMilliseconds(250);
 
     private static readonly TimeSpan Interval = TimeSpan.FromMilliseconds(50);
 
-    /// <summary>Between two readings of what is counted, in looks.</summary>
+    /// <summary>The counters are read once per this many looks.</summary>
     private const int ReadEvery = 10;
 
     private readonly Watched[] _watched;
@@ -37,7 +37,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
     private readonly long _began = Stopwatch.GetTimestamp();
     private readonly Lock _gate = new();
     private Vitals _own = Vitals.Read(0);
-    // What was counted before the probe was queued.
+    // The counters before the probe was queued.
     private Vitals _beforePool;
     private volatile LastStall? _last;
 
@@ -58,7 +58,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
             Report(Stall.Of("timers", "", late, Own, Vitals.Read(0)));
     }
 
-    /// <summary>The last one, and how many there were since the start; null: none. Any thread.</summary>
+    /// <summary>The last stall and the number since the start; null if there was none. Any thread.</summary>
     public LastStall? Last => _last;
 
     public async ValueTask DisposeAsync()
@@ -81,7 +81,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
             if (late >= Threshold)
             {
                 Report(Stall.Of("process", "", late, Own, Vitals.Read(0)));
-                // What they did meanwhile nobody knows; that all stood still is told.
+                // What the threads did meanwhile is not known. That everything stalled has been reported.
                 foreach (var watched in _watched)
                     watched.Judge.Forget();
             }
@@ -130,7 +130,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
 
     private TimeSpan Now => Stopwatch.GetElapsedTime(_began);
 
-    // Written by the watch, read by timers, too, and larger than what is read in one go.
+    // Written by the watch and also read by timers, and too large for an atomic read.
     private Vitals Own
     {
         get
@@ -151,7 +151,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
     [DllImport("libc", EntryPoint = "gettid")]
     private static extern int ThreadId();
 
-    /// <summary>One thread under watch.</summary>
+    /// <summary>One watched thread.</summary>
     private sealed class Watched
     {
         private int _id;
@@ -168,16 +168,16 @@ internal sealed partial class StallWatch : IAsyncDisposable
 
         public StallJudge Judge { get; } = new();
 
-        /// <summary>What it ran at the last look; null: nothing.</summary>
+        /// <summary>The item that ran at the last look; null if none.</summary>
         public IWorkItem? Item { get; set; }
 
-        /// <summary>The system's id of it; 0: not known.</summary>
+        /// <summary>The system's id of the thread; 0 if not known.</summary>
         public int Id => Volatile.Read(ref _id);
 
-        /// <summary>What was counted before whatever it does now began, or soon after.</summary>
+        /// <summary>The counters from before, or soon after, the beginning of what the thread does now.</summary>
         public Vitals Before { get; private set; }
 
-        // Not while it stands still: what counts then is what is different afterwards.
+        // Not updated during a stall, because the difference over the stall is wanted.
         public void Read(TimeSpan now)
         {
             if (Judge.StandsFor(now) <= 2 * Interval)

@@ -3,7 +3,7 @@ using KvCluster.Telemetry;
 
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>A journal record that is in a trace: its own span and, at its leader, one for its way to each follower. Under its owner's lock.</summary>
+/// <summary>A traced journal record: its own span and, at its leader, one for its way to each follower. Used under its owner's lock.</summary>
 internal sealed class TracedRecord(Activity span)
 {
     private readonly Dictionary<uint, Activity?> _replications = [];
@@ -11,10 +11,10 @@ internal sealed class TracedRecord(Activity span)
     /// <summary>The record's span.</summary>
     public Activity Span => span;
 
-    /// <summary>It is in this replica's journal. A leader's can be the last of all: the others' make a majority without it.</summary>
+    /// <summary>Whether it is in this replica's journal. A leader may be the last to write it, because the others can be a majority without it.</summary>
     public bool IsWritten { get; set; }
 
-    /// <summary>Nothing of it is open any more.</summary>
+    /// <summary>Whether all its spans have ended.</summary>
     public bool HasEnded => IsWritten && span.IsStopped && _replications.Values.All(static replication => replication is null or { IsStopped: true });
 
     public void EndSpan()
@@ -23,7 +23,7 @@ internal sealed class TracedRecord(Activity span)
             Spans.Stop(span);
     }
 
-    /// <summary>The span of its way to a follower, the same when it is sent again; null: it has arrived, or nobody takes spans any more.</summary>
+    /// <summary>The span of its way to a follower, the same when it is sent again; null if it has arrived or nobody listens to spans.</summary>
     public Activity? BeginReplication(uint node)
     {
         if (_replications.TryGetValue(node, out var known))

@@ -4,23 +4,25 @@ using System.Runtime;
 
 namespace KvCluster.Node.Telemetry;
 
-/// <summary>What the runtime and the kernel count for a process, and for one thread of it, at a moment. What a system does not tell is 0.</summary>
-/// <param name="At">Of <see cref="Stopwatch"/>.</param>
-/// <param name="Paused">For collections, since the process began.</param>
-/// <param name="Compiled">What compiling took, on whatever thread.</param>
-/// <param name="MajorFaults">Pages that the process waited for the disk for.</param>
+/// <summary>
+/// Counters of the runtime and the kernel for a process, and for one of its threads, at one moment. Values that the system does not provide are 0.
+/// </summary>
+/// <param name="At">Timestamp of <see cref="Stopwatch"/>.</param>
+/// <param name="Paused">Time paused for garbage collections since the process began.</param>
+/// <param name="Compiled">Time of JIT compilation on all threads.</param>
+/// <param name="MajorFaults">Page faults of the process that waited for the disk.</param>
 /// <param name="ThreadMajorFaults">Those of the thread.</param>
-/// <param name="ThreadRan">The thread had a processor.</param>
-/// <param name="ThreadWaited">It was ready to run and had none.</param>
-/// <param name="Pressed">Some thread of the machine was ready to run and had no processor.</param>
+/// <param name="ThreadRan">Time that the thread ran on a processor.</param>
+/// <param name="ThreadWaited">Time that it was ready to run and had no processor.</param>
+/// <param name="Pressed">Time during which some thread of the machine was ready to run and had no processor.</param>
 internal readonly record struct Vitals(
     long At, TimeSpan Paused, TimeSpan Compiled, long MajorFaults, long ThreadMajorFaults, TimeSpan ThreadRan, TimeSpan ThreadWaited, TimeSpan Pressed)
 {
-    // Of /proc/PID/stat, counted behind the name in parentheses, which may hold blanks.
+    // A field of /proc/PID/stat, counted after the name in parentheses, which may contain spaces.
     private const int MajorFaultsField = 9;
 
-    /// <summary>Reads them.</summary>
-    /// <param name="thread">The system's id of a thread; 0: of none.</param>
+    /// <summary>Reads the counters.</summary>
+    /// <param name="thread">The system's id of a thread; 0: none.</param>
     public static Vitals Read(int thread)
     {
         var task = string.Create(CultureInfo.InvariantCulture, $"/proc/self/task/{thread}/");
@@ -36,7 +38,7 @@ internal readonly record struct Vitals(
             ParsePressure(ReadLine("/proc/pressure/cpu")));
     }
 
-    /// <summary>Nanoseconds on a processor, and waiting for one.</summary>
+    /// <summary>Parses the nanoseconds spent on a processor, and waiting for one.</summary>
     internal static (TimeSpan Ran, TimeSpan Waited) ParseScheduled(string line)
     {
         var fields = line.Split(' ');
@@ -51,7 +53,7 @@ internal readonly record struct Vitals(
         return fields.Length > MajorFaultsField && long.TryParse(fields[MajorFaultsField], CultureInfo.InvariantCulture, out var faults) ? faults : 0;
     }
 
-    /// <summary>"some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS".</summary>
+    /// <summary>Parses "some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS".</summary>
     internal static TimeSpan ParsePressure(string line)
     {
         const string total = "total=";
@@ -68,7 +70,7 @@ internal readonly record struct Vitals(
         }
         catch (Exception absent) when (absent is IOException or UnauthorizedAccessException)
         {
-            // Another system, an old kernel, or a thread that has ended: it is not known, which 0 says.
+            // Another operating system, an old kernel, or a thread that has ended. The value is then not known and reported as 0.
             return "";
         }
     }

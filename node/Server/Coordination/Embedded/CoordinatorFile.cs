@@ -1,6 +1,6 @@
-// The embedded coordinator's file: records one after the other, each synced before the next. A record is a header of 12 bytes (magic,
-// payload bytes, CRC-32C of both and the payload, all little-endian) and a payload (CoordinatorRecord). Used under the coordinator's lock. A
-// StorageIoException means that the outcome of the append is not known; the coordinator stops.
+// The embedded coordinator's file: a sequence of records, each synced before the next is appended. A record is a header of 12 bytes (magic,
+// payload length in bytes, CRC-32C of both and the payload, all little-endian) and a payload (CoordinatorRecord). Used under the coordinator's lock. A
+// StorageIoException means that the outcome of the append is unknown; the coordinator stops.
 using System.Buffers.Binary;
 using System.Numerics;
 using Google.Protobuf;
@@ -9,7 +9,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Coordination.Embedded;
 
-/// <summary>Appends records durably, and replaces the file by a shorter one with the same content.</summary>
+/// <summary>Appends records durably, and replaces the file by a shorter one with the same contents.</summary>
 internal sealed class CoordinatorFile : IDisposable
 {
     private const uint Magic = 0x4F43_564B; // "KVCO"
@@ -28,12 +28,12 @@ internal sealed class CoordinatorFile : IDisposable
         Bytes = bytes;
     }
 
-    /// <summary>Bytes in the file.</summary>
+    /// <summary>Size of the file in bytes.</summary>
     public long Bytes { get; private set; }
 
-    /// <summary>Opens the file in a folder and hands its records over in order. An append that a crash cut short is dropped; it was never answered.</summary>
-    /// <param name="first">Written where there is no file yet.</param>
-    /// <exception cref="CorruptCoordinatorFileException">A record that was durable is bad.</exception>
+    /// <summary>Opens the file in a directory and replays its records in order. An append interrupted by a crash is dropped; it was never answered.</summary>
+    /// <param name="first">The first record, written if there is no file yet.</param>
+    /// <exception cref="CorruptCoordinatorFileException">A record that was durable is damaged.</exception>
     public static CoordinatorFile Open(IFileSystem files, string directory, Func<CoordinatorRecord> first, Action<CoordinatorRecord> replay)
     {
         var path = PathIn(directory);
@@ -62,7 +62,7 @@ internal sealed class CoordinatorFile : IDisposable
         }
     }
 
-    /// <summary>Adds a record; durable when it returns.</summary>
+    /// <summary>Appends a record. Durable when it returns.</summary>
     public void Append(CoordinatorRecord record)
     {
         var bytes = Encode(record);
@@ -71,7 +71,7 @@ internal sealed class CoordinatorFile : IDisposable
         Bytes += bytes.Length;
     }
 
-    /// <summary>Replaces all records by one that says the same. A crash leaves either file, whole.</summary>
+    /// <summary>Replaces all records by one with the same contents. A crash leaves the old or the new file, complete.</summary>
     public void Rewrite(CoordinatorRecord whole)
     {
         var (file, bytes) = Write(_files, _directory, whole);
@@ -115,7 +115,7 @@ internal sealed class CoordinatorFile : IDisposable
         return bytes;
     }
 
-    // Where the whole records end.
+    // Returns the end of the complete records.
     private static long Replay(IStorageFile file, string path, Action<CoordinatorRecord> replay)
     {
         var content = new byte[file.Length];
@@ -129,7 +129,7 @@ internal sealed class CoordinatorFile : IDisposable
         }
         if (at == 0)
             throw new CorruptCoordinatorFileException(path, at, "its first record is bad");
-        // Records are synced one by one, so only the last can be torn: a good one behind a bad one means damage.
+        // Records are synced one by one, so only the last can be torn. A valid record after an invalid one means damage.
         for (var next = at + 1; next < content.Length; next++)
         {
             if (TryDecode(content.AsSpan(next), out _))
@@ -161,6 +161,6 @@ internal sealed class CoordinatorFile : IDisposable
     }
 }
 
-/// <summary>The embedded coordinator's file is damaged where it had been durable.</summary>
+/// <summary>The embedded coordinator's file is damaged in a part that had been durable.</summary>
 internal sealed class CorruptCoordinatorFileException(string path, long offset, string reason)
     : IOException($"The coordinator's file '{path}' is damaged at byte {offset}: {reason}. It is left as it is.");

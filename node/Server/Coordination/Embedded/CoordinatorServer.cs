@@ -12,12 +12,12 @@ internal sealed class CoordinatorServer : IAsyncDisposable
 
     private CoordinatorServer(OwnedServer server) => _server = server;
 
-    /// <summary>Where it serves: "http://host:port".</summary>
+    /// <summary>The address: "http://host:port".</summary>
     public string Address => _server.App.Urls.Single();
 
-    /// <param name="coordinator">Stays the caller's, who disposes it after the server.</param>
-    /// <param name="listen">"http://host:port" with an address of this machine; port 0: a free one.</param>
-    /// <exception cref="IOException">The port is taken.</exception>
+    /// <param name="coordinator">Owned by the caller, who disposes it after the server.</param>
+    /// <param name="listen">"http://host:port" with an address of this machine. Port 0 chooses a free one.</param>
+    /// <exception cref="IOException">The port is in use.</exception>
     public static async Task<CoordinatorServer> StartAsync(EmbeddedCoordinator coordinator, string listen, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, new Uri(listen), limits: ListenerLimits.OfCoordinator());

@@ -1,5 +1,5 @@
-// What the embedded coordinator holds in memory, in the words of etcd's API. Used under the coordinator's lock. Pure: the outcome of a
-// transaction is computed first (Plan), written to the file by the caller, and then applied; replay applies what the file holds.
+// The embedded coordinator's state in memory, in the types of etcd's API. Used under the coordinator's lock. Pure: the outcome of a transaction is computed
+// first (Plan), written to the file by the caller, and then applied. Replay applies the records of the file.
 using Etcdserverpb;
 using Google.Protobuf;
 using Google.Protobuf.Collections;
@@ -17,10 +17,10 @@ internal sealed class CoordinatorState(int historyEventsMax)
     private readonly Queue<Event> _history = new();
     private readonly Dictionary<long, long> _leaseSeconds = [];
 
-    /// <summary>Random at creation.</summary>
+    /// <summary>Random, chosen at creation.</summary>
     public ulong ClusterId { get; private set; }
 
-    /// <summary>Of the newest change.</summary>
+    /// <summary>The revision of the newest change.</summary>
     public long Revision { get; private set; }
 
     /// <summary>Changes are kept from this revision on.</summary>
@@ -29,7 +29,7 @@ internal sealed class CoordinatorState(int historyEventsMax)
     /// <summary>Leases and their times in seconds.</summary>
     public IReadOnlyDictionary<long, long> LeaseSeconds => _leaseSeconds;
 
-    /// <summary>Bytes of all keys and values.</summary>
+    /// <summary>Total size of all keys and values in bytes.</summary>
     public long LiveBytes { get; private set; }
 
     public ResponseHeader Header() => new() { ClusterId = ClusterId, MemberId = ClusterId, Revision = Revision, RaftTerm = 1 };
@@ -37,7 +37,7 @@ internal sealed class CoordinatorState(int historyEventsMax)
     /// <summary>The first record of a file.</summary>
     public static CoordinatorRecord Empty(ulong clusterId) => new() { ClusterId = clusterId, Revision = 1 };
 
-    /// <summary>All of it, as the first record of a new file.</summary>
+    /// <summary>The whole state, as the first record of a new file.</summary>
     public CoordinatorRecord Whole()
     {
         var record = new CoordinatorRecord { ClusterId = ClusterId, Revision = Revision };
@@ -46,14 +46,14 @@ internal sealed class CoordinatorState(int historyEventsMax)
         return record;
     }
 
-    /// <summary>Replay is over: from here on changes are kept for watches.</summary>
+    /// <summary>Replay is finished. From here on changes are kept for watches.</summary>
     public void ForgetHistory()
     {
         _history.Clear();
         KeptFrom = Revision + 1;
     }
 
-    /// <summary>Takes over what a record changed.</summary>
+    /// <summary>Applies the changes of a record.</summary>
     public void Apply(CoordinatorRecord record)
     {
         ClusterId = record.ClusterId;
@@ -66,7 +66,7 @@ internal sealed class CoordinatorState(int historyEventsMax)
         Revision = record.Revision;
         while (_history.Count > historyEventsMax)
             KeptFrom = _history.Dequeue().Kv.ModRevision + 1;
-        // A revision is kept whole or not at all.
+        // A revision is kept completely or not at all.
         while (_history.TryPeek(out var oldest) && oldest.Kv.ModRevision < KeptFrom)
             _history.Dequeue();
     }
@@ -78,7 +78,7 @@ internal sealed class CoordinatorState(int historyEventsMax)
     /// <summary>The keys that a lease holds.</summary>
     public IEnumerable<ByteString> KeysOf(long lease) => _keys.Values.Where(kv => kv.Lease == lease).Select(kv => kv.Key);
 
-    /// <exception cref="CoordinatorRequestException">Not at the newest revision.</exception>
+    /// <exception cref="CoordinatorRequestException">The requested revision is not the newest one.</exception>
     public RangeResponse Range(RangeRequest request)
     {
         if (request.Revision > Revision)
@@ -106,7 +106,7 @@ internal sealed class CoordinatorState(int historyEventsMax)
         return response;
     }
 
-    /// <summary>Evaluates a transaction: what it answers, and what it would change, which is null when nothing.</summary>
+    /// <summary>Evaluates a transaction. Returns its response and the record of its changes, which is null if there are none.</summary>
     /// <exception cref="CoordinatorRequestException">It cannot be served; it changes nothing.</exception>
     public TxnResponse Plan(TxnRequest request, out CoordinatorRecord? change)
     {
@@ -122,7 +122,7 @@ internal sealed class CoordinatorState(int historyEventsMax)
     {
         if (rangeEnd.IsEmpty)
             return candidate.Equals(key);
-        // A range end of one zero byte stands for the end of all keys.
+        // A range end of one zero byte means the end of all keys.
         return ByteStringOrder.Instance.Compare(candidate, key) >= 0
             && (rangeEnd is [0] || ByteStringOrder.Instance.Compare(candidate, rangeEnd) < 0);
     }
@@ -154,7 +154,7 @@ internal sealed class CoordinatorState(int historyEventsMax)
             Compare.Types.CompareTarget.Lease => kv.Lease.CompareTo(compare.Lease),
             _ => ByteStringOrder.Instance.Compare(kv.Value, compare.Value),
         };
-        // As in etcd: a value that does not exist compares with nothing.
+        // As in etcd, a comparison with a value that does not exist fails.
         if (compare.Target == Compare.Types.CompareTarget.Value && kv.ModRevision == 0)
             return false;
         return compare.Result switch
@@ -223,7 +223,7 @@ internal sealed class CoordinatorState(int historyEventsMax)
         return response;
     }
 
-    /// <summary>The next revision's deletion of a key.</summary>
+    /// <summary>A deletion event of a key at the next revision.</summary>
     public Event Deleted(ByteString key) =>
         new() { Type = Event.Types.EventType.Delete, Kv = new KeyValue { Key = key, ModRevision = Revision + 1 } };
 

@@ -1,6 +1,6 @@
-// The coordinator of a local cluster and of tests: all of it in this process and one file. Every change is durable before it is
-// answered or seen. Callers wait for the disk under one lock, which is fine for the few changes that a cluster makes of its metadata. A failed
-// write ends it: the first failure is kept and thrown to every later caller.
+// The coordinator of a local cluster and of tests, entirely in this process and one file. Every change is durable before it is answered or visible. Callers
+// wait for the disk under one lock, which is fine for the few changes that a cluster makes to its metadata. A failed write ends it: the first failure is
+// kept and thrown to every later caller.
 using System.Runtime.CompilerServices;
 using System.Security.Cryptography;
 using Etcdserverpb;
@@ -13,13 +13,13 @@ using CoordinatorRecord = KvCluster.V1.CoordinatorRecord;
 
 namespace KvCluster.Node.Coordination.Embedded;
 
-/// <summary>A versioned store in a folder. Thread-safe.</summary>
+/// <summary>A versioned store in a directory. Thread-safe.</summary>
 internal sealed class EmbeddedCoordinator : ICoordinator
 {
-    /// <summary>Changes kept for watches; a watch that falls behind further lists again.</summary>
+    /// <summary>Changes kept for watches. A watch that falls further behind has to list again.</summary>
     private const int HistoryEventsMax = 10_000;
 
-    /// <summary>The file is rewritten when it is longer than this, and four times what it holds.</summary>
+    /// <summary>The file is rewritten when it is longer than this and than four times its contents.</summary>
     private const long FileBytesMin = 1 << 20;
 
     private readonly Lock _gate = new();
@@ -39,12 +39,12 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         _state = new CoordinatorState(HistoryEventsMax);
         _file = CoordinatorFile.Open(files, directory, () => CoordinatorState.Empty(RandomId()), _state.Apply);
         _state.ForgetHistory();
-        // Nobody could keep a lease alive meanwhile, so each gets its whole time again.
+        // Nobody could keep a lease alive meanwhile, so each one's full time starts again.
         foreach (var (lease, seconds) in _state.LeaseSeconds)
             _leases.Add(lease, new LeaseClock(this, lease, TimeSpan.FromSeconds(seconds)));
     }
 
-    /// <summary>Opens or creates the store in a folder.</summary>
+    /// <summary>Opens or creates the store in a directory.</summary>
     /// <exception cref="DirectoryInUseException">Another process has it open.</exception>
     /// <exception cref="CorruptCoordinatorFileException">The file is damaged.</exception>
     public static EmbeddedCoordinator Open(string directory, TimeProvider time) => Open(directory, time, LocalDisk.Instance);
@@ -65,7 +65,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         }
     }
 
-    /// <summary>Bytes in the file.</summary>
+    /// <summary>Size of the file in bytes.</summary>
     public long FileBytes
     {
         get
@@ -112,7 +112,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         return Task.CompletedTask;
     }
 
-    /// <summary>The header of an answer now.</summary>
+    /// <summary>The header of a response sent now.</summary>
     public ResponseHeader Header()
     {
         lock (_gate)
@@ -132,7 +132,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         }
     }
 
-    /// <summary>Runs a transaction; what it changes is durable when it returns.</summary>
+    /// <summary>Runs a transaction. Its changes are durable when it returns.</summary>
     /// <exception cref="CoordinatorRequestException">It cannot be served; nothing was changed.</exception>
     public TxnResponse Execute(TxnRequest request)
     {
@@ -148,7 +148,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         }
     }
 
-    /// <summary>Grants a lease; with an id of zero it gets one.</summary>
+    /// <summary>Grants a lease. If the id is zero, one is assigned.</summary>
     /// <exception cref="CoordinatorRequestException">The id is taken, or the time is not positive.</exception>
     public LeaseGrantResponse Grant(LeaseGrantRequest request)
     {
@@ -172,7 +172,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         }
     }
 
-    /// <summary>Starts a lease's time anew; a time of zero in the answer: it has ended.</summary>
+    /// <summary>Restarts a lease's time. A time of zero in the answer means that it has ended.</summary>
     public LeaseKeepAliveResponse KeepAlive(long lease)
     {
         lock (_gate)
@@ -188,7 +188,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         }
     }
 
-    /// <summary>Ends a lease and removes its keys; false: it has ended already.</summary>
+    /// <summary>Ends a lease and removes its keys. False if it has already ended.</summary>
     public bool TryEnd(long lease)
     {
         lock (_gate)
@@ -200,7 +200,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         }
     }
 
-    /// <summary>Waits until there are changes from a revision on, and gives those in a range of keys, which may be none.</summary>
+    /// <summary>Waits until there are changes from a revision on, and returns those in a range of keys, which may be none.</summary>
     /// <exception cref="CoordinatorCompactedException">Changes from that revision on are no longer kept.</exception>
     public async Task<WatchResponse> ReadChangesAsync(ByteString key, ByteString rangeEnd, long fromRevision, CancellationToken cancellationToken)
     {
@@ -249,7 +249,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
             throw new CoordinatorUnavailableException("The coordinator is closed.");
     }
 
-    // A failure is kept, not thrown: ThrowIfEndedLocked says it.
+    // A failure is kept, not thrown; ThrowIfEndedLocked reports it.
     private void WriteLocked(CoordinatorRecord record)
     {
         try
@@ -283,7 +283,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         return true;
     }
 
-    // On a thread of the pool. A timer may fire a little early, or have fired while the lease was kept alive.
+    // On a thread of the pool. A timer may fire a little early, or may have fired while the lease was kept alive.
     private void Expire(LeaseClock clock, long lease)
     {
         lock (_gate)
@@ -297,7 +297,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         }
     }
 
-    /// <summary>When a lease ends. Used under the coordinator's lock but for the timer.</summary>
+    /// <summary>The end of a lease. Used under the coordinator's lock, except for the timer.</summary>
     private sealed class LeaseClock : IDisposable
     {
         private readonly EmbeddedCoordinator _owner;
@@ -322,7 +322,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
             Rearm();
         }
 
-        // Rounded up to whole milliseconds, which timers count in.
+        // Rounded up to whole milliseconds, the unit of timers.
         public void Rearm() => _timer.Change(TimeSpan.FromMilliseconds(Math.Ceiling(Math.Max(1, Remaining.TotalMilliseconds))), Timeout.InfiniteTimeSpan);
 
         public void Dispose() => _timer.Dispose();

@@ -1,12 +1,12 @@
-// The embedded coordinator behind our subset of etcd's API, for nodes in other processes and for etcdctl. Four services, since gRPC has a
-// class for each; calls run on the thread pool.
+// The embedded coordinator behind our subset of etcd's API, for nodes in other processes and for etcdctl. There are four services, each a class because of
+// gRPC. Calls run on the thread pool.
 using Etcdserverpb;
 using Grpc.Core;
 using KvCluster.Node.Coordination.Etcd;
 
 namespace KvCluster.Node.Coordination.Embedded;
 
-/// <summary>etcd's service KV.</summary>
+/// <summary>etcd's KV service.</summary>
 internal sealed class EtcdKvService(EmbeddedCoordinator coordinator) : KV.KVBase
 {
     public override Task<RangeResponse> Range(RangeRequest request, ServerCallContext context) => EtcdStatus.Answer(() => coordinator.Range(request));

@@ -4,7 +4,7 @@ using KvCluster.Node.Coordination.Etcd;
 
 namespace KvCluster.Node.Coordination.Embedded;
 
-/// <summary>etcd's service Lease over an embedded coordinator.</summary>
+/// <summary>etcd's Lease service over an embedded coordinator.</summary>
 internal sealed class EtcdLeaseService(EmbeddedCoordinator coordinator) : Lease.LeaseBase
 {
     public override Task<LeaseGrantResponse> LeaseGrant(LeaseGrantRequest request, ServerCallContext context) => EtcdStatus.Answer(() => coordinator.Grant(request));

@@ -4,7 +4,7 @@ using KvCluster.Node.Coordination.Etcd;
 
 namespace KvCluster.Node.Coordination.Embedded;
 
-/// <summary>etcd's service Maintenance over an embedded coordinator, as far as `etcdctl endpoint status` needs it.</summary>
+/// <summary>etcd's Maintenance service over an embedded coordinator, as far as `etcdctl endpoint status` needs it.</summary>
 internal sealed class EtcdMaintenanceService(EmbeddedCoordinator coordinator) : Maintenance.MaintenanceBase
 {
     public override Task<StatusResponse> Status(StatusRequest request, ServerCallContext context) => EtcdStatus.Answer(() =>

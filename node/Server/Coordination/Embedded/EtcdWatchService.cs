@@ -1,4 +1,4 @@
-// etcd's service Watch over an embedded coordinator. A stream carries several watches, each a loop of its own that waits for changes; they
+// etcd's Watch service over an embedded coordinator. A stream carries several watches, each a loop of its own that waits for changes; they
 // write in turn. All end with the stream.
 using Etcdserverpb;
 using Google.Protobuf;
@@ -6,10 +6,10 @@ using Grpc.Core;
 
 namespace KvCluster.Node.Coordination.Embedded;
 
-/// <summary>etcd's service Watch.</summary>
+/// <summary>etcd's Watch service.</summary>
 internal sealed class EtcdWatchService(EmbeddedCoordinator coordinator) : Watch.WatchBase
 {
-    /// <summary>Watches on one stream.</summary>
+    /// <summary>Maximum number of watches on one stream.</summary>
     private const int WatchesMax = 1_000;
 
     public override async Task Watch(IAsyncStreamReader<WatchRequest> requestStream, IServerStreamWriter<WatchResponse> responseStream, ServerCallContext context)
@@ -66,7 +66,7 @@ internal sealed class EtcdWatchService(EmbeddedCoordinator coordinator) : Watch.
         }
     }
 
-    // Never fails: a watch ends with a message that says why, or with its stream.
+    // Never fails: a watch ends with a message that gives the reason, or with its stream.
     private async Task RunAsync(long id, WatchCreateRequest request, Func<WatchResponse, Task> write, CancellationToken cancellationToken)
     {
         try
@@ -105,7 +105,7 @@ internal sealed class EtcdWatchService(EmbeddedCoordinator coordinator) : Watch.
             }
             catch (Exception failure) when (failure is OperationCanceledException or RpcException or InvalidOperationException or CoordinatorUnavailableException)
             {
-                // Nobody is there to be told.
+                // Nobody is left to receive the message.
                 return;
             }
         }

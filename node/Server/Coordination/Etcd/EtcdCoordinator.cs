@@ -1,6 +1,6 @@
-// The coordinator behind etcd's API: etcd itself, or an embedded one that another process serves. One member is talked to, until it fails; then
-// the next. Each change is sent once; where its answer is lost, that is said. Every answer's header is checked: another cluster, or a revision below one seen before the request was sent, means a
-// restored or replaced store, and from then on nothing is changed any more.
+// The coordinator behind etcd's API: etcd itself, or an embedded one served by another process. One member is used until it fails, then the next. Each
+// change is sent once; if its answer is lost, the result says so. Every answer's header is checked: another cluster id, or a revision below one seen before
+// the request was sent, means a restored or replaced store, and from then on nothing is changed any more.
 using System.Runtime.CompilerServices;
 using Etcdserverpb;
 using Google.Protobuf;
@@ -23,7 +23,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     private int _answered = -1;
     private bool _isSilent;
 
-    /// <exception cref="UnusableFileException">A file that the options name is not usable.</exception>
+    /// <exception cref="UnusableFileException">A file named by the options is not usable.</exception>
     public EtcdCoordinator(EtcdOptions options, ILogger log)
     {
         var connector = new TlsConnector(new CredentialFiles(
@@ -61,7 +61,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             cancellationToken.ThrowIfCancellationRequested();
             return new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
         }
-        // It was sent, and whatever store answered, it is not the one that was asked: what became of it is not known.
+        // It was sent, and the store that answered is not the one that was asked. So the outcome is unknown.
         if (!_check.Accepts(response.Header, before))
             return new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
         return new CompareAndSetResult(response.Succeeded ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, response.Header.Revision);
@@ -94,7 +94,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     {
         _check.ThrowIfAlarmed();
         var request = new LeaseGrantRequest { TTL = (long)Math.Ceiling(timeToLive.TotalSeconds) };
-        // A grant whose answer is lost ends by itself.
+        // If the answer is lost, the granted lease ends by itself.
         var response = await AskAsync((endpoint, call) => endpoint.Lease.LeaseGrantAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
         return response.ID;
     }
@@ -123,7 +123,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
         catch (RpcException failure) when (failure.StatusCode == StatusCode.NotFound)
         {
-            // It has ended already, which is what is asked for.
+            // It has already ended.
             return;
         }
         catch (RpcException failure)
@@ -141,7 +141,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
 
     private EtcdEndpoint Current => _endpoints[Volatile.Read(ref _current)];
 
-    // A member that has lost its leader refuses calls at once and ends watches, instead of leaving both waiting.
+    // With this header a member without a leader refuses calls at once and ends watches, instead of leaving both waiting.
     private static Metadata Headers(string? token) => token is null ? new Metadata { { "hasleader", "true" } } : new Metadata { { "hasleader", "true" }, { "token", token } };
 
     /// <summary>Whether etcd refused the call before it proposed anything.</summary>
@@ -156,7 +156,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             : new CoordinatorUnavailableException(
                 $"The coordinator at {_addresses} {(IsRefusal(failure) ? "refused a request, which changed nothing" : "does not answer")}: {failure.StatusCode} {failure.Status.Detail}", failure);
 
-    // Once, at one member; twice where the first was refused for its token, which is certainly before it did anything.
+    // Sent once, to one member. Sent a second time if the first was refused because of its token, which certainly was before it had any effect.
     private async Task<T> CallAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)
     {
         for (var isRenewed = false; ; isRenewed = true)
@@ -185,7 +185,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
     }
 
-    // For calls that may be repeated: every member is asked until one answers; those that are down refuse at once, and one that is silent ends the round.
+    // For calls that may be repeated. Every member is asked until one answers. Members that are down refuse at once; a silent one ends the round.
     private async Task<T> AskAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)
     {
         for (var attempt = 1; ; attempt++)
@@ -252,12 +252,12 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             MoveOn(endpoint);
             throw Unavailable(failure, cancellationToken);
         }
-        // A watch lags behind other answers, so only its cluster says something.
+        // A watch lags behind other answers, so only its cluster id is checked.
         _check.Check(call.ResponseStream.Current.Header, notBelow: 0);
         return call.ResponseStream.Current;
     }
 
-    // Only from the member that failed, so that many calls that fail together move on by one.
+    // Moves on only from the member that failed, so that many calls that fail together move on by one.
     private void MoveOn(EtcdEndpoint failed)
     {
         var index = Array.IndexOf(_endpoints, failed);

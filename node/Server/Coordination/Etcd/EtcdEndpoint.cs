@@ -7,12 +7,12 @@ namespace KvCluster.Node.Coordination.Etcd;
 /// <summary>One member of etcd and the calls to it. Thread-safe.</summary>
 internal sealed class EtcdEndpoint : IDisposable
 {
-    // All shards' records come in one answer: 200,000 of them fit.
+    // All shards' records come in one answer; this is enough for 200,000 of them.
     private const int AnswerBytesMax = 256 << 20;
 
     private readonly GrpcChannel _channel;
 
-    /// <param name="connectTime">For a connection, TLS included.</param>
+    /// <param name="connectTime">Timeout of a connection, TLS included.</param>
     public EtcdEndpoint(string address, TlsConnector connector, TimeSpan connectTime)
     {
         Address = address;
@@ -26,7 +26,7 @@ internal sealed class EtcdEndpoint : IDisposable
                 AllowAutoRedirect = false,
                 ConnectTimeout = connectTime,
                 ConnectCallback = connector.ConnectAsync,
-                // A member that is stopped or cut off keeps its connections; a watch there must notice.
+                // A member that is stopped or cut off keeps its connections open. A watch there must notice.
                 KeepAlivePingDelay = TimeSpan.FromSeconds(5),
                 KeepAlivePingTimeout = TimeSpan.FromSeconds(5),
                 KeepAlivePingPolicy = HttpKeepAlivePingPolicy.WithActiveRequests,

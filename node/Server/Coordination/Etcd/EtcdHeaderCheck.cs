@@ -3,7 +3,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Coordination.Etcd;
 
-/// <summary>Holds each answer against what was seen before. Thread-safe; once alarmed it stays so until the process ends.</summary>
+/// <summary>Checks each answer against what was seen before. Thread-safe. Once the alarm is raised it stays until the process ends.</summary>
 internal sealed partial class EtcdHeaderCheck(ILogger log)
 {
     private readonly Lock _gate = new();
@@ -11,7 +11,7 @@ internal sealed partial class EtcdHeaderCheck(ILogger log)
     private long _revisionSeen;
     private string? _alarm;
 
-    /// <summary>The greatest revision of any answer: a linearizable request sent from now on is answered at it or above.</summary>
+    /// <summary>The greatest revision in any answer. A linearizable request sent from now on must be answered at this revision or a higher one.</summary>
     public long RevisionSeen => Interlocked.Read(ref _revisionSeen);
 
     /// <exception cref="CoordinatorAlarmException">An earlier answer cannot be from the same store.</exception>
@@ -22,7 +22,7 @@ internal sealed partial class EtcdHeaderCheck(ILogger log)
     }
 
     /// <summary>Checks the header of an answer.</summary>
-    /// <param name="notBelow">What <see cref="RevisionSeen"/> was before the request was sent.</param>
+    /// <param name="notBelow">The value of <see cref="RevisionSeen"/> before the request was sent.</param>
     /// <exception cref="CoordinatorAlarmException">This answer, or an earlier one, cannot be from the same store.</exception>
     public void Check(ResponseHeader header, long notBelow)
     {
@@ -30,7 +30,7 @@ internal sealed partial class EtcdHeaderCheck(ILogger log)
             ThrowIfAlarmed();
     }
 
-    /// <summary>The same as a value. False: the alarm is raised.</summary>
+    /// <summary>The same without an exception. False if the alarm is raised.</summary>
     public bool Accepts(ResponseHeader header, long notBelow)
     {
         lock (_gate)

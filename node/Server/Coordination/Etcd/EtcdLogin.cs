@@ -4,17 +4,17 @@ using Grpc.Core;
 namespace KvCluster.Node.Coordination.Etcd;
 
 /// <summary>
-/// The token that a user's calls carry. Got when the first call needs it, and anew when etcd refuses it: tokens end with time, with a change of
-/// users or roles, and with etcd's own restart. Thread-safe; callers that wait at once share one request.
+/// The token of a user's calls. Requested when the first call needs it, and again when etcd refuses it, because tokens become invalid with time, with a
+/// change of users or roles, and with a restart of etcd. Thread-safe; concurrent callers share one request.
 /// </summary>
-/// <param name="user">Null: calls carry no token.</param>
-/// <param name="requestTime">For one request.</param>
+/// <param name="user">Null if calls carry no token.</param>
+/// <param name="requestTime">Timeout of one request.</param>
 internal sealed class EtcdLogin(string? user, string password, TimeSpan requestTime)
 {
     private readonly Lock _gate = new();
     private Task<string?>? _token;
 
-    /// <summary>The token to send; null: none.</summary>
+    /// <summary>The token to send; null if none.</summary>
     /// <exception cref="RpcException">The member does not answer, or refuses user and password.</exception>
     public async Task<string?> TokenAsync(EtcdEndpoint endpoint, CancellationToken cancellationToken)
     {
@@ -30,7 +30,7 @@ internal sealed class EtcdLogin(string? user, string password, TimeSpan requestT
         return await token.WaitAsync(cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>A call with this token was refused for it: the next call gets another.</summary>
+    /// <summary>A call was refused because of this token. The next call requests another.</summary>
     public void Forget(string? token)
     {
         lock (_gate)
@@ -42,20 +42,20 @@ internal sealed class EtcdLogin(string? user, string password, TimeSpan requestT
 
     /// <summary>Whether etcd refused a call because of its token, before doing anything.</summary>
     public static bool IsRefused(Status status) => status.StatusCode == StatusCode.Unauthenticated
-        // Users or roles changed since the token was given; an older etcd forgot a user's token and took the call for one without.
+        // Users or roles changed after the token was issued. An older etcd forgot a user's token and treated the call as one without.
         || (status.StatusCode == StatusCode.InvalidArgument && IsRefused(status.Detail));
 
-    /// <summary>The same from the words with which a watch is cancelled.</summary>
+    /// <summary>The same for the reason with which a watch is cancelled.</summary>
     public static bool IsRefused(string reason) => reason.Contains("invalid auth token", StringComparison.Ordinal)
         || reason.Contains("revision of auth store is old", StringComparison.Ordinal)
         || reason.Contains("user name is empty", StringComparison.Ordinal);
 
-    /// <summary>Whether etcd refuses the user, the password, or what the user may do, and will again.</summary>
+    /// <summary>Whether etcd permanently refuses the user, the password, or what the user may do.</summary>
     public static bool IsDenied(Status status) => status.StatusCode == StatusCode.PermissionDenied
         || (status.StatusCode == StatusCode.InvalidArgument
             && (status.Detail.Contains("invalid user ID or password", StringComparison.Ordinal) || status.Detail.Contains("user name is empty", StringComparison.Ordinal)));
 
-    /// <summary>Whose calls these are, for people.</summary>
+    /// <summary>The user of these calls, for messages.</summary>
     public override string ToString() => user is null ? "calls without a user (coordinator-user)" : $"the user '{user}'";
 
     private async Task<string?> AuthenticateAsync(EtcdEndpoint endpoint)
@@ -67,7 +67,8 @@ internal sealed class EtcdLogin(string? user, string password, TimeSpan requestT
         }
         catch (RpcException refused) when (refused.StatusCode == StatusCode.FailedPrecondition && refused.Status.Detail.Contains("authentication is not enabled", StringComparison.Ordinal))
         {
-            // Not switched on yet, as while a cluster is set up: calls without a token work until it is, and are refused for the lack of one then.
+            // Authentication is not enabled yet, as while a cluster is set up. Calls without a token work until it is, and are then refused because they
+            // have none.
             return null;
         }
     }

@@ -1,21 +1,21 @@
 namespace KvCluster.Node.Coordination.Etcd;
 
-/// <summary>How etcd is reached.</summary>
+/// <summary>How to connect to etcd.</summary>
 internal sealed record EtcdOptions
 {
-    /// <summary>Its members, "http://host:port" or all "https://host:port"; at least one. A member that fails is left for the next.</summary>
+    /// <summary>The members, "http://host:port" or all "https://host:port"; at least one. When a member fails, the next one is used.</summary>
     public required IReadOnlyList<string> Endpoints { get; init; }
 
-    /// <summary>PEM file with the authorities that may have signed the members' certificates; null: those of the machine.</summary>
+    /// <summary>PEM file with the authorities that may have signed the members' certificates; null: the machine's.</summary>
     public string? AuthorityFile { get; init; }
 
-    /// <summary>PEM file with this node's client certificate and what leads to its authority; null: none is shown.</summary>
+    /// <summary>PEM file with this node's client certificate and the chain to its authority; null: none is presented.</summary>
     public string? CertificateFile { get; init; }
 
     /// <summary>PEM file with the certificate's private key.</summary>
     public string? KeyFile { get; init; }
 
-    /// <summary>For one request, and for a connection, TLS included. Longer than an election of etcd's own.</summary>
+    /// <summary>Timeout of one request, and of a connection, TLS included. Longer than an election of etcd.</summary>
     public TimeSpan RequestTime { get; init; } = TimeSpan.FromSeconds(3);
 
     /// <summary>User to authenticate as; null: none.</summary>

@@ -4,7 +4,7 @@ using Mvccpb;
 
 namespace KvCluster.Node.Coordination.Etcd;
 
-/// <summary>What both coordinators ask for, in the words of etcd's API.</summary>
+/// <summary>The requests of both coordinators, in the types of etcd's API.</summary>
 internal static class EtcdRequests
 {
     public static RangeRequest Get(string key) => new() { Key = ByteString.CopyFromUtf8(key) };
@@ -15,7 +15,7 @@ internal static class EtcdRequests
         return new RangeRequest { Key = key, RangeEnd = EndOfPrefix(key) };
     }
 
-    /// <summary>One change if the key's mod revision is as expected; otherwise nothing.</summary>
+    /// <summary>One change if the key's mod revision is as expected, otherwise none.</summary>
     public static TxnRequest CompareAndSet(string key, long expectedRevision, string? value, long lease)
     {
         var name = ByteString.CopyFromUtf8(key);
@@ -31,7 +31,7 @@ internal static class EtcdRequests
         };
     }
 
-    /// <summary>The first key after all that start with a prefix: its last byte that can rise, raised. One zero byte: there is none.</summary>
+    /// <summary>The first key after all keys with a prefix: the last byte that can be incremented is. One zero byte if there is no such key.</summary>
     public static ByteString EndOfPrefix(ByteString prefix)
     {
         var end = prefix.ToByteArray().AsSpan();

@@ -2,7 +2,7 @@ using Grpc.Core;
 
 namespace KvCluster.Node.Coordination.Etcd;
 
-/// <summary>Turns the embedded coordinator's refusals into the statuses that etcd gives.</summary>
+/// <summary>Maps the embedded coordinator's refusals to etcd's statuses.</summary>
 internal static class EtcdStatus
 {
     /// <exception cref="RpcException">INVALID_ARGUMENT, NOT_FOUND: refused. UNAVAILABLE: the coordinator has stopped; the outcome is unknown.</exception>
