@@ -26,7 +26,7 @@ internal enum TailFit
 /// <param name="End">The last record after appending.</param>
 internal readonly record struct TailMatch(TailFit Fit, LogPosition Common, int FirstNew, LogPosition End)
 {
-    /// <summary>Compares.</summary>
+    /// <summary>Compares the bodies with the journal.</summary>
     /// <param name="epochMax">No record of a higher epoch may come from this peer.</param>
     public static TailMatch Of(IJournalView journal, LogPosition previous, RepeatedField<ByteString> bodies, ulong epochMax)
     {

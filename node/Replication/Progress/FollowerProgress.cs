@@ -13,7 +13,7 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
 
     public FollowerState State { get; set; }
 
-    /// <summary>The record asked for while probing.</summary>
+    /// <summary>The record named in the current probe.</summary>
     public LogPosition Probe { get; set; } = probe;
 
     /// <summary>When to probe again.</summary>

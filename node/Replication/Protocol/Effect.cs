@@ -22,7 +22,7 @@ internal abstract record Effect
     /// </summary>
     internal sealed record SendBodies(uint Node, Frame Frame, LogPosition After, int BytesMax) : Effect;
 
-    /// <summary>Write the control file; <see cref="Event.ControlWritten"/> follows when it is synced. At most one is under way.</summary>
+    /// <summary>Write the control file; <see cref="Event.ControlWritten"/> follows when it is synced. At most one write is in progress.</summary>
     internal sealed record WriteControl(HardState Control) : Effect;
 
     /// <summary>Append these bodies, verified and chained onto the last record, as prepared records; <see cref="Event.Durable"/> follows.</summary>

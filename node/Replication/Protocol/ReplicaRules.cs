@@ -15,12 +15,12 @@ internal class ReplicaRules
     /// <summary>
     /// What of a follower's journal is committed before any of it is matched with its present leader. Nothing is, because its tail may differ.
     /// </summary>
-    /// <param name="journal">The follower's.</param>
+    /// <param name="journal">The follower's journal.</param>
     /// <param name="leaderCommitted">The committed etag that the leader reported.</param>
     public virtual Etag CommittedUnmatched(IJournalView journal, Etag leaderCommitted) => Etag.None;
 
     /// <summary>The record to which a tail is truncated: the last one in common with the leader.</summary>
-    /// <param name="journal">The follower's.</param>
+    /// <param name="journal">The follower's journal.</param>
     /// <param name="common">The last record in common.</param>
     /// <param name="committed">What the follower knows to be committed.</param>
     public virtual LogPosition CutTo(IJournalView journal, LogPosition common, Etag committed) => common;

@@ -172,7 +172,7 @@ internal sealed class ReplicaContext
     /// <summary>Remembers the newest process incarnation of a replica.</summary>
     public void Heard(ulong replica, ulong incarnation) => _incarnations[replica] = Math.Max(incarnation, _incarnations.GetValueOrDefault(replica));
 
-    /// <summary>An envelope to another replica; the caller sets the payload.</summary>
+    /// <summary>A frame to another replica. The caller sets its payload.</summary>
     public Frame FrameTo(ulong receiver, ulong epoch) => new()
     {
         Shard = Shard,

@@ -26,7 +26,7 @@ internal interface ICoordinator : IAsyncDisposable
     /// watch from the list's revision + 1.
     /// </summary>
     /// <exception cref="CoordinatorCompactedException">Changes from that revision on are no longer kept.</exception>
-    /// <exception cref="CoordinatorUnavailableException">The watch broke off.</exception>
+    /// <exception cref="CoordinatorUnavailableException">The watch broke.</exception>
     IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken);
 
     /// <summary>Grants a lease that ends, with its keys, unless it is kept alive within the time.</summary>

@@ -26,7 +26,9 @@ internal sealed class ReservedPort : IAsyncDisposable
 
     public int Port { get; }
 
-    /// <summary>Makes a server listen on the socket that holds the port. For another endpoint, such as all addresses, that socket is closed and the endpoint bound anew.</summary>
+    /// <summary>
+    /// Makes a server listen on the socket that holds the port. For another endpoint, such as all addresses, that socket is closed and the endpoint bound anew.
+    /// </summary>
     public void GiveTo(WebApplicationBuilder server) => server.Services.Configure<SocketTransportOptions>(sockets => sockets.CreateBoundListenSocket = endpoint =>
     {
         if (endpoint.Equals(_socket.LocalEndPoint))

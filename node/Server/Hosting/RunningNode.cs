@@ -18,7 +18,7 @@ internal static class RunningNode
     /// <param name="coordinator">Has the node's last registration, which remains for some seconds after its death.</param>
     /// <param name="key">The node's key.</param>
     /// <param name="channelTo">Creates a connection to that node at an address.</param>
-    /// <param name="cancellationToken">Stops asking.</param>
+    /// <param name="cancellationToken">Cancels the requests.</param>
     /// <exception cref="CoordinatorUnavailableException">The coordinator does not answer.</exception>
     public static async Task<string?> FindAsync(ICoordinator coordinator, string key, Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {

@@ -53,7 +53,7 @@ internal sealed class WaitingReads
     }
 
     /// <summary>Answers every round requested with this id or a lower one.</summary>
-    /// <param name="id">The round's.</param>
+    /// <param name="id">The round's id.</param>
     /// <param name="etag">The etag that a snapshot must have to answer; null refuses the reads.</param>
     /// <returns>The last of the store's held answers that waited for one of them; 0 if none did.</returns>
     public long AnswerUpTo(long id, UInt128? etag)

@@ -15,7 +15,7 @@ internal static class NodeTraces
     public static bool IsOn => Source.HasListeners();
 
     /// <summary>Starts the span of a caller's call; null if it is in no sampled trace.</summary>
-    /// <param name="method">The call.</param>
+    /// <param name="method">The method called.</param>
     /// <param name="traceparent">The value of W3C's header of that name; null or empty if there is none.</param>
     public static Activity? StartCall(Method method, string? traceparent) =>
         IsOn && Spans.TryParse(traceparent, out var parent) ? Spans.StartCall(Source, MethodTags.NameOf(method), ActivityKind.Server, parent) : null;

@@ -228,7 +228,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     public GrpcChannel ChannelTo(uint node, string address) => ChannelTo(node, address, identity.Cluster, credentials);
 
     /// <summary>The same for a node that has no streams yet.</summary>
-    /// <exception cref="ArgumentException">As above.</exception>
+    /// <exception cref="ArgumentException">The address is not valid, or is a plain-text address while this node uses TLS.</exception>
     public static GrpcChannel ChannelTo(uint node, string address, string cluster, CredentialFiles? credentials) => credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
         ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node, cluster)))
         : throw new ArgumentException("it has no TLS, and this node does not speak in plain text");
