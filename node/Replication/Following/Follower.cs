@@ -438,7 +438,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         }
 
         var end = (long)chunk.Offset + chunk.Data.Length;
-        // A correct leader never has more than this outstanding. The bound protects memory against any other.
+        // Two windows. A correct leader never has more outstanding; the bound protects memory against any other.
         var isTooMuch = _snapshotSubmitted - _snapshotStored >= 2 * context.Options.SnapshotWindowBytes;
         if ((long)chunk.Offset != _snapshotSubmitted || end > _snapshotTotal || chunk.Data.IsEmpty || isTooMuch)
         {
