@@ -55,7 +55,7 @@ internal sealed class DigestComparison
     /// <summary>The last comparison that found no difference.</summary>
     public DigestsCompared? Last { get; private set; }
 
-    /// <summary>When to step by the clock.</summary>
+    /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs
     {
         get

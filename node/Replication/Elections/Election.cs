@@ -86,7 +86,7 @@ internal sealed class Election
     /// <summary>A compare-and-set that may make this replica a candidate is in progress, or it is a candidate. It gives no grants.</summary>
     public bool IsCampaigning => Phase >= ElectionPhase.Setting;
 
-    /// <summary>When to step by the clock.</summary>
+    /// <summary>The next time at which something is due by the clock.</summary>
     /// <param name="leading">Whether this replica leads; then its timer does not run.</param>
     public long DueUs(bool leading) => Phase switch
     {
@@ -171,7 +171,7 @@ internal sealed class Election
             Read();
     }
 
-    /// <summary>Acts on the passing of time.</summary>
+    /// <summary>Does what is due by the clock.</summary>
     public void OnTick(bool leading)
     {
         var nowUs = _context.NowUs;

@@ -18,7 +18,7 @@ internal sealed class FollowerReads(ReplicaContext context)
     private long _resendUs = long.MaxValue;
     private long _deadlineUs = long.MaxValue;
 
-    /// <summary>When to step by the clock.</summary>
+    /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs => Math.Min(_resendUs, _deadlineUs);
 
     /// <summary>A read arrived. If <paramref name="leader"/> is 0, none is known and the read is refused.</summary>
@@ -53,7 +53,7 @@ internal sealed class FollowerReads(ReplicaContext context)
             Ask();
     }
 
-    /// <summary>Acts on the passing of time.</summary>
+    /// <summary>Does what is due by the clock.</summary>
     public void OnTick()
     {
         if (context.NowUs >= _deadlineUs)

@@ -89,7 +89,7 @@ internal sealed class Leader
     /// <summary>Whether it is quiescent: nothing was asked of it for some time, so it sends few heartbeats and has no lease.</summary>
     public bool Rests => _rests;
 
-    /// <summary>When to step by the clock.</summary>
+    /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs
     {
         get
@@ -325,7 +325,7 @@ internal sealed class Leader
         _transfer = new LeaderTransfer(_context, Epoch, 0, target);
     }
 
-    /// <summary>Acts on the passing of time. A non-null reason means that this leadership is over.</summary>
+    /// <summary>Does what is due by the clock. A non-null reason means that this leadership is over.</summary>
     public string? OnTick()
     {
         if (!_open)

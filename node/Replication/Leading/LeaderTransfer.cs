@@ -37,7 +37,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
     /// <summary>When the target must have caught up or, after serving has ended, taken over.</summary>
     public long DeadlineUs { get; private set; } = context.NowUs + context.Options.TimeoutGreatestUs;
 
-    /// <summary>When to step by the clock.</summary>
+    /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs => Math.Min(DeadlineUs, Phase == TransferPhase.Draining ? long.MaxValue : _resendUs);
 
     /// <summary>The target has read the record.</summary>

@@ -58,10 +58,10 @@ internal sealed class Membership
     /// <summary>The voters that decide now: one set, or both while the outcome is open.</summary>
     public Quorum Voters { get; private set; }
 
-    /// <summary>When to step by the clock.</summary>
+    /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs => Phase is MembershipPhase.Reading or MembershipPhase.Securing ? Math.Min(_deadlineUs, _resendUs) : _resendUs;
 
-    /// <summary>Acts on the passing of time.</summary>
+    /// <summary>Does what is due by the clock.</summary>
     public void OnTick()
     {
         // Once the compare-and-set is sent, only its outcome or the end of the leadership ends this.
