@@ -213,7 +213,7 @@ internal sealed class ReplicaCore
                 OnCutDone();
                 break;
             case Event.RecordAppended appended:
-                Invariant.Check(_leader is not null, $"Record {appended.Record.Name} was appended without leading.");
+                Invariant.Check(_leader is not null, $"Record {appended.Record.Name} was appended while this replica does not lead.");
                 _leader.OnAppended(appended.Record);
                 break;
             case Event.BodiesSent sent when _leader?.Epoch == sent.Epoch:
@@ -633,8 +633,8 @@ internal sealed class ReplicaCore
             return;
         _disownedAt = revision;
         _context.Emit(new Effect.Alarm(
-            $"the shard's record, at revision {revision}, names this replica neither as one of the shard's nor as one that left: the coordinator may have been restored from an old copy. "
-            + "The replica goes on with what it knew; nothing is removed. Repair the record"));
+            $"the shard's record, at revision {revision}, names this replica neither as a replica of the shard nor as one that was removed. The coordinator may have been restored from an old copy. "
+            + "The replica continues with the record that it knew; nothing is removed. Repair the record"));
     }
 
     private void Remove()
@@ -642,7 +642,7 @@ internal sealed class ReplicaCore
         if (_leader is not null)
             StopLeading("this replica was removed");
         _context.Control.Require(_context.Control.Wanted with { Removed = true });
-        _context.Log("the shard's record no longer names this replica: it stops for good");
+        _context.Log("the shard's record no longer names this replica; it stops permanently");
         _stopped = true;
     }
 

@@ -46,7 +46,7 @@ internal sealed class DigestAnswers(ReplicaContext context)
         var own = context.OwnDigest;
         if (differs.Number != own.Number || own.Value is not { IsEmpty: false } reported || reported != differs.Reported)
             return;
-        context.Emit(new Effect.Quarantine($"its trees at {own.Etag} have the digest {Shown(reported)}, those of a majority {Shown(differs.Expected)}"));
+        context.Emit(new Effect.Quarantine($"its trees at {own.Etag} have the digest {Shown(reported)}, but the majority's have {Shown(differs.Expected)}"));
     }
 
     /// <summary>Reminds a serving leader that this replica's trees differed from the majority's when it led.</summary>

@@ -180,11 +180,11 @@ internal sealed class DigestComparison
         var verdict = DigestVerdict.Of(quorum, digests);
         var isDone = verdict.Compared > 1;
         if (!isDone)
-            _context.Log($"no digests to compare at {_etag}: the voters were past it, or gave up; tried again later");
+            _context.Log($"no digests to compare at {_etag}: the voters had already passed it or gave up; the comparison is repeated later");
         else if (verdict.Distinct == 1)
             Last = new DigestsCompared(_etag, verdict.Compared, _context.NowUs);
         else if (verdict.Expected is null)
-            _context.Emit(new Effect.Alarm($"the trees of the voters differ at {_etag}, and no majority has the same; nobody is rebuilt: {Shown(digests)}"));
+            _context.Emit(new Effect.Alarm($"the trees of the voters differ at {_etag} and no majority agrees; no replica is rebuilt: {Shown(digests)}"));
         else if (verdict.Odd.Contains(_context.Self))
             DoubtItself(digests);
         else
@@ -200,7 +200,7 @@ internal sealed class DigestComparison
     private void DoubtItself(Dictionary<ulong, ByteString> digests)
     {
         _context.TreeDoubted = true;
-        _context.Emit(new Effect.Alarm($"this leader's trees are not those of a majority at {_etag}: it hands over, to be rebuilt: {Shown(digests)}"));
+        _context.Emit(new Effect.Alarm($"this leader's trees differ from the majority's at {_etag}; it transfers its leadership so that it can be rebuilt: {Shown(digests)}"));
     }
 
     private void Condemn(DigestVerdict verdict, Dictionary<ulong, ByteString> digests)
@@ -208,7 +208,7 @@ internal sealed class DigestComparison
         foreach (var odd in verdict.Odd)
         {
             _condemned[odd] = new Condemned(_number, digests[odd], verdict.Expected!, _context.Committed, _context.NowUs);
-            _context.Emit(new Effect.Alarm($"the trees of replica {odd:x} are not those of a majority at {_etag}: it is quarantined, to be rebuilt: {Shown(digests)}"));
+            _context.Emit(new Effect.Alarm($"the trees of replica {odd:x} differ from the majority's at {_etag}; it is quarantined so that it can be rebuilt: {Shown(digests)}"));
         }
     }
 

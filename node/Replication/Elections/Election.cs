@@ -118,7 +118,7 @@ internal sealed class Election
     {
         RestartTimer(restsUs);
         if (Phase is ElectionPhase.Reading or ElectionPhase.Asking || (Phase == ElectionPhase.Setting && _unknown))
-            Abandon("a leader was heard");
+            Abandon("heard from a leader");
     }
 
     /// <summary>The promise rose to another replica's epoch.</summary>
@@ -126,7 +126,7 @@ internal sealed class Election
     {
         RestartTimer();
         if (Phase != ElectionPhase.Idle && !(Phase >= ElectionPhase.Waiting && _epoch == _context.Promised))
-            Abandon($"epoch {_context.Promised} is promised to another");
+            Abandon($"epoch {_context.Promised} is promised to another candidate");
     }
 
     /// <summary>An epoch higher than that of this campaign exists.</summary>
@@ -188,7 +188,7 @@ internal sealed class Election
 
         if (nowUs >= _deadlineUs)
         {
-            Abandon($"gave up in phase {Phase}");
+            Abandon($"timed out in phase {Phase}");
             return;
         }
 
@@ -248,7 +248,7 @@ internal sealed class Election
                 Read();
                 break;
             case SetOutcome.Lost:
-                Abandon("another changed the record first");
+                Abandon("another writer changed the record first");
                 break;
             case SetOutcome.Unknown:
                 _unknown = true;
@@ -330,7 +330,7 @@ internal sealed class Election
     {
         if (record is null || !ShardView.MayVote(record, _context.Self) || _context.CoordinatorDoubted)
         {
-            Abandon(record is null ? "the coordinator does not answer" : "the record does not let this replica stand");
+            Abandon(record is null ? "the coordinator does not answer" : "the record does not allow this replica to campaign");
             return;
         }
 
@@ -392,7 +392,7 @@ internal sealed class Election
         else if (record.Epoch == _epoch && record.Leader == _context.Self && record.LeaderIncarnation == _context.Incarnation)
             Won();
         else
-            Abandon("another changed the record first");
+            Abandon("another writer changed the record first");
     }
 
     private void Won()
@@ -470,7 +470,7 @@ internal sealed class Election
             return;
         }
 
-        _context.Log($"fetching the tail up to {_greatest} from replica {_source:x}, the own one ends at {_context.Journal.Last.Name}");
+        _context.Log($"fetching the tail up to {_greatest} from replica {_source:x}; this replica's journal ends at {_context.Journal.Last.Name}");
         Phase = ElectionPhase.Fetching;
         _sourceDeadlineUs = _context.NowUs + Options.TimeoutLeastUs;
         _fetchAfter = _context.Journal.Last.Name;
@@ -494,7 +494,7 @@ internal sealed class Election
         }
         else
         {
-            Abandon("the own journal does not reach back to the greatest tail");
+            Abandon("this replica's journal does not reach back to the greatest tail");
         }
     }
 
@@ -505,7 +505,7 @@ internal sealed class Election
         {
             case TailFit.Conflict:
                 if (!_cut.TryBegin(match.Common, _epoch))
-                    Abandon("the own tail cannot be cut");
+                    Abandon("this replica's journal cannot be truncated");
                 return;
             case TailFit.Fits when tail.Bodies.Count > 0:
                 break;
@@ -525,7 +525,7 @@ internal sealed class Election
 
     private void DropSource(string why)
     {
-        _context.Log($"replica {_source:x} {why}: a majority is needed again");
+        _context.Log($"replica {_source:x} {why}; a majority is needed again");
         _prepared.Remove(_source);
         Phase = ElectionPhase.Preparing;
         SendPrepare();
@@ -539,7 +539,7 @@ internal sealed class Election
         var frame = _context.FrameTo(_source, _epoch);
         frame.Release = new Release { Stand = true };
         _context.Send(frame);
-        Abandon($"replica {_source:x} {why}, and is to stand itself");
+        Abandon($"replica {_source:x} {why} and should campaign itself");
         _timerUs += Options.TimeoutGreatestUs;
     }
 
@@ -552,7 +552,7 @@ internal sealed class Election
 
     private void Abandon(string why)
     {
-        _context.Log($"does not stand any more: {why}");
+        _context.Log($"stopped campaigning: {why}");
         Phase = ElectionPhase.Idle;
         LeavingEpoch = 0;
         _requestId = 0;

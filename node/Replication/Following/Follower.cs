@@ -250,7 +250,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
             return;
         if (IsOvertaken(_snapshotCovers))
         {
-            context.Log($"the snapshot at {_snapshotCovers} is not needed any more");
+            context.Log($"the snapshot at {_snapshotCovers} is no longer needed");
             if (_snapshotIsKept)
                 TellOfKept(installed: false);
             else
@@ -272,7 +272,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
     /// <summary>The snapshot is the live state now.</summary>
     public void OnSnapshotInstalled(LogPosition covers)
     {
-        Invariant.Check(_installing is not null, $"A snapshot at {covers} is installed that was not asked for.");
+        Invariant.Check(_installing is not null, $"A snapshot at {covers} was installed that was not requested.");
         context.Control.Thaw(_installing);
         _installing = null;
         context.CommittedBySnapshot(covers.Etag);
@@ -317,7 +317,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         if (frame.ReceiverIncarnation == context.Incarnation && context.Journal.Last.Etag < remembered && !context.Recovering)
         {
             context.Recovering = true;
-            context.Emit(new Effect.Alarm($"the journal ends at {context.Journal.Last.Name}, before {remembered}, which this replica acknowledged: recovering"));
+            context.Emit(new Effect.Alarm($"the journal ends at {context.Journal.Last.Name}, before {remembered}, which this replica acknowledged; the replica is recovering"));
             context.Control.Require(context.Control.Wanted with { Acknowledged = Etag.Max(context.Control.Wanted.Acknowledged, remembered) });
         }
 
@@ -349,7 +349,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
                 Answer(frame, append.Previous.FromWire());
                 return;
             case TailFit.Damaged:
-                context.Emit(new Effect.Alarm($"an append of replica {frame.Sender:x} in epoch {frame.Epoch} is damaged; dropped"));
+                context.Emit(new Effect.Alarm($"an append from replica {frame.Sender:x} in epoch {frame.Epoch} is damaged and was dropped"));
                 return;
             case TailFit.Conflict:
                 BeginCut(frame, match.Common);
@@ -399,7 +399,7 @@ internal sealed class Follower(ReplicaContext context, TailCut cut)
         if (recovered < committed)
             return;
         context.Recovering = false;
-        context.Log($"recovered to {recovered}, the leader's committed etag is {committed}");
+        context.Log($"recovered to {recovered}; the leader's committed etag is {committed}");
         context.Control.Require(context.Control.Wanted with { Acknowledged = recovered });
         // Sent before as "recovering"; now it counts, so it is sent again.
         _acknowledgedSent = Etag.None;

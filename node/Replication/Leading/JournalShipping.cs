@@ -151,8 +151,8 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
                 context.Emit(Effect.CheckPages.Instance);
             var reason = ack.Fault switch
             {
-                SnapshotFault.NoRoom => "its disk has no room for it",
-                SnapshotFault.Damaged => "it found it damaged",
+                SnapshotFault.NoRoom => "its disk has no space for it",
+                SnapshotFault.Damaged => "it found the snapshot damaged",
                 _ => "its disk failed",
             };
             // The follower checks for space with the first bytes, so retrying often costs nothing.
@@ -177,7 +177,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         if (follower.State == FollowerState.Snapshot && follower.Covers != default
             && context.NowUs - follower.SnapshotMovedUs >= context.Options.SnapshotPatienceUs)
         {
-            GiveUpSnapshot(follower, $"nothing of it moved for {context.Options.SnapshotPatienceUs / 1_000_000} s");
+            GiveUpSnapshot(follower, $"it made no progress for {context.Options.SnapshotPatienceUs / 1_000_000} s");
             return;
         }
 
@@ -251,7 +251,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     // This harms nobody: the follower continues with what it has, and a newer checkpoint is sent later, from its beginning.
     private void GiveUpSnapshot(FollowerProgress follower, string reason, bool costsMuch = true)
     {
-        context.Log($"replica {follower.Replica:x} does not get the snapshot at {follower.Covers}: {reason}; begins anew later");
+        context.Log($"replica {follower.Replica:x} did not receive the snapshot at {follower.Covers}: {reason}; it is sent again later");
         Signal(follower, FollowerSignal.GivenUp);
         var pauseUs = Math.Min(context.Options.SnapshotRetryUs << Math.Min(follower.SnapshotsGivenUp, 30), context.Options.SnapshotRetryMostUs);
         follower.SnapshotsGivenUp += costsMuch ? 1 : 0;

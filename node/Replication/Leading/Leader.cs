@@ -132,7 +132,7 @@ internal sealed class Leader
     {
         if (_context.View.Record.Epoch > Epoch && SupersededUs == long.MaxValue)
         {
-            _context.Log($"epoch {_context.View.Record.Epoch} was given out while this replica leads {Epoch}; it goes on until fenced");
+            _context.Log($"epoch {_context.View.Record.Epoch} was assigned while this replica leads {Epoch}; it continues until it is fenced");
             SupersededUs = _context.NowUs;
         }
 
@@ -158,9 +158,9 @@ internal sealed class Leader
     {
         Asked();
         var refusal = !Serving ? "this replica does not serve"
-            : SupersededUs != long.MaxValue ? "a higher epoch was given out"
-            : _transfer is not null ? "the leadership is being handed over"
-            : _membership is not null ? "another change of the replicas is under way"
+            : SupersededUs != long.MaxValue ? "a higher epoch was assigned"
+            : _transfer is not null ? "the leadership is being transferred"
+            : _membership is not null ? "another change of the replicas is in progress"
             : change.Joins != 0 && !FollowsClosely(change.Joins) ? $"replica {change.Joins:x} has not caught up"
             : null;
         if (refusal is not null)
@@ -201,7 +201,7 @@ internal sealed class Leader
         // No replica can have what this leader has not written. If this were accepted, every later record would count as durable there.
         if (ToldDurable(frame) is var told && told > _context.Journal.Last.Etag)
         {
-            _context.Emit(new Effect.Alarm($"replica {frame.Sender:x} acknowledges {told}, and the journal of this leader ends at {_context.Journal.Last.Name}; dropped"));
+            _context.Emit(new Effect.Alarm($"replica {frame.Sender:x} acknowledges {told}, but this leader's journal ends at {_context.Journal.Last.Name}; the acknowledgement was dropped"));
             return;
         }
 
@@ -289,7 +289,7 @@ internal sealed class Leader
     {
         Asked();
         var refusal = !Serving ? "this replica does not serve"
-            : _transfer is not null ? "the leadership is being handed over already"
+            : _transfer is not null ? "the leadership is already being transferred"
             : _membership is not null ? "the replicas are being changed"
             : null;
         if (refusal is not null)
@@ -337,7 +337,7 @@ internal sealed class Leader
             // Time before the end of quiescence does not count.
             var silentUs = _context.NowUs - Math.Max(_wokeUs, _quorum.Agreed(_heardOf));
             if (!_rests && silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
-                return "no majority has answered for one and a half of the greatest timeout";
+                return "no majority has answered for 1.5 times the greatest timeout";
             foreach (var follower in _followers.Values)
                 _shipping.CheckStall(follower);
             LeaveImpaired();
@@ -347,7 +347,7 @@ internal sealed class Leader
         {
             if (_transfer.StoppedServing)
                 return $"replica {_transfer.Target:x} did not take over";
-            _transfer.End(0, $"replica {_transfer.Target:x} did not get ready; this replica goes on leading");
+            _transfer.End(0, $"replica {_transfer.Target:x} did not become ready; this replica continues to lead");
             _transfer = null;
         }
 

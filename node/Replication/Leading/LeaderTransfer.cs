@@ -66,7 +66,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
         if (Phase == TransferPhase.Draining && context.Committed >= last && target.Acked >= last)
         {
             Phase = TransferPhase.Released;
-            context.Log($"hands epoch {epoch} over to replica {Target:x}");
+            context.Log($"transfers the leadership of epoch {epoch} to replica {Target:x}");
         }
 
         if (Phase == TransferPhase.Draining || context.NowUs < _resendUs)

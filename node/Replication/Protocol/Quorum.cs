@@ -11,7 +11,7 @@ internal sealed class Quorum
     /// <param name="sets">Replica ids of the voters: one or two sets, neither empty.</param>
     public Quorum(params ulong[][] sets)
     {
-        Invariant.Check(sets.Length is 1 or 2, "A quorum is over one set of voters or two.");
+        Invariant.Check(sets.Length is 1 or 2, "A quorum covers one set of voters or two.");
         _sets = sets;
     }
 

@@ -50,11 +50,11 @@ internal abstract record ReplicaChange
     public sealed override string ToString() => this switch
     {
         AddLearner { InPlaceOf: 0 } add => $"add replica {add.Replica:x} on node {add.Node} as a learner",
-        AddLearner add => $"add replica {add.Replica:x} on node {add.Node} as a learner in the place of {add.InPlaceOf:x}",
-        Promote promote => $"let replica {promote.Learner:x} vote",
+        AddLearner add => $"add replica {add.Replica:x} on node {add.Node} as a learner in place of {add.InPlaceOf:x}",
+        Promote promote => $"make replica {promote.Learner:x} a voter",
         Remove remove => $"remove replica {remove.Replica:x}",
-        Swap swap => $"put replica {swap.Learner:x} in the place of {swap.Voter:x}",
-        _ => throw new InvariantException("A change of replicas has no text."),
+        Swap swap => $"replace replica {swap.Voter:x} with {swap.Learner:x}",
+        _ => throw new InvariantException("This kind of change of the replicas has no text."),
     };
 
     /// <summary>The record after this change, with the next generation; null if it is refused.</summary>
@@ -88,19 +88,19 @@ internal abstract record ReplicaChange
             if (added.Replica == 0 || record.Removed.Contains(added.Replica) || record.Replicas.Any(replica => replica.Replica == added.Replica))
                 return $"the id {added.Replica:x} was used before";
             if (record.Replicas.Any(replica => replica.Node == added.Node && replica.Replica != added.InPlaceOf))
-                return $"node {added.Node} has a replica of the shard";
+                return $"node {added.Node} already has a replica of the shard";
         }
 
         if (Joins != 0 && !record.Replicas.Any(replica => replica.Replica == Joins && replica is { Learner: true, Created: true }))
             return $"replica {Joins:x} is not a learner whose directory exists";
         if (this is Promote { VotersMax: var votersMax } && record.Replicas.Count(replica => !replica.Learner) >= votersMax)
-            return $"the shard has its {votersMax} voters";
+            return $"the shard already has its {votersMax} voters";
         if (Leaves == 0)
             return "";
         if (Leaves == leader)
-            return "a leader does not remove itself; hand the leadership over first";
+            return "a leader cannot remove itself; transfer the leadership first";
         if (record.Replicas.SingleOrDefault(replica => replica.Replica == Leaves) is not { } leaving)
-            return $"replica {Leaves:x} is not one of the shard's";
+            return $"replica {Leaves:x} is not a replica of the shard";
         return this is Swap && leaving.Learner ? $"replica {Leaves:x} is not a voter" : "";
     }
 }

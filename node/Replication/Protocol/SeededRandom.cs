@@ -8,7 +8,7 @@ internal sealed class SeededRandom(ulong seed)
     /// <summary>A number from <paramref name="least"/> (inclusive) to <paramref name="end"/> (exclusive).</summary>
     public long Between(long least, long end)
     {
-        Invariant.Check(least < end, $"An empty range of random numbers: {least} to {end}.");
+        Invariant.Check(least < end, $"The range of random numbers is empty: {least} to {end}.");
         return least + (long)(Next() % (ulong)(end - least));
     }
 

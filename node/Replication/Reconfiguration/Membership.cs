@@ -67,7 +67,7 @@ internal sealed class Membership
         // Once the compare-and-set is sent, only its outcome or the end of the leadership ends this.
         if (Phase is MembershipPhase.Reading or MembershipPhase.Securing && _context.NowUs >= _deadlineUs)
         {
-            End(_old, done: false, Phase == MembershipPhase.Reading ? "the coordinator does not answer" : "the new voters do not have all that is committed");
+            End(_old, done: false, Phase == MembershipPhase.Reading ? "the coordinator does not answer" : "the new voters do not have everything that is committed");
             return;
         }
 
@@ -143,7 +143,7 @@ internal sealed class Membership
 
     /// <summary>The leadership ends. A compare-and-set that was sent may still take effect; the next leader reads the record.</summary>
     public void Abandon(string why) => _context.Emit(new Effect.OrderEnded(
-        _orderId, false, Phase >= MembershipPhase.Setting ? $"the outcome is unknown: {why}; look at the shard's replicas" : why));
+        _orderId, false, Phase >= MembershipPhase.Setting ? $"the outcome is unknown: {why}; check the shard's replicas" : why));
 
     private void Read()
     {
@@ -156,7 +156,7 @@ internal sealed class Membership
     {
         if (record.Epoch != _epoch || _context.CoordinatorDoubted)
         {
-            End(_old, done: false, _context.CoordinatorDoubted ? "the coordinator has gone backwards" : $"epoch {record.Epoch} was given out meanwhile");
+            End(_old, done: false, _context.CoordinatorDoubted ? "the coordinator has gone backwards" : $"epoch {record.Epoch} was assigned in the meantime");
             return;
         }
 
@@ -186,7 +186,7 @@ internal sealed class Membership
         if (record.Generation == _put!.Generation)
             Won(record, revision);
         else
-            End(_old, done: false, "another changed the record first; try again");
+            End(_old, done: false, "another writer changed the record first; try again");
     }
 
     private void Won(ShardRecord record, long revision)

@@ -59,7 +59,7 @@ internal sealed class HardStateKeeper
     /// <summary>A snapshot is being switched in together with this state.</summary>
     public HardState Freeze()
     {
-        Invariant.Check(_underWay is null, "A snapshot is switched in while the control file is written.");
+        Invariant.Check(_underWay is null, "A snapshot is switched in while the control file is being written.");
         Frozen = true;
         _urgent = false;
         return Wanted;

@@ -156,7 +156,7 @@ internal sealed class ReplicaContext
         {
             Emit(new Effect.Alarm(
                 $"the coordinator went backwards: revision {revision}, generation {record.Generation}, epoch {record.Epoch}; "
-                + $"seen before: {held.Revision}, {held.Generation}, {held.Epoch}. No elections until it is repaired"));
+                + $"seen before: {held.Revision}, {held.Generation}, {held.Epoch}. No elections take place until it is repaired"));
         }
 
         CoordinatorDoubted = doubted;

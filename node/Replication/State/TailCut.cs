@@ -23,7 +23,7 @@ internal sealed class TailCut(ReplicaContext context)
     /// </summary>
     public bool TryBegin(LogPosition keep, ulong epoch)
     {
-        Invariant.Check(!_wanted, "A cut begins while another is under way.");
+        Invariant.Check(!_wanted, "A truncation begins while another is in progress.");
         var last = context.Journal.Last;
         if (keep.Etag < context.Committed)
         {
@@ -33,11 +33,11 @@ internal sealed class TailCut(ReplicaContext context)
 
         if (last.Etag.Epoch >= epoch)
         {
-            context.Emit(new Effect.Alarm($"refused to cut {last.Name}, a record of epoch {epoch} or above, back to {keep}"));
+            context.Emit(new Effect.Alarm($"refused to truncate the journal from {last.Name}, a record of epoch {epoch} or above, to {keep}"));
             return false;
         }
 
-        context.Log($"cutting the tail {last.Name} back to {keep} in epoch {epoch}");
+        context.Log($"truncating the journal from {last.Name} to {keep} in epoch {epoch}");
         _keep = keep;
         _epoch = epoch;
         _wanted = true;
@@ -68,7 +68,7 @@ internal sealed class TailCut(ReplicaContext context)
     /// </summary>
     public (LogPosition Kept, ulong Epoch) Done()
     {
-        Invariant.Check(_issued, "A cut is done that was not asked for.");
+        Invariant.Check(_issued, "A truncation completed that was not requested.");
         _issued = _wanted = false;
         return (_keep, _epoch);
     }

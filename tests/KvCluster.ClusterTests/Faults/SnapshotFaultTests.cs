@@ -26,7 +26,7 @@ public sealed class SnapshotFaultTests
         disk.Fill();
         var since = cluster.Nodes.ToDictionary(static node => node.Node, static node => node.Log.Count);
         cluster.Network.Heal();
-        await cluster.UntilOneSaysAsync("its disk has no room for it", since);
+        await cluster.UntilOneSaysAsync("its disk has no space for it", since);
         await histories.MoreChangesAsync(Some);
         // It once ended the process, and again at each of its starts.
         Assert.True(cluster.Node(Follower).IsRunning);

@@ -61,7 +61,7 @@ public sealed class DigestAnswersTests
     {
         var replica = Reported();
         replica.From(2, 2, frame => frame.DigestDiffers = new DigestDiffers { Number = 1, Reported = Digest("abc"), Expected = Digest("xyz") });
-        replica.Shows("quarantine: its trees at 00000000-0000-0001-0000-000000000002 have the digest 616263, those of a majority 78797a");
+        replica.Shows("quarantine: its trees at 00000000-0000-0001-0000-000000000002 have the digest 616263, but the majority's have 78797a");
         replica.Tick(10_000_000).Shows("");
         Assert.Equal(ReplicaRole.Stopped, replica.Core.Role);
     }

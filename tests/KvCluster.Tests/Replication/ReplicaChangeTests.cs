@@ -12,7 +12,7 @@ public sealed class ReplicaChangeTests
         var record = Record(1, 2, 3);
         record.Replicas.Add(new ReplicaRecord { Replica = 4, Node = 4, Learner = true, Created = true });
         Assert.Null(new ReplicaChange.Promote(4, 3).ApplyTo(record, 1, out var refusal));
-        Assert.Equal("the shard has its 3 voters", refusal);
+        Assert.Equal("the shard already has its 3 voters", refusal);
         record.Replicas.RemoveAt(2);
         Assert.Equal([1ul, 2ul, 4ul], new ReplicaChange.Promote(4, 3).ApplyTo(record, 1, out _)!.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica));
     }
@@ -33,7 +33,7 @@ public sealed class ReplicaChangeTests
     public void AddLearner_OnANodeThatHasAnotherReplica_IsRefused()
     {
         Assert.Null(new ReplicaChange.AddLearner(9, Node: 2, InPlaceOf: 3).ApplyTo(Record(1, 2, 3), 1, out var refusal));
-        Assert.Equal("node 2 has a replica of the shard", refusal);
+        Assert.Equal("node 2 already has a replica of the shard", refusal);
     }
 
     private static ShardRecord Record(params ulong[] replicas) => new()
