@@ -65,10 +65,10 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _shardSeriesMax = shardSeriesMax;
         // The tag distinguishes nodes that run in one process.
         _meter = new Meter(Name, null, [new Tag("kvcluster.node", identity.Node)]);
-        _requests = Seconds("kvcluster.node.request.duration", "Calls of clients that were answered, from their arrival.");
-        _refused = Counter("kvcluster.node.request.refused", "{request}", "Calls of clients that were refused, by the reason.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Connections of clients that are not read for now, as the thread pool of the process has much to do.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.request.active", () => Interlocked.Read(ref _activeRequests), "{request}", "Calls of clients under way.");
+        _requests = Seconds("kvcluster.node.request.duration", "Client calls that were answered, from their arrival.");
+        _refused = Counter("kvcluster.node.request.refused", "{request}", "Client calls that were refused, by reason.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Client connections that are not read at the moment, because the thread pool of the process has much to do.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.request.active", () => Interlocked.Read(ref _activeRequests), "{request}", "Client calls in progress.");
         _transactionOperations = _meter.CreateHistogram("kvcluster.node.transaction.operations", "{operation}", "Operations that were merged into one transaction.", null, Buckets.Counts);
         _transactionWait = Seconds("kvcluster.node.transaction.wait.duration", "How long the first request of a merged transaction had waited.");
         _journalWrite = Seconds("kvcluster.node.journal.write.duration", "Writes of the journal, until they were on stable storage.");
@@ -80,8 +80,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _coordinatorCalls = Seconds("kvcluster.node.coordinator.call.duration", "Calls to the coordinator.");
         _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1: the coordinator answered the last call.");
         _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1; the node and its cluster are labels.");
-        _replicas = _meter.CreateObservableUpDownCounter("kvcluster.node.replicas", ReplicasByRole, "{replica}", "Replicas of this node, by what they do.");
-        _meter.CreateObservableCounter("kvcluster.node.starts", () => (long)(identity.Incarnation >> 32), "{start}", "Starts of the node's data folder so far.");
+        _replicas = _meter.CreateObservableUpDownCounter("kvcluster.node.replicas", ReplicasByRole, "{replica}", "Replicas of this node, by role.");
+        _meter.CreateObservableCounter("kvcluster.node.starts", () => (long)(identity.Incarnation >> 32), "{start}", "Starts of the node with this data directory.");
         ObserveEvents();
         ObserveReplicas();
         ObserveShards();
@@ -229,15 +229,15 @@ internal sealed class NodeMetrics : IAsyncDisposable
     // Rare events, reported as 0 from the start: the increase of a series that begins with its first event would not be seen.
     private void ObserveEvents()
     {
-        _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, hand-overs to it included.");
-        _meter.CreateObservableCounter("kvcluster.node.handovers", () => Both(Result, ("done", _handOversDone), ("refused", _handOversRefused)), "{handover}", "Leaderships that this node was asked to hand over, by what became of it.");
-        _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival, as too many were open; counted nowhere else.");
-        _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Turns of loops that ended with an exception that nobody expects; the log says which.");
-        _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "What an operator must hear of; the log says what it was.");
+        _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, transfers to it included.");
+        _meter.CreateObservableCounter("kvcluster.node.handovers", () => Both(Result, ("done", _handOversDone), ("refused", _handOversRefused)), "{handover}", "Transfers of leaderships that this node was asked for, by outcome.");
+        _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
+        _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Iterations of background loops that ended with an unexpected exception. The log says which.");
+        _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "Events that an operator must know about. The log describes each.");
         _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees taken in the background, to compare replicas.");
-        _meter.CreateObservableCounter("kvcluster.node.quarantines", () => Volatile.Read(ref _quarantines), "{replica}", "Replicas that ended because their tree is not the one of their peers.");
-        _meter.CreateObservableCounter("kvcluster.node.replica.failures", () => Volatile.Read(ref _failures), "{replica}", "Replicas that stopped by themselves, quarantines included.");
-        _meter.CreateObservableCounter("kvcluster.node.stalls", StallsByReason, "{stall}", "Times that a writer thread, the node's timers or its thread pool stood still for a quarter of a second or more, by the reason.");
+        _meter.CreateObservableCounter("kvcluster.node.quarantines", () => Volatile.Read(ref _quarantines), "{replica}", "Replicas that were quarantined because their tree differs from their peers'.");
+        _meter.CreateObservableCounter("kvcluster.node.replica.failures", () => Volatile.Read(ref _failures), "{replica}", "Replicas that failed, quarantines included.");
+        _meter.CreateObservableCounter("kvcluster.node.stalls", StallsByReason, "{stall}", "Times that a writer thread, the node's timers or its thread pool stalled for 250 ms or more, by cause.");
         _meter.CreateObservableCounter("kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}", "Checkpoints sent to, or received from, a leader because the journal did not reach back.");
     }
 
@@ -254,8 +254,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         _meter.CreateObservableUpDownCounter("kvcluster.node.shards.leaderless", () => _reading.Replicas.LongCount(replica => replica.IsLeaderless), "{replica}", "Replicas that know no leader of their shard, or lead it without a majority.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.shards.led", () => _reading.Replicas.LongCount(replica => replica.IsFollowed), "{replica}", "Replicas that lead their shard with a majority.");
-        _meter.CreateObservableGauge("kvcluster.node.map.shards", () => _reading.MapShards, "{shard}", "Shards of the whole cluster, by the map that this node has.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.leased", () => _reading.Replicas.LongCount(replica => replica.HasLease), "{replica}", "Leaders that may answer reads without asking their followers; an idle one rests and has no lease.");
+        _meter.CreateObservableGauge("kvcluster.node.map.shards", () => _reading.MapShards, "{shard}", "Shards of the whole cluster, according to this node's map.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.leased", () => _reading.Replicas.LongCount(replica => replica.HasLease), "{replica}", "Leaders that may answer reads without asking their followers. A quiescent leader has no lease.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.impaired", () => ByDisk(), "{replica}", "Replicas whose disk is slow or full.");
     }
 
@@ -264,7 +264,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     private void ObserveShards()
     {
-        _meter.CreateObservableGauge("kvcluster.node.shard.epoch", () => ByShard(replica => (long)replica.Epoch), "{epoch}", "Epoch that the replica obeys or leads; a jump is a change of leader.");
+        _meter.CreateObservableGauge("kvcluster.node.shard.epoch", () => ByShard(replica => (long)replica.Epoch), "{epoch}", "Epoch that the replica follows or leads. A jump is a change of leader.");
         _meter.CreateObservableGauge("kvcluster.node.shard.leading", () => ByShard(replica => replica.Role == "leader" ? 1 : 0), "{leader}", "1: the replica leads the shard.");
         _meter.CreateObservableCounter("kvcluster.node.shard.changes", () => ByShard(replica => (long)replica.Change), "{change}", "Number of the shard's last change that this replica has applied; its rate is that of the shard's writes.");
         _meter.CreateObservableGauge("kvcluster.node.shard.snapshot.age", () => ByShard(replica => replica.SnapshotAge.TotalSeconds), "s", "Age of the replica's oldest open snapshot.");
@@ -284,9 +284,9 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         _meter.CreateObservableGauge("kvcluster.node.peer.lag.size", () => ByPeer(follower => follower.LagBytes), "By", "The greatest lag of that node's replicas behind leaders here, over all shards.");
         _meter.CreateObservableGauge("kvcluster.node.peer.lag.changes", () => ByPeer(follower => follower.LagChanges), "{change}", "The greatest lag of that node's replicas behind leaders here, over all shards.");
-        _meter.CreateObservableGauge("kvcluster.node.peer.connected", () => Links(link => link.IsUp ? 1 : 0), "{stream}", "1: the stream to that node is open, and something came on it within the last seconds.");
+        _meter.CreateObservableGauge("kvcluster.node.peer.connected", () => Links(link => link.IsUp ? 1 : 0), "{stream}", "1: the stream to that node is open, and something was received on it within the last seconds.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.peer.waiting.size", () => Links(link => link.WaitingBytes), "By", "Frames that wait for the stream to that node.");
-        _meter.CreateObservableCounter("kvcluster.node.peer.dropped", () => Links(link => link.Dropped), "{frame}", "Frames for that node that had no credit, or no stream; what matters of them is sent again.");
+        _meter.CreateObservableCounter("kvcluster.node.peer.dropped", () => Links(link => link.Dropped), "{frame}", "Frames for that node that were dropped because there was no credit or no stream. What matters is sent again.");
     }
 
     private IEnumerable<Measurement<long>> ByPeer(Func<FollowerReading, long> value) => _reading.Replicas.SelectMany(replica => replica.Followers)
@@ -304,7 +304,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.readers", () => Sum(replica => replica.Readers), "{reader}", "Open snapshots.");
         _meter.CreateObservableGauge("kvcluster.node.store.snapshot.age", () => _reading.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s", "Age of the oldest open snapshot.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file that open snapshots, and checkpoints that are sent, keep from being reused.");
-        _meter.CreateObservableGauge("kvcluster.node.disk.free.size", FreeBytes, "By", "Free space where the data directory lies.");
+        _meter.CreateObservableGauge("kvcluster.node.disk.free.size", FreeBytes, "By", "Free space on the file system of the data directory.");
     }
 
     private IEnumerable<Measurement<long>> FreeBytes() => _reading.FreeBytes is { } free ? [new Measurement<long>(free)] : [];

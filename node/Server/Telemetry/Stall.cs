@@ -50,7 +50,7 @@ internal sealed record Stall(string What, string Where, TimeSpan Length, string 
     }
 
     public override string ToString() => string.Create(
-        CultureInfo.InvariantCulture, $"the node's {What} stood still for {Ms(Length)} ms{(Where.Length == 0 ? "" : $" ({Where})")}: {Text}");
+        CultureInfo.InvariantCulture, $"the node's {What} stalled for {Ms(Length)} ms{(Where.Length == 0 ? "" : $" ({Where})")}: {Text}");
 
     private static double Ms(TimeSpan time) => Math.Round(time.TotalMilliseconds);
 }

@@ -113,7 +113,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
         var stood = watched.Judge.Look(turn, watched.Thread.HasWork, now);
         if (stood >= Threshold)
         {
-            var where = $"{watched.Thread.Name}, {(watched.Item is null ? "which had work and did not begin" : $"at {watched.Item}")}";
+            var where = $"{watched.Thread.Name}, {(watched.Item is null ? "which had work and did not start" : $"at {watched.Item}")}";
             Report(Stall.Of("writer", where, stood, watched.Before, Vitals.Read(watched.Id)));
         }
         watched.Item = (turn & 1) != 0 ? item : null;

@@ -44,7 +44,7 @@ internal sealed class TracedRecord(Activity span)
         foreach (var open in _replications.Values.Append(span))
         {
             if (open is { IsStopped: false })
-                Spans.Stop(open.SetStatus(ActivityStatusCode.Error, "nothing was heard of it any more"));
+                Spans.Stop(open.SetStatus(ActivityStatusCode.Error, "nothing more was heard of it"));
         }
     }
 }

@@ -214,7 +214,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     }
 
     /// <summary>
-    /// Makes a fault that may not cost the leader of shard 0 its leadership. There is one excuse: a node of this machine stood still meanwhile, and says so in its log;
+    /// Makes a fault that may not cost the leader of shard 0 its leadership. There is one excuse: a node of this machine stalled meanwhile, and says so in its log;
     /// then the fault is made again, a few times at the most.
     /// </summary>
     /// <param name="fault">Takes the leader; makes the fault and takes it back.</param>
@@ -231,7 +231,7 @@ internal sealed class FaultCluster : IAsyncDisposable
             if ((leader, epoch) == (leaderAfter, epochAfter))
                 return;
             var stall = StallSince(since);
-            told.Add($"node {leader} in epoch {epoch}, then node {leaderAfter} in epoch {epochAfter}: {stall ?? "no node stood still"}");
+            told.Add($"node {leader} in epoch {epoch}, then node {leaderAfter} in epoch {epochAfter}: {stall ?? "no node stalled"}");
             if (stall is null)
                 break;
         }
@@ -242,9 +242,9 @@ internal sealed class FaultCluster : IAsyncDisposable
     /// <summary>How many lines each node has printed.</summary>
     public IReadOnlyDictionary<int, int> LogLengths() => _nodes.ToDictionary(static node => node.Node, static node => node.Log.Count);
 
-    /// <summary>What a node has said of a stall of its own since then: the only excuse of a leadership that ended without a fault; null: none stood still.</summary>
+    /// <summary>What a node has said of a stall of its own since then: the only excuse of a leadership that ended without a fault; null: none stalled.</summary>
     public string? StallSince(IReadOnlyDictionary<int, int> lengths) =>
-        _nodes.SelectMany(node => node.Log.Skip(lengths[node.Node])).FirstOrDefault(static line => line.Contains("stood still for", StringComparison.Ordinal));
+        _nodes.SelectMany(node => node.Log.Skip(lengths[node.Node])).FirstOrDefault(static line => line.Contains("stalled for", StringComparison.Ordinal));
 
     /// <summary>A node that has a replica of the shard and does not lead it.</summary>
     public async Task<int> FollowerAsync(uint shard = 0)

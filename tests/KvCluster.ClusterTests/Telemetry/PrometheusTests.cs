@@ -23,7 +23,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         "sum by (instance) (rate(kvcluster_node_journal_write_duration_seconds_sum[1m])) / sum by (instance) (rate(kvcluster_node_journal_write_duration_seconds_count[1m]))";
 
     // Of what nodes log: what explains an alert that goes on.
-    private static readonly string[] OfInterest = ["disk", "stood still", "epoch", "Alarm"];
+    private static readonly string[] OfInterest = ["disk", "stalled", "epoch", "Alarm"];
 
     // What looks back for minutes goes on firing after its fault.
     private static readonly string[] Remembering = ["KvClusterNodeRestarts", "KvClusterReplicaFailed", "KvClusterAlarm", "KvClusterLeadersMove"];

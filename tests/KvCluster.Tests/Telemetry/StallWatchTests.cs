@@ -61,7 +61,7 @@ public sealed class StallWatchTests
         var after = Counted(500, pausedMs, compiledMs, faults, 1 + ranMs, waitedMs, pressedMs);
         var stall = Stall.Of("writer", "kv-writer-0, at shard 1", TimeSpan.FromMilliseconds(480), before, after);
         Assert.Equal(reason, stall.Reason);
-        Assert.StartsWith("the node's writer stood still for 480 ms (kv-writer-0, at shard 1): ", stall.ToString(), StringComparison.Ordinal);
+        Assert.StartsWith("the node's writer stalled for 480 ms (kv-writer-0, at shard 1): ", stall.ToString(), StringComparison.Ordinal);
         Assert.Contains(reason, stall.ToString(), StringComparison.Ordinal);
     }
 
