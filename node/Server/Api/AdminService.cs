@@ -77,7 +77,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         if (request.Reason.Length > ReasonCharsMax)
             throw ApiErrors.BadRequest($"A reason has at most {ReasonCharsMax} characters; nothing was changed.").ToStatus().ToRpcException();
         if (!OneLine.Is(request.Reason))
-            throw ApiErrors.BadRequest("A reason has a control character (a line break or an escape, for example); nothing was changed. Give it as one line of text.").ToStatus().ToRpcException();
+            throw ApiErrors.BadRequest("A reason must not contain a control character (a line break or an escape, for example); nothing was changed. Give it as one line of text.").ToStatus().ToRpcException();
         if (shards.Find(request.Shard) is null)
             throw ApiErrors.NoReplica(request.Shard, identity.Node).ToStatus().ToRpcException();
         var shard = Here(request.Shard);
@@ -101,7 +101,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
     public override async Task<MayStopResponse> MayStop(MayStopRequest request, ServerCallContext context)
     {
         if (request.Shards.Count > StayingVoters.ShardsMax)
-            throw ApiErrors.BadRequest($"At most {StayingVoters.ShardsMax} shards are named in one call.").ToStatus().ToRpcException();
+            throw ApiErrors.BadRequest($"One call may name at most {StayingVoters.ShardsMax} shards.").ToStatus().ToRpcException();
         var asked = TimeSpan.FromMilliseconds(request.KeptMs);
         var keptTime = asked < StayingVoters.KeptTimeMax ? asked : StayingVoters.KeptTimeMax;
         var verdicts = await Task.WhenAll(request.Shards.Select(shard => voters.JudgeAsync(shard, request.Node, keptTime))).ConfigureAwait(false);

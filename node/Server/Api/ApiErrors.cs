@@ -29,59 +29,59 @@ internal static class ApiErrors
     public static readonly ApiError TooManyOperations = new(
         StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A request names at most {Text(WriteRequest.OperationCountMax)} keys.");
 
-    public static readonly ApiError ShardsDiffer = new(StatusCode.InvalidArgument, "SHARDS_DIFFER", "The keys of a request at a node are of one shard.");
+    public static readonly ApiError ShardsDiffer = new(StatusCode.InvalidArgument, "SHARDS_DIFFER", "All keys of a request to a node must belong to one shard.");
 
     public static readonly ApiError AnswerTooLarge = new(
-        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The values asked for have more than {Text(AnswerBytesMax)} bytes together; ask for fewer keys.");
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values have more than {Text(AnswerBytesMax)} bytes in total; request fewer keys.");
 
-    public static readonly ApiError Busy = new(StatusCode.Unavailable, "BUSY", "The shard has as many requests waiting as it takes.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
+    public static readonly ApiError Busy = new(StatusCode.Unavailable, "BUSY", "The shard's request queue is full; nothing was applied. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
 
     /// <summary>For a read whose answer was found but not copied.</summary>
     public static readonly ApiError RepliesWait = new(
-        StatusCode.Unavailable, "BUSY", "As many bytes of replies wait to be read as the node keeps at a time.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
+        StatusCode.Unavailable, "BUSY", "The node's memory for unread replies is used up. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
     /// <summary>For a request that is not started.</summary>
     public static readonly ApiError RequestsWait = new(
-        StatusCode.Unavailable, "BUSY", "As many bytes of requests are being served as the node takes at a time.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
+        StatusCode.Unavailable, "BUSY", "The node's memory for requests is used up; the request was not started. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
     /// <summary>For a stream that holds memory because its caller does not read.</summary>
     public static readonly ApiError NotRead = new(
-        StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read what it asked for. Calls of the stream without an answer may have been applied.") { IsOutcomeUnknown = true };
+        StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read its replies. Calls of the stream without a reply may have been applied.") { IsOutcomeUnknown = true };
 
     public static readonly ApiError Stopping = new(StatusCode.Unavailable, "STOPPING", "The node is stopping.");
 
-    public static readonly ApiError DeadlinePassed = new(StatusCode.DeadlineExceeded, "DEADLINE_PASSED", "The deadline passed before the call's turn came; nothing was applied.");
+    public static readonly ApiError DeadlinePassed = new(StatusCode.DeadlineExceeded, "DEADLINE_PASSED", "The deadline passed while the call was waiting; nothing was applied.");
 
-    public static readonly ApiError DiskFull = new(StatusCode.ResourceExhausted, "DISK_FULL", "The node's disk is full; deletes still work.");
+    public static readonly ApiError DiskFull = new(StatusCode.ResourceExhausted, "DISK_FULL", "The node's disk is full; nothing was applied. Deletes still work.");
 
     public static readonly ApiError OutcomeUnknown = new(
         StatusCode.Unknown, "OUTCOME_UNKNOWN", "The leader could not tell whether the change will be committed. Read the key, or repeat the change with its request id.") { IsOutcomeUnknown = true };
 
     public static readonly ApiError SessionExpired = new(
-        StatusCode.Aborted, "SESSION_EXPIRED", "The shard has no session with the request's id (any more); this attempt was not executed.") { IsOutcomeUnknown = true };
+        StatusCode.Aborted, "SESSION_EXPIRED", "The request's session does not exist or has expired; this attempt was not executed.") { IsOutcomeUnknown = true };
 
     public static readonly ApiError SequenceClosed = new(
-        StatusCode.Aborted, "SEQUENCE_CLOSED", "A later request of the session said that this one was settled; this attempt was not executed.") { IsOutcomeUnknown = true };
+        StatusCode.Aborted, "SEQUENCE_CLOSED", "A later request of the session marked this one as settled; this attempt was not executed.") { IsOutcomeUnknown = true };
 
     public static readonly ApiError SequenceReused = new(
-        StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "Another change has the sequence of this one in its session. Nothing was applied; count sequences up, one for each change.");
+        StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "Another change of the session has the same sequence. Nothing was applied; increase the sequence by one for each change.");
 
     public static readonly ApiError SessionInvalid = BadRequest(
-        $"A request id has the session that an OpenSession answered: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session.");
+        $"A request id must name a session returned by OpenSession: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session.");
 
     public static readonly ApiError SequenceInvalid = BadRequest(
-        $"A request id has a sequence from 1 to {WriteRequest.SequenceMax}, and a lowest_open of at least 1 that is the sequence or less than {Text(SessionTable.OpenRequestsMax)} below it. Nothing was applied; count from 1.");
+        $"A request id must have a sequence from 1 to {WriteRequest.SequenceMax} and a lowest_open of at least 1 that equals the sequence or is less than {Text(SessionTable.OpenRequestsMax)} below it. Nothing was applied; count from 1.");
 
     public static readonly ApiError Cancelled = new(StatusCode.Cancelled, "CANCELLED", "The caller went away.");
 
-    public static readonly ApiError GivenUp = new(StatusCode.Cancelled, "CANCELLED", "The caller gave the change up before its turn came; nothing was applied.");
+    public static readonly ApiError GivenUp = new(StatusCode.Cancelled, "CANCELLED", "The caller cancelled the change while it was waiting; nothing was applied.");
 
     /// <summary>For a GetMany that is read in several turns.</summary>
     public static readonly ApiError ReadTooSlow = new(
-        StatusCode.Unavailable, "BUSY", "The keys were read so slowly that their snapshot kept memory from being reused. Ask for fewer keys at once, or later.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
+        StatusCode.Unavailable, "BUSY", "The read was so slow that its snapshot kept memory from being reused, so it was ended. Request fewer keys at once, or try again later.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
     public static readonly ApiError SnapshotTooOld = new(
-        StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly for one snapshot, which kept memory from being reused. The entries received are true; go on after the last of them.");
+        StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly for one snapshot, which kept memory from being reused. The entries received are valid; continue after the last one.");
 
     private static readonly TimeSpan LeaderPause = TimeSpan.FromMilliseconds(50);
 
@@ -93,7 +93,7 @@ internal static class ApiErrors
     /// <summary>For an operator's request about a shard of which this node has no replica, or has not opened it yet.</summary>
     /// <param name="right">The shard's route; null if this node does not know it.</param>
     public static ApiError WrongShard(uint shard, uint node, ShardRoute? right) => new(
-        StatusCode.Unavailable, "WRONG_SHARD", $"Node {node} has no replica of shard {shard} that is open; nothing was changed. Ask the node that leads it.") { Routes = right is null ? null : [right] };
+        StatusCode.Unavailable, "WRONG_SHARD", $"Node {node} has no open replica of shard {shard}; nothing was changed. Ask the node that leads it.") { Routes = right is null ? null : [right] };
 
     public static ApiError NoShard(uint shard) => new(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}; nothing was changed.");
 
@@ -113,20 +113,20 @@ internal static class ApiErrors
 
     /// <summary>For a requested transfer that did not happen.</summary>
     public static ApiError NotTransferred(uint shard, string reason) =>
-        new(StatusCode.FailedPrecondition, "NOT_TRANSFERRED", $"The leadership of shard {shard} was not handed over: {reason}.");
+        new(StatusCode.FailedPrecondition, "NOT_TRANSFERRED", $"The leadership of shard {shard} was not transferred: {reason}.");
 
     /// <summary>For a requested replacement that did not happen, or not yet.</summary>
     public static ApiError NotReplaced(uint shard, string reason) =>
-        new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replacement in shard {shard} was not brought to its end: {reason}.");
+        new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replacement in shard {shard} was not completed: {reason}.");
 
     /// <summary>For a quarantine after which no majority would remain.</summary>
     public static ApiError NotQuarantined(uint shard, uint node, string reason) => new(
-        StatusCode.FailedPrecondition, "NOT_QUARANTINED", $"The replica of shard {shard} on node {node} was not taken out of service, nothing was changed: {reason}. Force it to do it all the same.");
+        StatusCode.FailedPrecondition, "NOT_QUARANTINED", $"The replica of shard {shard} on node {node} was not taken out of service; nothing was changed: {reason}. Use force to do it anyway.");
 
     /// <summary>For a drain of a node without which a shard would have no majority.</summary>
     public static ApiError NotDrained(uint node, int shards, uint first, string reason) => new(
         StatusCode.FailedPrecondition, "NOT_DRAINED",
-        $"Node {node} does not drain, nothing was changed: without it {Text(shards)} shards would have no majority, among them shard {first}: {reason}. Force it to do it all the same.");
+        $"Node {node} was not drained; nothing was changed. Without it {Text(shards)} shards would have no majority, among them shard {first}: {reason}. Use force to drain it anyway.");
 
     /// <summary>For a requested placement of replicas that is not possible.</summary>
     public static ApiError NotPlaced(string reason) => new(StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {reason}.");
@@ -139,8 +139,8 @@ internal static class ApiErrors
 
     /// <summary>For a call to a replica of this node that has failed.</summary>
     public static ApiError ReplicaFailed(ShardRoute route, string failure) => route.Leader == 0
-        ? new(StatusCode.Unavailable, "NO_LEADER", $"The replica here failed: {failure}") { Routes = [route], RetryAfter = LeaderPause }
-        : new(StatusCode.Unavailable, "NOT_LEADER", $"The replica here failed: {failure}") { Routes = [route] };
+        ? new(StatusCode.Unavailable, "NO_LEADER", $"The replica on this node failed: {failure}") { Routes = [route], RetryAfter = LeaderPause }
+        : new(StatusCode.Unavailable, "NOT_LEADER", $"The replica on this node failed: {failure}") { Routes = [route] };
 
     public static ApiError ConditionFailed(uint shard, in WriteResult result) =>
         new(StatusCode.FailedPrecondition, "CONDITION_FAILED", $"Condition {Text(result.FailedCondition)} does not hold.")
@@ -151,7 +151,7 @@ internal static class ApiErrors
 
     /// <summary>For a bug of this node: an exception that <see cref="Of(Exception)"/> does not know.</summary>
     public static ApiError Internal(Exception failure, bool isChange) =>
-        new(isChange ? StatusCode.Unknown : StatusCode.Internal, "INTERNAL", $"The node failed with {failure.GetType().Name}; its log says more.") { IsOutcomeUnknown = isChange };
+        new(isChange ? StatusCode.Unknown : StatusCode.Internal, "INTERNAL", $"The node failed with {failure.GetType().Name}; see its log.") { IsOutcomeUnknown = isChange };
 
     /// <summary>The error for an expected exception of the engine or of parsing the request; null if the exception is not expected here.</summary>
     public static ApiError? Of(Exception failure) => failure switch
@@ -159,7 +159,7 @@ internal static class ApiErrors
         MalformedMessageException or InvalidProtocolBufferException => BadRequest(MalformedMessageException.Text),
         CorruptStoreException => new ApiError(StatusCode.DataLoss, "CORRUPT", "Damaged data was found and is not served."),
         SnapshotLimitException => Busy,
-        StoreStoppedException => new ApiError(StatusCode.Unavailable, "STOPPING", "The replica here has stopped."),
+        StoreStoppedException => new ApiError(StatusCode.Unavailable, "STOPPING", "The replica on this node has stopped."),
         OperationCanceledException => Cancelled,
         _ => null,
     };

@@ -60,7 +60,7 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
                 Method.Delete => _changes.DeleteAsync(request, target, sink),
                 Method.Write => _changes.WriteAsync(request, target, sink),
                 Method.OpenSession => _changes.OpenSessionAsync(request, target, sink),
-                _ => Refuse(sink, ApiErrors.BadRequest("The method is not known.")),
+                _ => Refuse(sink, ApiErrors.BadRequest("The method is unknown.")),
             };
         }
         catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)

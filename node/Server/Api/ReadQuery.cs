@@ -24,7 +24,7 @@ internal readonly record struct ReadQuery(ReadMode Mode, UInt128 Seen)
                 reader.Skip();
         }
         query = new ReadQuery(mode == ReadMode.Unspecified ? ReadMode.Leader : mode, 0);
-        return mode is >= ReadMode.Unspecified and <= ReadMode.Stale ? null : ApiErrors.BadRequest("The read mode is not known.");
+        return mode is >= ReadMode.Unspecified and <= ReadMode.Stale ? null : ApiErrors.BadRequest("The read mode is unknown.");
     }
 
     /// <summary>The same query with what the options say of one shard.</summary>
