@@ -70,10 +70,10 @@ internal sealed class LeaderPlacement : IAsyncDisposable
     public async Task<(uint Node, OrderResult Result)> TransferAsync(HostedShard shard, uint toNode)
     {
         if (toNode == _identity.Node)
-            return (toNode, new OrderResult(true, "it leads already"));
+            return (toNode, new OrderResult(true, "it already leads"));
         var candidates = await CandidatesAsync(shard).ConfigureAwait(false);
         if (candidates.Where(candidate => toNode == 0 || candidate.Node == toNode).MaxBy(candidate => candidate.Acknowledged.FromWire()) is not { } target)
-            return (toNode, new OrderResult(false, toNode == 0 ? "no other voter with a healthy disk follows closely" : $"node {toNode} has no voter of it that follows closely with a healthy disk"));
+            return (toNode, new OrderResult(false, toNode == 0 ? "no other voter with a healthy disk follows closely" : $"node {toNode} has no voter of the shard that follows closely with a healthy disk"));
         var result = await shard.Replica!.TransferAsync(target.Replica).ConfigureAwait(false);
         return (target.Node, result);
     }

@@ -5,19 +5,19 @@ namespace KvCluster.Node.Placement;
 /// <summary>A node's log messages about the placement of leaders and replicas, one line per decision.</summary>
 internal static partial class PlacementLog
 {
-    [LoggerMessage(10, LogLevel.Information, "Node {Node} drains: it gives its leaderships away")]
+    [LoggerMessage(10, LogLevel.Information, "Node {Node} is draining; it transfers its leaderships")]
     public static partial void Drains(ILogger log, uint node);
 
-    [LoggerMessage(11, LogLevel.Information, "Node {Node} gave {GivenAway} leaderships away, {Kept} could not be")]
+    [LoggerMessage(11, LogLevel.Information, "Node {Node} transferred {GivenAway} leaderships; {Kept} remain")]
     public static partial void Drained(ILogger log, uint node, int givenAway, int kept);
 
-    [LoggerMessage(13, LogLevel.Information, "Shard {Shard}: replica on node {Node} is replaced: {Step}")]
+    [LoggerMessage(13, LogLevel.Information, "Shard {Shard}: the replica on node {Node} is being replaced: {Step}")]
     public static partial void Replaces(ILogger log, uint shard, uint node, string step);
 
-    [LoggerMessage(14, LogLevel.Warning, "Shard {Shard}: the replica here is lost and not replaced yet: {Reason}")]
+    [LoggerMessage(14, LogLevel.Warning, "Shard {Shard}: the replica on this node is lost and not replaced yet: {Reason}")]
     public static partial void NotReplaced(ILogger log, uint shard, string reason);
 
-    [LoggerMessage(17, LogLevel.Information, "Node {Node} moves replicas from here on, where they are to be moved")]
+    [LoggerMessage(17, LogLevel.Information, "Node {Node} is now the placement controller")]
     public static partial void Controls(ILogger log, uint node);
 
     [LoggerMessage(18, LogLevel.Information, "Shard {Shard}: its replica moves from node {FromNode} to node {ToNode}: {Reason}")]
@@ -29,7 +29,7 @@ internal static partial class PlacementLog
     [LoggerMessage(20, LogLevel.Warning, "Replicas are not moved: {Reason}")]
     public static partial void NotMoved(ILogger log, string reason);
 
-    [LoggerMessage(25, LogLevel.Information, "Shard {Shard}: gets a replica on node {ToNode}: {Reason}")]
+    [LoggerMessage(25, LogLevel.Information, "Shard {Shard}: a replica is added on node {ToNode}: {Reason}")]
     public static partial void Adds(ILogger log, uint shard, uint toNode, string reason);
 
     [LoggerMessage(26, LogLevel.Information, "Shard {Shard}: its replica on node {FromNode} is removed: {Reason}")]

@@ -58,7 +58,7 @@ internal sealed class ReplacementPlan
     /// <summary>Why no learner may be added now; null if one may.</summary>
     /// <param name="removed">Orphans that were removed.</param>
     public string? WhyNoLearner(IReadOnlyCollection<ulong> removed) =>
-        _old is null && Replicas.FirstOrDefault(replica => replica.Learner && !removed.Contains(replica.Replica)) is { } other ? $"the learner on node {other.Node} is to vote there" : null;
+        _old is null && Replicas.FirstOrDefault(replica => replica.Learner && !removed.Contains(replica.Replica)) is { } other ? $"the learner on node {other.Node} is to become a voter there" : null;
 
     /// <summary>The change that adds the new replica and removes a lost one.</summary>
     /// <param name="learner">An id never used before.</param>
@@ -77,16 +77,16 @@ internal sealed class ReplacementPlan
         var (from, to) = (request.FromNode, request.ToNode);
         var there = record.Replicas.FirstOrDefault(replica => replica.Node == from);
         if (to == 0)
-            return there is { Learner: true } ? null : new OrderResult(false, $"node {from} has no learner of it");
+            return there is { Learner: true } ? null : new OrderResult(false, $"node {from} has no learner of the shard");
         if (request.Lost != 0 && there is { Learner: false } && there.Replica != request.Lost)
-            return new OrderResult(true, "another votes in its place");
+            return new OrderResult(true, "another replica already votes in its place");
         if (there is null && last is { } done && (done.From, done.To) == (from, to) && record.Replicas.Any(replica => replica.Replica == done.Replica && !replica.Learner))
-            return new OrderResult(true, "another call did it");
+            return new OrderResult(true, "another call already did it");
         var lost = LostOf(there, request);
         var voters = record.Replicas.Count(replica => !replica.Learner && replica.Replica != lost);
         if (lost == 0 && there is not { Learner: false } && (voters >= replicationFactor || (from != 0 && from != to)))
-            return new OrderResult(false, $"node {from} has no voter of it");
-        return record.Replicas.Any(replica => replica.Node == to && !replica.Learner && replica.Replica != lost) ? new OrderResult(false, $"node {to} has a replica of the shard") : null;
+            return new OrderResult(false, $"node {from} has no voter of the shard");
+        return record.Replicas.Any(replica => replica.Node == to && !replica.Learner && replica.Replica != lost) ? new OrderResult(false, $"node {to} already has a replica of the shard") : null;
     }
 
     /// <summary>The request that a node makes to its shard's leader because of its own replica; null: none.</summary>

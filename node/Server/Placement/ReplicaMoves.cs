@@ -45,7 +45,7 @@ internal static class ReplicaMoves
         if (record.Replicas.FirstOrDefault(replica => replica.Learner) is { } learner)
             return gone.Contains(learner.Node) ? Removal(record, learner) : null;
         var to = takers.FirstOrDefault(node => !Has(record, node));
-        return to == 0 ? null : new ReplicaMove(record.Shard, 0, to, "it lacks a voter");
+        return to == 0 ? null : new ReplicaMove(record.Shard, 0, to, "the shard lacks a voter");
     }
 
     private static ReplicaMove? Completion(
@@ -56,16 +56,16 @@ internal static class ReplicaMoves
         if (gone.Contains(learner.Node) || leaving.Contains(learner.Node))
             return Removal(record, learner);
         var from = Voters(record).OrderByDescending(leaving.Contains).ThenByDescending(node => held[node]).ThenBy(node => node).First();
-        return present.Contains(learner.Node) ? new ReplicaMove(record.Shard, from, learner.Node, "a learner is there already") : null;
+        return present.Contains(learner.Node) ? new ReplicaMove(record.Shard, from, learner.Node, "the shard already has a learner there") : null;
     }
 
-    private static ReplicaMove Removal(ShardRecord record, ReplicaRecord learner) => new(record.Shard, learner.Node, 0, $"nothing becomes of the learner on node {learner.Node}");
+    private static ReplicaMove Removal(ShardRecord record, ReplicaRecord learner) => new(record.Shard, learner.Node, 0, $"the learner on node {learner.Node} will not become a voter");
 
     private static ReplicaMove? Departure(ShardRecord record, IReadOnlySet<uint> leaving, List<uint> takers)
     {
         var from = Voters(record).FirstOrDefault(leaving.Contains);
         var to = takers.FirstOrDefault(node => !Has(record, node));
-        return from == 0 || to == 0 ? null : new ReplicaMove(record.Shard, from, to, $"node {from} leaves");
+        return from == 0 || to == 0 ? null : new ReplicaMove(record.Shard, from, to, $"node {from} is leaving");
     }
 
     // A follower is preferred over the leader, which would have to transfer first. The caller skips nodes that take no replica at the moment.
@@ -77,7 +77,7 @@ internal static class ReplicaMoves
                where difference > DifferenceMax
                from record in shards.Where(record => Has(record, fullest) && !Has(record, taker))
                    .OrderBy(record => record.Replicas.Any(replica => replica.Node == fullest && replica.Replica == record.Leader))
-               select new ReplicaMove(record.Shard, fullest, taker, $"node {fullest} has {difference} more");
+               select new ReplicaMove(record.Shard, fullest, taker, $"node {fullest} has {difference} more replicas");
     }
 
     private static IEnumerable<uint> Voters(ShardRecord record) => record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Node);

@@ -88,7 +88,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
             var changed = Apply(request, record, known);
             var staying = known.Count(node => !changed.Leaving.Contains(node));
             if (changed.Leaving.Count > 0 && staying < _replicationFactor)
-                return (null, $"{staying} nodes would stay, and every shard has {_replicationFactor} replicas");
+                return (null, $"only {staying} nodes would remain, but every shard has {_replicationFactor} replicas");
             if (changed.Equals(record))
                 return (Describe(changed), "");
             var set = await _coordinator.SetUntilSettledAsync(_keys.Placement, revision, RecordText.Format(changed), 0, cancellationToken).ConfigureAwait(false);
@@ -102,7 +102,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         await _loop.DisposeAsync().ConfigureAwait(false);
         await _moving.ConfigureAwait(false);
         if (await _coordinator.RevokeSoonAsync(_lease).ConfigureAwait(false) is { } reason)
-            PlacementLog.NotMoved(_log, $"this node's turn lasts until its lease ends ({reason})");
+            PlacementLog.NotMoved(_log, $"this node remains the placement controller until its lease expires ({reason})");
     }
 
     private static PlacementRecord Apply(PlaceRequest request, PlacementRecord record, IReadOnlySet<uint> known)

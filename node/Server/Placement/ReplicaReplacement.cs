@@ -125,7 +125,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             _replaced[shard.Shard] = (from, to, learner);
             return new OrderResult(true, "");
         }
-        return caughtUp ? ended : NotDone($"the new replica on node {to} went away, or got no further for {_patience.TotalSeconds:0} s{(ended.Done ? " and was removed" : "")}");
+        return caughtUp ? ended : NotDone($"the new replica on node {to} is gone, or made no progress for {_patience.TotalSeconds:0} s{(ended.Done ? " and was removed" : "")}");
     }
 
     /// <summary>
@@ -170,7 +170,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     public string? WhyNotTo(uint node) =>
         node == 0 ? null
         : !_map.Snapshot.Nodes.ContainsKey(node) ? $"there is no node {node}"
-        : IsAway(node) ? $"node {node} is not connected with node {_identity.Node}, which leads the shard; nothing was changed"
+        : IsAway(node) ? $"node {node} is not connected to node {_identity.Node}, which leads the shard; nothing was changed"
         : null;
 
     /// <summary>Asks a shard's leader for a replacement, and waits until it ends.</summary>
@@ -201,7 +201,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         try
         {
             if (isLearner && (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(replica => replica.Replica == change.Leaves) is { Learner: false })
-                return NotDone($"replica {change.Leaves:x} votes by now");
+                return NotDone($"replica {change.Leaves:x} is now a voter");
             if (await _voters.TryBeginAsync(shard, change, force).ConfigureAwait(false) is { } reason)
                 return NotDone(reason);
             try

@@ -45,7 +45,7 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
                 // The replica stays in the record and counts there, so the others must be a majority of the set that includes it.
                 var follow = CountClose(status, voters, leaving, joins, countsDraining: false);
                 if (voters.Contains(leaving) && follow * 2 <= voters.Count)
-                    return $"of {voters.Count} voters{(joins == 0 ? "" : ", as they will be soon,")} only {follow} others follow closely and are to stay, which is no majority";
+                    return $"of {voters.Count} voters{(joins == 0 ? "" : ", including the one being added,")} only {follow} others follow closely and remain, which is not a majority";
             }
 
             if (keptTime > TimeSpan.Zero)
@@ -69,7 +69,7 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
             var voters = VotersOf(record, change);
             var follow = CountClose(status, voters, 0, change.Joins, countsDraining: true);
             if (!force && VotersOf(record).Contains(change.Leaves) && follow * 2 <= voters.Count)
-                return $"of the {voters.Count} voters that would stay, only {follow} follow closely";
+                return $"of the {voters.Count} voters that would remain, only {follow} follow closely";
             if (!_underWay.TryGetValue(record.Shard, out var changes))
                 _underWay[record.Shard] = changes = [];
             changes.Add((status.Epoch, change));

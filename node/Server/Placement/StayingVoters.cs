@@ -67,7 +67,7 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
             return new Verdict(id, 0, $"node {identity.Node} does not lead it; try again");
         var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
         if (status.Detail?.Record is not { } record || !shard.Replica.IsServing)
-            return new Verdict(id, 0, $"node {identity.Node} does not lead it any more; try again");
+            return new Verdict(id, 0, $"node {identity.Node} no longer leads it; try again");
         return new Verdict(id, status.Epoch, _majority.TryLetGo(status, record, node, keptTime));
     }
 
@@ -92,7 +92,7 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
         if (leader == identity.Node)
             return await Task.WhenAll(asked.Select(shard => JudgeAsync(shard, identity.Node, keptTime))).ConfigureAwait(false);
         if (leader == 0 || !map.Snapshot.Nodes.TryGetValue(leader, out var there))
-            return asked.Select(static shard => new Verdict(shard, 0, "it has no leader who could say what would stay"));
+            return asked.Select(static shard => new Verdict(shard, 0, "it has no leader that could tell whether a majority would remain"));
         try
         {
             using var channel = peers.ChannelTo(leader, there.Address);
@@ -101,12 +101,12 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
             var verdicts = answer.Verdicts.ToDictionary(static verdict => verdict.Shard);
             return asked.Select(shard => verdicts.TryGetValue(shard, out var verdict)
                 ? new Verdict(shard, verdict.Epoch, verdict.Refusal.Length == 0 ? null : verdict.Refusal)
-                : new Verdict(shard, 0, $"node {leader} does not say"));
+                : new Verdict(shard, 0, $"node {leader} gave no answer for it"));
         }
         catch (Exception failure) when (failure is RpcException or ArgumentException && !cancellationToken.IsCancellationRequested)
         {
             var reason = failure is RpcException { Status.Detail: var detail } ? detail : failure.Message;
-            return asked.Select(shard => new Verdict(shard, 0, $"its leader on node {leader} does not say what would stay: {reason}"));
+            return asked.Select(shard => new Verdict(shard, 0, $"its leader on node {leader} did not tell whether a majority would remain: {reason}"));
         }
     }
 }

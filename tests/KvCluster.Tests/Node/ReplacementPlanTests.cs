@@ -49,7 +49,7 @@ public sealed class ReplacementPlanTests
     {
         var plan = Plan(Record(Voter(1), Voter(2), Learner(3)), from: 0, to: 4);
         Assert.Equal([33UL], plan.Orphans(static node => node == 3).Select(static replica => replica.Replica));
-        Assert.Equal("the learner on node 3 is to vote there", plan.WhyNoLearner([]));
+        Assert.Equal("the learner on node 3 is to become a voter there", plan.WhyNoLearner([]));
         Assert.Null(plan.WhyNoLearner([33]));
     }
 

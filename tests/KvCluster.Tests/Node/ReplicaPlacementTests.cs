@@ -44,7 +44,7 @@ public sealed class ReplicaPlacementTests
         await using var cluster = await NodeCluster.StartAsync(3);
         await Grpc.Eventually.TrueAsync(() => cluster.Coordinator.ListAsync(cluster.Keys.Nodes, CancellationToken.None).Result.Entries.Count >= 6, "three nodes are registered");
         var failure = await Assert.ThrowsAsync<RpcException>(() => PlaceAsync(cluster, new PlaceRequest { Leave = { 3 } }));
-        Assert.Equal((StatusCode.FailedPrecondition, "Nothing was changed: 2 nodes would stay, and every shard has 3 replicas."), (failure.StatusCode, failure.Status.Detail));
+        Assert.Equal((StatusCode.FailedPrecondition, "Nothing was changed: only 2 nodes would remain, but every shard has 3 replicas."), (failure.StatusCode, failure.Status.Detail));
         Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
     }
 

@@ -208,7 +208,7 @@ public sealed class ReplicaReplacementTests
         var leader = await cluster.LeaderOfAsync(0);
         var to = FourthOf(before);
         Assert.Contains("there is no node 99", await RefusalAsync(leader, 99), StringComparison.Ordinal);
-        Assert.Contains("node 99 has no voter of it", await RefusalAsync(99, to), StringComparison.Ordinal);
+        Assert.Contains("node 99 has no voter of the shard", await RefusalAsync(99, to), StringComparison.Ordinal);
         await cluster.StopNodeAsync(to);
         // Its stream may be up for some moments yet; what is begun then waits for a learner that nobody makes.
         await Grpc.Eventually.TrueAsync(() => RefusalAsync(99, to).Result is var why && (why.Contains("there is no node", StringComparison.Ordinal) || why.Contains("is not connected", StringComparison.Ordinal)), "the leader knows that the node is gone");
@@ -228,12 +228,12 @@ public sealed class ReplicaReplacementTests
         var leader = await cluster.LeaderOfAsync(0);
         var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
         var before = await RecordAsync(cluster);
-        Assert.Contains($"node {others[0]} has a replica of the shard", await RefusalAsync(others[0]), StringComparison.Ordinal);
-        Assert.Contains($"node {leader} has no learner of it", await RefusalAsync(0), StringComparison.Ordinal);
+        Assert.Contains($"node {others[0]} already has a replica of the shard", await RefusalAsync(others[0]), StringComparison.Ordinal);
+        Assert.Contains($"node {leader} has no learner of the shard", await RefusalAsync(0), StringComparison.Ordinal);
         Assert.Contains("there is no node 99", await RefusalAsync(99), StringComparison.Ordinal);
         await cluster.StopNodeAsync(others[0]);
         await Grpc.Eventually.TrueAsync(() => RefusalAsync(others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
-        Assert.Contains("of the 2 voters that would stay, only 1 follow closely", await RefusalAsync(leader), StringComparison.Ordinal);
+        Assert.Contains("of the 2 voters that would remain, only 1 follow closely", await RefusalAsync(leader), StringComparison.Ordinal);
         Assert.Equal((before.Epoch, before.Generation), (await RecordAsync(cluster) is var after ? (after.Epoch, after.Generation) : default));
 
         async Task<string> RefusalAsync(uint to) => (await Assert.ThrowsAsync<RpcException>(
@@ -284,7 +284,7 @@ public sealed class ReplicaReplacementTests
                 return RecordAsync(cluster).Result.Replicas.Any(replica => replica is { Replica: 77, Created: true });
             },
             "the learner is there");
-        Assert.Contains("node 99 has no voter of it", why, StringComparison.Ordinal);
+        Assert.Contains("node 99 has no voter of the shard", why, StringComparison.Ordinal);
         Assert.Equal(before.Replicas.Count, (await RecordAsync(cluster)).Replicas.Count(replica => !replica.Learner));
     }
 
@@ -348,7 +348,7 @@ public sealed class ReplicaReplacementTests
         var before = await RecordAsync(cluster);
         await cluster.StopNodeAsync(others[0]);
         await Grpc.Eventually.TrueAsync(() => RefusalAsync(99, others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
-        Assert.Contains("of the 2 voters that would stay, only 1 follow closely", await RefusalAsync(others[1], others[1]), StringComparison.Ordinal);
+        Assert.Contains("of the 2 voters that would remain, only 1 follow closely", await RefusalAsync(others[1], others[1]), StringComparison.Ordinal);
         Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Replica));
 
         async Task<string> RefusalAsync(uint from, uint to) => (await Assert.ThrowsAsync<RpcException>(
