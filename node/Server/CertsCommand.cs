@@ -12,16 +12,16 @@ namespace KvCluster.Node;
 /// </summary>
 internal static class CertsCommand
 {
-    private static readonly Argument<string> Folder = new("DIR") { Description = "Where to write them. Files that are there stay as they are: the command then writes nothing." };
+    private static readonly Argument<string> Folder = new("DIR") { Description = "Directory to write them to. If one of the files already exists, nothing is written." };
     private static readonly Option<string> Cluster = new("--cluster") { Description = "The cluster's name.", DefaultValueFactory = _ => "local", HelpName = "NAME" };
     private static readonly Option<string> Nodes = new("--nodes") { Description = "The ids of its nodes, separated by commas.", DefaultValueFactory = _ => "1,2,3", HelpName = "IDS" };
     private static readonly Option<string?> Hosts = new("--hosts") { Description = "Names and addresses by which nodes and routers are reached, separated by commas, besides loopback.", HelpName = "NAMES" };
 
     public static Command Create()
     {
-        var init = new Command("init", "Makes an authority, and certificates with keys for nodes, routers and clients.") { Folder, Cluster, Nodes, Hosts };
+        var init = new Command("init", "Creates an authority, and certificates with keys for nodes, routers and clients.") { Folder, Cluster, Nodes, Hosts };
         init.SetAction(arguments => Init(arguments));
-        return new Command("certs", "Makes certificates for development.") { init };
+        return new Command("certs", "Creates certificates for development.") { init };
     }
 
     private static int Init(ParseResult arguments)
@@ -32,7 +32,7 @@ internal static class CertsCommand
             throw new SettingsException([$"{Cluster.Name}: {NodeNames.UnfitCluster(cluster)}"]);
         var hosts = arguments.GetValue(Hosts)?.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries) ?? [];
         if (hosts.FirstOrDefault(host => Uri.CheckHostName(host) == UriHostNameType.Unknown && !host.StartsWith("*.", StringComparison.Ordinal)) is { } wrong)
-            throw new SettingsException([$"{Hosts.Name}: '{wrong}' is no name of a host and no address."]);
+            throw new SettingsException([$"{Hosts.Name}: '{wrong}' is neither a host name nor an address."]);
         foreach (var file in DevelopmentCertificates.Create(folder, cluster, nodes, hosts, DateTimeOffset.UtcNow))
             Console.WriteLine(Path.Combine(folder, file));
         return ExitCodes.Done;

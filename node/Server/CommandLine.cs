@@ -24,7 +24,7 @@ internal static class CommandLine
     public static Task<int> InvokeAsync(string[] arguments)
     {
         Program.Add("run", "Runs a node until SIGTERM or Ctrl-C.", NodeSettings.RunTable, NodeSettings.CheckRun, RunAsync);
-        Program.Add("init", "Creates a cluster: its shards and where their replicas lie.", NodeSettings.InitTable, NodeSettings.CheckInit, InitAsync);
+        Program.Add("init", "Creates a cluster: its shards and the placement of their replicas.", NodeSettings.InitTable, NodeSettings.CheckInit, InitAsync);
         Program.Add("coordinator", "Serves the embedded coordinator to other processes.", NodeSettings.CoordinatorTable, NodeSettings.CheckCoordinator, CoordinateAsync);
         Program.AddConfigShow("run", NodeSettings.RunTable, NodeSettings.CheckRun);
         Program.AddHealth();
@@ -61,7 +61,7 @@ internal static class CommandLine
         if (await Task.WhenAny(WaitAsync(stopping.Token), host.DiskFailed).ConfigureAwait(false) == host.DiskFailed)
         {
             var failure = await host.DiskFailed.ConfigureAwait(false);
-            return Program.Tell([$"{failure.Message}. The node ends without another write; start it again when the disk works."], ExitCodes.DiskFailed);
+            return Program.Tell([$"{failure.Message}. The node stops without another write; start it again when the disk works."], ExitCodes.DiskFailed);
         }
         await host.StopAsync().ConfigureAwait(false);
         return ExitCodes.Done;
@@ -73,7 +73,7 @@ internal static class CommandLine
         await using var coordinator = new EtcdCoordinator(NodeSettings.EtcdOptionsOf(settings), logs.CreateLogger<EtcdCoordinator>());
         var (name, cluster) = (settings.Get(NodeSettings.Cluster)!, NodeSettings.NewClusterOf(settings, NodeSettings.Nodes));
         if (!await ClusterInit.CreateAsync(coordinator, name, cluster, stop).ConfigureAwait(false))
-            return Program.Tell([$"The cluster '{name}' exists already; nothing was changed."], ExitCodes.Unavailable);
+            return Program.Tell([$"The cluster '{name}' already exists; nothing was changed."], ExitCodes.Unavailable);
         Console.WriteLine($"Created the cluster '{name}': {cluster.SplitKeys.Count + 1} shards of {cluster.ReplicationFactor} replicas on {cluster.Nodes.Count} nodes.");
         return ExitCodes.Done;
     }

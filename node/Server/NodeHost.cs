@@ -181,7 +181,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
         Own("the data directory", directory);
         var cluster = await WaitForClusterAsync(coordinator, keys, mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
-        _health.Waits("it opens its data");
+        _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId);
         Func<uint, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         await AskUntilAnsweredAsync(async () => await RefuseToRunTwiceAsync(coordinator, keys, channelTo, cancellationToken).ConfigureAwait(false), "its registration", cancellationToken).ConfigureAwait(false);
@@ -214,7 +214,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var voters = new StayingVoters(identity, map, shards, peers, BootClock.Instance);
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
-        Own("the room of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
+        Own("the space of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
         var examiner = new NodeDiagnostics(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Stalls };
         var reads = Own("the threads of reads", ReadThreads.Start());
         Own("the server", await ServeAsync(identity, map, shards, reads, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
@@ -246,9 +246,9 @@ internal sealed class NodeHost : IAsyncDisposable
             while ((read = await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is null)
             {
                 if (!mayCreate)
-                    return "the coordinator has none, and this data folder belongs to a cluster; is it the right coordinator?";
+                    return "the coordinator has none, but this data directory belongs to a cluster; is it the right coordinator?";
                 if (_options.Bootstrap is not { } created)
-                    return "it was not initialized yet (kv-node init, or bootstrap-nodes)";
+                    return "it has not been initialized yet (kv-node init, or bootstrap-nodes)";
                 if (await ClusterInit.CreateAsync(coordinator, _options.Cluster, created, cancellationToken).ConfigureAwait(false))
                     NodeLog.CreatedCluster(_log, _options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
             }
@@ -278,14 +278,14 @@ internal sealed class NodeHost : IAsyncDisposable
             if (reason != said)
                 NodeLog.WaitsForCluster(_log, what, _options.Cluster, reason);
             said = reason;
-            _health.Waits($"it waits for {what} of cluster {_options.Cluster}: {reason}");
+            _health.Waits($"it is waiting for {what} of cluster {_options.Cluster}: {reason}");
             await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);
         }
     }
 
     private ClusterRecord CheckLevel(ClusterRecord record) => record.FormatLevel == ClusterInit.FormatLevel
         ? record
-        : throw new DirectoryFormatException(_options.DataDirectory, $"the cluster is of format level {record.FormatLevel}, this program's is {ClusterInit.FormatLevel}");
+        : throw new DirectoryFormatException(_options.DataDirectory, $"the cluster has format level {record.FormatLevel}, but this program supports {ClusterInit.FormatLevel}");
 
     // Called before its start is counted, because that would make the directory of the running process an old one.
     private async Task<string?> RefuseToRunTwiceAsync(ICoordinator coordinator, CoordinatorKeys keys, Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)

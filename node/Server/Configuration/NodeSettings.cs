@@ -22,12 +22,12 @@ internal static class NodeSettings
     public static readonly Setting<uint> PodName = new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: kvcluster-node-0 has the id 1.", NodeOfPod);
     public static readonly Setting<string> Data = new("data", "DIR", "Data directory. One process uses it at a time.", Folder) { IsRequired = true };
     public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7401.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
-    public static readonly Setting<string> Advertise = new("advertise", "URL", "Address under which others reach this node, if it is not the one of listen. Required where listen is every address of the machine.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+    public static readonly Setting<string> Advertise = new("advertise", "URL", "Address at which others reach this node, if it differs from listen. Required if listen is every address of the machine.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
     public static readonly Setting<string> ListenPeers = new("listen-peers", "URL",
         "Address for the other nodes of the cluster; by default the host of listen, 100 ports above it. Clients need not reach it.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
 
     public static readonly Setting<string> AdvertisePeers = new("advertise-peers", "URL",
-        "Address under which the other nodes reach listen-peers; by default the host of advertise.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
+        "Address at which the other nodes reach listen-peers; by default the host of advertise.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
 
     public static readonly Setting<string> Cluster = new("cluster", "NAME", "Name of the cluster.", ClusterName) { Default = "local" };
 
@@ -74,17 +74,17 @@ internal static class NodeSettings
     public static void CheckRun(Settings settings)
     {
         if (settings.IsGiven(Node) == settings.IsGiven(PodName))
-            settings.AddMistake(Node, $"one of {Node.Name} and {PodName.Name} says which node it is.");
+            settings.AddMistake(Node, $"one of {Node.Name} and {PodName.Name} must say which node it is.");
         CheckEtcd(settings);
         CheckNewCluster(settings, BootstrapNodes);
         CommonSettings.CheckTls(settings, Listen, callsHttps: false);
         if (settings.IsGiven(CommonSettings.TlsCert) && settings.Get(Cluster) is { } cluster && !NodeNames.MayNameCluster(cluster))
             settings.AddMistake(Cluster, NodeNames.UnfitCluster(cluster));
         if (settings.Get(Listen) is { } listen && settings.Get(Advertise) is { } advertise && new Uri(listen).Scheme != new Uri(advertise).Scheme)
-            settings.AddMistake(Advertise, $"'{advertise}' and '{listen}', of {Listen.Name}, are both http:// or both https://.");
+            settings.AddMistake(Advertise, $"'{advertise}' and '{listen}', of {Listen.Name}, must both be http:// or both https://.");
         // Other nodes and clients are given this address, and each would connect to itself.
         if ((settings.Get(Advertise) ?? settings.Get(Listen)) is { } told && IsEveryAddress(told))
-            settings.AddMistake(Advertise, $"'{told}'{(settings.IsGiven(Advertise) ? "" : $", of {Listen.Name},")} is every address of this machine: say the one where others reach this node.");
+            settings.AddMistake(Advertise, $"'{told}'{(settings.IsGiven(Advertise) ? "" : $", of {Listen.Name},")} is every address of this machine; give the one where others reach this node.");
         CheckPeers(settings);
     }
 
@@ -95,16 +95,16 @@ internal static class NodeSettings
         foreach (var other in (ReadOnlySpan<Setting<string>>)[ListenPeers, AdvertisePeers])
         {
             if (settings.Get(other) is { } url && new Uri(url).Scheme != new Uri(listen).Scheme)
-                settings.AddMistake(other, $"'{url}' and '{listen}', of {Listen.Name}, are both http:// or both https://.");
+                settings.AddMistake(other, $"'{url}' and '{listen}', of {Listen.Name}, must both be http:// or both https://.");
         }
         if (settings.Get(AdvertisePeers) is { } told && IsEveryAddress(told))
-            settings.AddMistake(AdvertisePeers, $"'{told}' is every address of this machine: say the one where other nodes reach this node.");
+            settings.AddMistake(AdvertisePeers, $"'{told}' is every address of this machine; give the one where other nodes reach this node.");
         if (!settings.IsGiven(ListenPeers) && new Uri(listen).Port + NodeOptions.PeerPortOffset > ushort.MaxValue)
-            settings.AddMistake(ListenPeers, $"there is no port {NodeOptions.PeerPortOffset} above that of '{listen}', of {Listen.Name}: say where to listen for other nodes.");
+            settings.AddMistake(ListenPeers, $"there is no port {NodeOptions.PeerPortOffset} above that of '{listen}', of {Listen.Name}; give an address to listen on for other nodes.");
         if (settings.IsGiven(ListenPeers))
             CommonSettings.CheckPlainText(settings, ListenPeers, "use https://, or ");
         if (settings.Get(ListenPeers) is { } peers && new Uri(peers).Port != 0 && new Uri(peers).Port == new Uri(listen).Port)
-            settings.AddMistake(ListenPeers, $"'{peers}' is the port of {Listen.Name}, too: clients and nodes have ports of their own.");
+            settings.AddMistake(ListenPeers, $"'{peers}' is also the port of {Listen.Name}; clients and nodes need separate ports.");
     }
 
     public static void CheckCoordinator(Settings settings)
@@ -171,20 +171,20 @@ internal static class NodeSettings
         foreach (var (one, other) in (ReadOnlySpan<(Setting, Setting)>)[(CoordinatorCert, CoordinatorKey), (CoordinatorUser, CoordinatorPasswordFile)])
         {
             if (settings.IsGiven(one) != settings.IsGiven(other))
-                settings.AddMistake(settings.IsGiven(one) ? one : other, $"{one.Name} and {other.Name} go together.");
+                settings.AddMistake(settings.IsGiven(one) ? one : other, $"{one.Name} and {other.Name} must be given together.");
         }
     }
 
     private static void CheckNewCluster(Settings settings, Setting<IReadOnlyList<uint>> nodes)
     {
         if (settings.Get(nodes) is { } ids && settings.Get(Replicas) > ids.Count)
-            settings.AddMistake(Replicas, $"{settings.Get(Replicas)} replicas of a shard need as many nodes, and {nodes.Name} names {ids.Count}.");
+            settings.AddMistake(Replicas, $"{settings.Get(Replicas)} replicas of a shard need as many nodes, but {nodes.Name} names {ids.Count}.");
         if (nodes == BootstrapNodes && !settings.IsGiven(nodes))
         {
             foreach (var without in (ReadOnlySpan<Setting>)[Replicas, SplitAt])
             {
                 if (settings.IsGiven(without))
-                    settings.AddMistake(without, $"means nothing without {nodes.Name}.");
+                    settings.AddMistake(without, $"has no effect without {nodes.Name}.");
             }
         }
     }
@@ -204,15 +204,15 @@ internal static class NodeSettings
         }
     }
 
-    private static string Folder(string text) => text.Length > 0 ? Path.GetFullPath(text) : throw new FormatException("names no folder.");
+    private static string Folder(string text) => text.Length > 0 ? Path.GetFullPath(text) : throw new FormatException("names no directory.");
 
     private static uint NodeId(string text) => uint.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var node) && node > 0
         ? node
-        : throw new FormatException($"'{text}' is no id: ids are numbers from 1 on.");
+        : throw new FormatException($"'{text}' is not an id; ids are numbers from 1.");
 
     private static uint NodeOfPod(string text) => uint.TryParse(text.AsSpan(text.LastIndexOf('-') + 1), NumberStyles.None, CultureInfo.InvariantCulture, out var index) && index < uint.MaxValue && text.Contains('-')
         ? index + 1
-        : throw new FormatException($"'{text}' does not end with a pod's number, as kvcluster-node-0 does.");
+        : throw new FormatException($"'{text}' does not end with the number of a pod, as kvcluster-node-0 does.");
 
     private static IReadOnlyList<string> Etcd(string text)
     {
@@ -246,7 +246,7 @@ internal static class NodeSettings
             if (part.Contains('\uFFFD', StringComparison.Ordinal))
                 throw new FormatException("a key is not UTF-8.");
             if (keys.Count > 0 && keys[^1].Span.SequenceCompareTo(key) >= 0)
-                throw new FormatException("keys must rise.");
+                throw new FormatException("keys must be in ascending order.");
             keys.Add(key);
         }
         return keys;

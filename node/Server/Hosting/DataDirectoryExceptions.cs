@@ -4,17 +4,17 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>A directory is not a data directory that this program can use. Nothing in it was changed.</summary>
-internal sealed class DirectoryFormatException(string directory, string reason) : IOException($"The folder '{directory}' cannot be used: {reason}.");
+internal sealed class DirectoryFormatException(string directory, string reason) : IOException($"The directory '{directory}' cannot be used: {reason}.");
 
 /// <summary>A data directory cannot be created or written, because the volume is missing, read-only or owned by another user.</summary>
-internal sealed class DirectoryNotUsableException(string directory, Exception inner) : IOException($"The folder '{directory}' cannot be used: {Reason(directory, inner)}", inner)
+internal sealed class DirectoryNotUsableException(string directory, Exception inner) : IOException($"The directory '{directory}' cannot be used: {Reason(directory, inner)}", inner)
 {
     private const int ReadOnlyFileSystem = 30;
 
     // The engine's exception wraps that of the file system.
     private static string Reason(string directory, Exception failure) => (failure is StorageIoException ? failure.InnerException ?? failure : failure) switch
     {
-        UnauthorizedAccessException => $"{Own} may not write there{ModeOf(directory)}. Give it to that user (chown -R), in Kubernetes by fsGroup of the pod's security context.",
+        UnauthorizedAccessException => $"{Own} may not write there{ModeOf(directory)}. Give the directory to that user (chown -R); in Kubernetes, set fsGroup in the pod's security context.",
         { HResult: ReadOnlyFileSystem } => "it is on a read-only file system. Is the volume for the data mounted there, and not read-only?",
         _ => failure.Message,
     };
@@ -39,21 +39,21 @@ internal sealed class DirectoryNotUsableException(string directory, Exception in
 }
 
 /// <summary>A data directory belongs to another node, or to a node of another cluster. Nothing in it was changed.</summary>
-internal sealed class ForeignDirectoryException(string directory, string reason) : Exception($"The folder '{directory}' is {reason}.");
+internal sealed class ForeignDirectoryException(string directory, string reason) : Exception($"The directory '{directory}' belongs to {reason}.");
 
 /// <summary>
 /// A data directory is not the one that was started last, and its node must not continue without that one. It is an old copy, whose promises are out of
 /// date, or it is being started twice.
 /// </summary>
-internal sealed class StaleDirectoryException(string directory, string reason) : Exception($"The folder '{directory}' is not the node's newest: {reason}.")
+internal sealed class StaleDirectoryException(string directory, string reason) : Exception($"The directory '{directory}' is not the node's newest: {reason}.")
 {
     /// <param name="directory">Its path.</param>
     /// <param name="here">How often the directory was started.</param>
     /// <param name="counted">How often the node was started according to the coordinator.</param>
     /// <param name="why">Why the node cannot continue as one that lost its disk.</param>
     public StaleDirectoryException(string directory, ulong here, ulong counted, string why)
-        : this(directory, $"it was started {here} times, the coordinator counted {counted}. It is left as it is, as {why}. Start the node with its newest folder, or the other nodes first; "
-            + "where neither is to be had, see 'Old copies of data' in deploy/OPERATIONS.md")
+        : this(directory, $"it was started {here} times, but the coordinator counted {counted}. It was not changed, because {why}. Start the node with its newest directory, or start the other nodes first; "
+            + "where neither is possible, see 'Old copies of data' in deploy/OPERATIONS.md")
     {
     }
 }
@@ -62,4 +62,4 @@ internal sealed class StaleDirectoryException(string directory, string reason) :
 /// Another process already runs as this node, with another data directory. This one is a copy, or was started by mistake. Nothing in it was opened.
 /// </summary>
 internal sealed class NodeRunsAlreadyException(uint node, string address, string directory)
-    : IOException($"Node {node} runs already and answers at {address}: a node runs once. The folder '{directory}' was not used; is it a copy, or is the id another's?");
+    : IOException($"Node {node} is already running and answers at {address}. The directory '{directory}' was not used. Is it a copy, or does the id belong to another node?");

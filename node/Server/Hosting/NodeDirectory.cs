@@ -85,8 +85,8 @@ internal sealed class NodeDirectory : IAsyncDisposable
             return;
         var lines = owner.Split('\n');
         throw lines is [_, var cluster, ""] && cluster != own.Split('\n')[1]
-            ? new ForeignDirectoryException(_path, $"of another {cluster}, not of {clusterId}")
-            : new ForeignDirectoryException(_path, $"{lines[0]}'s, not node {node}'s");
+            ? new ForeignDirectoryException(_path, $"another {cluster}, not to {clusterId}")
+            : new ForeignDirectoryException(_path, $"{lines[0]}, not to node {node}");
     }
 
     /// <summary>The path of a shard's replica.</summary>
@@ -179,7 +179,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
         {
             var format = File.ReadAllText(FormatPath);
             if (format != FormatText)
-                throw new DirectoryFormatException(_path, $"its format is '{format.Trim()}', this program's is '{FormatText}'");
+                throw new DirectoryFormatException(_path, $"its format is '{format.Trim()}', but this program supports '{FormatText}'");
             Starts = ReadStarts();
             // A copy may have been made without empty directories.
             _files.CreateDirectory(ShardsPath);

@@ -58,7 +58,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
         await _running.ConfigureAwait(false);
         _stopping.Dispose();
         if (await _coordinator.RevokeSoonAsync(_lease).ConfigureAwait(false) is { } reason)
-            HostLog.RegistrationFailed(_log, $"it stays until its lease ends ({reason})");
+            HostLog.RegistrationFailed(_log, $"it remains until its lease expires ({reason})");
     }
 
     private async Task RunAsync()

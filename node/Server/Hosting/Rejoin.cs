@@ -44,7 +44,7 @@ internal sealed class Rejoin(uint node, ICoordinator coordinator, CoordinatorKey
         {
             _waitsSince = _waitsSince == 0 ? Environment.TickCount64 : _waitsSince;
             return Environment.TickCount64 - _waitsSince < patience.TotalMilliseconds
-                ? $"its folder is not the newest, and {reason}"
+                ? $"its directory is not the newest, and {reason}"
                 : throw new StaleDirectoryException(directory.Location, directory.Starts, counted, reason);
         }
         if (isEmpty)
@@ -60,14 +60,14 @@ internal sealed class Rejoin(uint node, ICoordinator coordinator, CoordinatorKey
         var list = await coordinator.ListAsync(keys.Root, cancellationToken).ConfigureAwait(false);
         var nodes = Parse<NodeRecord>(list, keys.Nodes).ToDictionary(static found => found.Node);
         if (nodes.TryGetValue(node, out var running))
-            return $"node {node} is registered at {running.Address}: its process may run, or did until some seconds ago";
+            return $"node {node} is registered at {running.Address}: its process may be running, or was until a few seconds ago";
         if (isEmpty)
             return null;
         var shards = Parse<ShardRecord>(list, keys.Shards).ToDictionary(static record => record.Shard);
         foreach (var shard in holds)
         {
             if (!shards.ContainsKey(shard))
-                return $"the coordinator has no record of shard {shard}, of which the folder holds a replica";
+                return $"the coordinator has no record of shard {shard}, of which the directory holds a replica";
         }
         return await WhyNeededAsync([.. shards.Values.Where(record => holds.Contains(record.Shard) || record.Replicas.Any(replica => replica.Node == node))], nodes, cancellationToken)
             .ConfigureAwait(false);
@@ -88,7 +88,7 @@ internal sealed class Rejoin(uint node, ICoordinator coordinator, CoordinatorKey
                 if (leader == 0 || leader == node)
                     return $"shard {record.Shard} has no leader on another node";
                 if (!nodes.TryGetValue(leader, out var found))
-                    return $"node {leader}, which led shard {record.Shard} last, does not run";
+                    return $"node {leader}, which led shard {record.Shard} last, is not running";
                 if (!channels.ContainsKey(leader))
                     channels.Add(leader, channelTo(leader, found.Address));
                 reads.Add((record, leader));

@@ -31,7 +31,7 @@ internal sealed class RetiredReplicas : IAsyncDisposable
         _path = path;
         _room = room;
         _log = log;
-        _loop = new BackgroundLoop("the room of retired replicas", stop =>
+        _loop = new BackgroundLoop("the space of retired replicas", stop =>
         {
             MakeRoom(stop);
             return Task.CompletedTask;

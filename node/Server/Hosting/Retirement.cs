@@ -20,7 +20,7 @@ internal readonly record struct Retirement(ulong Generation, ulong Epoch, long R
     /// <param name="replica">The replica's id.</param>
     public string? WhyNot(ShardRecord record, long revision, ulong replica) =>
         record.Replicas.Any(named => named.Replica == replica) ? "the record names it"
-        : !record.Removed.Contains(replica) ? "the record does not list it as one that left"
+        : !record.Removed.Contains(replica) ? "the record does not list it as removed"
         : record.Generation < Generation || record.Epoch < Epoch || revision < Revision
             ? $"the record (generation {record.Generation}, epoch {record.Epoch}, revision {revision}) is older than what was seen before ({Generation}, {Epoch}, {Revision})"
         : null;

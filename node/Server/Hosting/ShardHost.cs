@@ -164,10 +164,10 @@ internal sealed class ShardHost : IAsyncDisposable
 
     private static string? NotReady(HostedShard shard) => shard.Replica switch
     {
-        null => $"shard {shard.Shard}: its replica does not work: {shard.Failure}",
-        { Failure: { } failure } => $"shard {shard.Shard}: its replica does not work: {failure.Message}",
-        { AgeUs: null } => $"shard {shard.Shard}: it has not heard of a leader",
-        { AgeUs: { } ageUs } when ageUs > ReadyAgeMax.TotalMicroseconds => $"shard {shard.Shard}: what it has is {ageUs / 1_000_000} s old: there is no leader, or it lags behind",
+        null => $"shard {shard.Shard}: its replica failed: {shard.Failure}",
+        { Failure: { } failure } => $"shard {shard.Shard}: its replica failed: {failure.Message}",
+        { AgeUs: null } => $"shard {shard.Shard}: it has not heard from a leader",
+        { AgeUs: { } ageUs } when ageUs > ReadyAgeMax.TotalMicroseconds => $"shard {shard.Shard}: its data is {ageUs / 1_000_000} s old; there is no leader, or the replica lags behind",
         _ => null,
     };
 
@@ -435,7 +435,7 @@ internal sealed class ShardHost : IAsyncDisposable
                 store = null;
                 _directory.Delete(record.Shard);
                 _made.TryRemove(replicaId, out _);
-                throw new ReplicaNotUsableException("lost: another process of this node has made it.", isLost: true);
+                throw new ReplicaNotUsableException("lost: another process of this node created it.", isLost: true);
             }
             var replica = new ShardReplica(ContextOf(storage, telemetry), store, record, revision);
             replica.Start();
@@ -454,7 +454,7 @@ internal sealed class ShardHost : IAsyncDisposable
             // Kept as the replica's state. Status shows it, and the node serves its other shards.
             store?.Dispose();
             var waitsForRoom = failure is StorageIoException { IsDiskFull: true };
-            var reason = waitsForRoom ? $"the disk is full; it waits for room and is opened when there is some: {failure.Message}" : failure.Message;
+            var reason = waitsForRoom ? $"the disk is full; the replica waits for space and is opened when there is some: {failure.Message}" : failure.Message;
             if (_openFailures.TryGetValue(replicaId, out var told) && told == reason)
                 told = reason;
             else if (waitsForRoom)
@@ -478,7 +478,7 @@ internal sealed class ShardHost : IAsyncDisposable
     {
         var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard), _stopping.Token).ConfigureAwait(false);
         if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is not { } record || ReplicaHere(record)?.Replica != replicaId)
-            throw new ReplicaNotUsableException("The shard's record does not name this replica any more.");
+            throw new ReplicaNotUsableException("The shard's record no longer names this replica.");
         return (record, read.ModRevision);
     }
 
@@ -491,7 +491,7 @@ internal sealed class ShardHost : IAsyncDisposable
         if (!Directory.Exists(path))
         {
             if (here.Created)
-                throw new ReplicaNotUsableException("lost: its folder is gone. It may have promised and acknowledged, so it is not made anew under its id.", isLost: true);
+                throw new ReplicaNotUsableException("lost: its directory is gone. It may have made promises and acknowledged records, so it is not created again under its id.", isLost: true);
             var initial = new ControlState { ReplicaId = here.Replica, Shard = record.Shard, Generation = record.Generation, ClusterHash = _clusterHash };
             // Set before the creation, because a failure after the last rename leaves the directory behind nevertheless.
             _made[here.Replica] = true;

@@ -72,6 +72,6 @@ internal sealed partial class BackgroundLoop : IAsyncDisposable
         }
     }
 
-    [LoggerMessage(21, LogLevel.Error, "A turn of {Loop} failed; the next one comes")]
+    [LoggerMessage(21, LogLevel.Error, "An iteration of {Loop} failed; the loop continues")]
     private static partial void LogTurnFailed(ILogger log, string loop, Exception failure);
 }

@@ -31,7 +31,7 @@ internal sealed class DirectoryLock : IDisposable
 
 /// <summary>A directory is used by another process.</summary>
 internal sealed class DirectoryInUseException(string directory, Exception inner)
-    : IOException($"The folder '{directory}' is in use by another process.", inner);
+    : IOException($"The directory '{directory}' is in use by another process.", inner);
 
 /// <summary>Creates directories that survive a power failure.</summary>
 internal static class DurableDirectory

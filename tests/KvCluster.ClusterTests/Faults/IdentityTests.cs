@@ -26,7 +26,7 @@ public sealed class IdentityTests(SharedCluster shared) : IClassFixture<SharedCl
         await cluster.Node(3).KillAsync();
         EtcdMembers.CopyFolder(cluster.Node(3).Data, copy);
         cluster.Node(3).Start();
-        await AssertRefusedAsync(node, Unavailable, "is node 3's", "--data", copy);
+        await AssertRefusedAsync(node, Unavailable, "belongs to node 3,", "--data", copy);
         node.Start();
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
@@ -69,7 +69,7 @@ public sealed class IdentityTests(SharedCluster shared) : IClassFixture<SharedCl
         var (exitCode, _, error) = await Tools.RunAsync(NodeProcess.Program, "init", "--coordinator", coordinator, "--nodes", "1,2,3");
         Assert.True(exitCode == 0, error);
         var before = await etcd.ControlAsync("get", "--prefix", "");
-        await AssertRefusedAsync(node, Unavailable, "of another cluster", "--coordinator", coordinator);
+        await AssertRefusedAsync(node, Unavailable, "belongs to another cluster", "--coordinator", coordinator);
         Assert.Equal(before, await etcd.ControlAsync("get", "--prefix", ""));
         node.Start();
         await histories.MoreChangesAsync(Some);

@@ -41,8 +41,8 @@ public sealed class ArgumentTests
     }
 
     [ToolTheory("bash")]
-    [InlineData("coordinator --data '' --listen http://127.0.0.1:0", "--data: names no folder")]
-    [InlineData("run --node 1 --data '' --listen http://127.0.0.1:0 --coordinator etcd=http://127.0.0.1:9", "--data: names no folder")]
+    [InlineData("coordinator --data '' --listen http://127.0.0.1:0", "--data: names no directory")]
+    [InlineData("run --node 1 --data '' --listen http://127.0.0.1:0 --coordinator etcd=http://127.0.0.1:9", "--data: names no directory")]
     [InlineData(@"init --nodes 1 --split-at $'caf\xe9' --coordinator etcd=http://127.0.0.1:9", "--split-at: a key is not UTF-8")]
     public async Task Node_WithAWrongArgument_NamesIt(string arguments, string expected)
     {

@@ -54,7 +54,7 @@ public sealed class RejoinTests
         foreach (var node in nodes)
         {
             var refusal = await RefusalAsync(cluster, cluster.OptionsOf(node));
-            Assert.Matches("which led shard [01] last, does not run|has no leader on another node", refusal);
+            Assert.Matches("which led shard [01] last, is not running|has no leader on another node", refusal);
             Assert.All(Enumerable.Range(0, Shards), shard => Assert.True(Directory.Exists(FolderOf(cluster, node, (uint)shard)), "a refused folder stays as it is"));
         }
 
@@ -100,7 +100,7 @@ public sealed class RejoinTests
         await cluster.StartNodeAsync(1);
         await Grpc.Eventually.TrueAsync(() => cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1", CancellationToken.None).Result.Value is not null, "it is registered");
         // A machine that stalls may cost it its registration for a moment.
-        await Grpc.Eventually.TrueAsync(() => Regex.IsMatch(RefusalOf(cluster, other).Result, "Node 1 runs already|node 1 is registered at"), "it is refused as long as the node runs");
+        await Grpc.Eventually.TrueAsync(() => Regex.IsMatch(RefusalOf(cluster, other).Result, "Node 1 is already running|node 1 is registered at"), "it is refused as long as the node runs");
         Assert.False(Directory.Exists(Path.Combine(other.DataDirectory, "aside")));
         // The one that was refused has counted nothing: the node's own folder is still the newest.
         await cluster.StopNodeAsync(1);
@@ -135,7 +135,7 @@ public sealed class RejoinTests
         ReplicaStatus? replica = null;
         await Grpc.Eventually.TrueAsync(
             () => (replica = new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica is looked at");
-        Assert.Equal(("failed", "lost: another process of this node has made it."), (replica!.Role, replica.Failure));
+        Assert.Equal(("failed", "lost: another process of this node created it."), (replica!.Role, replica.Failure));
         Assert.False(Directory.Exists(FolderOf(cluster, 1, 0)), "its folder must not be opened by the next process");
     }
 

@@ -56,20 +56,20 @@ public sealed class NodeSettingsTests
     }
 
     [Theory]
-    [InlineData("node", "0", "--node: '0' is no id: ids are numbers from 1 on.")]
-    [InlineData("pod-name", "kv-1", "--node: one of node and pod-name says which node it is.")]
-    [InlineData("pod-name", "kv", "--pod-name: 'kv' does not end with a pod's number, as kvcluster-node-0 does.")]
+    [InlineData("node", "0", "--node: '0' is not an id; ids are numbers from 1.")]
+    [InlineData("pod-name", "kv-1", "--node: one of node and pod-name must say which node it is.")]
+    [InlineData("pod-name", "kv", "--pod-name: 'kv' does not end with the number of a pod, as kvcluster-node-0 does.")]
     [InlineData("coordinator", "http://127.0.0.1:1", "--coordinator: 'http://127.0.0.1:1' is not of the form etcd=http://host:port,http://host:port.")]
     [InlineData("coordinator", "etcd=https://h:1,http://h:2", "--coordinator: 'http://h:2' is not of the form https://host:port.")]
     [InlineData("coordinator-ca", "ca.pem", "--coordinator-ca: is for a coordinator at https:// only.")]
-    [InlineData("coordinator-user", "ann", "--coordinator-user: coordinator-user and coordinator-password-file go together.")]
+    [InlineData("coordinator-user", "ann", "--coordinator-user: coordinator-user and coordinator-password-file must be given together.")]
     [InlineData("coordinator", "etcd=http://ann:secret@h:1", "--coordinator: '...@h:1' is not of the form http://host:port.")]
     [InlineData("admin-hosts", "kv.example.com,http://b", "--admin-hosts: 'http://b' is no name of a host.")]
     [InlineData("cluster", "a b", "--cluster: 'a b': a name has 1 to 64 letters, digits, '-', '_' and '.'.")]
     [InlineData("bootstrap-nodes", "1,1", "--bootstrap-nodes: '1,1' names a node twice.")]
-    [InlineData("split-at", "b,a", "--split-at: keys must rise.")]
-    [InlineData("split-at", "a,b", "--split-at: means nothing without bootstrap-nodes.")]
-    [InlineData("replicas", "3", "--replicas: means nothing without bootstrap-nodes.")]
+    [InlineData("split-at", "b,a", "--split-at: keys must be in ascending order.")]
+    [InlineData("split-at", "a,b", "--split-at: has no effect without bootstrap-nodes.")]
+    [InlineData("replicas", "3", "--replicas: has no effect without bootstrap-nodes.")]
     [InlineData("tls-cert", "cert.pem", "--tls-cert: needs tls-ca, too.")]
     [InlineData("log-format", "xml", "--log-format: 'xml' is not one of text, json.")]
     [InlineData("stop-grace-seconds", "1", "--stop-grace-seconds: '1' is not a number from 2 to 3600.")]
@@ -86,13 +86,13 @@ public sealed class NodeSettingsTests
     public void Peers_WithSettingsThatFit_HaveNoMistakes(string said) => Assert.Empty(Run(Said(said)).Mistakes);
 
     [Theory]
-    [InlineData("listen-peers=https://127.0.0.1:7501", "--listen-peers: 'https://127.0.0.1:7501' and 'http://127.0.0.1:7401', of listen, are both http:// or both https://.")]
-    [InlineData("advertise-peers=https://node2:7501", "--advertise-peers: 'https://node2:7501' and 'http://127.0.0.1:7401', of listen, are both http:// or both https://.")]
-    [InlineData("advertise-peers=http://0.0.0.0:7501", "--advertise-peers: 'http://0.0.0.0:7501' is every address of this machine: say the one where other nodes reach this node.")]
-    [InlineData("advertise-peers=http://[::]:7501", "--advertise-peers: 'http://[::]:7501' is every address of this machine: say the one where other nodes reach this node.")]
-    [InlineData("listen=http://127.0.0.1:65436", "--listen-peers: there is no port 100 above that of 'http://127.0.0.1:65436', of listen: say where to listen for other nodes.")]
-    [InlineData("listen-peers=http://127.0.0.1:7401", "--listen-peers: 'http://127.0.0.1:7401' is the port of listen, too: clients and nodes have ports of their own.")]
-    [InlineData("listen-peers=http://127.0.0.2:7401", "--listen-peers: 'http://127.0.0.2:7401' is the port of listen, too: clients and nodes have ports of their own.")]
+    [InlineData("listen-peers=https://127.0.0.1:7501", "--listen-peers: 'https://127.0.0.1:7501' and 'http://127.0.0.1:7401', of listen, must both be http:// or both https://.")]
+    [InlineData("advertise-peers=https://node2:7501", "--advertise-peers: 'https://node2:7501' and 'http://127.0.0.1:7401', of listen, must both be http:// or both https://.")]
+    [InlineData("advertise-peers=http://0.0.0.0:7501", "--advertise-peers: 'http://0.0.0.0:7501' is every address of this machine; give the one where other nodes reach this node.")]
+    [InlineData("advertise-peers=http://[::]:7501", "--advertise-peers: 'http://[::]:7501' is every address of this machine; give the one where other nodes reach this node.")]
+    [InlineData("listen=http://127.0.0.1:65436", "--listen-peers: there is no port 100 above that of 'http://127.0.0.1:65436', of listen; give an address to listen on for other nodes.")]
+    [InlineData("listen-peers=http://127.0.0.1:7401", "--listen-peers: 'http://127.0.0.1:7401' is also the port of listen; clients and nodes need separate ports.")]
+    [InlineData("listen-peers=http://127.0.0.2:7401", "--listen-peers: 'http://127.0.0.2:7401' is also the port of listen; clients and nodes need separate ports.")]
     [InlineData("listen-peers=http://10.0.0.1:7501",
         "--listen-peers: 'http://10.0.0.1:7501' is plain text that other machines reach: use https://, or say allow-plaintext where the network itself is trusted.")]
     [InlineData("listen-peers=node2:7501", "--listen-peers: 'node2:7501' is not of the form http://host:port or https://host:port.")]
@@ -108,7 +108,7 @@ public sealed class NodeSettingsTests
 
     [Fact]
     public void Replicas_MoreThanNodes_AreAMistake() =>
-        Assert.Contains("--replicas: 3 replicas of a shard need as many nodes, and bootstrap-nodes names 2.", Run(new() { ["bootstrap-nodes"] = "1,2", ["replicas"] = "3" }).Mistakes);
+        Assert.Contains("--replicas: 3 replicas of a shard need as many nodes, but bootstrap-nodes names 2.", Run(new() { ["bootstrap-nodes"] = "1,2", ["replicas"] = "3" }).Mistakes);
 
     [Theory]
     [InlineData("a_b", true)]

@@ -92,8 +92,8 @@ public sealed class NodeStartTests : IDisposable
     [InlineData("$ROUTER health", 2, "", "kv-router: --admin: is missing")]
     [InlineData("KVCLUSTER_CLUSTER=c $NODE config show --node 1 --data d --listen http://127.0.0.1:1 --coordinator etcd=http://127.0.0.1:2 | grep '^cluster' | tr -s ' '", 0, "cluster c KVCLUSTER_CLUSTER", "")]
     [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: Unrecognized command or argument '--listne'")]
-    [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --node: '0' is no id")]
-    [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --data: names no folder")]
+    [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --node: '0' is not an id")]
+    [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --data: names no directory")]
     [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --coordinator is missing")]
     public async Task Program_OfAnOperator_SaysAndExits(string script, int expectedCode, string expectedOutput, string expectedError)
     {
@@ -109,7 +109,7 @@ public sealed class NodeStartTests : IDisposable
         var file = Path.Combine(_folder.Path, "file");
         File.WriteAllText(file, "");
         var failure = Assert.Throws<DirectoryNotUsableException>(() => NodeDirectory.Open(Path.Combine(file, "data"), LocalDisk.Instance));
-        Assert.StartsWith($"The folder '{Path.Combine(file, "data")}' cannot be used: ", failure.Message, StringComparison.Ordinal);
+        Assert.StartsWith($"The directory '{Path.Combine(file, "data")}' cannot be used: ", failure.Message, StringComparison.Ordinal);
     }
 
     [Fact]
