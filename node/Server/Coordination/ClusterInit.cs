@@ -51,9 +51,9 @@ internal static class ClusterInit
     private static void Validate(IReadOnlyList<uint> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)
     {
         if (nodes.Count == 0 || nodes.Contains(0u) || nodes.Distinct().Count() != nodes.Count)
-            throw new ArgumentException("The nodes need ids from 1 on, each once.", nameof(nodes));
+            throw new ArgumentException("The nodes' ids must be 1 or greater, and each must be unique.", nameof(nodes));
         if (replicationFactor < 1 || replicationFactor > nodes.Count)
-            throw new ArgumentException($"{replicationFactor} replicas cannot lie on {nodes.Count} different nodes.", nameof(replicationFactor));
+            throw new ArgumentException($"{replicationFactor} replicas cannot be placed on {nodes.Count} different nodes.", nameof(replicationFactor));
         for (var index = 0; index < splitKeys.Count; index++)
         {
             if (splitKeys[index].IsEmpty || (index > 0 && splitKeys[index - 1].Span.SequenceCompareTo(splitKeys[index].Span) >= 0))
@@ -67,7 +67,7 @@ internal static class ClusterInit
         var read = await coordinator.GetUntilAnsweredAsync(key, cancellationToken).ConfigureAwait(false);
         var theirs = read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value);
         if (theirs is null || !theirs.Start.Equals(ours.Start) || !theirs.End.Equals(ours.End))
-            throw new ClusterConflictException($"The record {key} is of another, unfinished creation of this cluster: repeat that one, or delete its shards.");
+            throw new ClusterConflictException($"The record {key} belongs to another, unfinished creation of this cluster. Repeat that one, or delete its shards.");
     }
 
     private static ShardRecord ShardOf(uint shard, IReadOnlyList<uint> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)

@@ -16,7 +16,7 @@ internal sealed class CoordinatorDeniedException(string reason, Exception inner)
 internal sealed class CoordinatorAlarmException(string reason) : Exception(reason);
 
 /// <summary>A watch requested changes that are no longer kept. The caller must list and watch from there.</summary>
-internal sealed class CoordinatorCompactedException(long keptFrom) : Exception($"Changes are kept from revision {keptFrom} on.")
+internal sealed class CoordinatorCompactedException(long keptFrom) : Exception($"Changes before revision {keptFrom} are no longer kept.")
 {
     /// <summary>The oldest revision that a watch can start from.</summary>
     public long KeptFrom => keptFrom;

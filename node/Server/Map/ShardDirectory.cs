@@ -144,6 +144,6 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
         replaced.SetReplaced();
     }
 
-    [LoggerMessage(2, LogLevel.Warning, "The shard map is listed again: {Reason}")]
+    [LoggerMessage(2, LogLevel.Warning, "The shard map is being read again: {Reason}")]
     private static partial void LogDirectoryListsAgain(ILogger log, string reason);
 }

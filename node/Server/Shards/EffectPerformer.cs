@@ -138,7 +138,7 @@ internal sealed class EffectPerformer(
         reads.RefuseAll();
         followerReads.RefuseAll();
         foreach (var ended in _orders.Values)
-            ended.TrySetResult(new OrderResult(false, "the replica stopped, and what was under way may have been done all the same"));
+            ended.TrySetResult(new OrderResult(false, "the replica stopped; the change in progress may still have been made"));
         _orders.Clear();
         if (Leading)
             StopLeading();
@@ -212,7 +212,7 @@ internal sealed class EffectPerformer(
         if (_bodies.Count == 0)
             return after;
         if (!RecordBody.TryReadHeader(_bodies[^1].Span, out var last))
-            throw new CorruptStoreException("The journal gave a body without a header.");
+            throw new CorruptStoreException("The journal returned a body without a header.");
         return new LogPosition(Etag.FromValue(last.Etag), last.Checksum);
     }
 

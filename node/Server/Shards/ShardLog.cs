@@ -11,7 +11,7 @@ internal static partial class ShardLog
     [LoggerMessage(2, LogLevel.Error, "shard {Shard}: ALARM: {Text}")]
     public static partial void Alarm(ILogger log, uint shard, string text);
 
-    [LoggerMessage(3, LogLevel.Critical, "shard {Shard}: this replica stopped and needs attention; the other replicas go on")]
+    [LoggerMessage(3, LogLevel.Critical, "shard {Shard}: this replica stopped and needs attention; the other replicas continue")]
     public static partial void Stopped(ILogger log, uint shard, Exception reason);
 
     [LoggerMessage(4, LogLevel.Warning, "shard {Shard}: the journal's disk is {State}")]

@@ -298,7 +298,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         {
             if (leave is { } given && (_core.Epoch > given.Epoch || _context.Clock.GetTimestamp() > given.UsableUntil))
             {
-                refusal = "the shard has another leader by now, or it took too long; try again";
+                refusal = "the shard has a new leader, or the request took too long; try again";
                 ended.TrySetResult(false);
                 return;
             }
@@ -713,7 +713,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             catch (StorageIoException full) when (full.IsDiskFull)
             {
                 // On a full disk the replica fails without its mark: it must not run with wrong contents until there is space.
-                outcome = new QuarantinedException($"{why}; a restart may not know: {full.Message}");
+                outcome = new QuarantinedException($"{why}; this could not be recorded, so the replica may run again after a restart: {full.Message}");
             }
             catch (Exception failure)
             {

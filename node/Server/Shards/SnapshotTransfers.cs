@@ -142,7 +142,7 @@ internal sealed class SnapshotTransfers(
     {
         var installer = _incoming;
         _incoming = null;
-        visit(() => Stop(installer ?? throw new ReplicaHaltedException("A snapshot is to be installed that was not received."), control, installed));
+        visit(() => Stop(installer ?? throw new ReplicaHaltedException("A snapshot was to be installed that was not received."), control, installed));
     }));
 
     private static LogPosition NameOf(SnapshotSource source) => new(Etag.FromValue(source.Covers.Etag), source.Covers.ChainChecksum);

@@ -15,12 +15,12 @@ internal sealed class PeerService(PeerTransport transport) : V1.Replication.Repl
         }
         catch (OperationCanceledException) when (!context.CancellationToken.IsCancellationRequested)
         {
-            throw new RpcException(new Status(StatusCode.Unavailable, "The node stops, or a newer stream took over."));
+            throw new RpcException(new Status(StatusCode.Unavailable, "The node is stopping, or a newer stream replaced this one."));
         }
         catch (RpcException failure) when (failure.Status.DebugException is InvalidProtocolBufferException)
         {
             // gRPC would report INTERNAL, which means an error of this node.
-            throw new RpcException(new Status(StatusCode.InvalidArgument, "What came is not an encoded PeerMessage, and the stream ends; the frames before it were taken. Open a new stream."));
+            throw new RpcException(new Status(StatusCode.InvalidArgument, "The data received is not an encoded PeerMessage, and the stream was ended. The frames before it were accepted. Open a new stream."));
         }
     }
 

@@ -84,9 +84,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         using var ending = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _stopping.Token);
         var node = await ReadHelloAsync(incoming, ending.Token).ConfigureAwait(false);
         if (credentials is not null && NodeNames.OfNode(node, identity.Cluster) is var name && !NodeNames.Cover(names, name))
-            throw new RpcException(new Status(StatusCode.PermissionDenied, $"The caller's certificate does not name {name} but {string.Join(", ", names)}."));
+            throw new RpcException(new Status(StatusCode.PermissionDenied, $"The caller's certificate does not name {name}; it names {string.Join(", ", names)}."));
         if (node <= identity.Node)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {node} does not open streams to node {identity.Node}: the greater id does."));
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {node} does not open streams to node {identity.Node}; the node with the greater id does."));
         await outgoing.WriteAsync(Hello()).ConfigureAwait(false);
         TransportLog.Connected(log, node, "it opened the stream");
         await RunSessionAsync(node, incoming, outgoing, ending.Token).ConfigureAwait(false);
@@ -148,9 +148,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         if (!await incoming.MoveNext(cancellationToken).ConfigureAwait(false) || incoming.Current.Hello is not { } hello)
             throw new RpcException(new Status(StatusCode.InvalidArgument, "A stream between nodes begins with a hello."));
         if (hello.ClusterId != identity.ClusterId)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.Node} is of another cluster."));
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.Node} belongs to another cluster."));
         if (hello.FormatLevel != ClusterInit.FormatLevel)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.Node} speaks format level {hello.FormatLevel}, node {identity.Node} {ClusterInit.FormatLevel}."));
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.Node} uses format level {hello.FormatLevel}, but node {identity.Node} uses {ClusterInit.FormatLevel}."));
         return hello.Node;
     }
 
@@ -192,7 +192,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             try
             {
                 if (address.Length == 0)
-                    throw new InvalidOperationException("its record names no port for other nodes: it runs an older version");
+                    throw new InvalidOperationException("its record names no port for other nodes, because it runs an older version");
                 using var channel = ChannelTo(node, address);
                 // Always ends with an exception, however long the stream lasted.
                 await ConnectAsync(node, channel, connected: () => pause = PauseMin).ConfigureAwait(false);
@@ -214,7 +214,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
         var answered = await ReadHelloAsync(call.ResponseStream, _stopping.Token).ConfigureAwait(false);
         if (answered != node)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"At its address answers node {answered}."));
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {answered} answers at its address."));
         connected();
         LinkOf(node).TryChangeReason("");
         TransportLog.Connected(log, node, "this node opened the stream");
@@ -231,7 +231,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <exception cref="ArgumentException">The address is not valid, or is a plain-text address while this node uses TLS.</exception>
     public static GrpcChannel ChannelTo(uint node, string address, string cluster, CredentialFiles? credentials) => credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
         ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node, cluster)))
-        : throw new ArgumentException("it has no TLS, and this node does not speak in plain text");
+        : throw new ArgumentException("it has no TLS, and this node does not connect in plain text");
 
     private static GrpcChannel ChannelTo(string address, TlsConnector connector) => GrpcChannel.ForAddress(address, new GrpcChannelOptions
     {

@@ -89,7 +89,7 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         Assert.Equal(next, await cluster.LeaderAsync(except: leader));
         var revision = (await cluster.Etcd.ControlAsync("get", "x", "-w", "fields")).Split('\n').Single(line => line.StartsWith("\"Revision\"", StringComparison.Ordinal)).Split(" : ")[1];
         await cluster.Etcd.ControlAsync("compact", revision);
-        await cluster.UntilSaidAsync(watcher, "listed again", since);
+        await cluster.UntilSaidAsync(watcher, "being read again", since);
         cluster.Network.Heal();
         cluster.Node(leader).Start();
         await histories.MoreChangesAsync(Some);
@@ -136,7 +136,7 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         Assert.True(leads == leader || leads == 0, $"node {leads} leads after node {leader}");
         if (leads == 0)
         {
-            Assert.True(leader == 0 || cluster.StallSince(since) is not null, $"node {leader} does not lead any more, and no node stood still");
+            Assert.True(leader == 0 || cluster.StallSince(since) is not null, $"node {leader} does not lead any more, and no node stalled");
             return false;
         }
 

@@ -128,12 +128,12 @@ internal sealed class CoordinatorFile : IDisposable
             at += HeaderBytes + payload.Length;
         }
         if (at == 0)
-            throw new CorruptCoordinatorFileException(path, at, "its first record is bad");
+            throw new CorruptCoordinatorFileException(path, at, "its first record is damaged");
         // Records are synced one by one, so only the last can be torn. A valid record after an invalid one means damage.
         for (var next = at + 1; next < content.Length; next++)
         {
             if (TryDecode(content.AsSpan(next), out _))
-                throw new CorruptCoordinatorFileException(path, at, $"the record there is bad, and a good one follows at {next}");
+                throw new CorruptCoordinatorFileException(path, at, $"the record there is damaged, and an intact one follows at {next}");
         }
         return at;
     }
@@ -163,4 +163,4 @@ internal sealed class CoordinatorFile : IDisposable
 
 /// <summary>The embedded coordinator's file is damaged in a part that had been durable.</summary>
 internal sealed class CorruptCoordinatorFileException(string path, long offset, string reason)
-    : IOException($"The coordinator's file '{path}' is damaged at byte {offset}: {reason}. It is left as it is.");
+    : IOException($"The coordinator's file '{path}' is damaged at byte {offset}: {reason}. It was not changed.");

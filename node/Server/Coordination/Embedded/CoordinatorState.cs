@@ -144,7 +144,7 @@ internal sealed class CoordinatorState(int historyEventsMax)
     private bool Holds(Compare compare)
     {
         if (!compare.RangeEnd.IsEmpty)
-            throw new CoordinatorRequestException("A compare of a range is not served here.");
+            throw new CoordinatorRequestException("The embedded coordinator does not compare ranges.");
         var kv = _keys.GetValueOrDefault(compare.Key) ?? new KeyValue();
         var order = compare.Target switch
         {
@@ -177,9 +177,9 @@ internal sealed class CoordinatorState(int historyEventsMax)
             case RequestOp.RequestOneofCase.RequestDeleteRange:
                 return new ResponseOp { ResponseDeleteRange = PlanDelete(operation.RequestDeleteRange, events) };
             case RequestOp.RequestOneofCase.RequestRange:
-                throw new CoordinatorRequestException("A range after a change in one transaction is not served here.");
+                throw new CoordinatorRequestException("The embedded coordinator does not read a range after a change in the same transaction.");
             default:
-                throw new CoordinatorRequestException("A transaction in a transaction is not served here.");
+                throw new CoordinatorRequestException("The embedded coordinator does not support nested transactions.");
         }
     }
 

@@ -38,7 +38,7 @@ internal sealed class EtcdWatchService(EmbeddedCoordinator coordinator) : Watch.
                     var id = request.CreateRequest.WatchId != 0 ? request.CreateRequest.WatchId : watches.Count == 0 ? 0 : watches.Keys.Max() + 1;
                     var cancellation = CancellationTokenSource.CreateLinkedTokenSource(ending.Token);
                     if (!watches.TryAdd(id, (cancellation, RunAsync(id, request.CreateRequest, WriteAsync, cancellation.Token))))
-                        throw new RpcException(new Status(StatusCode.InvalidArgument, $"The watch {id} exists."));
+                        throw new RpcException(new Status(StatusCode.InvalidArgument, $"The watch {id} already exists."));
                     break;
                 case WatchRequest.RequestUnionOneofCase.CancelRequest when watches.Remove(request.CancelRequest.WatchId, out var watch):
                     await watch.Cancellation.CancelAsync().ConfigureAwait(false);

@@ -51,7 +51,7 @@ internal sealed partial class EtcdHeaderCheck(ILogger log)
     {
         if (_alarm is not null)
             return;
-        Volatile.Write(ref _alarm, $"{reason}: it was restored or replaced. Nothing is changed through it any more.");
+        Volatile.Write(ref _alarm, $"{reason}; it was restored or replaced. Nothing is changed through it any more.");
         Alarm(log, _alarm!);
     }
 
