@@ -12,13 +12,13 @@ using KvCluster.Wire;
 namespace KvCluster.Client;
 
 /// <summary>
-/// A client of a KvCluster. Thread-safe; make one for the process and keep it. Finds the leader of each key's shard, goes on when leaders
-/// change, and repeats until <see cref="KvClientOptions.Timeout"/> what was not answered; a change is applied once all the same
-/// (<see cref="KvClientOptions.ExactlyOnce"/>). Memory given to a call must not change until the call has ended.
+/// A client of a KvCluster. Thread-safe; create one per process and keep it. It sends each call to the leader of the key's shard, follows changes of leader,
+/// and repeats unanswered calls until <see cref="KvClientOptions.Timeout"/>. A repeated change is still applied only once
+/// (<see cref="KvClientOptions.ExactlyOnce"/>). Memory passed to a call must not change until the call has ended.
 /// </summary>
 /// <remarks>
-/// Errors are <see cref="KvException"/> and its kinds. <see cref="OperationCanceledException"/> means that the caller stopped waiting; a change
-/// may be applied all the same.
+/// Errors are <see cref="KvException"/> and its subclasses. <see cref="OperationCanceledException"/> means that the caller stopped waiting; a change may
+/// still be applied.
 /// </remarks>
 public sealed class KvClient : IAsyncDisposable
 {
@@ -28,14 +28,14 @@ public sealed class KvClient : IAsyncDisposable
     private readonly SessionToken _seen = new();
     private readonly NodeChannels _channels;
 
-    /// <summary>A client that learns the cluster from this address, of a router or a node: "http://host:port".</summary>
+    /// <summary>Creates a client that learns the cluster from this address of a router or a node, "http://host:port".</summary>
     public KvClient(string endpoint)
         : this(new KvClientOptions { Endpoints = [endpoint] })
     {
     }
 
-    /// <summary>A client with these options. Connects with the first call.</summary>
-    /// <exception cref="ArgumentException">Options that cannot be; the message lists every mistake.</exception>
+    /// <summary>Creates a client with these options. It connects with the first call.</summary>
+    /// <exception cref="ArgumentException">The options are invalid; the message lists every mistake.</exception>
     /// <exception cref="KvException">A file of <see cref="KvClientOptions.Tls"/> is not usable; the message names it and says why.</exception>
     public KvClient(KvClientOptions options)
     {
@@ -47,7 +47,7 @@ public sealed class KvClient : IAsyncDisposable
         _sessions = new ClientSessions(_calls);
     }
 
-    /// <summary>A client whose calls on keys go over another network and another clock. Scans and what is asked of nodes go over gRPC all the same.</summary>
+    /// <summary>Creates a client whose calls on keys use the given network and clock. Scans and operator calls still use gRPC.</summary>
     internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
@@ -56,7 +56,8 @@ public sealed class KvClient : IAsyncDisposable
         _sessions = new ClientSessions(_calls);
     }
 
-    /// <summary>The value of a key, as new as <see cref="KvClientOptions.Read"/> says: by default it reflects every change acknowledged before the call.</summary>
+    /// <summary>Returns the value of a key in the mode <see cref="KvClientOptions.Read"/>. By default it reflects every change acknowledged before the
+    /// call.</summary>
     public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) => GetAsync(key, _options.Read, cancellationToken);
 
     /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
@@ -65,11 +66,11 @@ public sealed class KvClient : IAsyncDisposable
     /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, KvReadMode, CancellationToken)"/>
     public ValueTask<GetResult> GetAsync(string key, KvReadMode read, CancellationToken cancellationToken = default) => GetAsync(Bytes.Utf8(key), read, cancellationToken);
 
-    /// <summary>The value of a key.</summary>
+    /// <summary>Returns the value of a key.</summary>
     /// <param name="key">1 to 2,048 bytes.</param>
-    /// <param name="read">How new it must be, and which replicas may serve it.</param>
+    /// <param name="read">How up to date it must be, and which replicas may serve it.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvUnavailableException">Reason REPLICA_BEHIND: no replica had in time what this client has seen.</exception>
+    /// <exception cref="KvUnavailableException">Reason REPLICA_BEHIND: no replica caught up in time with what this client has seen.</exception>
     public async ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, CancellationToken cancellationToken = default)
     {
         var request = new GetRequest { Key = key.ToByteString(), Read = _seen.ToOptions(read, _calls.Table.Find(key.Span)?.Shard) };
@@ -79,15 +80,16 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     /// <summary>
-    /// The values of many keys, in the order asked, as new as <see cref="KvClientOptions.Read"/> says. Keys of one shard are read at one snapshot, keys
-    /// of different shards at different moments.
+    /// Returns the values of many keys, in the order of <paramref name="keys"/>, in the mode <see cref="KvClientOptions.Read"/>. Keys of one shard are read
+    /// from one snapshot, keys of different shards at different moments.
     /// </summary>
     public ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, CancellationToken cancellationToken = default) =>
         GetManyAsync(keys, _options.Read, cancellationToken);
 
-    /// <summary>The values of many keys, in the order asked. Keys of one shard are read at one snapshot, keys of different shards at different moments.</summary>
+    /// <summary>Returns the values of many keys, in the order of <paramref name="keys"/>. Keys of one shard are read from one snapshot, keys of different
+    /// shards at different moments.</summary>
     /// <param name="keys">Each 1 to 2,048 bytes.</param>
-    /// <param name="read">How new they must be, and which replicas may serve them.</param>
+    /// <param name="read">How up to date they must be, and which replicas may serve them.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, KvReadMode read, CancellationToken cancellationToken = default)
     {
@@ -99,12 +101,12 @@ public sealed class KvClient : IAsyncDisposable
     }
 
     /// <summary>
-    /// Has this client's <see cref="KvReadMode.Session"/> reads reflect a position too, of another client's answer for example. What this client is
-    /// answered itself counts without.
+    /// Makes this client's <see cref="KvReadMode.Session"/> reads reflect another position too, for example of another client's answer. Positions of this
+    /// client's own answers are observed without this call.
     /// </summary>
     public void Observe(ShardPosition position) => _seen.Raise(position);
 
-    /// <summary>Sets a key. Ends when the change is durable on a majority of the shard's replicas.</summary>
+    /// <summary>Sets a key. Completes when the change is durable on a majority of the shard's replicas.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<ShardPosition> PutAsync(
         ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
@@ -114,7 +116,7 @@ public sealed class KvClient : IAsyncDisposable
     public ValueTask<ShardPosition> PutAsync(string key, string value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
         PutAsync(Bytes.Utf8(key), Bytes.Utf8(value), condition, cancellationToken);
 
-    /// <summary>Removes a key; no error if it is not there.</summary>
+    /// <summary>Removes a key. It is not an error if the key does not exist.</summary>
     public async ValueTask<DeleteResult> DeleteAsync(ReadOnlyMemory<byte> key, KvCondition? condition = null, CancellationToken cancellationToken = default)
     {
         var request = new DeleteRequest { Key = key.ToByteString() };
@@ -129,13 +131,13 @@ public sealed class KvClient : IAsyncDisposable
     public ValueTask<DeleteResult> DeleteAsync(string key, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
         DeleteAsync(Bytes.Utf8(key), condition, cancellationToken);
 
-    /// <summary>Applies conditions and operations on keys of one shard, all or nothing. The position is that of the last operation.</summary>
+    /// <summary>Applies operations on keys of one shard, under conditions, atomically. The position is that of the last operation.</summary>
     public async ValueTask<ShardPosition> WriteAsync(KvWrite write, CancellationToken cancellationToken = default) =>
         ReadPosition(await ChangeAsync(new Change(Method.Write, write.FirstKey, default, null, write.Message), cancellationToken).ConfigureAwait(false), out _);
 
     /// <summary>
-    /// Entries in key order, at one snapshot for each shard. Goes on by itself when a leader changes in the middle; that shard's rest is then of
-    /// another snapshot, in most modes a newer one.
+    /// Returns entries in key order, from one snapshot for each shard. If a leader changes during the scan, it continues by itself; the rest of that shard is
+    /// then from another snapshot, in most modes a newer one.
     /// </summary>
     public async IAsyncEnumerable<KvEntry> ScanAsync(KvScan scan, [EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
@@ -150,7 +152,7 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
-    /// <summary>How many keys have a prefix; reads them all.</summary>
+    /// <summary>Counts the keys with a prefix, by reading them all.</summary>
     public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, CancellationToken cancellationToken = default) => CountAsync(prefix, _options.Read, cancellationToken);
 
     /// <inheritdoc cref="CountAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
@@ -167,9 +169,9 @@ public sealed class KvClient : IAsyncDisposable
         return count;
     }
 
-    /// <summary>What every node says of itself; one that does not answer is listed with its error.</summary>
-    /// <param name="digest">Also compute a digest of every replica, which reads it whole.</param>
-    /// <param name="shard">Only this shard's replicas, each with its detail; null: all replicas, without.</param>
+    /// <summary>Returns the status of every node. A node that does not answer is listed with its error.</summary>
+    /// <param name="digest">Also compute a digest of every replica, which reads its whole tree.</param>
+    /// <param name="shard">Return only this shard's replicas, each with its detail; null returns all replicas without detail.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     public async Task<ClusterStatus> GetStatusAsync(bool digest = false, uint? shard = null, CancellationToken cancellationToken = default)
     {
@@ -179,8 +181,8 @@ public sealed class KvClient : IAsyncDisposable
         return StatusReading.ToStatus(await GetStatusAsync(request, _options.Timeout, cancellationToken).ConfigureAwait(false));
     }
 
-    /// <summary>The same as its message.</summary>
-    /// <param name="request">What is asked.</param>
+    /// <summary>Returns the status as its message.</summary>
+    /// <param name="request">What to return.</param>
     /// <param name="timeout">A node that has not answered by then is listed with its error.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     internal async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, TimeSpan timeout, CancellationToken cancellationToken)
@@ -191,7 +193,7 @@ public sealed class KvClient : IAsyncDisposable
             isChange: false, timeout, cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>Has every replica of every node write a checkpoint.</summary>
+    /// <summary>Makes every replica of every node write a checkpoint.</summary>
     public async Task<IReadOnlyList<ReplicaCheckpoint>> CheckpointAsync(CancellationToken cancellationToken = default)
     {
         var request = new CheckpointRequest();
@@ -202,9 +204,9 @@ public sealed class KvClient : IAsyncDisposable
         return [.. answer.Replicas.Select(StatusReading.ToCheckpoint)];
     }
 
-    /// <summary>Has every node look at its machine, its disk and the coordinator. Each writes and syncs a small file some times.</summary>
+    /// <summary>Makes every node examine its machine, its disk and the coordinator. Each writes and syncs a small file a few times.</summary>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <returns>By node id; one that does not answer with its error.</returns>
+    /// <returns>By node id. A node that does not answer is listed with its error.</returns>
     public async Task<IReadOnlyList<NodeExamination>> ExamineAsync(CancellationToken cancellationToken = default)
     {
         var request = new ExamineRequest();
@@ -215,9 +217,9 @@ public sealed class KvClient : IAsyncDisposable
         return [.. answer.Nodes.Select(StatusReading.ToExamination)];
     }
 
-    /// <summary>Hands a shard's leadership to another of its voters.</summary>
+    /// <summary>Transfers a shard's leadership to another of its voters.</summary>
     /// <param name="shard">The shard's id.</param>
-    /// <param name="toNode">The node that is to lead; 0: the one that has most of the journal.</param>
+    /// <param name="toNode">The node that is to lead; 0 means the one that has most of the journal.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>The node that was asked to lead.</returns>
     /// <exception cref="KvException">Reason NOT_TRANSFERRED: the message says why.</exception>
@@ -231,11 +233,11 @@ public sealed class KvClient : IAsyncDisposable
         return answer.Leader;
     }
 
-    /// <summary>Has a node give every leadership away and take none until told otherwise or restarted.</summary>
+    /// <summary>Makes a node transfer every leadership and take none until it is told otherwise or restarted.</summary>
     /// <param name="node">The node's id.</param>
-    /// <param name="draining">false: it may lead again.</param>
-    /// <param name="force">Also where a shard has no majority once the node stops.</param>
-    /// <param name="cancellationToken">Stops waiting; the node drains on.</param>
+    /// <param name="draining">false if the node may lead again.</param>
+    /// <param name="force">Also if a shard has no majority once the node stops.</param>
+    /// <param name="cancellationToken">Stops waiting; the node continues to drain.</param>
     /// <exception cref="KvException">Reason NOT_DRAINED: a shard would have no majority without the node; nothing was changed.</exception>
     public async Task<DrainOutcome> DrainAsync(uint node, bool draining = true, bool force = false, CancellationToken cancellationToken = default)
     {
@@ -247,12 +249,13 @@ public sealed class KvClient : IAsyncDisposable
         return new DrainOutcome((int)answer.GivenAway, answer.Kept.ToDictionary(kept => kept.Shard, kept => kept.Reason));
     }
 
-    /// <summary>Puts a new replica of a shard, under a new id, in the place of another one; ends when it has caught up and votes.</summary>
+    /// <summary>Replaces a replica of a shard with a new one under a new id. Completes when the new one has caught up and votes.</summary>
     /// <param name="shard">The shard's id.</param>
-    /// <param name="fromNode">The node whose replica leaves for good.</param>
-    /// <param name="toNode">The node that gets the new one; the same node: it is rebuilt there. 0: none, the replica is a learner and leaves.</param>
-    /// <param name="force">Also where those that stay are not seen to follow closely. Writes of the shard pause while the change is tried.</param>
-    /// <param name="cancellationToken">Stops waiting; asking again goes on from where it stands.</param>
+    /// <param name="fromNode">The node whose replica is removed for good.</param>
+    /// <param name="toNode">The node that gets the new one. If it is the same node, the replica is rebuilt there. 0 only removes the replica, which must be a
+    /// learner.</param>
+    /// <param name="force">Also if the remaining replicas are not seen to follow closely. Writes of the shard pause while the change is tried.</param>
+    /// <param name="cancellationToken">Stops waiting; calling again continues from where it is.</param>
     /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
     public async Task ReplaceAsync(uint shard, uint fromNode, uint toNode, bool force = false, CancellationToken cancellationToken = default)
     {
@@ -263,13 +266,13 @@ public sealed class KvClient : IAsyncDisposable
             isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>Takes a node's replica of a shard out of service at once; its node then has a new one made from its peers.</summary>
+    /// <summary>Takes a node's replica of a shard out of service at once. Its node then has a new one built from its peers.</summary>
     /// <param name="shard">The shard's id.</param>
     /// <param name="node">The node's id.</param>
     /// <param name="reason">For logs and status; at most 1,000 characters.</param>
-    /// <param name="force">Also where no majority stays: the shard then serves nothing, and what only this replica had is out of reach.</param>
+    /// <param name="force">Also if no majority remains. The shard then serves nothing, and what only this replica had cannot be reached.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvException">Reason NOT_QUARANTINED: no majority is known to stay; nothing was changed.</exception>
+    /// <exception cref="KvException">Reason NOT_QUARANTINED: it is not known that a majority would remain; nothing was changed.</exception>
     public async Task QuarantineAsync(uint shard, uint node, string reason, bool force = false, CancellationToken cancellationToken = default)
     {
         var request = new QuarantineRequest { Shard = shard, Node = node, Reason = reason, Force = force };
@@ -279,10 +282,11 @@ public sealed class KvClient : IAsyncDisposable
             isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>Says where replicas may lie; one node of the cluster then moves them, one at a time. Without arguments it only asks.</summary>
+    /// <summary>Sets where replicas may be placed; one node of the cluster then moves them, one at a time. Without arguments it only returns the
+    /// settings.</summary>
     /// <param name="paused">true: none is moved until it is false again.</param>
-    /// <param name="leave">Nodes that are to have none any more, because they are to go.</param>
-    /// <param name="stay">Nodes that may have some again.</param>
+    /// <param name="leave">Nodes that are to lose all their replicas because they will be removed.</param>
+    /// <param name="stay">Nodes that may have replicas again.</param>
     /// <param name="stayUpTo">Of all nodes, those with greater ids leave and the others stay.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvUnavailableException">Too few nodes would stay, or the coordinator does not answer; nothing was changed.</exception>
@@ -301,11 +305,11 @@ public sealed class KvClient : IAsyncDisposable
         return new PlacementStatus(answer.Paused, answer.Leaving.ToDictionary(node => node.Node, node => (int)node.Replicas));
     }
 
-    /// <summary>Which shard owns a key, as this client knows it now; null while no shard map is known.</summary>
+    /// <summary>The shard that owns a key, by this client's present shard map; null while no map is known.</summary>
     public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
         await _calls.WaitForMapAsync(_calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _calls.Table.Find(key.Span)?.Shard : null;
 
-    /// <summary>Closes all connections; calls under way fail.</summary>
+    /// <summary>Closes all connections. Calls in progress fail.</summary>
     public async ValueTask DisposeAsync()
     {
         await _calls.DisposeAsync().ConfigureAwait(false);
@@ -327,7 +331,7 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
-    /// <summary>A call of an operator: at one of the routers in gateway mode, else at the nodes themselves.</summary>
+    /// <summary>Makes an operator call: through one of the routers in gateway mode, otherwise to the nodes themselves.</summary>
     private async Task<TResponse> OperateAsync<TResponse>(
         Func<GrpcChannel, CallOptions, AsyncUnaryCall<TResponse>> atGateway, Func<NodeFanOut, long, Task<TResponse>> atNodes, bool isChange, TimeSpan timeout, CancellationToken cancellationToken)
     {
@@ -364,7 +368,7 @@ public sealed class KvClient : IAsyncDisposable
             catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && failure.GetRpcStatus() is null
                 && (!isChange || OperatorCalls.WasNotSent(failure)) && Environment.TickCount64 < deadlineMs && !cancellationToken.IsCancellationRequested)
             {
-                // Another one may be there.
+                // Another gateway may be reachable.
                 _calls.Gateways.Pause(address, $"{address}: {failure.Status.Detail}");
             }
             catch (RpcException failure) when (isChange)
@@ -403,7 +407,7 @@ public sealed class KvClient : IAsyncDisposable
         return new GetResult(response.Found, response.Value.Memory, response.Etag.ToEtag(), position) { Age = age };
     }
 
-    /// <summary>The fields of a PutResponse, DeleteResponse or WriteResponse, which differ only in <c>existed</c>.</summary>
+    /// <summary>Reads the fields of a PutResponse, DeleteResponse or WriteResponse, which differ only in <c>existed</c>.</summary>
     private ShardPosition ReadPosition(ByteString response, out bool existed)
     {
         var position = default(ShardPosition);
@@ -422,7 +426,7 @@ public sealed class KvClient : IAsyncDisposable
         return position;
     }
 
-    /// <summary>Makes a change and gives the encoded response. A session that the shard has ended meanwhile is replaced.</summary>
+    /// <summary>Makes a change and returns the encoded response. If the shard has ended the session meanwhile, another one is used.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private async ValueTask<ByteString> ChangeAsync(Change change, CancellationToken cancellationToken)
     {
@@ -448,7 +452,7 @@ public sealed class KvClient : IAsyncDisposable
             }
             if (reply.Error is null || !CallStatus.IsSessionExpired(reply.Error))
                 return ResponseOf(reply);
-            // No attempt was executed, so this is a change that has not been made yet.
+            // No attempt was executed, so the change can be made under a new identity.
             ticket.Sessions.Drop(ticket.Session);
         }
     }
@@ -463,7 +467,7 @@ public sealed class KvClient : IAsyncDisposable
         throw failure;
     }
 
-    /// <summary>A change as its caller gave it: a put by its parts, which costs no message objects, others as the message.</summary>
+    /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, and others as the message.</summary>
     private readonly record struct Change(Method Method, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, KvCondition? Condition, IMessage? Message)
     {
         public ByteString Encode()

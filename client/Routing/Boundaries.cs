@@ -3,13 +3,13 @@ using System.Buffers.Binary;
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// Sorted keys, immutable, packed for one question: how many of them are not after a key. Keys lie in blocks; a block keeps the first
-/// 8 bytes of each of its keys behind the prefix that they share, so that a search reads few cache lines and long common paths cost it
-/// nothing. The first keys of the blocks are such a list again. Any thread, no lock, no allocation in a search.
+/// Sorted keys, immutable, laid out to count how many of them are not greater than a given key. Keys are grouped in blocks. A block keeps the first 8 bytes
+/// of each of its keys after the prefix that they share, so a search reads few cache lines and long common prefixes do not slow it down. The first keys of
+/// the blocks form such a list again. Any thread; a search takes no lock and allocates nothing.
 /// </summary>
 internal sealed class Boundaries
 {
-    // 64 heads are 8 cache lines, of which a binary search touches about three.
+    // 64 heads are 8 cache lines. A binary search touches about three of them.
     private const int BlockKeys = 64;
     private readonly byte[] _bytes;
     private readonly int[] _offsets;
@@ -17,7 +17,7 @@ internal sealed class Boundaries
     private readonly int[] _prefixBytes;
     private readonly Boundaries? _firstOfBlocks;
 
-    /// <param name="keys">Ascending; equal ones are allowed.</param>
+    /// <param name="keys">In ascending order; duplicates are allowed.</param>
     public Boundaries(IReadOnlyList<byte[]> keys)
     {
         _offsets = new int[keys.Count + 1];
@@ -36,10 +36,10 @@ internal sealed class Boundaries
 
     public int Count => _heads.Length;
 
-    /// <summary>The key at a place in the order.</summary>
+    /// <summary>The key at an index.</summary>
     public ReadOnlySpan<byte> this[int index] => _bytes.AsSpan(_offsets[index], _offsets[index + 1] - _offsets[index]);
 
-    /// <summary>How many keys are less than this one or equal to it.</summary>
+    /// <summary>The number of keys that are less than or equal to this one.</summary>
     public int CountNotAfter(ReadOnlySpan<byte> key)
     {
         if (_firstOfBlocks is null)
@@ -62,7 +62,7 @@ internal sealed class Boundaries
     {
         var first = block * BlockKeys;
         var end = Math.Min(first + BlockKeys, Count);
-        // Sorted: what the first and the last share, all share.
+        // The keys are sorted, so all of them share the common prefix of the first and the last.
         var prefix = _prefixBytes[block] = this[first].CommonPrefixLength(this[end - 1]);
         for (var index = first; index < end; index++)
             _heads[index] = Head(this[index][prefix..]);
@@ -81,7 +81,7 @@ internal sealed class Boundaries
         while (low < high)
         {
             var middle = (low + high) >> 1;
-            // Heads are padded with zeros, so equal ones say nothing of the keys.
+            // Heads are padded with zeros, so equal heads do not decide the order of the keys.
             if (heads[middle] < head || (heads[middle] == head && this[first + middle].SequenceCompareTo(key) <= 0))
                 low = middle + 1;
             else

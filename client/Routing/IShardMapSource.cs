@@ -1,10 +1,10 @@
 namespace KvCluster.Client.Routing;
 
-/// <summary>Where shard maps come from. Two implementations: nodes and routers, and the simulation's. Thread-safe.</summary>
+/// <summary>A source of shard maps. There are two implementations: nodes and routers over gRPC, and the simulation's. Thread-safe.</summary>
 internal interface IShardMapSource
 {
-    /// <summary>The map's stream of a node or router: first the whole map, then what changes. Ends where the other side ends it.</summary>
-    /// <exception cref="Grpc.Core.RpcException">It broke, or could not be opened.</exception>
-    /// <exception cref="IOException">The same.</exception>
+    /// <summary>Streams the map of a node or router: first all of it, then the changes. Ends when the other side ends it.</summary>
+    /// <exception cref="Grpc.Core.RpcException">The stream broke or could not be opened.</exception>
+    /// <exception cref="IOException">The stream broke or could not be opened.</exception>
     IAsyncEnumerable<V1.ShardMap> WatchMap(string address, CancellationToken cancellationToken);
 }

@@ -3,20 +3,20 @@ using KvCluster.Client.Telemetry;
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// In front of one shard map. First the slot of the last key; then, by hash, the slot of the key's greatest prefix up to a delimiter, kept
-/// if that prefix lies wholly in one slot, so that the keys of a path share one entry and keys without a path take none. An entry is only a
-/// guess: it counts after the slot's bounds have been compared with the key, so neither collisions nor races can make it wrong. Lives and
-/// dies with the map's ranges. Any thread, no lock, no allocation.
+/// A cache in front of one shard map. It tries the slot of the last key first, then, by hash, the slot of the key's longest prefix up to a delimiter. A
+/// prefix is cached only if all keys with it belong to one slot, so the keys of a path share one entry and keys without a path take none. An entry is only a
+/// guess that is used after the slot's bounds have been compared with the key, so neither collisions nor races can make a result wrong. Each map with its
+/// ranges has its own cache. Any thread; takes no lock and allocates nothing.
 /// </summary>
 internal sealed class PrefixCache
 {
     private const byte Delimiter = (byte)'/';
     private const int EntriesMin = 1 << 8;
-    // 1 MiB at most: more would not stay in a processor's cache, and the map's own search is then as fast.
+    // At most 1 MiB. More would not fit in a processor's cache, and the map's own search is then as fast.
     private const int EntriesMax = 1 << 18;
     private readonly ShardMap _map;
     private readonly RouteCounts _counts;
-    // Slot + 1; 0: none.
+    // Slot + 1; 0 means empty.
     private readonly int[] _entries;
     private int _last;
 
@@ -27,7 +27,7 @@ internal sealed class PrefixCache
         _entries = new int[Math.Clamp((int)System.Numerics.BitOperations.RoundUpToPowerOf2((uint)map.SlotCount * 4), EntriesMin, EntriesMax)];
     }
 
-    /// <summary>The slot of the map that the key lies in.</summary>
+    /// <summary>The slot of the map that contains the key.</summary>
     public int FindSlot(ReadOnlySpan<byte> key)
     {
         var last = Volatile.Read(ref _last);

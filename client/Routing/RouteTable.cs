@@ -6,8 +6,8 @@ using KvCluster.V1;
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// What this process knows of the cluster: the shard map with its prefix cache, and the nodes' addresses. Read without a lock; folded in
-/// from map streams and route hints, where a greater (generation, epoch) of a shard replaces a lesser one.
+/// What this process knows of the cluster: the shard map with its prefix cache, and the nodes' addresses. Read without a lock. Updated from map streams and
+/// route hints; a route with a greater (generation, epoch) replaces a lesser one of the same shard.
 /// </summary>
 internal sealed class RouteTable : IDisposable
 {
@@ -25,10 +25,10 @@ internal sealed class RouteTable : IDisposable
         _snapshot = new Snapshot(map, new PrefixCache(map, Counts), new Dictionary<uint, string>(), "", "", false);
     }
 
-    /// <summary>How keys found their shards.</summary>
+    /// <summary>Counts how keys found their shards.</summary>
     public RouteCounts Counts { get; } = new();
 
-    /// <summary>Whether a whole map has been seen.</summary>
+    /// <summary>Whether a complete map has been received.</summary>
     public bool IsKnown => _snapshot.Known;
 
     /// <summary>The name of the cluster; empty before the first map.</summary>
@@ -50,16 +50,16 @@ internal sealed class RouteTable : IDisposable
         return snapshot.Map.RouteOf(snapshot.Cache.FindSlot(key));
     }
 
-    /// <summary>Ends at the next change of the map. Taken before looking, so that no change is missed.</summary>
+    /// <summary>Completes at the next change of the map. Take it before reading the map, so that no change is missed.</summary>
     public Task NextChange()
     {
         lock (_lock)
             return _changed.Task;
     }
 
-    /// <summary>Takes in a message of a map stream. A map of another cluster than the first one's is not, so that two never mix.</summary>
+    /// <summary>Merges a message of a map stream. A map of another cluster than the first one's is rejected, so that two clusters never mix.</summary>
     /// <param name="message">The message.</param>
-    /// <param name="foreign">Of what cluster it is instead, in words.</param>
+    /// <param name="foreign">If rejected: in words, which cluster it is of.</param>
     public bool TryFold(V1.ShardMap message, [NotNullWhen(false)] out string? foreign)
     {
         lock (_lock)
@@ -88,7 +88,7 @@ internal sealed class RouteTable : IDisposable
         }
     }
 
-    /// <summary>Takes in what a node answered to a request that was sent to the wrong place. True: something was news.</summary>
+    /// <summary>Merges a node's answer to a request that was sent to the wrong place. Returns true if something in it was new.</summary>
     public bool Fold(RouteHint hint)
     {
         lock (_lock)
@@ -102,7 +102,7 @@ internal sealed class RouteTable : IDisposable
         }
     }
 
-    /// <summary>Who waits for a change wakes up; there will be none.</summary>
+    /// <summary>Wakes up those who wait for a change, as there will be none.</summary>
     public void Dispose()
     {
         Counts.Dispose();
@@ -113,7 +113,7 @@ internal sealed class RouteTable : IDisposable
     private static bool SameNodes(Dictionary<uint, string> left, IReadOnlyDictionary<uint, string> right) =>
         left.Count == right.Count && left.All(node => right.TryGetValue(node.Key, out var address) && address == node.Value);
 
-    // Within one epoch the leader becomes known once; "none known" never replaces it.
+    // Within one epoch the leader becomes known once, and an unknown leader never replaces it.
     private static bool IsNewer(ShardRoute route, ShardRoute known) =>
         (route.Generation, route.Epoch).CompareTo((known.Generation, known.Epoch)) switch
         {
@@ -131,7 +131,7 @@ internal sealed class RouteTable : IDisposable
         return gone.Length > 0;
     }
 
-    // True: some route is newer. Most are new leaders of known ranges, which take one reference each, however many shards there are.
+    // Returns true if some route is newer. Most are new leaders of known ranges, which replace one reference each, however many shards there are.
     private bool FoldLocked(IEnumerable<ShardRoute> routes, ref bool ranges)
     {
         var news = false;

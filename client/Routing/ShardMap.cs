@@ -3,9 +3,9 @@ using KvCluster.V1;
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// All shards of a cluster by key range. The ranges never change; a change of them makes another map, swapped by reference. The route of a
-/// range (its leader) is a reference of its own and is replaced in place. Every key lies in one slot: a shard's range, or a hole between
-/// shards, which only a map that is still incomplete has. Any thread.
+/// All shards of a cluster by key range. The ranges are immutable: if they change, another map is built and swapped by reference. The route of a range (its
+/// leader) is a separate reference that is replaced in place. Every key belongs to one slot, which is a shard's range or a gap between shards; only an
+/// incomplete map has gaps. Any thread.
 /// </summary>
 internal sealed class ShardMap
 {
@@ -13,7 +13,7 @@ internal sealed class ShardMap
     private readonly Boundaries _boundaries;
     private readonly ShardRoute?[] _routes;
 
-    /// <summary>Takes routes in any order. Where ranges overlap, the later start wins, among equal starts the newer generation.</summary>
+    /// <summary>Takes routes in any order. If ranges overlap, the one with the later start wins; with equal starts the newer generation wins.</summary>
     public ShardMap(IEnumerable<ShardRoute> routes)
     {
         var sorted = routes.Select(route => (Start: route.Start.ToByteArray(), Route: route)).ToArray();
@@ -44,7 +44,7 @@ internal sealed class ShardMap
         }
     }
 
-    /// <summary>Slots are numbered from 0 up to this.</summary>
+    /// <summary>Slots are numbered from 0 up to this, exclusive.</summary>
     public int SlotCount => _routes.Length;
 
     /// <summary>The shards, by range.</summary>
@@ -60,16 +60,16 @@ internal sealed class ShardMap
         }
     }
 
-    /// <summary>The slot that the key lies in.</summary>
+    /// <summary>The slot that contains the key.</summary>
     public int FindSlot(ReadOnlySpan<byte> key) => _boundaries.CountNotAfter(key);
 
-    /// <summary>The newest route known of a slot; null: a hole.</summary>
+    /// <summary>The newest known route of a slot; null for a gap.</summary>
     public ShardRoute? RouteOf(int slot) => Volatile.Read(ref _routes[slot]);
 
-    /// <summary>The shard that owns the key; null where the map has a hole.</summary>
+    /// <summary>The shard that owns the key; null if the map has a gap there.</summary>
     public ShardRoute? Find(ReadOnlySpan<byte> key) => RouteOf(FindSlot(key));
 
-    /// <summary>The shard with the range just before the place where <paramref name="endExclusive"/> (empty: the end of all keys) lies.</summary>
+    /// <summary>The shard whose range is just before <paramref name="endExclusive"/>; empty means the end of all keys.</summary>
     public ShardRoute? FindBefore(ReadOnlySpan<byte> endExclusive)
     {
         if (endExclusive.IsEmpty)
@@ -80,20 +80,20 @@ internal sealed class ShardMap
         return RouteOf(slot);
     }
 
-    /// <summary>Whether the key lies in the slot.</summary>
+    /// <summary>Whether the slot contains the key.</summary>
     public bool Holds(int slot, ReadOnlySpan<byte> key) =>
         (slot == 0 || _boundaries[slot - 1].SequenceCompareTo(key) <= 0) && (slot == _boundaries.Count || key.SequenceCompareTo(_boundaries[slot]) < 0);
 
-    /// <summary>Whether every key with the prefix lies in the slot, which one is known to do.</summary>
+    /// <summary>Whether the slot contains every key with the prefix. It is known to contain one of them.</summary>
     public bool HoldsPrefix(int slot, ReadOnlySpan<byte> prefix)
     {
         if (slot > 0 && _boundaries[slot - 1].SequenceCompareTo(prefix) > 0)
             return false;
-        // The slot's end is behind that key: inside the prefix, or behind all of it.
+        // The slot ends after that key: either at a boundary with the prefix, or after all keys that have it.
         return slot == _boundaries.Count || !_boundaries[slot].StartsWith(prefix);
     }
 
-    /// <summary>Puts a newer route in the place of one with the same range. False: there is none, another map is needed.</summary>
+    /// <summary>Replaces a route with a newer one of the same range. Returns false if there is none, and another map is needed.</summary>
     public bool TryReplace(ShardRoute route)
     {
         var slot = FindSlot(route.Start.Span);

@@ -6,17 +6,17 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// Keeps a <see cref="RouteTable"/> up to date from the map stream of one node or router at a time; when a stream breaks, the next address is
-/// asked: the endpoints given first, then every node that the map names. So a dead leader costs no refresh by any request. An address that does not answer soon
-/// has the next ones asked beside it; the first that tells something is the one that is followed.
+/// Keeps a <see cref="RouteTable"/> up to date from the map stream of one node or router at a time. When the stream breaks, it asks the next address: first
+/// the given endpoints, then every node in the map. No request has to refresh the map because a leader died. If an address does not answer soon, the next
+/// ones are asked as well, and the stream that first sends something is kept.
 /// </summary>
 internal sealed class ShardMapWatcher : IAsyncDisposable
 {
-    /// <summary>A client finds a cluster that comes back within about a second, and ten thousand clients do not all come at once.</summary>
+    /// <summary>With these a client finds a cluster that comes back within about a second, and ten thousand clients do not all reconnect at once.</summary>
     private static readonly TimeSpan PauseLeast = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan PauseGreatest = TimeSpan.FromSeconds(1);
 
-    /// <summary>As with calls to a node that is slow to connect to; a map comes with the first answer.</summary>
+    /// <summary>As for calls to a node that is slow to connect to. A map comes with the first answer.</summary>
     private static readonly TimeSpan Slow = TimeSpan.FromMilliseconds(250);
 
     private readonly RouteTable _table;
@@ -58,13 +58,13 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
             attempt += tried - 1;
             pause = told ? PauseLeast : pause;
             await Task.Delay(pause * (0.5 + (_runtime.Chance() / 2)), _runtime.Time, _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            // All of them are asked once before it waits longer.
+            // All addresses are asked once before the pause grows.
             if ((attempt + 1) % addresses.Length < tried)
                 pause = pause * 2 < PauseGreatest ? pause * 2 : PauseGreatest;
         }
     }
 
-    // Ends with the stream that told something first, or when none of those that were asked does; how many they were.
+    // Completes with the stream that sent something first, or when none of the asked addresses does. Also returns how many were asked.
     private async Task<(int Tried, bool Told)> FollowFirstAsync(string[] addresses, int first)
     {
         var toldFirst = _runtime.NewSignal<string>();
@@ -106,7 +106,7 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
         }
     }
 
-    // On this thread: the simulation has no other.
+    // Runs the callbacks on this thread, because the simulation has no other.
     private static void End(CancellationTokenSource source) => source.Cancel();
 
     // Never throws.
@@ -128,14 +128,14 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
         }
         catch (Exception failure) when (failure is RpcException or OperationCanceledException or IOException)
         {
-            // Not of one that came second.
+            // A stream that lost to another one was cancelled and is not reported.
             if (cancellationToken.IsCancellationRequested)
                 return;
             _failure = $"{address}: {(failure is RpcException rpc ? rpc.Status.Detail : failure.Message)}";
         }
         catch (Exception failure)
         {
-            // A bug, or a map that nobody foresaw: without the loop the client would never hear of another leader.
+            // A bug, or an unexpected map. Without this catch the loop would end, and the client would never learn of another leader.
             _failure = $"{address}: {failure.GetType().Name}: {failure.Message}";
             ClientMetrics.Unexpected("map");
             ClientLog.Unexpected(_log, "the shard map's stream", address, failure);

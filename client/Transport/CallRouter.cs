@@ -16,22 +16,23 @@ using StatusCode = Grpc.Core.StatusCode;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// Brings a call to the leader of its key's shard, or a read to any replica if that will do: finds the route, sends, mends the map from what a wrong node answers, and tries again
-/// what was certainly not applied, and identified changes whatever became of them, until the caller's deadline. Used by the client library and
-/// the router; thread-safe.
+/// Sends a call to the leader of its key's shard, or a read to any replica if its mode allows that. It finds the route, sends, updates the map from the
+/// answer of a wrong node, and repeats until the caller's deadline. It repeats what was certainly not applied, and identified changes whatever their outcome.
+/// Used by the client library and the router. Thread-safe.
 /// </summary>
 internal sealed class CallRouter : IAsyncDisposable
 {
-    /// <summary>What a response on <see cref="ReplyLane.Small"/> has at most: a thousand of them leave in the time of eight of the largest values.</summary>
+    /// <summary>The maximum size of a response on <see cref="ReplyLane.Small"/>. A thousand of these leave in the time of eight of the largest
+    /// values.</summary>
     public const int SmallReplyBytes = 64 << 10;
 
-    // The limit of a Write with what stands around its keys and values. A node would break off the whole stream over a greater one.
+    // The limit of a Write plus the encoding around its keys and values. A node would end the whole stream over a larger message.
     private const int RequestBytesMax = 17 << 20;
-    // A wait for as long as it takes looks around now and then; a timer cannot be set for longer than some weeks.
+    // A wait without limit checks at this interval, because a timer cannot be set for longer than some weeks.
     private const int MapWaitMs = 1_000;
-    // How long a call waits at most that has no repetition left in the budget.
+    // The longest wait before the next attempt of a call that got no repetition from the budget.
     private const int NewsWaitMs = 1_000;
-    // At a replica that may be cut off or behind, a read spends no more than a third of its time, and no less than this.
+    // At a replica that may be cut off or behind, a read spends at most a third of its time, but at least this.
     private const int ReplicaWaitLeastMs = 500;
     private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED"];
     private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING", ReplicaBehind];
@@ -47,9 +48,9 @@ internal sealed class CallRouter : IAsyncDisposable
     private int _spread;
     private bool _closed;
 
-    /// <param name="options">How the cluster is reached; its files were read into the connector.</param>
-    /// <param name="connector">The way to nodes.</param>
-    /// <param name="runtime">What its waits and deadlines go by.</param>
+    /// <param name="options">How the cluster is reached. Its TLS files have been read by the connector.</param>
+    /// <param name="connector">Makes the connections to nodes.</param>
+    /// <param name="runtime">Time and randomness for waits and deadlines.</param>
     public CallRouter(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
@@ -67,7 +68,7 @@ internal sealed class CallRouter : IAsyncDisposable
                 BackoffType = DelayBackoffType.Exponential,
                 UseJitter = true,
                 Delay = TimeSpan.FromMilliseconds(5),
-                // A failover takes about a second: this often is soon enough to notice its end and costs a waiting caller little.
+                // A failover takes about a second. This interval is short enough to notice its end soon and costs a waiting caller little.
                 MaxDelay = TimeSpan.FromMilliseconds(100),
                 MaxRetryAttempts = int.MaxValue,
                 DelayGenerator = arguments => ValueTask.FromResult(arguments.Outcome.Result.Pause(arguments.AttemptNumber, runtime)),
@@ -76,37 +77,38 @@ internal sealed class CallRouter : IAsyncDisposable
             .Build();
     }
 
-    /// <summary>What is known of the cluster.</summary>
+    /// <summary>The shard map and the nodes of the cluster.</summary>
     public RouteTable Table { get; }
 
-    /// <summary>Where calls go in gateway mode.</summary>
+    /// <summary>The endpoints that are called in gateway mode.</summary>
     public Gateways Gateways { get; }
 
-    /// <summary>Why the shard map could not be had, for an error.</summary>
+    /// <summary>Why the shard map could not be loaded, for an error message.</summary>
     public string MapFailure => _watch.Failure;
 
-    /// <summary>What its waits and deadlines go by.</summary>
+    /// <summary>Time and randomness for waits and deadlines.</summary>
     public ClientRuntime Runtime => _runtime;
 
-    /// <summary>When a call that begins now gives up.</summary>
+    /// <summary>The deadline of a call that begins now.</summary>
     public long DeadlineFromNow() => _runtime.NowMs + (long)_options.Timeout.TotalMilliseconds;
 
-    /// <summary>Makes a call on a key. <paramref name="request"/> must not change until the answer.</summary>
-    /// <param name="method">Which call.</param>
+    /// <summary>Makes a call on a key. <paramref name="request"/> must not change until the call is answered.</summary>
+    /// <param name="method">The method to call.</param>
     /// <param name="key">Routes it.</param>
     /// <param name="request">The encoded request message.</param>
     /// <param name="deadlineMs"><see cref="ClientRuntime.NowMs"/> at which to give up.</param>
-    /// <param name="cancellationToken">Stops waiting; a change may be applied all the same.</param>
-    /// <param name="isIdentified">The request is a change with a RequestId: repeating it does no harm.</param>
+    /// <param name="cancellationToken">Stops waiting; a change may still be applied.</param>
+    /// <param name="isIdentified">The request is a change with a RequestId, so repeating it is harmless.</param>
     /// <param name="atAnyReplica">The request is a read that any replica may serve.</param>
-    /// <param name="parent">The span of the call that this is part of; default: the current one of the caller's flow, if there is one.</param>
-    /// <param name="way">Of a read's response. On the large lane there is one attempt: who keeps room for a response is not to keep it while the shard cannot answer.</param>
+    /// <param name="parent">The span that the call belongs to; default means the current one of the caller's flow, if there is one.</param>
+    /// <param name="way">How a read's response is to be sent. On the large lane there is one attempt, because the caller must not keep room for a response
+    /// while the shard cannot answer.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
         Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
         ActivityContext parent = default, ReplyWay way = default)
     {
-        // The one that its user has closed.
+        // Names the type that the user has disposed.
         if (_closed)
             throw new ObjectDisposedException("KvCluster.Client.KvClient");
         if (request.Length > RequestBytesMax)
@@ -150,7 +152,7 @@ internal sealed class CallRouter : IAsyncDisposable
         Table.Dispose();
     }
 
-    /// <summary>Waits for the first whole map. False: the time is up, or the client is closed.</summary>
+    /// <summary>Waits for the first complete map. Returns false if the deadline passed or the client is closed.</summary>
     public async Task<bool> WaitForMapAsync(long deadlineMs, CancellationToken cancellationToken)
     {
         for (var change = Table.NextChange(); !Table.IsKnown; change = Table.NextChange())
@@ -164,14 +166,15 @@ internal sealed class CallRouter : IAsyncDisposable
         return true;
     }
 
-    /// <summary>Whether a read that ended so may be served when it is made again.</summary>
+    /// <summary>Whether a read that ended with this error may succeed if it is repeated.</summary>
     public static bool MayRepeat(Status error) => RetriedReasons.Contains(CallStatus.ReasonOf(error));
 
-    /// <summary>Waits before a read that failed on the large lane is made again on the small one: as long as between two attempts of a call, and it takes a repetition of the budget as well.</summary>
-    /// <param name="failure">What <see cref="MayRepeat"/> is true of.</param>
-    /// <param name="turn">How often that was so before.</param>
+    /// <summary>Waits before a read that failed on the large lane is repeated on the small one. It waits as long as between two attempts of a call, and takes
+    /// a repetition from the budget as well.</summary>
+    /// <param name="failure">An error for which <see cref="MayRepeat"/> is true.</param>
+    /// <param name="turn">How often this has happened before.</param>
     /// <param name="deadlineMs"><see cref="ClientRuntime.NowMs"/> at which to give up.</param>
-    /// <param name="cancellationToken">The caller is gone.</param>
+    /// <param name="cancellationToken">The caller has stopped waiting.</param>
     public Task PauseAsync(Status failure, int turn, long deadlineMs, CancellationToken cancellationToken)
     {
         var asked = failure.GetDetail<RetryInfo>()?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;
@@ -180,9 +183,11 @@ internal sealed class CallRouter : IAsyncDisposable
         return Task.Delay(pause ?? least, _runtime.Time, cancellationToken);
     }
 
-    /// <summary>Where to begin a stream at a shard's leader or at any of its replicas, as far as is known; in gateway mode the gateway.</summary>
+    /// <summary>The address at which to begin a stream, at a shard's leader or at any of its replicas, as far as known; in gateway mode the
+    /// gateway's.</summary>
     /// <param name="route">The shard.</param>
-    /// <param name="atAnyReplica">Every other attempt goes to a replica, in turn; those between to the leader, like all others.</param>
+    /// <param name="atAnyReplica">Every other attempt goes to one of the replicas in turn, and those between to the leader. Otherwise all go to the
+    /// leader.</param>
     /// <param name="attempt">Counted from 0.</param>
     public string? AddressFor(ShardRoute? route, bool atAnyReplica, int attempt)
     {
@@ -195,13 +200,14 @@ internal sealed class CallRouter : IAsyncDisposable
         return Table.Nodes.TryGetValue(route.Leader, out var address) ? address : null;
     }
 
-    // Also of a caller's own span where nobody takes ours: the nodes' hang below that.
+    // The caller's own span is passed on even if nobody listens to ours: the spans of the nodes are then its children.
     private static string TraceparentOf(Activity? span, ActivityContext parent) => span?.Id
         ?? (parent.TraceFlags.HasFlag(ActivityTraceFlags.Recorded) ? $"00-{parent.TraceId}-{parent.SpanId}-01" : "");
 
     private static void End(Work work, long began, Activity? span, string? reason, StatusCode status)
     {
-        // A response that is too large for the lane that it was asked for in is asked for again in another, which is the call; and so is one that failed on the large lane.
+        // A read whose response is too large for its lane is repeated on another lane, and so is one that failed on the large lane. Only the repetition
+        // counts as the call.
         var isAskedAgain = reason == StatusDetails.ReplyLarge || (work.Way.Lane == ReplyLane.Large && RetriedReasons.Contains(reason));
         if (began != 0 && !isAskedAgain)
             ClientMetrics.RequestEnded(work.Method, Stopwatch.GetElapsedTime(began), reason);
@@ -222,7 +228,8 @@ internal sealed class CallRouter : IAsyncDisposable
             return Attempt.Failed(work.Behind ?? CallStatus.DeadlinePassed(work.LastFailure), mayRetry: false);
         if (!_options.Gateway && !Table.IsKnown && !await WaitForMapAsync(work.DeadlineMs, cancellationToken).ConfigureAwait(false))
             return Attempt.Failed(CallStatus.Unavailable(MapFailure), mayRetry: false);
-        // A gateway finds the shard for itself. Its places are shared by shards here as well, or one that is stuck would hold up the calls to all of them.
+        // A gateway finds the shard by itself. Its places are nevertheless shared by shard here, because otherwise a stuck shard would block the calls to all
+        // of them.
         var shard = Table.Find(work.Key.Span);
         var route = _options.Gateway ? null : shard;
         var chosen = ChooseAddress(route, work);
@@ -241,7 +248,7 @@ internal sealed class CallRouter : IAsyncDisposable
         return answer.Reply is { } reply ? Judge(work, reply) : JudgeSilence(work, answer);
     }
 
-    // A leader may have been found meanwhile; else this is as often as such a call tries.
+    // A leader may have been found meanwhile. Otherwise this is the interval at which such a call tries.
     private async Task WaitForNewsAsync(Work work, CancellationToken cancellationToken)
     {
         var wait = TimeSpan.FromMilliseconds(Math.Clamp(work.DeadlineMs - _runtime.NowMs, 0, NewsWaitMs) * (0.5 + (_runtime.Chance() / 2)));
@@ -250,8 +257,8 @@ internal sealed class CallRouter : IAsyncDisposable
     }
 
     /// <summary>
-    /// The leader; where none is known, or it has just been found unreachable, the shard's other nodes in turn, which will name the new one.
-    /// For a read at any replica the replicas in turn, and the leader after one that did not serve it. Null: none of them can be reached now.
+    /// The leader. If none is known, or it has just been found unreachable, the shard's other nodes in turn, which will name the new leader. For a read at
+    /// any replica, the replicas in turn, and the leader after a replica that did not serve it. Null if none of them can be reached now.
     /// </summary>
     private string? ChooseAddress(ShardRoute? route, Work work)
     {
@@ -274,7 +281,7 @@ internal sealed class CallRouter : IAsyncDisposable
         return null;
     }
 
-    /// <summary>Where none of the nodes, or endpoints, can be reached now: one whose connection is still being made; the leader first.</summary>
+    /// <summary>If no node or endpoint can be reached now: one whose connection is still being made, preferably the leader.</summary>
     private string? SlowAddress(ShardRoute? route)
     {
         if (_options.Gateway)
@@ -289,7 +296,7 @@ internal sealed class CallRouter : IAsyncDisposable
         return null;
     }
 
-    // So that the reads of one client use all replicas alike.
+    // Spreads the reads of one client evenly over the replicas.
     private string? NextReplica(ShardRoute route)
     {
         var turn = (uint)Interlocked.Increment(ref _spread);
@@ -335,23 +342,24 @@ internal sealed class CallRouter : IAsyncDisposable
         var failure = answer.Failure ?? "no answer";
         if (answer.Sent && work.IsChange)
             return work.Unknown(CallStatus.OutcomeUnknown(failure));
-        // That its time was over while it waited for a connection says less than why there was none before.
+        // If the deadline passed during the wait for a connection, the reason why there was none before is more useful.
         if (answer is { Sent: false, DeadlinePassed: true } && work.Attempts > 1)
             failure = work.LastFailure;
         return answer.DeadlinePassed && _runtime.NowMs >= work.DeadlineMs ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : work.Again(failure);
     }
 
-    /// <summary>How one attempt ended.</summary>
+    /// <summary>The result of one attempt.</summary>
     private readonly record struct Attempt(ByteString Response, Status? Error, bool MayRetry)
     {
         private const double PauseMsMax = 100;
 
-        /// <summary>What the node asked for in RetryInfo, and the time that is left at that.</summary>
+        /// <summary>The wait that the node asked for in RetryInfo, and the time left then.</summary>
         private (TimeSpan Asked, TimeSpan Left)? Wait { get; init; }
 
         public static Attempt Failed(Status error, bool mayRetry, (TimeSpan Asked, TimeSpan Left)? wait = null) => new(ByteString.Empty, error, mayRetry) { Wait = wait };
 
-        /// <summary>How long the next attempt waits: no less than the node asked for, more each time, some a little longer than others. Null: as without its word.</summary>
+        /// <summary>How long to wait before the next attempt: at least as long as the node asked, increasing with each attempt, with jitter. Null means the
+        /// default delay.</summary>
         public TimeSpan? Pause(int attempt, ClientRuntime runtime)
         {
             if (Wait is not var (asked, left))
@@ -361,7 +369,7 @@ internal sealed class CallRouter : IAsyncDisposable
         }
     }
 
-    /// <summary>One logical call over its attempts.</summary>
+    /// <summary>One call with all its attempts.</summary>
     private sealed class Work(
         CallRouter router, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, bool isIdentified, bool atAnyReplica)
     {
@@ -385,22 +393,23 @@ internal sealed class CallRouter : IAsyncDisposable
 
         public bool AtAnyReplica { get; } = atAnyReplica;
 
-        /// <summary>The next attempt repeats one that failed; one that goes where a node pointed is none.</summary>
+        /// <summary>Whether the next attempt is charged to the budget. It is if it repeats one that failed, but not if it follows a node's
+        /// redirection.</summary>
         public bool IsCharged => Attempts > 0 && LastReason is not ("NOT_LEADER" or "WRONG_SHARD");
 
-        /// <summary>What a refusal asks its caller to wait; null: nothing.</summary>
+        /// <summary>How long a refusal asks its caller to wait; null if it does not.</summary>
         public (TimeSpan Asked, TimeSpan Left)? Left(Status refusal) => refusal.GetDetail<RetryInfo>()?.RetryDelay is { } asked
             ? (asked.ToTimeSpan(), Router._runtime.Left(DeadlineMs))
             : null;
 
-        /// <summary>The last refusal of a replica that did not catch up in time.</summary>
+        /// <summary>The last refusal by a replica that did not catch up in time.</summary>
         public Status? Behind { get; set; }
 
         public int Attempts { get; set; }
 
         public string LastFailure { get; set; } = "no node was asked yet";
 
-        /// <summary>For metrics, which have no room for the failure's text.</summary>
+        /// <summary>For metrics, which cannot hold the failure's text.</summary>
         public string LastReason { get; set; } = NoAnswer;
 
         public Attempt Again(string failure)
@@ -409,7 +418,8 @@ internal sealed class CallRouter : IAsyncDisposable
             return Attempt.Failed(CallStatus.Unavailable(failure), mayRetry: true);
         }
 
-        /// <summary>An attempt may have been applied. Repeating it settles that if it is identified, and does no harm if it changes no key.</summary>
+        /// <summary>Records that an attempt may have been applied. It is repeated if the change is identified, which settles its outcome, or if it changes no
+        /// key.</summary>
         public Attempt Unknown(Status status)
         {
             LastFailure = status.Message;
@@ -419,8 +429,8 @@ internal sealed class CallRouter : IAsyncDisposable
         }
 
         /// <summary>
-        /// After an attempt of unknown outcome only a recorded result settles the change: success, or a failed condition. Anything else says of a
-        /// later attempt that it was not executed, and nothing of the earlier one.
+        /// The error to return. After an attempt of unknown outcome only a recorded result settles the change: success or a failed condition. Any other error
+        /// says that a later attempt was not executed, but nothing about the earlier one.
         /// </summary>
         public Status? WeakestOf(Status? last) =>
             last is null || _unknown is null || (isIdentified && CallStatus.ReasonOf(last) == "CONDITION_FAILED") ? last : _unknown;

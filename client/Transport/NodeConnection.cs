@@ -10,10 +10,10 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// The Exchange stream to one node: the calls of all callers, gathered into messages. Opened with the first call and again with the first one
-/// after it broke and a pause was over, which grows; calls in the pause fail at once, so that nobody waits for a dead node. Nothing is sent before the connection is
-/// there; while that takes long, calls that may try another node do, and the connection is made beside that. Thread-safe.
-/// What is open when the stream breaks is answered at once, as sent or not sent. The node is told of calls that their callers gave up.
+/// The Exchange stream to one node, which carries the calls of all callers, many in one message. It is opened with the first call, and after a break with the
+/// first call after a pause that grows. Calls during the pause fail at once, so that nobody waits for a dead node. Nothing is sent before the connection is
+/// established. If that takes long, calls that may try another node do so while the connection is still being made. When the stream breaks, all open calls
+/// are answered at once, as sent or not sent. The node is told which calls were cancelled by their callers. Thread-safe.
 /// </summary>
 internal sealed class NodeConnection : INodeConnection
 {
@@ -21,7 +21,8 @@ internal sealed class NodeConnection : INodeConnection
     private const int MessageBytes = 256 << 10;
     private const int ReplyBytesMax = 64 << 20;
 
-    /// <summary>A host that is gone does not even refuse: after this the next node is tried beside it, as RFC 8305 has it. More than a connection takes around the world.</summary>
+    /// <summary>A host that is gone does not even refuse connections. After this time the next node is tried concurrently, as in RFC 8305. It is longer than
+    /// a connection around the world takes.</summary>
     private const int SlowMs = 250;
 
     private static readonly TimeSpan SweepInterval = TimeSpan.FromMilliseconds(100);
@@ -42,14 +43,14 @@ internal sealed class NodeConnection : INodeConnection
     private readonly TimeSpan _connectTimeMax;
     private long _pausedUntilMs;
 
-    // While a connection is being made; 0 otherwise.
+    // When the connection attempt began; 0 if none is in progress.
     private long _connectingSinceMs;
 
-    /// <param name="address">The node's.</param>
+    /// <param name="address">The node's address.</param>
     /// <param name="connector">Makes connections to it.</param>
-    /// <param name="callsInFlightMax">Places.</param>
-    /// <param name="log">Hears what no caller does.</param>
-    /// <param name="connectTimeMax">What a connection may take.</param>
+    /// <param name="callsInFlightMax">The number of places for open calls.</param>
+    /// <param name="log">Gets what no caller is told.</param>
+    /// <param name="connectTimeMax">The longest time that a connection attempt may take.</param>
     public NodeConnection(string address, TlsConnector connector, int callsInFlightMax, ILogger log, TimeSpan connectTimeMax)
     {
         _connectTimeMax = connectTimeMax;
@@ -68,10 +69,10 @@ internal sealed class NodeConnection : INodeConnection
 
     private bool IsBroken => Environment.TickCount64 < Volatile.Read(ref _pausedUntilMs);
 
-    // With what the attempt before it met, which most likely is the reason of this one, too.
+    // Includes the failure of the previous attempt, which is most likely the cause of this one too.
     private string NoConnectionYet => $"{_address}: no connection within {SlowMs} ms{(_failure.Length == 0 ? "" : $"; before that {_failure}")}";
 
-    /// <summary>Sends one call; waits for a place first if too many are open. Its answer comes by its deadline at the latest.</summary>
+    /// <summary>Sends one call. If too many are open, it first waits for a place. It is answered by its deadline at the latest.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<CallAnswer> CallAsync(PendingCall call, CancellationToken cancellationToken)
     {
@@ -81,19 +82,20 @@ internal sealed class NodeConnection : INodeConnection
             return new CallAnswer(null, false, NoConnectionYet, false);
         if (!_open.TryTakePlace(call) && !await _open.TakePlaceAsync(call, cancellationToken).ConfigureAwait(false))
             return NoPlace;
-        // Every place is two entries at most, a call and the end of an earlier one, so the queue is bounded too.
+        // A place has at most two entries, a call and the cancellation of an earlier one, so the queue is bounded too.
         (call.OpenIn, call.Id) = (_open, _open.Add(call));
         if (!_queue.Writer.TryWrite(new Entry(call.Id, IsCancel: false)))
         {
-            // Whoever waits for the place hears the same, instead of waiting for its deadline.
+            // Callers that wait for the place then get the same answer at once instead of waiting until their deadlines.
             _open.Withdraw(call.Id);
             return Closed;
         }
         CallAnswer answer;
-        // Its end waits for a cancellation under way: nothing holds the call afterwards.
+        // Disposing the registration waits for a cancellation in progress, so nothing refers to the call afterwards.
         using (cancellationToken.UnsafeRegister(static state => Cancel((PendingCall)state!), call))
             answer = await call.Answer.ConfigureAwait(false);
-        // A call that was cancelled, or that its deadline ended, may still be in a message being written; it is left to the collector.
+        // A call that was cancelled or whose deadline passed may still be in a message being written. It is not pooled again but left to the garbage
+        // collector.
         if (answer.Reply is not null)
             call.Return();
         return answer;
@@ -160,14 +162,14 @@ internal sealed class NodeConnection : INodeConnection
         }
         catch (Exception failure)
         {
-            // A bug, or an address that is none: without the loop every later call to the node would wait for its deadline.
+            // A bug, or an invalid address. Without this catch the loop would end, and every later call to the node would wait until its deadline.
             ClientMetrics.Unexpected("connection");
             ClientLog.Unexpected(_log, "the stream of calls", _address, failure);
             return $"{_address}: {failure.GetType().Name}: {failure.Message}";
         }
     }
 
-    /// <summary>One stream, from its first call until it breaks; gives the reason.</summary>
+    /// <summary>Runs one stream, from its first call until it breaks, and returns why it did.</summary>
     private async Task<string> ExchangeAsync()
     {
         var connected = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -192,7 +194,7 @@ internal sealed class NodeConnection : INodeConnection
         var sending = SendAsync(stream.RequestStream, connected.Task, broken.Token);
         var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
         await broken.CancelAsync().ConfigureAwait(false);
-        // Both, whatever ended the first: the next stream has the queue to itself.
+        // Waits for both, whichever ended first, so that the next stream has the queue to itself.
         Task both = Task.WhenAll(receiving, sending);
         await both.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         return await first.ConfigureAwait(false);
@@ -208,7 +210,7 @@ internal sealed class NodeConnection : INodeConnection
                 var message = Gather();
                 if (message.Calls.Count > 0 || message.Cancelled.Count > 0)
                 {
-                    // A write into a connection that died may never end by itself; the stream's end must not wait for it.
+                    // A write to a dead connection may never end by itself, and the end of the stream must not wait for it.
                     await requests.WriteAsync(message, cancellationToken).WaitAsync(cancellationToken).ConfigureAwait(false);
                 }
             }
@@ -273,11 +275,12 @@ internal sealed class NodeConnection : INodeConnection
     {
         while (_queue.Reader.TryRead(out _))
         {
-            // Answered with the rest: its place is still taken. The end of a call of the stream that broke is news to nobody.
+            // Calls are answered with the others, because they still have their places. Cancellations for the broken stream have no receiver any more and are
+            // dropped.
         }
         _open.FailAll(failure);
     }
 
-    /// <summary>What the stream is to send: a call, or that a call sent before was given up.</summary>
+    /// <summary>What the stream is to send: a call, or the cancellation of a call that was sent.</summary>
     private readonly record struct Entry(ulong Id, bool IsCancel);
 }

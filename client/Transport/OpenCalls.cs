@@ -4,9 +4,9 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// The calls of one connection that wait to be sent or for a reply, by id. A fixed number of places; an id is a place with a running
-/// number, so that a late reply to an older call of the place finds nothing. Shards share the places (<see cref="FairPlaces"/>), and a call that its caller
-/// gave up has none: calls to a shard that is stuck hold up no others. Thread-safe.
+/// The calls of one connection that wait to be sent or for a reply, by id. The number of places is fixed. An id consists of a place and a sequence number, so
+/// a late reply to an older call of the place finds nothing. Shards share the places (<see cref="FairPlaces"/>), and a cancelled call has none, so calls to a
+/// stuck shard do not block others. Thread-safe.
 /// </summary>
 internal sealed class OpenCalls
 {
@@ -20,8 +20,9 @@ internal sealed class OpenCalls
     private readonly Action<ulong> _givenUp;
     private ulong _number;
 
-    /// <param name="capacity">Places.</param>
-    /// <param name="givenUp">Hears the ids of calls that were sent and that nobody waits for any more: at most one for each place until the next call in it is sent.</param>
+    /// <param name="capacity">The number of places.</param>
+    /// <param name="givenUp">Called with the ids of calls that were sent and for which nobody waits any more: at most one for each place until the next call
+    /// in it is sent.</param>
     public OpenCalls(int capacity, Action<ulong> givenUp)
     {
         ArgumentOutOfRangeException.ThrowIfGreaterThan(capacity, 1 << PlaceBits);
@@ -43,7 +44,7 @@ internal sealed class OpenCalls
         }
     }
 
-    /// <summary>The same, after <see cref="TryTakePlace"/> found none: waits until there is one. False: the time is up.</summary>
+    /// <summary>Waits for a place, after <see cref="TryTakePlace"/> found none. Returns false if the deadline passed.</summary>
     public async Task<bool> TakePlaceAsync(PendingCall call, CancellationToken cancellationToken)
     {
         var share = call.Share!;
@@ -69,12 +70,12 @@ internal sealed class OpenCalls
         }
         catch (OperationCanceledException) when (!TryWithdraw(share, place))
         {
-            // It got one at that moment, and is cancelled when it is in it.
+            // It was given a place at that moment. The cancellation takes effect once the call is in it.
             return true;
         }
     }
 
-    /// <summary>Puts the call in a place reserved before, and gives its id.</summary>
+    /// <summary>Puts the call in a reserved place and returns its id.</summary>
     public ulong Add(PendingCall call)
     {
         lock (_lock)
@@ -85,7 +86,7 @@ internal sealed class OpenCalls
         }
     }
 
-    /// <summary>Counts the call as sent. False: it was answered before, by its deadline.</summary>
+    /// <summary>Marks the call as sent. Returns false if it has been answered already because its deadline passed.</summary>
     public bool TrySend(ulong id, [NotNullWhen(true)] out PendingCall? call)
     {
         var place = PlaceOf(id);
@@ -103,15 +104,15 @@ internal sealed class OpenCalls
         }
     }
 
-    /// <summary>Answers the call that the reply is for; a reply to an older one is passed over.</summary>
+    /// <summary>Answers the call that the reply is for. A reply to an older call is ignored.</summary>
     public void Complete(Reply reply) => Take(reply.Id)?.Complete(new CallAnswer(reply, true, null, false));
 
-    /// <summary>Frees the place of a call that will not be sent, and that has no other answer.</summary>
+    /// <summary>Frees the place of a call that will not be sent and gets no other answer.</summary>
     public void Withdraw(ulong id) => Take(id);
 
     /// <summary>
-    /// Answers a call that its caller gave up, and frees its place; the place of one that waits to be sent when its turn comes, so that there are never more
-    /// entries in the queue of the stream than places.
+    /// Answers a call that its caller cancelled and frees its place. If it has not been sent, the place is freed only when its turn to be sent comes, so that
+    /// the stream's queue never has more entries than there are places.
     /// </summary>
     public void Cancel(ulong id)
     {
@@ -136,7 +137,7 @@ internal sealed class OpenCalls
     {
         for (var place = 0; place < _calls.Length; place++)
         {
-            // The id first: if the place changes hands in between, taking by the old id finds nothing.
+            // Reads the id first. If the place is reused in between, taking by the old id finds nothing.
             var id = Volatile.Read(ref _ids[place]);
             if (Volatile.Read(ref _calls[place]) is { } call && call.DeadlineMs <= nowMs && Take(id) is { } expired)
             {
@@ -147,7 +148,7 @@ internal sealed class OpenCalls
         }
     }
 
-    /// <summary>There is no connection yet, so nothing was sent: answers the calls that may try another node.</summary>
+    /// <summary>Answers the calls that may try another node, while there is no connection and so nothing was sent.</summary>
     public void FailImpatient(string failure)
     {
         for (var place = 0; place < _calls.Length; place++)
@@ -158,7 +159,7 @@ internal sealed class OpenCalls
         }
     }
 
-    /// <summary>The stream broke: nothing will be answered any more.</summary>
+    /// <summary>Answers all calls when the stream broke, because no reply will arrive any more.</summary>
     public void FailAll(string failure)
     {
         for (var place = 0; place < _calls.Length; place++)
@@ -172,7 +173,7 @@ internal sealed class OpenCalls
 
     private PendingCall? Take(ulong id) => Take(id, static _ => true);
 
-    // Seen under the lock: it was not sent, and the place has not changed hands.
+    // Checked under the lock: it was not sent, and the place has not been reused.
     private PendingCall? TakeUnsent(ulong id) => Take(id, static call => call is { Sent: false, IsPatient: false });
 
     private PendingCall? Take(ulong id, Func<PendingCall, bool> isWanted)
@@ -187,7 +188,7 @@ internal sealed class OpenCalls
         }
     }
 
-    // Under the lock.
+    // The caller holds the lock.
     private void Free(int place, PendingCall call)
     {
         _calls[place] = null;
@@ -206,7 +207,7 @@ internal sealed class OpenCalls
         }
     }
 
-    // False: it was given a place before.
+    // Returns false if it was given a place before.
     private bool TryWithdraw(FairPlaces.Share share, LinkedListNode<Waiter> place)
     {
         lock (_lock)
@@ -221,7 +222,7 @@ internal sealed class OpenCalls
         }
     }
 
-    /// <summary>Waits for a place.</summary>
+    /// <summary>A call that waits for a place.</summary>
     private sealed class Waiter(int requestBytes) : TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)
     {
         public int RequestBytes => requestBytes;
