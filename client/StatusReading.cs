@@ -2,7 +2,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Client;
 
-/// <summary>Status messages as the public types show them.</summary>
+/// <summary>Converts status messages to the public types.</summary>
 internal static class StatusReading
 {
     public static ClusterStatus ToStatus(GetStatusResponse message) => new(message.Cluster, [.. message.Nodes.Select(ToNode)]);

@@ -4,10 +4,10 @@ using KvCluster.Wire;
 
 namespace KvCluster.Client;
 
-/// <summary>Memory and text as messages hold them, without a copy where there need not be one.</summary>
+/// <summary>Converts memory and text to the fields of messages, without a copy where possible.</summary>
 internal static class Bytes
 {
-    /// <summary>The message points at the caller's memory, which must not change until the call is answered.</summary>
+    /// <summary>The message refers to the caller's memory, which must not change until the call is answered.</summary>
     public static ByteString ToByteString(this ReadOnlyMemory<byte> memory) => memory.IsEmpty ? ByteString.Empty : UnsafeByteOperations.UnsafeWrap(memory);
 
     public static ReadOnlyMemory<byte> Utf8(string text) => Encoding.UTF8.GetBytes(text);

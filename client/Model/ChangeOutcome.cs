@@ -1,11 +1,11 @@
 namespace KvCluster.Client;
 
-/// <summary>What became of the change that an error speaks of.</summary>
+/// <summary>The outcome of the change that an error is about.</summary>
 public enum ChangeOutcome
 {
-    /// <summary>It was certainly not applied. True of every failed read.</summary>
+    /// <summary>It was certainly not applied. Every failed read has this outcome.</summary>
     NotApplied,
 
-    /// <summary>It may have been applied, or may still be.</summary>
+    /// <summary>It may have been applied, or may still be applied.</summary>
     Unknown,
 }

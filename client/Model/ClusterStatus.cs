@@ -1,36 +1,36 @@
 namespace KvCluster.Client;
 
-/// <summary>What the nodes of a cluster say of themselves.</summary>
+/// <summary>The status of a cluster, as its nodes report it.</summary>
 /// <param name="Cluster">The cluster's name.</param>
 /// <param name="Nodes">By node id.</param>
 public sealed record ClusterStatus(string Cluster, IReadOnlyList<NodeStatus> Nodes);
 
-/// <summary>One node.</summary>
+/// <summary>The status of one node.</summary>
 /// <param name="Node">Its id.</param>
 /// <param name="Address">Where it listens.</param>
-/// <param name="Version">Of its program.</param>
+/// <param name="Version">The version of its program.</param>
 /// <param name="Error">Why it did not answer; empty if it did.</param>
 /// <param name="Replicas">By shard id.</param>
 public sealed record NodeStatus(uint Node, string Address, string Version, string Error, IReadOnlyList<ReplicaStatus> Replicas);
 
-/// <summary>One replica of a shard.</summary>
+/// <summary>The status of one replica of a shard.</summary>
 /// <param name="Shard">The shard's id.</param>
 /// <param name="Start">First key of the shard's range.</param>
-/// <param name="End">End of the range, exclusive; empty: the end of all keys.</param>
+/// <param name="End">End of the range, exclusive; empty means the end of all keys.</param>
 /// <param name="Role">"leader", "follower", "candidate", "learner", "recovering", "failed", "opening".</param>
-/// <param name="Epoch">The leadership that it obeys.</param>
-/// <param name="Leader">Node id of the leader that it knows; 0: none.</param>
+/// <param name="Epoch">The epoch of the leader that it follows.</param>
+/// <param name="Leader">Node id of the leader that it knows; 0 if none.</param>
 /// <param name="Last">The newest record in its journal.</param>
-/// <param name="Durable">The newest record that is on its disk.</param>
+/// <param name="Durable">The newest record that is durable in its journal.</param>
 /// <param name="Committed">The newest record known to be committed.</param>
 /// <param name="Applied">The newest record in its tree.</param>
 /// <param name="Keys">Keys in its tree.</param>
 /// <param name="DataBytes">Size of its data file.</param>
 /// <param name="JournalBytes">Size of its journal.</param>
-/// <param name="Digest">Over all its trees, at <paramref name="DigestEtag"/>; empty if not asked for.</param>
-/// <param name="DigestEtag">The state that the digest is of.</param>
+/// <param name="Digest">Digest of all its trees, at <paramref name="DigestEtag"/>; empty if not requested.</param>
+/// <param name="DigestEtag">The state that the digest was computed on.</param>
 /// <param name="Failure">Why it failed.</param>
-/// <param name="Detail">What its protocol is doing; null if not asked for.</param>
+/// <param name="Detail">The state of its protocol; null if not requested.</param>
 public sealed record ReplicaStatus(
     uint Shard,
     ReadOnlyMemory<byte> Start,
@@ -50,17 +50,17 @@ public sealed record ReplicaStatus(
     string Failure,
     ReplicaDetail? Detail);
 
-/// <summary>What a replica's protocol is doing.</summary>
+/// <summary>The state of a replica's protocol.</summary>
 /// <param name="Replica">The replica's id.</param>
 /// <param name="Incarnation">Random at each start of its process.</param>
-/// <param name="Generation">Of the shard's record that it knows.</param>
-/// <param name="LeaseLeft">Leading: how long it may still answer reads without asking its followers.</param>
-/// <param name="GrantLeft">How long it has promised not to follow anyone else.</param>
-/// <param name="Followers">Leading: the other replicas as it sees them.</param>
-/// <param name="Decisions">What it decided last, oldest first.</param>
+/// <param name="Generation">The generation of the shard's record that it knows.</param>
+/// <param name="LeaseLeft">At the leader: how much longer it may answer reads without asking its followers.</param>
+/// <param name="GrantLeft">How much longer it has promised not to follow another leader.</param>
+/// <param name="Followers">At the leader: the other replicas as it sees them.</param>
+/// <param name="Decisions">Its latest decisions, oldest first.</param>
 /// <param name="ScrubbedPages">Pages of its data file whose checksums were compared in the background since it was opened.</param>
-/// <param name="ScrubPasses">How often the whole data file was gone through since then.</param>
-/// <param name="Compared">Leading: the last comparison of the voters' digests that found them equal; null: none since it leads.</param>
+/// <param name="ScrubPasses">How often the whole data file was covered since then.</param>
+/// <param name="Compared">At the leader: the last comparison that found the voters' digests equal; null if there was none since it leads.</param>
 public sealed record ReplicaDetail(
     ulong Replica,
     ulong Incarnation,
@@ -73,22 +73,22 @@ public sealed record ReplicaDetail(
     ulong ScrubPasses,
     ComparedDigests? Compared);
 
-/// <summary>A comparison of a shard's trees in the background that found no difference.</summary>
-/// <param name="Etag">All of them had applied exactly this.</param>
-/// <param name="Replicas">Voters compared, the leader included.</param>
-/// <param name="Ago">Since it ended.</param>
+/// <summary>A background comparison of a shard's trees that found no difference.</summary>
+/// <param name="Etag">All compared replicas had applied exactly the records up to this one.</param>
+/// <param name="Replicas">Number of voters compared, including the leader.</param>
+/// <param name="Ago">Time since it ended.</param>
 public sealed record ComparedDigests(Etag Etag, int Replicas, TimeSpan Ago);
 
 /// <summary>A follower as its leader sees it.</summary>
 /// <param name="Replica">The replica's id.</param>
 /// <param name="Node">The node it is on.</param>
 /// <param name="State">"probe", "replicate", "snapshot".</param>
-/// <param name="Acknowledged">Durable there and counted.</param>
+/// <param name="Acknowledged">Durable there, and counted by the leader.</param>
 /// <param name="Sent">The last record sent.</param>
-/// <param name="OutstandingBytes">Sent and not acknowledged.</param>
-/// <param name="GrantLeft">Its grant to the leader.</param>
-/// <param name="Silent">Since its last answer.</param>
-/// <param name="SnapshotBytes">Size of the snapshot under way; 0: none.</param>
+/// <param name="OutstandingBytes">Bytes sent and not yet acknowledged.</param>
+/// <param name="GrantLeft">How much longer its grant to the leader lasts.</param>
+/// <param name="Silent">Time since its last answer.</param>
+/// <param name="SnapshotBytes">Size of the snapshot being sent; 0 if none.</param>
 /// <param name="SnapshotStored">How much of it is stored there.</param>
 /// <param name="SnapshotVerified">How much of it is verified there, when all is stored.</param>
 public sealed record FollowerStatus(
@@ -104,13 +104,13 @@ public sealed record FollowerStatus(
     ulong SnapshotStored,
     ulong SnapshotVerified);
 
-/// <summary>One line that a replica logged.</summary>
+/// <summary>A decision that a replica logged.</summary>
 /// <param name="Time">By its node's clock.</param>
 /// <param name="Text">What it decided.</param>
 /// <param name="Alarm">An operator must look at it.</param>
 public sealed record ReplicaDecision(DateTimeOffset Time, string Text, bool Alarm);
 
-/// <summary>What a checkpoint of one replica came to.</summary>
+/// <summary>The result of a checkpoint of one replica.</summary>
 /// <param name="Node">The node's id.</param>
 /// <param name="Shard">The shard's id.</param>
 /// <param name="Covers">The last change that it covers.</param>

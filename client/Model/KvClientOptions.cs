@@ -6,47 +6,47 @@ namespace KvCluster.Client;
 /// <summary>How a <see cref="KvClient"/> reaches its cluster.</summary>
 public sealed class KvClientOptions
 {
-    /// <summary>What a table of open calls can hold.</summary>
+    /// <summary>The maximum size of a table of open calls.</summary>
     private const int CallsInFlightGreatest = 65_536;
 
     /// <summary>A timer cannot be set for longer than some weeks.</summary>
     private static readonly TimeSpan TimeoutGreatest = TimeSpan.FromDays(1);
 
     /// <summary>
-    /// Addresses to learn the shard map from, "http://host:port" or "https://host:port", of routers or nodes of one cluster. One that answers is enough; one of
-    /// another cluster than those that answered before is left out.
+    /// Addresses from which to load the shard map, "http://host:port" or "https://host:port", of routers or nodes of one cluster. One that answers is enough.
+    /// An address that belongs to another cluster than those that answered before is not used.
     /// </summary>
     public IReadOnlyList<string> Endpoints { get; init; } = ["http://127.0.0.1:7400"];
 
     /// <summary>
-    /// Send every call to the endpoints, routers, in turn, and let them route: for networks where the nodes' own addresses are not reachable. One that
-    /// cannot be reached is left out for a moment. By default the client talks to the nodes itself, which saves a hop.
+    /// Send every call to the endpoints, which are routers, in turn, and let them route it. This is for networks where the nodes' own addresses are not
+    /// reachable. An endpoint that cannot be reached is skipped for a moment. By default the client talks to the nodes itself, which saves a hop.
     /// </summary>
     public bool Gateway { get; init; }
 
     /// <summary>
-    /// Identify every change, so that one whose outcome became unknown is settled by repeating it, also across failover and by another
-    /// route: it is applied once, and the caller gets its first answer. Costs a round trip with the first change of each shard. Without it
-    /// such a change ends with <see cref="KvOutcomeUnknownException"/> at once.
+    /// Identify every change, so that one whose outcome became unknown is settled by repeating it, also after a failover and by another route. It is applied
+    /// once, and the caller gets its first answer. This costs a round trip with the first change of each shard. Without it such a change fails at once with
+    /// <see cref="KvOutcomeUnknownException"/>.
     /// </summary>
     public bool ExactlyOnce { get; init; } = true;
 
-    /// <summary>How new reads must be that do not say so themselves, and which replicas may serve them.</summary>
+    /// <summary>How up to date reads must be that do not specify it themselves, and which replicas may serve them.</summary>
     public KvReadMode Read { get; init; } = KvReadMode.Leader;
 
-    /// <summary>How long a call may take in all, with every retry; at most a day. Long enough to sit out the failover of a leader.</summary>
+    /// <summary>The maximum time of a call with all its retries; at most a day. The default is long enough for the failover of a leader.</summary>
     public TimeSpan Timeout { get; init; } = TimeSpan.FromSeconds(10);
 
-    /// <summary>For https endpoints; null: the machine's authorities, and no certificate is shown.</summary>
+    /// <summary>For https endpoints. Null means to trust the machine's authorities and present no certificate.</summary>
     public KvTlsOptions? Tls { get; init; }
 
-    /// <summary>Calls that may wait for an answer at one node, up to 65,536; further calls wait for a place.</summary>
+    /// <summary>How many calls may wait for an answer from one node, up to 65,536. Further calls wait for a place.</summary>
     public int CallsInFlightMax { get; init; } = 4096;
 
-    /// <summary>Hears what no caller does: endpoints of another cluster, and bugs.</summary>
+    /// <summary>Gets what no caller is told: endpoints of another cluster, and bugs.</summary>
     public ILogger Log { get; init; } = NullLogger.Instance;
 
-    /// <exception cref="ArgumentException">Something cannot be; the message lists every mistake.</exception>
+    /// <exception cref="ArgumentException">The options are invalid; the message lists every mistake.</exception>
     internal void Validate()
     {
         List<string> mistakes = [];

@@ -8,8 +8,8 @@ public sealed class KvCondition
     private KvCondition(V1.Condition message) => Message = message;
 
     /// <summary>The key exists and its value was set by the change with this etag.</summary>
-    /// <param name="etag">As an earlier answer gave it.</param>
-    /// <param name="key">Another key than that of the operation; left out, the operation's own (not in a <see cref="KvWrite"/>).</param>
+    /// <param name="etag">As returned by an earlier answer.</param>
+    /// <param name="key">A key other than that of the operation. If omitted, the operation's key is used (not possible in a <see cref="KvWrite"/>).</param>
     public static KvCondition EtagEquals(Etag etag, ReadOnlyMemory<byte> key = default) =>
         new(new V1.Condition { Key = key.ToByteString(), EtagEquals = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change } });
 

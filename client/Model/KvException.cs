@@ -14,30 +14,30 @@ public class KvException : Exception
     /// <summary>Stable, in capitals: CONDITION_FAILED, NO_LEADER, KEY_TOO_LONG and so on; kv.proto lists them.</summary>
     public string Reason { get; }
 
-    /// <summary>What became of the change.</summary>
+    /// <summary>The outcome of the change.</summary>
     public ChangeOutcome Outcome { get; }
 }
 
 /// <summary>A condition did not hold; nothing was applied.</summary>
 public sealed class KvConditionFailedException(string message, int conditionIndex, ShardPosition position) : KvException("CONDITION_FAILED", message)
 {
-    /// <summary>Which of the request's conditions.</summary>
+    /// <summary>Index of the condition in the request.</summary>
     public int ConditionIndex { get; } = conditionIndex;
 
-    /// <summary>The newest etag that it was evaluated on.</summary>
+    /// <summary>The newest etag of the state that it was evaluated on.</summary>
     public ShardPosition Position { get; } = position;
 }
 
-/// <summary>The request itself was refused: an empty or too long key, a too large value, keys of different shards; nothing was applied.</summary>
+/// <summary>The request itself was refused, for example because of an empty or too long key, a too large value, or keys of different shards. Nothing was
+/// applied.</summary>
 public sealed class KvInvalidRequestException(string reason, string message) : KvException(reason, message);
 
 /// <summary>
-/// The change was sent, repeated until the time was up, and nobody can say whether it was applied. Read the key, or repeat the change where that
-/// does no harm.
+/// The change was sent and repeated until the timeout, and it is unknown whether it was applied. Read the key, or repeat the change if that is harmless.
 /// </summary>
 public sealed class KvOutcomeUnknownException(string message, Exception? cause = null)
     : KvException("OUTCOME_UNKNOWN", message, ChangeOutcome.Unknown, cause);
 
-/// <summary>The cluster could not be reached, or had no leader, for as long as the call was allowed to take; nothing was applied.</summary>
+/// <summary>The cluster could not be reached, or had no leader, for as long as the call was allowed to take. Nothing was applied.</summary>
 public sealed class KvUnavailableException(string reason, string message, Exception? cause = null)
     : KvException(reason, message, ChangeOutcome.NotApplied, cause);

@@ -3,17 +3,17 @@ using KvCluster.V1;
 namespace KvCluster.Client;
 
 /// <summary>
-/// Conditions and operations on keys of one shard, applied as a whole or not at all. Filled and then given to
-/// <see cref="KvClient.WriteAsync"/>; not thread-safe. At most 16 MiB and 10,000 operations.
+/// Operations on keys of one shard, with conditions, applied atomically. Fill it and then pass it to <see cref="KvClient.WriteAsync"/>. Not thread-safe. At
+/// most 16 MiB and 10,000 operations.
 /// </summary>
 public sealed class KvWrite
 {
     internal WriteRequest Message { get; } = new();
 
-    /// <summary>Operations added.</summary>
+    /// <summary>Number of operations added.</summary>
     public int Count => Message.Operations.Count;
 
-    /// <summary>The first key named; routes the request.</summary>
+    /// <summary>The first key named, by which the request is routed.</summary>
     internal ReadOnlyMemory<byte> FirstKey => Message.Operations.Count > 0
         ? KeyOf(Message.Operations[0]).Memory
         : Message.Conditions.Count > 0 ? Message.Conditions[0].Key.Memory : default;
@@ -32,7 +32,7 @@ public sealed class KvWrite
         return this;
     }
 
-    /// <summary>Adds a delete, which also succeeds when the key is not there.</summary>
+    /// <summary>Adds a delete, which also succeeds if the key does not exist.</summary>
     public KvWrite Delete(ReadOnlyMemory<byte> key)
     {
         Message.Operations.Add(new Operation { Delete = new DeleteOperation { Key = key.ToByteString() } });

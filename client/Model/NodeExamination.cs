@@ -1,16 +1,16 @@
 namespace KvCluster.Client;
 
-/// <summary>What a node sees of its machine, its disk and the coordinator.</summary>
+/// <summary>The examination of a node's machine, its disk and the coordinator.</summary>
 /// <param name="Node">Its id.</param>
 /// <param name="Address">Where it listens.</param>
-/// <param name="Version">Of its program.</param>
-/// <param name="Error">Why it did not answer; empty if it did. The rest is not set then.</param>
+/// <param name="Version">The version of its program.</param>
+/// <param name="Error">Why it did not answer, in which case the rest is not set; empty if it did.</param>
 public sealed record NodeExamination(uint Node, string Address, string Version, string Error)
 {
-    /// <summary>Its clock when the question arrived.</summary>
+    /// <summary>Its clock when the request arrived.</summary>
     public DateTimeOffset Clock { get; init; }
 
-    /// <summary>What 4 KiB in its data folder take to be on stable storage: the median of several.</summary>
+    /// <summary>How long it takes to write and sync 4 KiB in its data directory: the median of several times.</summary>
     public TimeSpan SyncMedian { get; init; }
 
     /// <summary>The longest of them.</summary>
@@ -19,42 +19,42 @@ public sealed record NodeExamination(uint Node, string Address, string Version, 
     /// <summary>Why that could not be measured; empty if it was.</summary>
     public string DiskError { get; init; } = "";
 
-    /// <summary>Room in the data folder's file system.</summary>
+    /// <summary>Free space in the data directory's file system.</summary>
     public ulong DiskFreeBytes { get; init; }
 
     /// <summary>The size of that file system.</summary>
     public ulong DiskBytes { get; init; }
 
-    /// <summary>Descriptors that its process has open; 0: not known there.</summary>
+    /// <summary>File descriptors that its process has open; 0 if not known on its system.</summary>
     public ulong OpenFiles { get; init; }
 
-    /// <summary>Descriptors that it may have open; 0: not known there.</summary>
+    /// <summary>The maximum number of open file descriptors; 0 if not known on its system.</summary>
     public ulong OpenFilesMax { get; init; }
 
-    /// <summary>What the coordinator took for one linearizable read.</summary>
+    /// <summary>How long the coordinator took for one linearizable read.</summary>
     public TimeSpan CoordinatorTime { get; init; }
 
-    /// <summary>Why the coordinator gave no answer; empty if it did.</summary>
+    /// <summary>Why the coordinator did not answer; empty if it did.</summary>
     public string CoordinatorError { get; init; } = "";
 
-    /// <summary>When the first of its certificates ends; null: it has none.</summary>
+    /// <summary>When the first of its certificates expires; null if it has none.</summary>
     public DateTimeOffset? CertificateEnd { get; init; }
 
     /// <summary>The file with that certificate.</summary>
     public string CertificateFile { get; init; } = "";
 
-    /// <summary>Why certificates that are in its files now are not used; empty: they are.</summary>
+    /// <summary>Why the certificates now in its files are not used; empty if they are.</summary>
     public string CertificateError { get; init; } = "";
 
-    /// <summary>How often its writer threads or timers stood still for a quarter of a second or more since it started.</summary>
+    /// <summary>How often its writer threads or timers stalled for a quarter of a second or more since it started.</summary>
     public long Stalls { get; init; }
 
-    /// <summary>How long the last of these times was.</summary>
+    /// <summary>The length of the last stall.</summary>
     public TimeSpan StallLength { get; init; }
 
-    /// <summary>When that ended; null: there was none.</summary>
+    /// <summary>When it ended; null if there was none.</summary>
     public DateTimeOffset? StallEnd { get; init; }
 
-    /// <summary>What is known of it; empty: there was none.</summary>
+    /// <summary>What is known of its cause; empty if there was none.</summary>
     public string StallText { get; init; } = "";
 }

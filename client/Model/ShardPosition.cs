@@ -1,6 +1,6 @@
 namespace KvCluster.Client;
 
-/// <summary>Where in which shard's history an answer was made.</summary>
+/// <summary>The shard that answered, and the state that the answer was evaluated on.</summary>
 /// <param name="Shard">The shard's id.</param>
-/// <param name="Etag">The newest etag that the answer was evaluated on; of a change, its own.</param>
+/// <param name="Etag">The newest etag of that state; for a change, its own etag.</param>
 public readonly record struct ShardPosition(uint Shard, Etag Etag);

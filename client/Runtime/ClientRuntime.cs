@@ -1,24 +1,26 @@
 namespace KvCluster.Client.Runtime;
 
 /// <summary>
-/// Time, chance and threads as the routing of calls takes them: a process has those of its machine, the simulation its own, with which a run replays. Immutable; any thread.
+/// The time, randomness and threads used by the routing of calls. A process uses those of its machine; the simulation passes its own, with which a run can be
+/// replayed. Immutable; any thread.
 /// </summary>
-/// <param name="time">Waits and deadlines.</param>
-/// <param name="chance">From 0 to 1, spreads repetitions.</param>
-/// <param name="waits">On which threads those go on who wait: <see cref="TaskCreationOptions.RunContinuationsAsynchronously"/>, so that whoever brings news does not do their work.</param>
+/// <param name="time">For waits and deadlines.</param>
+/// <param name="chance">Returns random numbers from 0 to 1, for jitter.</param>
+/// <param name="waits">How continuations of waits run: with <see cref="TaskCreationOptions.RunContinuationsAsynchronously"/>, they do not run on the thread
+/// that completes the wait.</param>
 internal sealed class ClientRuntime(TimeProvider time, Func<double> chance, TaskCreationOptions waits)
 {
-    /// <summary>The machine's.</summary>
+    /// <summary>The time, randomness and threads of the machine.</summary>
     public static ClientRuntime Machine { get; } = new(TimeProvider.System, Random.Shared.NextDouble, TaskCreationOptions.RunContinuationsAsynchronously);
 
     public TimeProvider Time { get; } = time;
 
     public Func<double> Chance { get; } = chance;
 
-    /// <summary>What deadlines are compared with, in milliseconds: of a process <see cref="Environment.TickCount64"/>.</summary>
+    /// <summary>The time that deadlines are compared with, in milliseconds; in a process <see cref="Environment.TickCount64"/>.</summary>
     public long NowMs => Time == TimeProvider.System ? Environment.TickCount64 : (long)Time.GetElapsedTime(0).TotalMilliseconds;
 
-    /// <summary>Something to wait for.</summary>
+    /// <summary>Creates a signal to wait for.</summary>
     public TaskCompletionSource NewSignal() => new(waits);
 
     /// <inheritdoc cref="NewSignal()"/>

@@ -1,12 +1,11 @@
 namespace KvCluster.Client.Sessions;
 
 /// <summary>
-/// One session of this client in a shard: gives its requests their sequences and keeps track of which are open. Serves many requests at
-/// once; thread-safe.
+/// One session of this client in a shard. It assigns sequences to requests and tracks which of them are open. Serves many requests at once; thread-safe.
 /// </summary>
 internal sealed class ClientSession(UInt128 id, uint shard)
 {
-    /// <summary>Requests that may be open at once: what a shard keeps results of (kv.proto, RequestId).</summary>
+    /// <summary>The number of requests that may be open at once, because a shard keeps this many results (kv.proto, RequestId).</summary>
     public const int OpenMax = 4_096;
 
     private readonly Lock _lock = new();
@@ -14,13 +13,13 @@ internal sealed class ClientSession(UInt128 id, uint shard)
     private ulong _next = 1;
     private ulong _lowestOpen = 1;
 
-    /// <summary>Whoever knows it can make changes of the session: it goes nowhere but into requests.</summary>
+    /// <summary>The session's id. Whoever knows it can make changes in the session, so it must not be used except in requests.</summary>
     public UInt128 Id { get; } = id;
 
-    /// <summary>The shard that it was opened in.</summary>
+    /// <summary>The shard in which it was opened.</summary>
     public uint Shard { get; } = shard;
 
-    /// <summary>Whether <see cref="TryTake"/> would give a sequence now.</summary>
+    /// <summary>Whether <see cref="TryTake"/> would succeed now.</summary>
     public bool HasRoom
     {
         get
@@ -30,7 +29,7 @@ internal sealed class ClientSession(UInt128 id, uint shard)
         }
     }
 
-    /// <summary>Takes the next sequence; false when as many are open as may be, counted from the lowest.</summary>
+    /// <summary>Takes the next sequence. Returns false if the maximum number of requests, counted from the lowest open one, is reached.</summary>
     public bool TryTake(out ulong sequence, out ulong lowestOpen)
     {
         lock (_lock)
@@ -43,7 +42,7 @@ internal sealed class ClientSession(UInt128 id, uint shard)
         }
     }
 
-    /// <summary>Nobody waits for this request's outcome any more. True: another one has room now that had none.</summary>
+    /// <summary>Marks a request as settled, because nobody waits for its outcome any more. Returns true if this made room in a full session.</summary>
     public bool Settle(ulong sequence)
     {
         lock (_lock)

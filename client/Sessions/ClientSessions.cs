@@ -4,12 +4,12 @@ using Status = Google.Rpc.Status;
 
 namespace KvCluster.Client.Sessions;
 
-/// <summary>The sessions of one client, by shard, opened with the first change of a shard. Thread-safe.</summary>
+/// <summary>The sessions of one client, by shard. One is opened with the first change of a shard. Thread-safe.</summary>
 internal sealed class ClientSessions(CallRouter calls)
 {
     private readonly ConcurrentDictionary<uint, ShardSessions> _shards = new();
 
-    /// <summary>By which sessions are opened.</summary>
+    /// <summary>The calls through which sessions are opened.</summary>
     public CallRouter Calls { get; } = calls;
 
     /// <summary>The sessions in one shard.</summary>
@@ -22,7 +22,7 @@ internal sealed class ClientSessions(CallRouter calls)
         return Calls.Table.Find(key) is { } route && Of(route.Shard).TryTake(out ticket);
     }
 
-    /// <summary>Takes an identity for a change of a key; an error if there is none until the deadline. Nothing was applied then.</summary>
+    /// <summary>Takes an identity for a change of a key. Returns an error if there is none before the deadline; nothing was applied then.</summary>
     public async Task<(RequestTicket Ticket, Status? Error)> TakeAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
     {
         RequestTicket ticket;

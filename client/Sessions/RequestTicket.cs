@@ -4,23 +4,23 @@ using KvCluster.Wire;
 
 namespace KvCluster.Client.Sessions;
 
-/// <summary>The identity of one change, to be given back by <see cref="Settle"/> once, when nobody waits for its outcome any more.</summary>
+/// <summary>The identity of one change. It must be returned with <see cref="Settle"/> once, when nobody waits for its outcome any more.</summary>
 /// <param name="Sessions">Where it was taken.</param>
 /// <param name="Session">Its session.</param>
-/// <param name="Sequence">Its number.</param>
+/// <param name="Sequence">Its sequence in the session.</param>
 /// <param name="LowestOpen">The session's lowest open sequence when it was taken.</param>
 internal readonly record struct RequestTicket(ShardSessions Sessions, ClientSession Session, ulong Sequence, ulong LowestOpen)
 {
     private int IdBytes => WireWriter.RequestIdSize(Session.Shard, Sequence, LowestOpen);
 
-    /// <summary>The request is not open any more.</summary>
+    /// <summary>Marks the request as settled.</summary>
     public void Settle()
     {
         if (Session.Settle(Sequence))
             Sessions.TellRoom();
     }
 
-    /// <summary>The request of a put, with its identity, in one piece of memory.</summary>
+    /// <summary>Encodes a put request with this identity, in one array.</summary>
     public ByteString Encode(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, KvCondition? condition)
     {
         var conditionBytes = condition?.Message.CalculateSize() ?? 0;
@@ -38,7 +38,7 @@ internal readonly record struct RequestTicket(ShardSessions Sessions, ClientSess
         return UnsafeByteOperations.UnsafeWrap(bytes);
     }
 
-    /// <summary>A request that has no identity yet, with this one as its field.</summary>
+    /// <summary>Encodes a request that has no identity yet, with this one added as its field.</summary>
     public ByteString Encode(IMessage request, int idField)
     {
         var requestBytes = request.CalculateSize();

@@ -3,19 +3,19 @@ using KvCluster.V1;
 
 namespace KvCluster.Client.Sessions;
 
-/// <summary>The newest position of each shard that this client was answered: what its session reads must reflect. Thread-safe.</summary>
+/// <summary>The newest position of each shard in this client's answers, which its session reads must reflect. Thread-safe.</summary>
 internal sealed class SessionToken
 {
     private readonly ConcurrentDictionary<uint, Seen> _shards = new();
 
-    /// <summary>Takes note of an answer.</summary>
+    /// <summary>Records the position of an answer.</summary>
     public void Raise(ShardPosition position) =>
         (_shards.TryGetValue(position.Shard, out var seen) ? seen : _shards.GetOrAdd(position.Shard, static _ => new Seen())).Raise(position.Etag);
 
     /// <summary>The options of a read.</summary>
-    /// <param name="mode">How new it must be.</param>
-    /// <param name="shard">The only shard that it reads; null: any may be among them.</param>
-    /// <returns>Null: none need be sent.</returns>
+    /// <param name="mode">How up to date it must be.</param>
+    /// <param name="shard">The only shard that it reads; null if it may read several.</param>
+    /// <returns>Null if none need to be sent.</returns>
     public ReadOptions? ToOptions(KvReadMode mode, uint? shard)
     {
         if (mode == KvReadMode.Leader)

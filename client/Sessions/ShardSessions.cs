@@ -10,12 +10,11 @@ using StatusCode = Grpc.Core.StatusCode;
 namespace KvCluster.Client.Sessions;
 
 /// <summary>
-/// This client's sessions in one shard: one, until a request that stays open for long keeps it from going on; then another is opened, a few
-/// at most. Thread-safe.
+/// This client's sessions in one shard. There is one until a request that stays open for long fills it; then another is opened, up to a few. Thread-safe.
 /// </summary>
 internal sealed class ShardSessions(ClientSessions all)
 {
-    /// <summary>Each costs the shard some memory. All of them full are 32,768 changes in one client that wait behind a few slow ones.</summary>
+    /// <summary>Each session costs the shard some memory. If all are full, 32,768 changes of one client wait for a few slow ones.</summary>
     private const int SessionsMax = 8;
 
     private readonly Lock _lock = new();
@@ -38,15 +37,15 @@ internal sealed class ShardSessions(ClientSessions all)
         return false;
     }
 
-    /// <summary>Opens a session, or waits for room. One caller at a time does it, the others wait for what comes of it.</summary>
-    /// <returns>Null: worth another try. Otherwise why there is no room until the deadline.</returns>
+    /// <summary>Opens a session or waits for room. One caller at a time does this, and the others wait for the result.</summary>
+    /// <returns>Null if it is worth trying again. Otherwise why there was no room before the deadline.</returns>
     public async Task<Status?> MakeRoomAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
     {
         if (!await _slowWay.WaitAsync(Runtime.Left(deadlineMs), cancellationToken).ConfigureAwait(false))
             return CallStatus.DeadlinePassed("other callers wait for a session too");
         try
         {
-            // Whoever had the way before may have opened one.
+            // The previous caller may have opened one.
             if (HasRoom())
                 return null;
             if (_sessions.Length < SessionsMax)
@@ -61,14 +60,14 @@ internal sealed class ShardSessions(ClientSessions all)
         }
     }
 
-    /// <summary>Takes over a session that was opened in this shard.</summary>
+    /// <summary>Adds a session that was opened in this shard.</summary>
     public void Add(ClientSession session)
     {
         lock (_lock)
             _sessions = [session, .. _sessions];
     }
 
-    /// <summary>The shard does not know a session any more.</summary>
+    /// <summary>Removes a session that the shard does not know any more.</summary>
     public void Drop(ClientSession session)
     {
         lock (_lock)
@@ -76,7 +75,7 @@ internal sealed class ShardSessions(ClientSessions all)
         TellRoom();
     }
 
-    /// <summary>A session has room again that had none, or there may be another one.</summary>
+    /// <summary>Wakes those who wait, because a session has room again or another one may be opened.</summary>
     public void TellRoom() => Interlocked.Exchange(ref _room, null)?.TrySetResult();
 
     private ClientRuntime Runtime => all.Calls.Runtime;
@@ -92,7 +91,7 @@ internal sealed class ShardSessions(ClientSessions all)
         var opened = OpenSessionResponse.Parser.ParseFrom(reply.Response);
         if (opened.Session.Length != WireWriter.SessionBytes)
             return CallStatus.Create(StatusCode.Internal, "INTERNAL", $"The node answered with a session of {opened.Session.Length} bytes; nothing was applied.", "no");
-        // The map may have changed meanwhile: the answer says which shard it is of.
+        // The map may have changed meanwhile, but the answer names its shard.
         var shard = opened.Position.Shard;
         all.Of(shard).Add(new ClientSession(BinaryPrimitives.ReadUInt128BigEndian(opened.Session.Span), shard));
         return null;

@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Client.Telemetry;
 
-/// <summary>What the library logs: what its callers do not hear of by themselves.</summary>
+/// <summary>The library's log messages, about what its callers are not told otherwise.</summary>
 internal static partial class ClientLog
 {
     [LoggerMessage(Level = LogLevel.Error, Message = "An exception that nobody expected ended {Loop} at {Address}. Calls that waited for it are answered, and it begins anew. This is a bug: please report it.")]

@@ -1,5 +1,5 @@
-// Every metric of the client library, with its unit; the router has them too, as it calls nodes by the library. One meter for all clients of the
-// process. Measured on any thread, without a lock; while nobody listens an instrument costs the reading of a flag.
+// Every metric of the client library, with its unit. The router has them too, because it calls nodes through the library. All clients of the process share
+// one meter. Measured on any thread, without a lock; without a listener an instrument only costs reading a flag.
 using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using KvCluster.Telemetry;
@@ -11,7 +11,7 @@ namespace KvCluster.Client.Telemetry;
 /// <summary>The instruments of all clients of this process.</summary>
 internal static class ClientMetrics
 {
-    /// <summary>Name of the meter, and of the source of traces.</summary>
+    /// <summary>Name of the meter and of the trace source.</summary>
     public const string Name = "KvCluster.Client";
 
     private const string Result = "kvcluster.result";
@@ -36,21 +36,21 @@ internal static class ClientMetrics
         Meter.CreateObservableCounter("kvcluster.client.connections.lost", static () => Volatile.Read(ref _connectionsLost), "{connection}", "Streams to nodes that broke, or could not be opened.");
     }
 
-    /// <summary>Somebody wants to know how calls end.</summary>
+    /// <summary>Whether anybody listens to the results of calls.</summary>
     public static bool WatchesRequests => Requests.Enabled || Failed.Enabled;
 
-    /// <summary>Whether anybody takes spans.</summary>
+    /// <summary>Whether anybody listens to spans.</summary>
     public static bool TakesSpans => Source.HasListeners();
 
-    /// <summary>Begins the span of a call; null: it is in no trace that is sampled.</summary>
+    /// <summary>Starts the span of a call; null if it is in no sampled trace.</summary>
     /// <param name="method">The call.</param>
-    /// <param name="parent">The caller's span; default: none.</param>
+    /// <param name="parent">The caller's span; default means none.</param>
     public static Activity? StartCall(Method method, ActivityContext parent) => Spans.StartCall(Source, MethodTags.NameOf(method), ActivityKind.Client, parent);
 
-    /// <summary>A call has ended.</summary>
-    /// <param name="method">Which.</param>
-    /// <param name="took">With its repetitions.</param>
-    /// <param name="error">Reason of its error; null: it was answered.</param>
+    /// <summary>Records the end of a call.</summary>
+    /// <param name="method">Its method.</param>
+    /// <param name="took">Its duration including repetitions.</param>
+    /// <param name="error">Reason of its error; null if it succeeded.</param>
     public static void RequestEnded(Method method, TimeSpan took, string? error)
     {
         if (error is null)
@@ -61,7 +61,7 @@ internal static class ClientMetrics
 
     public static void Retried(Method method, string reason) => Retries.Add(1, MethodTags.Of(method), new Tag(RpcTags.Error, reason));
 
-    /// <summary>An exception that nobody expected ended a loop's pass: of "map", "connection" or "gateway".</summary>
+    /// <summary>Counts an unexpected exception that ended a pass of a loop: "map", "connection" or "gateway".</summary>
     public static void Unexpected(string loop) => UnexpectedOnes.Add(1, new Tag("kvcluster.loop", loop));
 
     public static void MapChanged() => Interlocked.Increment(ref _mapChanges);
@@ -75,14 +75,14 @@ internal static class ClientMetrics
             Interlocked.Increment(ref _connectionsLost);
     }
 
-    /// <summary>Shows what a table counts, until <see cref="Remove"/>.</summary>
+    /// <summary>Includes what a table counts in the sums, until <see cref="Remove"/>.</summary>
     public static void Add(RouteCounts counts)
     {
         lock (Tables)
             Tables.Add(counts);
     }
 
-    /// <summary>What a table has counted stays in the sums, which never fall.</summary>
+    /// <summary>Keeps what a table has counted in the sums, so that they never decrease.</summary>
     public static void Remove(RouteCounts counts)
     {
         lock (Tables)

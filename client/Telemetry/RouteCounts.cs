@@ -1,8 +1,8 @@
 namespace KvCluster.Client.Telemetry;
 
 /// <summary>
-/// How keys found their shards, as the metric "kvcluster.client.routes" shows it. Hits and misses are counted per processor, each in a cache line
-/// of its own, so that callers do not wait for one another; they are exact unless two threads change places on a processor in between.
+/// Counts how keys found their shards, for the metric "kvcluster.client.routes". Hits and misses are counted per processor, each in its own cache line, so
+/// that callers do not contend. A count is lost only if a thread is moved to another processor while it counts.
 /// </summary>
 internal sealed class RouteCounts : IDisposable
 {
@@ -19,13 +19,13 @@ internal sealed class RouteCounts : IDisposable
         ClientMetrics.Add(this);
     }
 
-    /// <summary>Keys that the prefix cache found.</summary>
+    /// <summary>Number of keys that the prefix cache found.</summary>
     public long Hits => Sum(0);
 
-    /// <summary>Keys that were looked for in the map.</summary>
+    /// <summary>Number of keys that were searched in the map.</summary>
     public long Misses => Sum(1);
 
-    /// <summary>Answers that brought newer routes than the call was sent by.</summary>
+    /// <summary>Number of answers with routes newer than the one by which the call was sent.</summary>
     public long Stale => Volatile.Read(ref _stale);
 
     public void Hit() => _counts[Line()]++;

@@ -6,11 +6,12 @@ using Status = Google.Rpc.Status;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>Errors of calls as google.rpc.Status, made here where no node could answer, and read from what nodes answer.</summary>
+/// <summary>Errors of calls as google.rpc.Status, created here when no node could answer, and read from nodes' answers.</summary>
 internal static class CallStatus
 {
-    /// <summary>The change was sent and nothing was heard of it.</summary>
-    /// <remarks>UNKNOWN: what proxies and generic policies repeat, UNAVAILABLE above all, would apply the change twice.</remarks>
+    /// <summary>The change was sent and not answered.</summary>
+    /// <remarks>The code is UNKNOWN, because proxies and generic retry policies repeat other codes, above all UNAVAILABLE, and would apply the change
+    /// twice.</remarks>
     public static Status OutcomeUnknown(string detail) => Create(
         StatusCode.Unknown,
         "OUTCOME_UNKNOWN",
@@ -21,11 +22,11 @@ internal static class CallStatus
     public static Status Unavailable(string detail) => Create(
         StatusCode.Unavailable, "NO_LEADER", $"No leader of the key's shard could be reached ({detail}). Nothing was applied; try again.", "no");
 
-    /// <summary>The caller's time was up before a node served the call; nothing was applied.</summary>
+    /// <summary>The caller's deadline passed before a node served the call; nothing was applied.</summary>
     public static Status DeadlinePassed(string detail) => Create(
         StatusCode.DeadlineExceeded, "NO_LEADER", $"The time allowed was over before a leader of the key's shard answered ({detail}). Nothing was applied; try again.", "no");
 
-    /// <summary>A request beyond every limit, refused before it is sent.</summary>
+    /// <summary>A request that exceeds every limit and is refused before it is sent.</summary>
     public static Status TooLarge(Method method, int requestBytes) => Create(
         StatusCode.InvalidArgument,
         method == Method.Put ? "VALUE_TOO_LARGE" : method == Method.Write ? "WRITE_TOO_LARGE" : "BAD_REQUEST",
@@ -35,7 +36,7 @@ internal static class CallStatus
     /// <summary>An error with its reason.</summary>
     public static Status Create(StatusCode code, string reason, string message, string applied) => StatusDetails.Create(code, message, StatusDetails.Info(reason, applied));
 
-    /// <summary>The stable reason; the status code's name where the status has none.</summary>
+    /// <summary>The stable reason, or the name of the status code if the status has none.</summary>
     public static string ReasonOf(Status status) => status.GetDetail<ErrorInfo>()?.Reason ?? ((StatusCode)status.Code).ToString();
 
     /// <summary>A read's response is larger than the call allows.</summary>
@@ -46,18 +47,18 @@ internal static class CallStatus
         return StatusDetails.Create(StatusCode.ResourceExhausted, $"The response has {bytes:N0} bytes, more than the call allows.", info);
     }
 
-    /// <summary>How large, where that is the reason; 0: it is another one.</summary>
+    /// <summary>The response's size if that was the reason of the error, otherwise 0.</summary>
     public static int LargeReplyBytes(Status status) =>
         status.Code == (int)StatusCode.ResourceExhausted && status.GetDetail<ErrorInfo>() is { Reason: StatusDetails.ReplyLarge } info
         && info.Metadata.TryGetValue(StatusDetails.ReplyBytesKey, out var text) && int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var bytes) ? bytes : 0;
 
     /// <summary>
-    /// The shard does not know the session of an identified change and has not executed it. Where the status is what a whole call ended with, no
-    /// attempt has: a call with an attempt of unknown outcome ends as that.
+    /// Whether the shard did not know the session of an identified change and therefore did not execute it. If a whole call ended with this status, no
+    /// attempt was executed: a call with an attempt of unknown outcome ends with that outcome.
     /// </summary>
     public static bool IsSessionExpired(Status status) => ReasonOf(status) == "SESSION_EXPIRED";
 
-    /// <summary>Whether the status leaves open what became of a change.</summary>
+    /// <summary>Whether the outcome of a change is unknown after this status.</summary>
     public static bool IsUnknown(Status status) =>
         status.GetDetail<ErrorInfo>()?.Metadata.TryGetValue(StatusDetails.AppliedKey, out var applied) == true && applied == StatusDetails.MaybeApplied;
 }

@@ -8,12 +8,13 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// The endpoints of a client that sends everything to routers: takes them in turn, leaves out for a moment those that could not be reached, and uses none before
-/// it has said of which cluster it is, where there are several. Used by <see cref="CallRouter"/> and what sends calls past it; thread-safe.
+/// The endpoints of a client that sends everything to routers. It takes them in turn and skips for a moment those that could not be reached. If there are
+/// several, it uses none before that one has said which cluster it belongs to. Used by <see cref="CallRouter"/> and by what makes calls without it.
+/// Thread-safe.
 /// </summary>
 internal sealed class Gateways : IAsyncDisposable
 {
-    /// <summary>An endpoint that refuses connections is asked again this soon; what waits for it loses little, and others are there.</summary>
+    /// <summary>How soon an endpoint that refused connections is tried again. Calls that wait for it lose little, and there are others.</summary>
     private const int PauseMs = 500;
 
     private static readonly TimeSpan LookPauseLeast = TimeSpan.FromMilliseconds(50);
@@ -33,10 +34,10 @@ internal sealed class Gateways : IAsyncDisposable
     private volatile string _failure = "no endpoint has answered yet";
     private uint _turn = uint.MaxValue;
 
-    /// <param name="options">Their endpoints.</param>
+    /// <param name="options">Has the endpoints.</param>
     /// <param name="table">Knows the cluster.</param>
-    /// <param name="connector">The way to them.</param>
-    /// <param name="runtime">What waits go by.</param>
+    /// <param name="connector">Connects to them.</param>
+    /// <param name="runtime">Time and randomness for waits.</param>
     /// <param name="isPaused">Whether the stream to an address has just broken.</param>
     public Gateways(KvClientOptions options, RouteTable table, INodeConnector connector, ClientRuntime runtime, Func<string, bool> isPaused)
     {
@@ -45,19 +46,19 @@ internal sealed class Gateways : IAsyncDisposable
         _isOurs = new bool[_endpoints.Count];
         _pausedUntilMs = new long[_endpoints.Count];
         _found = runtime.NewSignal();
-        // A single one is of its own cluster, whatever it is.
+        // A single endpoint needs no check, because there is no other to disagree with.
         if (_endpoints.Count == 1)
             _isOurs[0] = true;
         _looking = _endpoints.Count <= 1 ? Task.CompletedTask : Task.WhenAll(Enumerable.Range(0, _endpoints.Count).Select(LookAsync));
     }
 
-    /// <summary>How many there are.</summary>
+    /// <summary>The number of endpoints.</summary>
     public int Count => _endpoints.Count;
 
-    /// <summary>Why none can be used, for an error.</summary>
+    /// <summary>Why none can be used, for an error message.</summary>
     public string Failure => _failure;
 
-    /// <summary>The next one; false: none can be used for the moment.</summary>
+    /// <summary>Returns the next endpoint; false if none can be used for the moment.</summary>
     public bool TryNext([NotNullWhen(true)] out string? address)
     {
         var turn = Interlocked.Increment(ref _turn);
@@ -74,7 +75,7 @@ internal sealed class Gateways : IAsyncDisposable
         return false;
     }
 
-    /// <summary>One of ours whose connection is still being made; null: there is none.</summary>
+    /// <summary>An endpoint of our cluster whose connection is still being made; null if there is none.</summary>
     public string? Slow(Func<string, bool> isSlow)
     {
         for (var index = 0; index < _endpoints.Count; index++)
@@ -85,7 +86,7 @@ internal sealed class Gateways : IAsyncDisposable
         return null;
     }
 
-    /// <summary>Waits until one can be used, for as long as a pause at most; the caller looks again.</summary>
+    /// <summary>Waits until an endpoint can be used, for a fraction of the pause at most. The caller then looks again.</summary>
     public async Task WaitAsync(long deadlineMs, CancellationToken cancellationToken)
     {
         var left = Math.Clamp(deadlineMs - _runtime.NowMs, 0, PauseMs / 5);
@@ -93,7 +94,7 @@ internal sealed class Gateways : IAsyncDisposable
         cancellationToken.ThrowIfCancellationRequested();
     }
 
-    /// <summary>One could not be reached.</summary>
+    /// <summary>Skips an endpoint for a moment because it could not be reached.</summary>
     public void Pause(string address, string failure)
     {
         _failure = failure;
@@ -112,7 +113,7 @@ internal sealed class Gateways : IAsyncDisposable
         _disposed.Dispose();
     }
 
-    // Ends when the endpoint is known to be of our cluster.
+    // Ends when the endpoint is known to belong to our cluster.
     private async Task LookAsync(int index)
     {
         for (var pause = LookPauseLeast; !_disposed.IsCancellationRequested; pause = pause * 2 < LookPauseGreatest ? pause * 2 : LookPauseGreatest)

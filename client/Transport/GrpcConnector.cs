@@ -5,11 +5,11 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>Nodes and routers over gRPC. Thread-safe.</summary>
+/// <summary>Connects to nodes and routers over gRPC. Thread-safe.</summary>
 /// <param name="connector">Makes the connections.</param>
-/// <param name="callsInFlightMax">At one node.</param>
-/// <param name="log">Hears what no caller does.</param>
-/// <param name="connectTimeMax">What a connection may take; null: two seconds.</param>
+/// <param name="callsInFlightMax">The number of places for open calls at one node.</param>
+/// <param name="log">Gets what no caller is told.</param>
+/// <param name="connectTimeMax">The longest time that a connection attempt may take; null means two seconds.</param>
 internal sealed class GrpcConnector(TlsConnector connector, int callsInFlightMax, ILogger log, TimeSpan? connectTimeMax = null) : INodeConnector
 {
     private static readonly TimeSpan ConnectTimeMaxDefault = TimeSpan.FromSeconds(2);

@@ -2,9 +2,9 @@ using KvCluster.Client.Routing;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>The network as the routing of calls sees it. Thread-safe.</summary>
+/// <summary>The network as used by the routing of calls. Thread-safe.</summary>
 internal interface INodeConnector : IShardMapSource
 {
-    /// <summary>A connection, which is opened with its first call and again whenever it broke.</summary>
+    /// <summary>Returns a connection, which is opened with its first call and again after it broke.</summary>
     INodeConnection Connect(string address);
 }

@@ -4,7 +4,7 @@ using Status = Google.Rpc.Status;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>Turns what a call ended with into the exceptions that users see.</summary>
+/// <summary>Converts the statuses of calls to the exceptions that users see.</summary>
 internal static class KvErrors
 {
     public static KvException ToException(Status status)
@@ -22,7 +22,8 @@ internal static class KvErrors
         };
     }
 
-    /// <summary>The same for a stream, which changes nothing, or a call of an operator, whose outcome was judged. A caller who stopped waiting hears that.</summary>
+    /// <summary>Converts the failure of a stream, which changes nothing, or of an operator call whose outcome was judged. If the caller stopped waiting, it
+    /// returns a cancellation.</summary>
     public static Exception ToException(RpcException failure, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
         ? new OperationCanceledException(failure.Status.Detail, failure, cancellationToken)
         : ToException(failure);

@@ -7,12 +7,12 @@ namespace KvCluster.Client.Transport;
 /// <summary>Reads many keys with one call for each shard that owns some of them. Used by the client library and the router.</summary>
 internal static class ManyKeys
 {
-    // Of no cluster, whose shards count from 0: the keys whose shard is not known.
+    // No cluster has this shard; their ids count from 0. Used for keys whose shard is not known.
     private const uint NoShard = uint.MaxValue;
 
     /// <summary>
-    /// One entry for each key, in the order of the keys; with <c>Error</c> set, nothing. Where the responses of shards are too large for the lane, the error says the sum of all, and
-    /// <c>PartBytesMax</c> what to keep for each of them.
+    /// Returns one entry for each key, in the order of the keys, or none if <c>Error</c> is set. If the shards' responses are too large for the lane, the
+    /// error has the sum of all, and <c>PartBytesMax</c> the room to keep for each of them.
     /// </summary>
     public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<uint, int>? PartBytesMax)> GetAsync(
         CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken,
@@ -41,15 +41,16 @@ internal static class ManyKeys
         }
         if (largeBytes == 0)
             return (entries, null, null);
-        // What is small is asked for again with the rest.
+        // Small parts are requested again with the rest.
         var sizes = answers.ToDictionary(static answer => answer.Shard, static answer => answer.Error is { } error ? CallStatus.LargeReplyBytes(error) : answer.Response!.CalculateSize());
         return ([], CallStatus.ReplyLarge(sizes.Values.Sum(static bytes => (long)bytes)), sizes.ToDictionary(
             static size => size.Key,
-            // Never less than before, so that parts that grow in turns come together in the end.
+            // Never less than before, so that parts that grow in turn all fit in the end.
             size => Math.Max(ReplyWay.RoomFor(size.Value), way.PartBytesMax?.GetValueOrDefault(size.Key) ?? 0)));
     }
 
-    // A node passes over the positions of other shards, and each part is a request of its own: with all of them, the parts of a request would have as many times its bytes as it has shards.
+    // Each part is a request of its own, and a node ignores the positions of other shards. With all positions in every part, the total size would be
+    // multiplied by the number of shards.
     private static ReadOptions? OptionsOf(uint shard, ReadOptions? read, ILookup<uint, Position>? seen) => read is null || read.Seen.Count == 0 || (seen is not null && shard == NoShard)
         ? read
         : new ReadOptions { Mode = read.Mode, Seen = { seen?[shard] ?? [] } };

@@ -4,7 +4,7 @@ using KvCluster.Tls;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>One gRPC channel for each address, for the calls that do not go over the Exchange stream. Thread-safe.</summary>
+/// <summary>One gRPC channel for each address, for calls that do not use the Exchange stream. Thread-safe.</summary>
 internal sealed class NodeChannels(TlsConnector connector) : IDisposable
 {
     private readonly ConcurrentDictionary<string, GrpcChannel> _channels = new();

@@ -2,7 +2,7 @@ using System.Collections.Concurrent;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>One connection for each address that was ever called. Bounded by the cluster's nodes. Thread-safe.</summary>
+/// <summary>One connection for each address that was ever called. Their number is bounded by the cluster's nodes. Thread-safe.</summary>
 internal sealed class NodeConnections(INodeConnector connector) : IAsyncDisposable
 {
     private readonly ConcurrentDictionary<string, Lazy<INodeConnection>> _connections = new();

@@ -3,12 +3,12 @@ using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>Calls that every node answers for itself, made of all nodes of the map at once. Used by the client library and the router.</summary>
+/// <summary>Calls that every node answers for itself, made to all nodes of the map at once. Used by the client library and the router.</summary>
 internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
 {
     private const int RetryPauseMs = 100;
 
-    /// <summary>The status of every node; one that does not answer is listed with its error.</summary>
+    /// <summary>Returns the status of every node. A node that does not answer is listed with its error.</summary>
     public async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
@@ -28,7 +28,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
         return new GetStatusResponse { Cluster = calls.Table.Cluster, Nodes = { answers } };
     }
 
-    /// <summary>Checkpoints of every replica of every node; a node that does not answer is listed with its error, as shard 0.</summary>
+    /// <summary>Makes every replica of every node write a checkpoint. A node that does not answer is listed with its error, as shard 0.</summary>
     public async Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
@@ -51,7 +51,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
         return all;
     }
 
-    /// <summary>What every node sees of its machine and of the coordinator; one that does not answer is listed with its error.</summary>
+    /// <summary>Makes every node examine its machine and the coordinator. A node that does not answer is listed with its error.</summary>
     public async Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
@@ -71,23 +71,23 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
         return new ExamineResponse { Nodes = { answers } };
     }
 
-    /// <summary>Asks the leader of a shard to hand over; goes on asking while the leader is not known or has just changed.</summary>
+    /// <summary>Asks the leader of a shard to transfer its leadership. Repeats while the leader is not known or has just changed.</summary>
     public Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskLeaderAsync(request.Shard, (leader, deadline) => leader.TransferAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
-    /// <summary>The same for a new replica in the place of another.</summary>
+    /// <summary>Asks the leader of a shard to replace a replica. Repeats in the same cases.</summary>
     public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskLeaderAsync(request.Shard, (leader, deadline) => leader.ReplaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
-    /// <summary>Has a node take its replica of a shard out of service.</summary>
+    /// <summary>Makes a node take its replica of a shard out of service.</summary>
     public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskNodeAsync(request.Node, (node, deadline) => node.QuarantineAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
-    /// <summary>Asks a node to give its leaderships away, or to take some again.</summary>
+    /// <summary>Asks a node to transfer its leaderships, or to take some again.</summary>
     public Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskNodeAsync(request.Node, (node, deadline) => node.DrainAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
-    /// <summary>Says where replicas may lie, to the first node that answers.</summary>
+    /// <summary>Sets where replicas may be placed, at the first node that answers.</summary>
     public async Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         var attempts = new Attempts();
@@ -102,7 +102,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
                 }
                 catch (RpcException failure)
                 {
-                    // Saying it again does no harm, and the next node may be there.
+                    // Repeating it is harmless, and the next node may be reachable.
                     attempts.Note(failure);
                     if (failure.StatusCode != StatusCode.Unavailable || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
                         throw attempts.Weakest();
@@ -175,7 +175,8 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
             throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
     }
 
-    /// <summary>The attempts at a call that changes something: after one of unknown outcome no later refusal says that nothing was applied.</summary>
+    /// <summary>The attempts at a call that changes something. After an attempt of unknown outcome, no later refusal may say that nothing was
+    /// applied.</summary>
     private sealed class Attempts
     {
         private Google.Rpc.Status? _unknown;

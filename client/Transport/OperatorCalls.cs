@@ -5,12 +5,12 @@ using Status = Google.Rpc.Status;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// What a failed call of the service Admin means for what it was to change. A node that refuses says so; a connection that was lost, or a deadline that passed,
-/// says nothing, and the node may have done it all the same. Pure; any thread.
+/// Decides the outcome of a failed call of the service Admin. A node that refuses says that nothing was done. After a lost connection or a passed deadline
+/// the outcome is unknown, because the node may have executed the call. Pure; any thread.
 /// </summary>
 internal static class OperatorCalls
 {
-    /// <summary>The failure as its caller is to hear it: as the node put it, as not sent, or as of unknown outcome.</summary>
+    /// <summary>The error to return to the caller: as the node gave it, as not sent, or as of unknown outcome.</summary>
     public static Status Judge(RpcException failure)
     {
         if (failure.GetRpcStatus() is { } status && status.GetDetail<ErrorInfo>() is not null)
@@ -21,7 +21,7 @@ internal static class OperatorCalls
                 StatusCode.Unknown, "OUTCOME_UNKNOWN", $"The request was sent, but its outcome is unknown ({failure.Status.Detail}). Look at the cluster's status, or ask again: that does no harm.", "unknown");
     }
 
-    /// <summary>There was no connection to send it by.</summary>
+    /// <summary>Whether there was no connection, so that the call was not sent.</summary>
     public static bool WasNotSent(RpcException failure)
     {
         for (var cause = failure.Status.DebugException; cause is not null; cause = cause.InnerException)

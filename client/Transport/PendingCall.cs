@@ -7,8 +7,8 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// One call on its way to a node and back. Rented by the caller, completed once by the connection, awaited and returned by
-/// <see cref="NodeConnection.CallAsync"/>. The caller's code never runs on a connection's loops.
+/// One call between its caller, a connection and the node. The caller rents it, the connection completes it once, and <see cref="NodeConnection.CallAsync"/>
+/// awaits and returns it. The caller's code never runs on a connection's loops.
 /// </summary>
 internal sealed class PendingCall : IValueTaskSource<CallAnswer>
 {
@@ -26,31 +26,31 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
 
     public ulong Generation { get; private set; }
 
-    /// <summary><see cref="ClientRuntime.NowMs"/> at which the caller gives up.</summary>
+    /// <summary><see cref="ClientRuntime.NowMs"/> at which to give up.</summary>
     public long DeadlineMs { get; private set; }
 
-    /// <summary>Of the span that it is made in, as in W3C's header; empty: it is in no trace that is sampled.</summary>
+    /// <summary>The span in which it is made, as in the W3C header; empty if it is in no sampled trace.</summary>
     public string Traceparent { get; set; } = "";
 
-    /// <summary>A node refuses a read with a larger response; 0: it does not.</summary>
+    /// <summary>A node refuses a read whose response is larger; 0 means no limit.</summary>
     public uint ReplyBytesMax { get; set; }
 
-    /// <summary>Handed to the stream: from here on a change's outcome is unknown without an answer.</summary>
+    /// <summary>It was passed to the stream. From here on, a change without an answer has an unknown outcome.</summary>
     public bool Sent { get; set; }
 
-    /// <summary>Where it has a place, and its id there.</summary>
+    /// <summary>The table in which it has a place, and its id there.</summary>
     public OpenCalls? OpenIn { get; set; }
 
     /// <inheritdoc cref="OpenIn"/>
     public ulong Id { get; set; }
 
-    /// <summary>What it holds a place of, or waits for one of.</summary>
+    /// <summary>The share of the places in which it has one or waits for one.</summary>
     public FairPlaces.Share? Share { get; set; }
 
-    /// <summary>There is no other node to try: it waits for a connection however long that takes, up to its deadline.</summary>
+    /// <summary>There is no other node to try, so it waits for a connection up to its deadline.</summary>
     public bool IsPatient { get; set; }
 
-    /// <summary>Its caller gave up before it was sent.</summary>
+    /// <summary>Its caller cancelled it before it was sent.</summary>
     public bool IsCancelled { get; set; }
 
     public ValueTask<CallAnswer> Answer => new(this, _core.Version);
@@ -67,14 +67,14 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
         return call;
     }
 
-    /// <summary>The first answer counts: a reply, a broken stream or the deadline.</summary>
+    /// <summary>Completes the call; the first answer wins, which is a reply, a broken stream or the deadline.</summary>
     public void Complete(in CallAnswer answer)
     {
         if (Interlocked.Exchange(ref _completed, 1) == 0)
             _core.SetResult(answer);
     }
 
-    /// <summary>Back to the pool, by the one that awaited it, when nothing else points at it any more.</summary>
+    /// <summary>Returns it to the pool. Called by the one that awaited it, when nothing else refers to it any more.</summary>
     public void Return()
     {
         Request = ByteString.Empty;

@@ -1,14 +1,15 @@
 namespace KvCluster.Client.Transport;
 
-/// <summary>Over which of the connections to a node a read goes. Changes have small responses, and one connection.</summary>
+/// <summary>Over which connection to a node a read is sent. Changes have small responses and use one connection only.</summary>
 internal enum ReplyLane
 {
-    /// <summary>The one of all calls, whatever the response has: a client's own.</summary>
+    /// <summary>The connection for all calls, with a response of any size: used by a client.</summary>
     Any,
 
-    /// <summary>The same; a response of more than <see cref="CallRouter.SmallReplyBytes"/> is refused by the node as REPLY_LARGE, so that those of others never wait behind it.</summary>
+    /// <summary>The connection for all calls. The node refuses a response of more than <see cref="CallRouter.SmallReplyBytes"/> with REPLY_LARGE, so that
+    /// others never wait behind it.</summary>
     Small,
 
-    /// <summary>A second one, where responses of any size wait for one another only.</summary>
+    /// <summary>A second connection, where responses of any size delay only one another.</summary>
     Large,
 }

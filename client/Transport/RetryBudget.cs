@@ -3,10 +3,10 @@ using KvCluster.Client.Runtime;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// How many repetitions a client makes of its own accord: so many a second, and a burst of as many. Beyond that a call waits longer for its next attempt, or
-/// for news of a leader, but does not fail: a cluster that has too much to do is not given more by those who wait for it. Thread-safe.
+/// Limits how many repetitions a client makes of its own accord, by a rate per second and a burst of the same size. Beyond that a call does not fail, but
+/// waits longer for its next attempt or for a new leader, so that waiting callers do not add to the load of an overloaded cluster. Thread-safe.
 /// </summary>
-/// <remarks>1,000 a second is what a few hundred callers make who wait for a leader, and a small part of what a node serves.</remarks>
+/// <remarks>1,000 a second is about what a few hundred callers make that wait for a leader, and a small part of what a node can serve.</remarks>
 internal sealed class RetryBudget(ClientRuntime runtime)
 {
     private const double PerSecond = 1_000;
@@ -14,7 +14,7 @@ internal sealed class RetryBudget(ClientRuntime runtime)
     private double _left = PerSecond;
     private long _filledMs = runtime.NowMs;
 
-    /// <summary>Takes one repetition; false: there is none for the moment.</summary>
+    /// <summary>Takes one repetition; returns false if there is none for the moment.</summary>
     public bool TryTake()
     {
         lock (_lock)

@@ -4,18 +4,18 @@ using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>How far a scan over several shards has come, as the request for the rest.</summary>
+/// <summary>The progress of a scan over several shards, kept as the request for the rest.</summary>
 internal sealed class ScanPosition(ScanRequest request)
 {
     private ByteString? _next;
 
-    /// <summary>What is left to ask for, of the shard that <see cref="FindIn"/> names and those behind it.</summary>
+    /// <summary>The request for what is left, in the shard that <see cref="FindIn"/> returns and those after it.</summary>
     public ScanRequest Rest { get; } = request.Clone();
 
-    /// <summary>Nothing is left.</summary>
+    /// <summary>Whether nothing is left.</summary>
     public bool Done { get; private set; }
 
-    /// <summary>Takes note of a page that was received.</summary>
+    /// <summary>Advances behind a page that was received.</summary>
     public void Advance(ScanPage page)
     {
         _next = page.HasNextStart ? page.NextStart : null;
@@ -31,7 +31,7 @@ internal sealed class ScanPosition(ScanRequest request)
         Done = Rest.Limit == 0;
     }
 
-    // Another replica is not to go on from a state before that of the pages received.
+    // Another replica must not continue from a state older than that of the pages received.
     private void See(Position position)
     {
         var seen = Rest.Read.Seen;
@@ -43,7 +43,7 @@ internal sealed class ScanPosition(ScanRequest request)
         seen.Add(position);
     }
 
-    /// <summary>The shard's stream ended well: the range goes on in the next shard, or is done.</summary>
+    /// <summary>Advances when the shard's stream ended without an error: the range continues in the next shard, or the scan is complete.</summary>
     public void EndStream()
     {
         if (_next is null)
@@ -68,7 +68,7 @@ internal sealed class ScanPosition(ScanRequest request)
 
     private static ReadOnlySpan<byte> Greater(ReadOnlySpan<byte> left, ReadOnlySpan<byte> right) => left.SequenceCompareTo(right) >= 0 ? left : right;
 
-    // Empty: no end.
+    // Empty means no end.
     private static ReadOnlySpan<byte> LesserEnd(ReadOnlySpan<byte> left, ReadOnlySpan<byte> right) =>
         left.IsEmpty || (!right.IsEmpty && right.SequenceCompareTo(left) < 0) ? right : left;
 }

@@ -6,15 +6,16 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// A scan over all shards of its range, one after the other, each from its leader, or from any replica if that will do. A broken stream, or one whose snapshot was held too long, goes on
-/// after the last key received, unless the caller wants one snapshot; the scan fails only when nothing came for the time allowed. Used by the client library and the router.
+/// A scan over all shards of its range, one after the other, each at its leader, or at any replica if the mode allows that. After a broken stream, or one
+/// whose snapshot was held too long, it continues after the last key received, unless the caller wants one snapshot. The scan fails only if nothing was
+/// received for the time allowed. Used by the client library and the router.
 /// </summary>
 internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan patience)
 {
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan FirstPageWaitLeast = TimeSpan.FromMilliseconds(500);
 
-    // What the node that broke the last stream asked to wait.
+    // The wait requested by the node that broke the last stream.
     private TimeSpan _asked;
 
     private enum Step
@@ -25,8 +26,8 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         TooOld,
     }
 
-    /// <summary>The pages in order, <c>next_start</c> taken out.</summary>
-    /// <exception cref="RpcException">The scan cannot go on; what was received before is a true part of the range.</exception>
+    /// <summary>The pages in order, without <c>next_start</c>.</summary>
+    /// <exception cref="RpcException">The scan cannot continue. What was received before is correct, as a part of the range.</exception>
     public async IAsyncEnumerable<ScanPage> PagesAsync(ScanRequest request, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
         var position = new ScanPosition(request);
@@ -36,7 +37,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         {
             var address = await FindAddressAsync(position, atAnyReplica, attempt, giveUpMs, cancellationToken).ConfigureAwait(false);
             using var stream = new Kv.KvClient(channels.To(address)).Scan(position.Rest, cancellationToken: cancellationToken);
-            // A replica that does not catch up is left for another one, as long as it has not begun.
+            // A replica that does not catch up is replaced with another one, as long as it has sent nothing.
             var wait = atAnyReplica ? FirstPageWait() : Timeout.InfiniteTimeSpan;
             var hasBegun = false;
             for (var step = Step.Page; step == Step.Page; wait = Timeout.InfiniteTimeSpan)
@@ -50,7 +51,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
                     position.Advance(page);
                     page.ClearNextStart();
                     yield return page;
-                    // After the reader had its time with the page.
+                    // Counted from when the reader has taken the page.
                     giveUpMs = Environment.TickCount64 + (long)patience.TotalMilliseconds;
                 }
                 else if (step == Step.Ended)
@@ -82,7 +83,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         }
     }
 
-    // No longer than the scan has patience for.
+    // At most as long as the scan may still wait.
     private static TimeSpan RetryDelayOf(RpcException failure, long giveUpMs)
     {
         var asked = failure.GetRpcStatus()?.GetDetail<RetryInfo>()?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;
@@ -104,7 +105,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         }
         catch (RpcException failure) when (!isOneSnapshot && IsTooOld(failure))
         {
-            // The reader was slow; no node is at fault.
+            // The reader was slow, and no node is at fault.
             return Step.TooOld;
         }
         catch (RpcException failure) when (!isOneSnapshot && failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < giveUpMs)
