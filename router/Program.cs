@@ -1,4 +1,4 @@
-// kv-router: the front for clients that do not route themselves. Every expected failure is one line on standard error.
+// kv-router: the front end for clients that do not route calls themselves. Every expected failure is one line on standard error.
 using KvCluster.Router;
 using KvCluster.ServiceDefaults;
 

@@ -18,7 +18,7 @@ using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
 namespace KvCluster.Router;
 
 /// <summary>
-/// A running router: a gRPC front without state of its own. Started and stopped by kv-router and by the local cluster, each from one thread.
+/// A running router: a stateless gRPC front end. Started and stopped by kv-router and by the local cluster, each from one thread.
 /// </summary>
 internal sealed class RouterHost : IAsyncDisposable
 {
@@ -47,21 +47,21 @@ internal sealed class RouterHost : IAsyncDisposable
         _health = health;
     }
 
-    /// <summary>Where it serves: "http://host:port".</summary>
+    /// <summary>The address that it serves at: "http://host:port".</summary>
     public string Address => _server?.App.Urls.Single() ?? "";
 
     /// <summary>The reads with large responses.</summary>
     public LargeReplies LargeReads { get; } = new();
 
-    /// <summary>What this router's metrics are of.</summary>
+    /// <summary>The meter of this router's metrics.</summary>
     public Meter Meter => _metrics.Meter;
 
-    /// <summary>Starts a router. It listens when this ends; the shard map comes in the background, and calls wait for it.</summary>
-    /// <param name="options">What it needs to know.</param>
-    /// <param name="health">Is told how far it is: ready with a shard map.</param>
-    /// <param name="logs">Stays the caller's.</param>
-    /// <param name="cancellationToken">Gives the start up.</param>
-    /// <exception cref="IOException">The port is taken (the inner exception is an AddressInUseException).</exception>
+    /// <summary>Starts a router, which listens when this completes. The shard map is loaded in the background, and calls wait for it.</summary>
+    /// <param name="options">The router's options.</param>
+    /// <param name="health">Is told the state of the router, which is ready once it has a shard map.</param>
+    /// <param name="logs">Owned by the caller.</param>
+    /// <param name="cancellationToken">Cancels the start.</param>
+    /// <exception cref="IOException">The port is in use (the inner exception is an AddressInUseException).</exception>
     /// <exception cref="UnusableFileException">A file of <see cref="RouterOptions.Tls"/> is not usable.</exception>
     public static async Task<RouterHost> StartAsync(RouterOptions options, ProcessHealth health, ILoggerFactory logs, CancellationToken cancellationToken)
     {
@@ -98,10 +98,10 @@ internal sealed class RouterHost : IAsyncDisposable
             await _tls.DisposeAsync().ConfigureAwait(false);
     }
 
-    // With a map it routes, also while nobody can give it a newer one.
+    // With a map the router can route, even if nobody can give it a newer one.
     private string? NotReady() => _calls.Table.IsKnown ? null : $"it has no shard map yet: {_calls.MapFailure}";
 
-    // Until there is a map: why there is none, once for each reason. A first answer takes some moments, which is no reason.
+    // Logs why there is no map yet, once for each reason. The first answer takes some moments, which is not logged.
     private async Task TellAsync()
     {
         var said = "";

@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Router;
 
-/// <summary>What operators are to know of a router.</summary>
+/// <summary>The router's log messages for operators.</summary>
 internal static partial class RouterLog
 {
     [LoggerMessage(1, LogLevel.Information, "Router serves at {Address}")]

@@ -4,7 +4,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>The service Admin of a router: has the node do it that can, or every node. A singleton.</summary>
+/// <summary>The service Admin of a router: passes a call to the node that can execute it, or to every node. A singleton.</summary>
 internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admin.AdminBase
 {
     public override Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context) =>

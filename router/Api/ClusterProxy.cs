@@ -23,7 +23,7 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
     public override Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context) =>
         nodes.GetStatusAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
 
-    // Nodes are few and go along each time. A shard that is gone makes it a whole map again.
+    // There are few nodes, so they are sent each time. If a shard is gone, the whole map is sent again.
     private V1.ShardMap Since(Dictionary<uint, ShardRoute> sent)
     {
         var table = calls.Table;

@@ -2,12 +2,13 @@ using Grpc.Core;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>When calls give up.</summary>
+/// <summary>Computes the deadlines of calls.</summary>
 internal static class Deadlines
 {
     private const long MarginMsMax = 500;
 
-    /// <summary>The same for an answer that is made of many nodes': a little earlier, so that the caller still hears of those that did not answer.</summary>
+    /// <summary>The deadline for an answer that combines those of many nodes. It is a little earlier than the caller's, so that the caller still learns which
+    /// nodes did not answer.</summary>
     public static long OfAll(ServerCallContext context, TimeSpan otherwise)
     {
         var left = Of(context, otherwise) - Environment.TickCount64;

@@ -1,7 +1,8 @@
-// One Exchange stream through a router: each call is forwarded by its own key, answers gather in messages as they come. The streams to the nodes are shared
-// by all callers and always read, so what one caller does not read has to stay out here: no further call is begun while replies wait to be written, reads
-// go out in a number that grows while their answers are small, and an answer that there is no room for is dropped and its read refused. Nothing else has the stream
-// wait: shards share its places (FairPlaces), what finds none is refused as busy, and reads that may not go out yet wait beside the stream, shard by shard.
+// One Exchange stream through a router. Each call is forwarded by its own key, and answers are gathered into messages as they arrive. The streams to the
+// nodes are shared by all callers and always read, so data that one caller does not read must not pile up there or here. No further call is begun while
+// replies wait to be written. The number of reads sent at once grows while their answers are small. An answer for which there is no room is dropped and its
+// read refused. Nothing else makes the stream wait: shards share its places (FairPlaces), a call that finds none is refused as busy, and reads that may not
+// be sent yet wait beside the stream, shard by shard.
 using System.Diagnostics.CodeAnalysis;
 using System.Text;
 using System.Threading.Channels;
@@ -17,31 +18,31 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>Runs the calls of one exchange. Started by one thread; answers come on any.</summary>
+/// <summary>Runs the calls of one exchange. Started by one thread; answers arrive on any.</summary>
 internal sealed class ExchangeProxy : IDisposable
 {
     private const int OpenCallsMax = 4_096;
     private const int RepliesPerMessageMax = 512;
 
-    /// <summary>Small replies go together until a message has so many bytes.</summary>
+    /// <summary>Small replies are gathered until a message has this many bytes.</summary>
     private const int GatheredBytes = 256 << 10;
 
-    /// <summary>A message with several replies has no more: what gRPC takes unless somebody says otherwise. A single reply may be larger.</summary>
+    /// <summary>The maximum size of a message with several replies, which is gRPC's default limit. A single reply may be larger.</summary>
     private const int MessageBytesMax = 4 << 20;
 
-    /// <summary>Bytes of replies that are not written at which no further call is begun.</summary>
+    /// <summary>While more bytes of replies than this wait to be written, no further call is begun.</summary>
     private const int WaitingBytesMax = 2 * MessageBytesMax;
 
-    /// <summary>Beyond this the replies to reads that were begun before are dropped. Two of the largest.</summary>
+    /// <summary>Beyond this, replies to reads that were already begun are dropped. It is twice the largest reply.</summary>
     private const int ReplyBytesMax = 32 << 20;
 
-    /// <summary>Refusals and answers to changes, which must be given, are smaller than this.</summary>
+    /// <summary>Refusals and answers to changes must always be sent; they are smaller than this.</summary>
     private const int OutcomeBytesMax = 4 << 10;
 
-    /// <summary>What a reply takes besides its response, as objects.</summary>
+    /// <summary>The memory that a reply takes as objects, besides its response.</summary>
     private const int ReplyOverheadBytes = 128;
 
-    /// <summary>Reads of a shard of which nothing is known yet; each small answer lets one more out.</summary>
+    /// <summary>How many reads may be sent at once while nothing is known of their answers. Each small answer allows one more.</summary>
     private const int FirstReads = 16;
 
     private readonly Forwarding _forwarding;
@@ -58,7 +59,7 @@ internal sealed class ExchangeProxy : IDisposable
     private readonly Dictionary<ulong, OpenCall> _open = [];
     private readonly Stack<OpenCall> _pool = new();
 
-    // As many as the map has shards.
+    // At most one for each shard of the map.
     private readonly Dictionary<uint, ReadsOfShard> _reads = [];
     private BudgetShare _requestBytes;
     private BudgetShare _replyBytes;
@@ -85,7 +86,7 @@ internal sealed class ExchangeProxy : IDisposable
         _broken = CancellationTokenSource.CreateLinkedTokenSource(context.CancellationToken);
     }
 
-    /// <summary>Ends when the caller has completed its side and every answer is written, or when the stream breaks.</summary>
+    /// <summary>Runs until the caller has completed its side and every answer is written, or until the stream breaks.</summary>
     public async Task RunAsync(IAsyncStreamReader<MessageBytes> requests)
     {
         var sending = SendAsync();
@@ -102,7 +103,7 @@ internal sealed class ExchangeProxy : IDisposable
         }
     }
 
-    // Calls that are still under way when the stream broke look at the token later on, so it is cancelled and left to the collector.
+    // Calls that are still in progress when the stream broke use the token later, so it is cancelled and not disposed.
     public void Dispose()
     {
         _broken.Cancel();
@@ -124,7 +125,7 @@ internal sealed class ExchangeProxy : IDisposable
         }
     }
 
-    // A call may be two bytes of the message, and is a hundred as an object: it becomes one when it has its place.
+    // A call may be two bytes of the message and is a hundred as an object, so the object is made only once it has its place.
     private async Task StartAllAsync(MessageBytes message)
     {
         var arrivedMs = Environment.TickCount64;
@@ -136,7 +137,7 @@ internal sealed class ExchangeProxy : IDisposable
         message.Return();
     }
 
-    // As long as there is room; what is left of the message waits for more.
+    // As long as there is room. The rest of the message waits for more.
     private void StartSome(ReadOnlySpan<byte> message, long arrivedMs, ref int left)
     {
         var reader = new WireReader(message[^left..]);
@@ -181,7 +182,7 @@ internal sealed class ExchangeProxy : IDisposable
             Cancel(packed.ReadVarint());
     }
 
-    // Its bytes are its own.
+    // Copies the bytes of the request.
     private static Call ToCall(scoped in CallHead call) => new()
     {
         Id = call.Id,
@@ -202,7 +203,7 @@ internal sealed class ExchangeProxy : IDisposable
     private bool HasRoomLocked() =>
         _replyBytes.Used < (_memory.Replies.IsShort ? 1 : WaitingBytesMax);
 
-    // Only the loop that reads waits.
+    // Only the reading loop waits here.
     private async ValueTask WaitAsync(Func<ExchangeProxy, bool> isThere)
     {
         while (true)
@@ -219,7 +220,7 @@ internal sealed class ExchangeProxy : IDisposable
         }
     }
 
-    // False: it is answered, or waits for others.
+    // Returns false if the call has been answered or waits for others.
     private bool TryOpen(scoped in CallHead call, long arrivedMs, [NotNullWhen(true)] out OpenCall? open)
     {
         open = null;
@@ -239,7 +240,7 @@ internal sealed class ExchangeProxy : IDisposable
                 return false;
             }
             open = _pool.TryPop(out var pooled) ? pooled : new OpenCall(this);
-            // Of two calls with one number, which the caller must not send, the second can only end with the stream.
+            // If the caller uses one id for two open calls, which it must not, the second can be cancelled only with the stream.
             open.Begin(ToCall(call), requestBytes, arrivedMs, ofStream, ofProcess, _open.TryAdd(call.Id, open) ? null : _broken.Token);
             if (!isRead)
                 return true;
@@ -260,7 +261,8 @@ internal sealed class ExchangeProxy : IDisposable
         }
     }
 
-    // Without a map nobody knows the shards of reads, and all wait as those of one. Once there is a map, they wait as what they are: one shard may be stuck.
+    // Without a map the shards of reads are unknown, and all wait as those of one shard. Once there is a map they are regrouped by shard, because one shard
+    // may be stuck.
     private async Task RegroupAsync()
     {
         try
@@ -277,7 +279,7 @@ internal sealed class ExchangeProxy : IDisposable
             _isWaitingForMap = false;
             if (_isBroken)
                 return;
-            // Each once: what is no request stays where it was, behind the others.
+            // Each is moved once. A malformed request stays in the group of unknown shards, behind the others.
             var unknown = ReadsOfLocked(Forwarding.NoShard).Waiting;
             for (var left = unknown.Count; left > 0; left--)
             {
@@ -315,7 +317,7 @@ internal sealed class ExchangeProxy : IDisposable
         return reads;
     }
 
-    // A shard by itself has as many as the stream may; one that is stuck leaves half as many to the others, and each has one in any case.
+    // A shard that is alone may use all reads of the stream. A stuck shard leaves half as many to the others, and each shard may always have one.
     private bool MayGoOutLocked(ReadsOfShard reads) => reads.Open == 0 || reads.Open < (2 * _readsMax) - _openReads;
 
     private void GoOutLocked(ReadsOfShard reads)
@@ -324,7 +326,7 @@ internal sealed class ExchangeProxy : IDisposable
         _openReads++;
     }
 
-    // Its caller gave it up. What that runs, runs elsewhere.
+    // The caller cancelled it. Continuations of the cancellation run on other threads.
     private void Cancel(ulong id)
     {
         lock (_gate)
@@ -342,7 +344,7 @@ internal sealed class ExchangeProxy : IDisposable
         }
     }
 
-    // Never throws: a failure ends the stream, by way of the sender.
+    // Never throws. A failure ends the stream through the sender.
     private async Task ForwardAsync(OpenCall open)
     {
         var call = open.Call;
@@ -376,7 +378,7 @@ internal sealed class ExchangeProxy : IDisposable
                 _openReads--;
                 AdaptLocked(answer?.Response.Length ?? 0);
             }
-            // From here on the answer counts itself.
+            // From here on the answer is accounted instead.
             GiveBackLocked(open);
             EndLocked(open, answer);
             LetHoldsInLocked();
@@ -398,12 +400,12 @@ internal sealed class ExchangeProxy : IDisposable
         _room?.TrySetResult();
     }
 
-    // So many reads are let out that their answers, if they are like this one, fit what a stream may hold.
+    // Limits the reads sent at once so that their answers, if they are as large as this one, fit in what a stream may hold.
     private void AdaptLocked(int responseBytes) => _readsMax = responseBytes <= ByteBudget.SmallBytes
         ? Math.Min(_readsMax + 1, OpenCallsMax)
         : Math.Clamp(ReplyBytesMax / 2 / responseBytes, 1, _readsMax);
 
-    // Of each shard what it may have. They go on elsewhere: one that ends at once lets the next one out.
+    // Sends as many reads of each shard as it may have. They run on other threads, because one that ends at once lets the next one go.
     private void LetReadsOutLocked()
     {
         foreach (var reads in _reads.Values)
@@ -418,13 +420,13 @@ internal sealed class ExchangeProxy : IDisposable
         }
     }
 
-    // In the order of their calls, so that small ones do not keep the largest waiting.
+    // Served in the order of the calls, so that small ones do not delay the largest.
     private async ValueTask<bool> HoldAsync(OpenCall open, int bytes, long deadlineMs, CancellationToken cancellationToken)
     {
         LinkedListNode<OpenCall.Hold> hold;
         lock (_gate)
         {
-            // A response that has grown needs more room; with the old one kept it would wait for itself.
+            // A response that has grown needs more room. If the call kept its old room, it would wait for itself.
             GiveBackLocked(open);
             hold = _holds.AddLast(new OpenCall.Hold(open, bytes + ReplyOverheadBytes));
             LetHoldsInLocked();
@@ -443,7 +445,7 @@ internal sealed class ExchangeProxy : IDisposable
         {
             lock (_gate)
             {
-                // What it was given all the same goes back with the call.
+                // Room that it was given nevertheless is returned with the call.
                 if (hold.List is not null)
                 {
                     _holds.Remove(hold);
@@ -468,7 +470,7 @@ internal sealed class ExchangeProxy : IDisposable
         open.HeldBytes = 0;
     }
 
-    // What is left beside them is for small answers that come meanwhile.
+    // The rest of the limit is left to small answers that arrive meanwhile.
     private void LetHoldsInLocked()
     {
         while (_holds.First is { } first)
@@ -538,7 +540,7 @@ internal sealed class ExchangeProxy : IDisposable
         }
         finally
         {
-            // Whoever reads or waits for a place stops too.
+            // The reader and those that wait for a place then stop too.
             await _broken.CancelAsync().ConfigureAwait(false);
         }
     }
@@ -559,7 +561,7 @@ internal sealed class ExchangeProxy : IDisposable
         return message;
     }
 
-    /// <summary>The reads of one shard: those that went out, and those that wait to.</summary>
+    /// <summary>The reads of one shard: the number sent, and those that wait to be sent.</summary>
     private sealed class ReadsOfShard
     {
         public int Open { get; set; }
@@ -567,7 +569,7 @@ internal sealed class ExchangeProxy : IDisposable
         public LinkedList<OpenCall> Waiting { get; } = new();
     }
 
-    /// <summary>One call until its answer. Used under the gate, but for its token.</summary>
+    /// <summary>One call until its answer. Used under the gate, except for its token.</summary>
     private sealed class OpenCall(ExchangeProxy exchange) : IReplyRoom
     {
         private readonly CancellationTokenSource _givenUp = new();
@@ -575,7 +577,7 @@ internal sealed class ExchangeProxy : IDisposable
 
         public Call Call { get; private set; } = null!;
 
-        /// <summary>What it counts with.</summary>
+        /// <summary>The bytes that are accounted for its request.</summary>
         public int RequestBytes { get; private set; }
 
         public long ArrivedMs { get; private set; }
@@ -584,23 +586,23 @@ internal sealed class ExchangeProxy : IDisposable
 
         public FairPlaces.Share OfProcess { get; private set; } = null!;
 
-        /// <summary>Fires when nobody waits for the answer any more.</summary>
+        /// <summary>Cancelled when nobody waits for the answer any more.</summary>
         public CancellationToken Token { get; private set; }
 
-        /// <summary>Of a read: its shard's.</summary>
+        /// <summary>For a read: the reads of its shard.</summary>
         public ReadsOfShard? Reads { get; set; }
 
-        /// <summary>In the list of those that wait; in none: it went out.</summary>
+        /// <summary>Its place in the list of waiting reads; in no list if it was sent.</summary>
         public LinkedListNode<OpenCall> Place => _place ??= new LinkedListNode<OpenCall>(this);
 
-        /// <summary>What the stream keeps for its answer.</summary>
+        /// <summary>The room that the stream keeps for its answer.</summary>
         public int HeldBytes { get; set; }
 
         public ValueTask<bool> HoldAsync(int bytes, long deadlineMs, CancellationToken cancellationToken) => exchange.HoldAsync(this, bytes, deadlineMs, cancellationToken);
 
         public void Release() => exchange.Release(this);
 
-        // What the process has no room for is dropped when it comes.
+        // An answer for which the process has no room is dropped when it arrives.
         public bool MayRespond(int bytes) => true;
 
         public void Begin(Call call, int requestBytes, long arrivedMs, FairPlaces.Share ofStream, FairPlaces.Share ofProcess, CancellationToken? other) =>
@@ -608,14 +610,14 @@ internal sealed class ExchangeProxy : IDisposable
 
         public void GiveUp() => _ = _givenUp.CancelAsync();
 
-        /// <summary>Lets go of the call. False: its token has fired, it is of no more use.</summary>
+        /// <summary>Clears the call for reuse. Returns false if its token was cancelled, so that it cannot be reused.</summary>
         public bool TryReset()
         {
             (Call, Reads) = (null!, null);
             return _givenUp.TryReset();
         }
 
-        /// <summary>Waits for room for a large answer.</summary>
+        /// <summary>A call that waits for room for a large answer.</summary>
         internal sealed class Hold(OpenCall open, int bytes) : TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)
         {
             public OpenCall Open => open;

@@ -11,10 +11,10 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>Brings one encoded call to where it belongs and gives back the encoded response. Thread-safe.</summary>
+/// <summary>Forwards one encoded call and returns the encoded response. Thread-safe.</summary>
 internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeReplies large)
 {
-    /// <summary>Of no cluster, whose shards count from 0.</summary>
+    /// <summary>No cluster has this shard; their ids count from 0.</summary>
     public const uint NoShard = uint.MaxValue;
 
     private static readonly MessageParser<GetManyRequest> ManyParser = GetManyRequest.Parser.WithDiscardUnknownFields(true);
@@ -29,14 +29,14 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 
     private static readonly RoutedReply RepliesWait = new(ByteString.Empty, KvProxy.RepliesWait);
 
-    /// <summary>Forwards a call; <paramref name="request"/> must not change until the answer.</summary>
-    /// <param name="method">Which call.</param>
+    /// <summary>Forwards a call. <paramref name="request"/> must not change until the answer.</summary>
+    /// <param name="method">The method to call.</param>
     /// <param name="request">The encoded request message.</param>
-    /// <param name="traceparent">Of the caller's span, as in W3C's header; null or empty: it has none.</param>
+    /// <param name="traceparent">The caller's span, as in the W3C header; null or empty if it has none.</param>
     /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
-    /// <param name="caller">Who calls.</param>
-    /// <param name="room">For a large response.</param>
-    /// <param name="cancellationToken">The caller is gone.</param>
+    /// <param name="caller">The context of the caller.</param>
+    /// <param name="room">Room for a large response.</param>
+    /// <param name="cancellationToken">The caller has stopped waiting.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
         Method method, ByteString request, string? traceparent, long deadlineMs, ServerCallContext caller, IReplyRoom room, CancellationToken cancellationToken)
@@ -60,7 +60,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         }
     }
 
-    /// <summary>The shard of a request's first key, by the map as it is; <see cref="NoShard"/>: there is no map yet, or the request is none, of which its caller hears when it is forwarded.</summary>
+    /// <summary>The shard of a request's first key, by the present map. <see cref="NoShard"/> if there is no map yet or the request is malformed, which its
+    /// caller is told when it is forwarded.</summary>
     public uint ShardOf(Method method, ReadOnlySpan<byte> request)
     {
         try
@@ -73,27 +74,27 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         }
     }
 
-    /// <summary>Whether the shards of calls are known.</summary>
+    /// <summary>Whether there is a map, so that the shards of calls are known.</summary>
     public bool HasMap => calls.Table.IsKnown;
 
-    /// <summary>Waits until they are; false: the router stops.</summary>
+    /// <summary>Waits until there is a map. Returns false if the router stops.</summary>
     public Task<bool> WaitForMapAsync(CancellationToken cancellationToken) => calls.WaitForMapAsync(long.MaxValue, cancellationToken);
 
-    // Reads ask for a small response first: what is larger has to wait for its turn, and not in the stream that all callers share.
+    // Reads first use the lane for small responses. A larger response has to wait for its turn, and not on the stream that all callers share.
     private static ReplyLane LaneOf(Method method) => method is Method.Get or Method.GetMany ? ReplyLane.Small : ReplyLane.Any;
 
-    // What a read keeps for its response it keeps only while a node is asked for it. Where that fails, the read waits on the small lane until its shard answers, as any other: otherwise a few reads of a shard
-    // without a leader would keep all that there is for large responses.
+    // A read keeps room for its response only while a node is asked for it. If that fails, the read waits on the small lane until its shard answers, like any
+    // other. Otherwise a few reads of a shard without a leader would keep all the room for large responses.
     private async ValueTask<RoutedReply> BringAsync(
         Method method, ByteString request, ActivityContext parent, long deadlineMs, RoutedReply reply, ServerCallContext caller, IReplyRoom room, CancellationToken cancellationToken)
     {
         var connection = CallerNumbers.OfConnection(caller);
         for (var turn = 0; reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) is var bytes and > 0; turn++)
         {
-            // A response that has grown beyond it meanwhile is refused by the node, with its size, and has to wait for its turn as what it is.
+            // A response that has grown beyond the room meanwhile is refused by the node, with its size, and has to wait again with that size.
             var bytesMax = reply.PartBytesMax is { } parts ? ReplyWay.RoomFor(parts.Values) : ReplyWay.RoomFor(bytes);
             var way = new ReplyWay(ReplyLane.Large, bytesMax, turn, reply.PartBytesMax);
-            // Known before anything is brought: what nobody has room for stays at the node.
+            // Checked before anything is fetched, so that a response without room stays at the node.
             var brought = !await room.HoldAsync(bytesMax, deadlineMs, cancellationToken).ConfigureAwait(false) ? null : await large.ReadAsync(
                 connection,
                 bytesMax,
@@ -142,14 +143,15 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         }
     }
 
-    // The node shares its sessions fairly among callers, and would take all of this router for one. The last of two values of a field counts.
+    // The node shares its sessions fairly among callers and would treat this router as one of them, so the caller's number is appended. The last of two
+    // values of a field counts.
     private static ByteString Named(ByteString request, ServerCallContext caller) =>
         ByteString.CopyFrom([.. request.Span, .. new OpenSessionRequest { Caller = CallerNumbers.OfConnection(caller) }.ToByteArray()]);
 
     private static RoutedReply Refused(string reason, string message) =>
         new(ByteString.Empty, CallStatus.Create(StatusCode.InvalidArgument, reason, message, "no"));
 
-    // The key where it lies in the request: the offset of a span in its own memory.
+    // The key within the request's own memory, found by the offset of its span.
     private static ReadOnlyMemory<byte> KeyOf(Method method, ByteString request)
     {
         var key = RequestKeys.First(method, request.Span);
@@ -158,7 +160,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 
     private async ValueTask<bool> IsOfOneShardAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
     {
-        // Without a map the call itself fails, and says why.
+        // Without a map the call itself fails and says why.
         if (!await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
             return true;
         uint? shard = null;
@@ -175,7 +177,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 
     private async ValueTask<RoutedReply> GetManyAsync(ByteString request, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
-        // Counted where they lie: each key, position and unknown field becomes an object of many times its bytes.
+        // Counted in the encoded request, because each key, position and unknown field becomes an object of many times its bytes.
         var (keysCount, positions) = RequestKeys.CountMany(request.Span);
         if (keysCount > RequestKeys.KeysMax)
             return Refused("TOO_MANY_OPERATIONS", $"At most {RequestKeys.KeysMax:N0} keys can be read in one call.");
@@ -187,7 +189,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         if (error is not null)
             return CallStatus.LargeReplyBytes(error) > AnswerBytesMax ? AnswerTooLarge : new RoutedReply(ByteString.Empty, error) { PartBytesMax = partBytesMax };
         var response = new GetManyResponse { Entries = { entries } };
-        // Each shard's part has kept to it; so does the whole.
+        // Each shard's part is within the limit; the whole must be too.
         return response.CalculateSize() <= AnswerBytesMax
             ? new RoutedReply(response.ToByteString(), null)
             : AnswerTooLarge;

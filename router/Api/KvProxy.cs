@@ -11,13 +11,15 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>The service Kv of a router: every call goes to the leader of its key's shard, or to any replica if it is a read that allows it, as the bytes that it came as. A singleton.</summary>
+/// <summary>The service Kv of a router. Every call goes to the leader of its key's shard, or to any replica if it is a read that allows it, as the bytes
+/// received. A singleton.</summary>
 internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterMetrics metrics, CallMemory memory, RouterOptions options) : EncodedKvService, IReplyRoom
 {
-    /// <summary>A scan's first page, of which nothing is known: some pages' size, as a single large value makes a page larger.</summary>
+    /// <summary>The size assumed for a scan's first page, of which nothing is known. Larger than most pages, because a single large value makes a page
+    /// larger.</summary>
     private const int FirstPageBytes = 2 << 20;
 
-    /// <summary>Nothing is kept of what this version does not know: as an object it has twenty times its bytes.</summary>
+    /// <summary>Fields that this version does not know are discarded, because as objects they take twenty times their bytes.</summary>
     private static readonly MessageParser<ScanRequest> ScanParser = ScanRequest.Parser.WithDiscardUnknownFields(true);
 
     private static readonly TimeSpan RoomPause = TimeSpan.FromMilliseconds(10);
@@ -25,7 +27,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     private static readonly Google.Rpc.Status RequestsWait = CallStatus.Create(
         StatusCode.Unavailable, "BUSY", "The router serves as many bytes of requests as it takes at a time; nothing was applied. Try again.", "no");
 
-    /// <summary>Of a read for whose response there is no room.</summary>
+    /// <summary>The error of a read for whose response there is no room.</summary>
     public static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
         StatusCode.Unavailable, "BUSY", "As many bytes of replies wait to be read as the router keeps at a time. Try again.", "no");
 
@@ -47,7 +49,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     {
         var began = metrics.Begin();
         string? error = "CANCELLED";
-        // The request goes to one shard after the other, so it counts for as long as the scan lasts.
+        // The request is sent to one shard after the other, so it is accounted for as long as the scan lasts.
         var requestBytes = 0;
         try
         {
@@ -74,7 +76,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         }
     }
 
-    // The bytes of a page count from before it is asked for, when its size is guessed, until it is read.
+    // The bytes of a page are accounted from before it is requested, when its size is guessed, until it is read.
     private async Task SendPagesAsync(ScanRequest message, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         await using var pages = new ScanWalk(calls, channels, options.Timeout).PagesAsync(message, context.CancellationToken).GetAsyncEnumerator(context.CancellationToken);
@@ -85,7 +87,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
             while (await pages.MoveNextAsync().ConfigureAwait(false))
             {
                 var bytes = pages.Current.CalculateSize();
-                // It is there; the next ones have to wait for it.
+                // This page has been received. The next ones have to wait for it.
                 memory.Replies.Take(bytes - held);
                 held = bytes;
                 var response = MessageBytes.Rent();
@@ -117,7 +119,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         await exchange.RunAsync(requestStream).ConfigureAwait(false);
     }
 
-    // A unary call has a response of its own to write.
+    // A unary call writes only its own response, so it need not wait for others.
     ValueTask<bool> IReplyRoom.HoldAsync(int bytes, long deadlineMs, CancellationToken cancellationToken) => ValueTask.FromResult(true);
 
     void IReplyRoom.Release()
@@ -127,7 +129,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
 
     bool IReplyRoom.MayRespond(int bytes) => memory.MayRespond(bytes);
 
-    // With what it takes as objects, of which there may be as many as positions.
+    // Includes the memory of positions as objects, which may be many.
     private int HoldRequest(MessageBytes request)
     {
         var positions = RequestKeys.CountPositionsOfScan(request.Written);
@@ -154,10 +156,10 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         }
     }
 
-    // The answer is written to the connection next, where it counts as one that leaves.
+    // The answer is written to the connection next, where it is accounted as a response.
     private MessageBytes Answer(MessageBytes request, RoutedReply reply, ServerCallContext context)
     {
-        // Only after an answer: a call that its deadline ended may still be on its way out of here.
+        // Only after an answer, because the request of a call that ended by its deadline may still be being sent.
         request.Return();
         if (reply.Response.Length > ByteBudget.SmallBytes && !memory.MayRespond(reply.Response.Length))
             return Refuse(RepliesWait, context);
@@ -166,7 +168,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         return response;
     }
 
-    // No exception: refusals are ordinary, and an exception costs more than the call.
+    // Does not throw, because refusals are ordinary and an exception costs more than the call.
     private static MessageBytes Refuse(Google.Rpc.Status error, ServerCallContext context)
     {
         context.Status = new Status((StatusCode)error.Code, error.Message);

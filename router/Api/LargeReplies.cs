@@ -1,49 +1,51 @@
-// The reads with large responses that the router has at nodes: a bounded number of bytes, callers in turn. What a node has begun to answer takes its connection and
-// the router's memory until it has come whole, also when nobody waits for it any more; so a read keeps its bytes until then. Called by Forwarding, on any thread.
+// The reads with large responses that the router has at nodes: a bounded number of bytes, with callers taking turns. Once a node has begun to answer, the
+// response takes its connection and the router's memory until all of it has arrived, even if nobody waits for it any more. So a read keeps its bytes until
+// then. Called by Forwarding, on any thread.
 using KvCluster.Client.Transport;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>Lets reads out whose responses are large, as many as the router takes at a time.</summary>
-/// <param name="bytesMax">Bytes of their responses; a single one may always have more.</param>
+/// <summary>Starts reads with large responses, as many as the router can take at a time.</summary>
+/// <param name="bytesMax">The total size of their responses. A single response may always be larger.</param>
 /// <param name="leastMs">See <see cref="LeastMs"/>.</param>
 /// <param name="mostMs">See <see cref="MostMs"/>.</param>
 internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int leastMs = LargeReplies.LeastMs, int mostMs = LargeReplies.MostMs)
 {
-    /// <summary>Two of the largest answers, four of the largest values: enough to keep a fast network busy.</summary>
+    /// <summary>Twice the largest answer, four times the largest value: enough to keep a fast network busy.</summary>
     public const long BytesMax = 32L << 20;
 
     /// <summary>
-    /// A read goes on for so long without its caller, so that its response is not still on its way when its bytes are free. A replica that is well begins at once. One that is not must not
-    /// keep the bytes for longer: callers that are gone may have allowed days.
+    /// A read continues at least this long without its caller, so that its response is not still arriving when its bytes are released. A healthy replica
+    /// begins to answer at once. One that is not must not keep the bytes for longer, because callers that are gone may have allowed days.
     /// </summary>
     public const int LeastMs = 2_000;
 
-    /// <summary>A read keeps its bytes for no longer: all of them come in that time over a connection of 10 Mbit/s. The shard of one that takes longer is stuck.</summary>
+    /// <summary>A read keeps its bytes for at most this long. All of them arrive in this time over a connection of 10 Mbit/s, so the shard of a read that
+    /// takes longer is stuck.</summary>
     public const int MostMs = 30_000;
 
     private readonly Lock _gate = new();
     private readonly Dictionary<uint, LinkedList<Waiter>> _waiting = [];
 
-    // Those with a list, in the order of their turns.
+    // The callers with a list, in the order of their turns.
     private readonly LinkedList<uint> _turns = new();
     private long _taken;
     private int _waiters;
 
-    /// <summary>Reads that wait for their turn.</summary>
+    /// <summary>The number of reads that wait for their turn.</summary>
     public int Waiting => Volatile.Read(ref _waiters);
 
-    /// <summary>Makes a read when it is its caller's turn; null: the deadline passed before that, or before its answer.</summary>
-    /// <param name="caller">By connection.</param>
-    /// <param name="bytes">Of the response, as far as is known.</param>
+    /// <summary>Makes a read when it is its caller's turn. Returns null if the deadline passed before that or before the answer.</summary>
+    /// <param name="caller">Identified by connection.</param>
+    /// <param name="bytes">The size of the response, as far as known.</param>
     /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
-    /// <param name="read">Makes it, with a deadline, once; is cancelled when its caller has been gone for a while.</param>
-    /// <param name="cancellationToken">The caller is gone.</param>
+    /// <param name="read">Makes the read, with a deadline. Called once, and cancelled when its caller has been gone for a while.</param>
+    /// <param name="cancellationToken">The caller has stopped waiting.</param>
     public async Task<RoutedReply?> ReadAsync(uint caller, int bytes, long deadlineMs, Func<long, CancellationToken, ValueTask<RoutedReply>> read, CancellationToken cancellationToken)
     {
         if (!await TryEnterAsync(caller, bytes, deadlineMs, cancellationToken).ConfigureAwait(false))
             return null;
-        // The read may need it for longer than its caller waits, so it is left to the collector.
+        // The read may use it for longer than its caller waits, so it is not disposed.
         var abandoned = new CancellationTokenSource();
         var nowMs = Environment.TickCount64;
         var reading = ReadToEndAsync(bytes, Math.Clamp(deadlineMs, nowMs + leastMs, nowMs + mostMs), read, abandoned.Token);
@@ -69,7 +71,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
     private void Abandon(Task<RoutedReply> reading, CancellationTokenSource abandoned)
     {
         abandoned.CancelAfter(leastMs);
-        // Of how it ends nobody hears.
+        // Nobody waits for its result any more; this observes its exception.
         _ = reading.ContinueWith(static ended => _ = ended.Exception, CancellationToken.None, TaskContinuationOptions.OnlyOnFaulted, TaskScheduler.Default);
     }
 
@@ -149,7 +151,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
         }
     }
 
-    // False: it was let in before.
+    // Returns false if it was let in before.
     private bool TryWithdraw(uint caller, LinkedListNode<Waiter> waiter)
     {
         lock (_gate)
@@ -169,7 +171,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
         }
     }
 
-    /// <summary>Waits for its turn.</summary>
+    /// <summary>A read that waits for its turn.</summary>
     private sealed class Waiter(int bytes) : TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)
     {
         public int Bytes => bytes;

@@ -5,25 +5,25 @@ using KvCluster.Wire;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>Finds the keys in encoded requests, and whether they have an id, without decoding or copying anything else.</summary>
+/// <summary>Finds keys and request ids in encoded requests, without decoding or copying anything else.</summary>
 internal static class RequestKeys
 {
-    /// <summary>Keys of a GetMany.</summary>
+    /// <summary>The maximum number of keys of a GetMany.</summary>
     public const int KeysMax = 10_000;
 
-    /// <summary>A key, or a position and its etag, as objects, and the reference to them.</summary>
+    /// <summary>The memory of a key, or of a position and its etag, as objects with the reference to them.</summary>
     public const int PartBytes = 128;
 
-    /// <summary>The first key of a request to one shard; empty where it names none.</summary>
-    /// <exception cref="InvalidProtocolBufferException">The bytes are no message.</exception>
+    /// <summary>The first key of a request to one shard; empty if it names none.</summary>
+    /// <exception cref="InvalidProtocolBufferException">The bytes are not a message.</exception>
     public static ReadOnlySpan<byte> First(Method method, ReadOnlySpan<byte> request)
     {
         var keys = new Walk(method, request);
         return keys.MoveNext() ? keys.Current : default;
     }
 
-    /// <summary>Whether a change has a RequestId, so that repeating it does no harm.</summary>
-    /// <exception cref="InvalidProtocolBufferException">The bytes are no message.</exception>
+    /// <summary>Whether a change has a RequestId, so that repeating it is harmless.</summary>
+    /// <exception cref="InvalidProtocolBufferException">The bytes are not a message.</exception>
     public static bool HasId(Method method, ReadOnlySpan<byte> request)
     {
         var idField = method switch
@@ -43,8 +43,8 @@ internal static class RequestKeys
         return false;
     }
 
-    /// <summary>How new a Get must be; unspecified for other methods.</summary>
-    /// <exception cref="InvalidProtocolBufferException">The bytes are no message.</exception>
+    /// <summary>The read mode of a Get; unspecified for other methods.</summary>
+    /// <exception cref="InvalidProtocolBufferException">The bytes are not a message.</exception>
     public static ReadMode ModeOf(Method method, ReadOnlySpan<byte> request)
     {
         var reader = new WireReader(request);
@@ -59,12 +59,12 @@ internal static class RequestKeys
         return mode;
     }
 
-    /// <summary>What a caller is told who names more.</summary>
+    /// <summary>The error message for a caller that names more.</summary>
     public static readonly string TooManyPositions =
         $"At most {RequestLimits.PositionsMax:N0} positions can be named in read.seen; nothing was read. Send the newest of each shard that is read.";
 
-    /// <summary>Keys of a GetMany, and positions that it has seen.</summary>
-    /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+    /// <summary>Counts the keys of a GetMany and the positions in its read options.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
     public static (int Keys, int Positions) CountMany(ReadOnlySpan<byte> request)
     {
         var (keys, positions) = (0, 0);
@@ -81,7 +81,8 @@ internal static class RequestKeys
         return (keys, positions);
     }
 
-    /// <summary>What a call takes besides its bytes: the keys and positions of a GetMany become objects, to be sent to their shards. 0: of others the bytes are passed on, and what has too many of them is refused.</summary>
+    /// <summary>The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards. For other
+    /// methods it is 0, because their bytes are passed on, and those with too many parts are refused.</summary>
     public static int ObjectBytes(Method method, ReadOnlySpan<byte> request)
     {
         if (method != Method.GetMany)
@@ -93,13 +94,13 @@ internal static class RequestKeys
         }
         catch (MalformedMessageException)
         {
-            // Its caller hears of it when it is forwarded.
+            // Its caller is told when it is forwarded.
             return 0;
         }
     }
 
-    /// <summary>Positions that a Scan has seen.</summary>
-    /// <exception cref="MalformedMessageException">The bytes are no message.</exception>
+    /// <summary>Counts the positions in the read options of a Scan.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
     public static int CountPositionsOfScan(ReadOnlySpan<byte> request)
     {
         var positions = 0;
@@ -137,7 +138,7 @@ internal static class RequestKeys
         return mode;
     }
 
-    /// <summary>The keys of the operations of a Write, then of its conditions, in the order of the message.</summary>
+    /// <summary>The keys of a request in the order of the message; of a Write, those of its conditions and operations.</summary>
     internal ref struct Walk(Method method, ReadOnlySpan<byte> request)
     {
         private readonly Method _method = method;
@@ -145,7 +146,7 @@ internal static class RequestKeys
 
         public ReadOnlySpan<byte> Current { get; private set; }
 
-        /// <summary>The next key.</summary>
+        /// <summary>Advances to the next key.</summary>
         public bool MoveNext()
         {
             for (int field; (field = _reader.ReadField()) != 0;)

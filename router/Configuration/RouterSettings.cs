@@ -2,7 +2,7 @@ using KvCluster.ServiceDefaults.Configuration;
 
 namespace KvCluster.Router.Configuration;
 
-/// <summary>The settings of kv-router, what they may not say together, and the options that come of them.</summary>
+/// <summary>The settings of kv-router, the combinations that are invalid, and the options made from them.</summary>
 internal static class RouterSettings
 {
     public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7400.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };

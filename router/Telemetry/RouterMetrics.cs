@@ -1,4 +1,4 @@
-// Every metric of a router, with its unit; what it does as a client of the nodes is in the client library's. Measured on any thread.
+// Every metric of a router, with its unit. Those of its calls to nodes are among the client library's. Measured on any thread.
 using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using Grpc.Core;
@@ -13,7 +13,7 @@ namespace KvCluster.Router.Telemetry;
 /// <summary>The instruments of one router, and its spans.</summary>
 internal sealed class RouterMetrics : IDisposable
 {
-    /// <summary>Name of the meter, and of the source of traces.</summary>
+    /// <summary>Name of the meter and of the trace source.</summary>
     public const string Name = "KvCluster.Router";
 
     private static readonly ActivitySource Source = new(Name);
@@ -30,36 +30,37 @@ internal sealed class RouterMetrics : IDisposable
         _refused = Meter.CreateCounter<long>("kvcluster.router.request.refused", "{request}", "Calls of clients that ended with an error, by its reason.");
         Meter.CreateObservableUpDownCounter("kvcluster.router.request.active", () => Interlocked.Read(ref _active), "{request}", "Calls of clients under way.");
         Meter.CreateObservableUpDownCounter("kvcluster.router.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Connections of clients that are not read for now, as the thread pool of the process has much to do.");
-        // There from the start with 0: what began to exist with its first event would not be seen to rise.
+        // Exists from the start with the value 0. If a counter appeared with its first event, that increase would not be seen.
         Meter.CreateObservableCounter("kvcluster.router.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival, as too many were open; counted nowhere else.");
     }
 
-    /// <summary>Where calls find a place, or none; set when the router begins to serve.</summary>
+    /// <summary>The memory whose refused calls are counted; set when the router begins to serve.</summary>
     public CallMemory Calls
     {
         set => Volatile.Write(ref _calls, value);
     }
 
-    /// <summary>The meter, to tell this router's from another's in the process.</summary>
+    /// <summary>The meter, which distinguishes this router's metrics from those of another in the process.</summary>
     public Meter Meter { get; }
 
-    /// <summary>Whether anybody takes spans.</summary>
+    /// <summary>Whether anybody listens to spans.</summary>
     public static bool TakesSpans => Source.HasListeners();
 
-    /// <summary>Begins a call's span: below the caller's, or, if the caller has none, a trace of its own if the sampler agrees. Null: it is not sampled.</summary>
+    /// <summary>Starts a call's span, as a child of the caller's span, or as a new trace if the caller has none and the sampler agrees. Null if it is not
+    /// sampled.</summary>
     /// <param name="method">The call.</param>
-    /// <param name="traceparent">As in W3C's header of that name; null or empty: none.</param>
+    /// <param name="traceparent">As in the W3C header of that name; null or empty if there is none.</param>
     public static Activity? StartCall(Method method, string? traceparent)
     {
         if (!TakesSpans)
             return null;
         if (Spans.TryParse(traceparent, out var parent) || string.IsNullOrEmpty(traceparent))
             return Spans.StartCall(Source, MethodTags.NameOf(method), ActivityKind.Server, parent);
-        // The caller decided that it is not sampled.
+        // The caller decided not to sample it.
         return null;
     }
 
-    /// <summary>A call began; its end follows.</summary>
+    /// <summary>Counts a call as begun; its end must follow.</summary>
     /// <returns>A timestamp of <see cref="Stopwatch"/>.</returns>
     public long Begin()
     {
@@ -67,12 +68,12 @@ internal sealed class RouterMetrics : IDisposable
         return Stopwatch.GetTimestamp();
     }
 
-    /// <summary>A call has ended.</summary>
-    /// <param name="method">Which.</param>
-    /// <param name="began">Of <see cref="Begin"/>.</param>
-    /// <param name="span">Its span; null: it is in no trace.</param>
-    /// <param name="error">Reason of its error; null: it was answered.</param>
-    /// <param name="status">gRPC's status.</param>
+    /// <summary>Records the end of a call.</summary>
+    /// <param name="method">Its method.</param>
+    /// <param name="began">The result of <see cref="Begin"/>.</param>
+    /// <param name="span">Its span; null if it is in no trace.</param>
+    /// <param name="error">Reason of its error; null if it succeeded.</param>
+    /// <param name="status">Its gRPC status code.</param>
     public void End(Method method, long began, Activity? span, string? error, StatusCode status)
     {
         if (span is null)
@@ -80,7 +81,7 @@ internal sealed class RouterMetrics : IDisposable
             Count(MethodTags.Of(method), began, error);
             return;
         }
-        // While the span is the current one, so that the measurement becomes an exemplar of its trace.
+        // The span is made current, so that the measurement becomes an exemplar of its trace.
         var current = Activity.Current;
         Activity.Current = span;
         Count(MethodTags.Of(method), began, error);
@@ -88,9 +89,9 @@ internal sealed class RouterMetrics : IDisposable
         Spans.StopCall(span, Spans.NameOf(status), error);
     }
 
-    /// <summary>A scan has ended.</summary>
-    /// <param name="began">Of <see cref="Begin"/>.</param>
-    /// <param name="error">Reason of its error; null: it was read to its end.</param>
+    /// <summary>Records the end of a scan.</summary>
+    /// <param name="began">The result of <see cref="Begin"/>.</param>
+    /// <param name="error">Reason of its error; null if it was read to its end.</param>
     public void EndScan(long began, string? error) => Count(MethodTags.Scan, began, error);
 
     public void Dispose() => Meter.Dispose();
