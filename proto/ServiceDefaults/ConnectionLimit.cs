@@ -1,6 +1,6 @@
-// Counts the connections of one listener, on Kestrel's threads. At the limit the oldest connection on which no call ever came makes room for the new one,
-// so that thousands of connections that ask for nothing keep nobody out; where all are in use, the new one is closed. A host has no more than three quarters of the
-// places, and within them the same holds, so that no host keeps the others out, whatever it asks for.
+// Limits the connections of one listener. Runs on Kestrel's threads. At the limit the oldest connection on which no call has come yet is closed to make room
+// for the new one, so thousands of idle connections keep nobody out. If all are in use, the new one is closed. A host may have at most three quarters of the
+// places, and the same rule applies within them, so that no host can keep the others out.
 #if GRPC_IN_TREE
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.AspNetCore.Server.Hosting;
@@ -14,13 +14,13 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>Lets so many connections in at a time.</summary>
-/// <param name="connectionsMax">Of all hosts together.</param>
-/// <param name="log">Where it is said that connections are refused.</param>
-/// <param name="time">For how long ago that was said.</param>
+/// <summary>Lets a limited number of connections in at a time.</summary>
+/// <param name="connectionsMax">The maximum for all hosts together.</param>
+/// <param name="log">Gets messages about refused connections.</param>
+/// <param name="time">Limits how often these are logged.</param>
 internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, TimeProvider time)
 {
-    // Connections without an address, those of Unix sockets, count as those of one host.
+    // Connections without an address, as from Unix sockets, count as those of one host.
     private static readonly IPAddress NoAddress = IPAddress.None;
 
     private static readonly TimeSpan SilentTime = TimeSpan.FromMinutes(1);
@@ -33,7 +33,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     private Said _refused;
     private Said _ended;
 
-    /// <summary>Stands before everything else of a listener.</summary>
+    /// <summary>Adds the limit to a listener, before its other middleware.</summary>
     public void Guard(ListenOptions listen) => listen.Use(next => connection => RunAsync(next, connection));
 
     private async Task RunAsync(ConnectionDelegate next, ConnectionContext connection)
@@ -58,7 +58,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
         }
     }
 
-    // An IPv4 address; or an IPv6 network of 64 bits, as a machine that has one may use another address of it for each connection.
+    // An IPv4 address, or an IPv6 network of 64 bits, because a machine that has one may use a different address in it for each connection.
     private static IPAddress HostOf(EndPoint? remote)
     {
         var address = (remote as IPEndPoint)?.Address ?? NoAddress;
@@ -84,7 +84,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
             given = isHostFull ? host!.Unused.First?.Value : isFull ? _unused.First?.Value : null;
             if (isFull && given is null)
                 return false;
-            // One that is given up counts no more, though it may take some moments to go.
+            // A connection that is given up is not counted any more, though closing it may take some moments.
             if (given is not null)
                 LeaveLocked(given);
             EnterLocked(use);
@@ -131,7 +131,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
         use.Place = use.PlaceOfHost = null;
     }
 
-    // Once a minute, whoever it is: thousands of hosts must not fill the log either.
+    // At most once a minute for all hosts, because thousands of hosts must not fill the log either.
     private void TellRefused(IPAddress address, bool isHostFull)
     {
         if (CountToSay(ref _refused) is not { } refused)
@@ -142,7 +142,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
             TellFull(log, refused, NameOf(address), connectionsMax);
     }
 
-    // How many to tell of; null: not now.
+    // The number of events to report; null if it is too early to log again.
     private int? CountToSay(ref Said said)
     {
         lock (_gate)
@@ -157,7 +157,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     }
 
 #if GRPC_IN_TREE
-    // By a GOAWAY: the caller's next calls come on another connection, and those it has here are answered here.
+    // Sends a GOAWAY: the caller makes its next calls on another connection, and those that are open here are still answered.
     private void TakeNoMore(Use use)
     {
         use.Connection.Features.Get<IConnectionLifetimeNotificationFeature>()?.RequestClose();
@@ -185,7 +185,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
             UnlistLocked(use);
     }
 
-    /// <summary>What the log is told of once in a while.</summary>
+    /// <summary>A kind of event that is logged at intervals.</summary>
     private struct Said
     {
         public int Count { get; set; }
@@ -208,16 +208,16 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     {
         public ConnectionContext Connection { get; } = connection;
 
-        /// <summary>Of its host: an address, or the network of one.</summary>
+        /// <summary>The host's IPv4 address or IPv6 network.</summary>
         public IPAddress Address { get; } = address;
 
-        /// <summary>Where it is counted; null: it is not, or not any more.</summary>
+        /// <summary>The host that it is counted for; null if it is not counted, or not any more.</summary>
         public Host? Host { get; set; }
 
-        /// <summary>Its place among those that are unused; null: it is used, or not counted.</summary>
+        /// <summary>Its place in the list of unused connections; null if it is used or not counted.</summary>
         public LinkedListNode<Use>? Place { get; set; }
 
-        /// <summary>The same among those of its host.</summary>
+        /// <summary>Its place in its host's list of unused connections.</summary>
         public LinkedListNode<Use>? PlaceOfHost { get; set; }
 
 #if GRPC_IN_TREE

@@ -1,5 +1,5 @@
-// Health as any gRPC prober asks for it. A singleton of a node or router, mapped by MapGrpcService<HealthService>(); the process tells
-// it what it serves, from any thread.
+// Answers health checks of any gRPC prober. A singleton of a node or router, mapped by MapGrpcService<HealthService>(). The process sets the statuses, from
+// any thread.
 using System.Collections.Immutable;
 using Grpc.Core;
 using Grpc.Health.V1;
@@ -7,17 +7,17 @@ using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>Answers grpc.health.v1. Knows nothing at first but the server as a whole, which does not serve.</summary>
+/// <summary>Answers grpc.health.v1. At first it knows only the server as a whole, with the status NotServing.</summary>
 internal sealed class HealthService : Health.HealthBase
 {
     private readonly Lock _gate = new();
     private volatile Snapshot _snapshot = new(ImmutableDictionary<string, ServingStatus>.Empty.Add("", ServingStatus.NotServing), isStopped: false);
 
-    /// <summary>Sets what is answered for a service; the empty name is the server as a whole.</summary>
+    /// <summary>Sets the status of a service; the empty name is the server as a whole.</summary>
     public void SetStatus(string service, ServingStatus status) =>
         Replace(snapshot => new Snapshot(snapshot.Statuses.SetItem(service, status), snapshot.IsStopped));
 
-    /// <summary>Everything stops serving, for good: watches say so and end.</summary>
+    /// <summary>Sets everything to NotServing for good. Watches report that and end.</summary>
     public void Stop() =>
         Replace(snapshot => new Snapshot(snapshot.Statuses.ToImmutableDictionary(entry => entry.Key, _ => ServingStatus.NotServing), isStopped: true));
 

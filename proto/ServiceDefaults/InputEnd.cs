@@ -1,13 +1,13 @@
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>Tells when standard input ends: whoever started the program and held the other end is gone.</summary>
+/// <summary>Detects the end of standard input, which means that the process that started the program is gone.</summary>
 internal static class InputEnd
 {
-    /// <summary>A token that is cancelled with another one and, if asked for, when standard input ends.</summary>
+    /// <summary>Returns a source that is cancelled with another token and, if requested, when standard input ends.</summary>
     public static CancellationTokenSource Link(bool untilInputEnds, CancellationToken stop)
     {
         var stopping = CancellationTokenSource.CreateLinkedTokenSource(stop);
-        // A thread of its own: reads of a console cannot be cancelled.
+        // Uses a separate thread, because reads of a console cannot be cancelled.
         if (untilInputEnds)
             new Thread(() => ReadToEnd(stopping)) { IsBackground = true, Name = "stdin" }.Start();
         return stopping;
@@ -22,7 +22,7 @@ internal static class InputEnd
         }
         catch (ObjectDisposedException)
         {
-            // It stops already.
+            // The program is stopping already.
         }
     }
 
@@ -38,7 +38,7 @@ internal static class InputEnd
         }
         catch (IOException)
         {
-            // A terminal that was hung up: nobody is at the other end any more.
+            // The terminal hung up, so nobody is at the other end any more.
         }
     }
 }

@@ -5,14 +5,15 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>How this program's servers listen: on one address, in clear text or with TLS.</summary>
+/// <summary>Makes a program's server listen on one address, in plain text or with TLS.</summary>
 internal static class KestrelListener
 {
-    /// <param name="address">A host of "localhost" means the loopback address; another name than an IP address: all addresses of the machine.</param>
-    /// <param name="protocols">What is spoken there.</param>
-    /// <param name="limits">Of its connections and requests.</param>
-    /// <param name="tls">For https; an address with http is served in clear text all the same.</param>
-    /// <param name="logs">Where refused connections are told.</param>
+    /// <param name="address">The host "localhost" means the loopback address. Any other name that is not an IP address means all addresses of the
+    /// machine.</param>
+    /// <param name="protocols">The HTTP protocols to serve.</param>
+    /// <param name="limits">Limits of its connections and requests.</param>
+    /// <param name="tls">For https; an http address is served in plain text even if this is set.</param>
+    /// <param name="logs">Gets messages about refused connections.</param>
     public static void Listen(KestrelServerOptions kestrel, Uri address, HttpProtocols protocols, ServerTls? tls, ListenerLimits limits, ILoggerFactory logs)
     {
         kestrel.AddServerHeader = false;
@@ -27,7 +28,7 @@ internal static class KestrelListener
         void Speak(ListenOptions listen)
         {
             listen.Protocols = protocols;
-            // Before TLS, so that a connection that never gets that far counts.
+            // Before TLS, so that connections that do not complete the handshake are counted.
             if (limits.ConnectionsMax is { } connectionsMax)
                 new ConnectionLimit(connectionsMax, logs.CreateLogger<ConnectionLimit>(), TimeProvider.System).Guard(listen);
             if (limits.IsGated)

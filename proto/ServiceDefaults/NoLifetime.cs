@@ -2,7 +2,7 @@ using Microsoft.Extensions.Hosting;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>A host that is started and stopped by its owner and listens to no signals.</summary>
+/// <summary>Lets a host be started and stopped by its owner only, without handling signals.</summary>
 internal sealed class NoLifetime : IHostLifetime
 {
     public Task WaitForStartAsync(CancellationToken cancellationToken) => Task.CompletedTask;

@@ -3,16 +3,16 @@ using Microsoft.AspNetCore.Builder;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>A server that stops within a moment: says that it does, lets calls under way end, then breaks off what streams.</summary>
+/// <summary>A server that stops quickly: it announces that it is stopping, lets calls in progress end, and then aborts streams.</summary>
 internal sealed class OwnedServer(WebApplication app, HealthService? health = null) : IAsyncDisposable
 {
-    /// <summary>For unary calls to end; streams do not end by themselves.</summary>
+    /// <summary>The time for unary calls to end; streams do not end by themselves.</summary>
     private static readonly TimeSpan Grace = TimeSpan.FromMilliseconds(300);
 
     public WebApplication App => app;
 
-    /// <summary>Starts what was built; of one that does not start nothing is left.</summary>
-    /// <exception cref="IOException">It cannot listen there: the port is taken, or the address is not this machine's or not allowed.</exception>
+    /// <summary>Starts a server that was built. If it does not start, it is disposed.</summary>
+    /// <exception cref="IOException">It cannot listen: the port is in use, or the address is not this machine's or not allowed.</exception>
     public static async Task<OwnedServer> StartAsync(WebApplication app, Uri listen, HealthService? health, CancellationToken cancellationToken)
     {
         try
@@ -39,7 +39,7 @@ internal sealed class OwnedServer(WebApplication app, HealthService? health = nu
         }
         catch (OperationCanceledException) when (grace.IsCancellationRequested)
         {
-            // Connections are aborted by now.
+            // Connections have been aborted by now.
         }
         await app.DisposeAsync().ConfigureAwait(false);
     }

@@ -1,6 +1,6 @@
-// Keeps connections from being read while the pool has more to do than it gets done. Kestrel gives each request a turn of the pool as soon as its headers are there, in one
-// queue for the whole process: 400 connections with 500 requests each had everything else wait for seconds behind 200,000 turns, the streams between nodes as well.
-// What is not read costs nothing, and its sender waits. Any thread; the gate's own thread runs while somebody waits.
+// Keeps connections from being read while the thread pool is overloaded. Kestrel queues each request as a work item of the pool as soon as its headers are
+// there, in one queue for the whole process. With 400 connections of 500 requests each, everything else, including the streams between nodes, waited for
+// seconds behind 200,000 work items. Data that is not read costs nothing, and its sender waits. Any thread; the gate's own thread runs while somebody waits.
 using System.IO.Pipelines;
 using System.Runtime.CompilerServices;
 using Microsoft.AspNetCore.Connections;
@@ -8,14 +8,15 @@ using Microsoft.AspNetCore.Server.Kestrel.Core;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>Lets connections of clients be read, and in turn where much is queued.</summary>
-/// <param name="queued">Work items that wait for a thread of the pool.</param>
-/// <param name="queuedMax">Beyond it nothing more is read. What one read brings, some hundred requests, comes on top.</param>
-/// <param name="batch">Reads that are let through at once when the queue has become short.</param>
-/// <param name="looksWithoutAny">Looks, a millisecond apart, after which one is let through though the queue is long: a pool that never has a short one would have nobody be read at all.</param>
+/// <summary>Lets connections of clients be read, in turn if the queue is long.</summary>
+/// <param name="queued">Returns the number of work items that wait for a thread of the pool.</param>
+/// <param name="queuedMax">Beyond this nothing more is read. One read may add some hundred requests to it.</param>
+/// <param name="batch">The number of reads let through at once when the queue has become short.</param>
+/// <param name="looksWithoutAny">The number of looks, a millisecond apart, after which one read is let through although the queue is long. Otherwise nothing
+/// would be read at all if the queue never became short.</param>
 internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, int looksWithoutAny = ReadingGate.LooksWithoutAnyDefault)
 {
-    /// <summary>A work item that begins a request takes some 30 microseconds, so that so many are done in as many milliseconds on any number of processors.</summary>
+    /// <summary>A work item that begins a request takes about 30 microseconds, so this many take about 30 ms on any number of processors.</summary>
     private const int QueuedMaxPerProcessor = 1_000;
 
     private const int BatchPerProcessor = 8;
@@ -30,19 +31,19 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
     private Thread? _watch;
     private int _waiters;
 
-    /// <summary>The pool is the process's, and so is the gate.</summary>
+    /// <summary>The gate of the process, because the thread pool is the process's too.</summary>
     public static ReadingGate OfProcess { get; } =
         new(static () => ThreadPool.PendingWorkItemCount, Environment.ProcessorCount * QueuedMaxPerProcessor, Environment.ProcessorCount * BatchPerProcessor);
 
-    /// <summary>Connections that wait.</summary>
+    /// <summary>The number of connections that wait.</summary>
     public int Waiting => Volatile.Read(ref _waiters);
 
-    /// <summary>Has all connections of a listener pass here.</summary>
+    /// <summary>Makes all connections of a listener pass this gate.</summary>
     public void Guard(ListenOptions listen) => listen.Use(next => connection => RunAsync(next, connection));
 
-    /// <summary>Completes when what has come on a connection may be looked at, mostly at once.</summary>
-    /// <param name="closed">Of the connection.</param>
-    /// <returns>False: the connection ended before its turn came.</returns>
+    /// <summary>Completes when the data received on a connection may be processed, mostly at once.</summary>
+    /// <param name="closed">Cancelled when the connection closes.</param>
+    /// <returns>False if the connection ended before its turn came.</returns>
     public ValueTask<bool> PassAsync(CancellationToken closed) =>
         Volatile.Read(ref _waiters) == 0 && queued() <= queuedMax ? ValueTask.FromResult(true) : new ValueTask<bool>(WaitAsync(closed));
 
@@ -56,7 +57,7 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
             Volatile.Write(ref _waiters, _waiting.Count);
             if (_watch is null)
             {
-                // Not of the pool, which has too much to do.
+                // A separate thread, because the pool is overloaded.
                 _watch = new Thread(Watch) { IsBackground = true, Name = "reading gate" };
                 _watch.Start();
             }
@@ -66,7 +67,7 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
         return await turn.Task.ConfigureAwait(false);
     }
 
-    // It waits in nobody's way: thousands that come and go would fill the queue.
+    // Removes a waiting connection that was closed, because otherwise thousands that come and go would fill the queue.
     private void GiveUp(LinkedListNode<TaskCompletionSource<bool>> place)
     {
         lock (_lock)
@@ -110,7 +111,7 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
         lock (_lock)
         {
             var passed = 0;
-            // Half: what they bring is queued only after all of them have passed.
+            // Half the limit, because what these reads bring is queued only after all of them have passed.
             while (passed < batch && _waiting.Count > 0 && (queued() <= queuedMax / 2 || (passed == 0 && looks >= looksWithoutAny)))
             {
                 var turn = _waiting.First!.Value;
@@ -134,15 +135,16 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
     {
         public override bool TryRead(out ReadResult result) => inner.TryRead(out result);
 
-        // Most reads wait for what is to come, so the gate stands behind them.
+        // Most reads wait for data to arrive, so the gate is passed after the read.
         [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
         public override async ValueTask<ReadResult> ReadAsync(CancellationToken cancellationToken = default)
         {
             var result = await inner.ReadAsync(cancellationToken).ConfigureAwait(false);
-            // The end of a connection waits for nobody; a read that is cancelled at the gate is told so by the next one.
+            // The end of a connection does not wait. A read that is cancelled at the gate is reported by the next one.
             if (result.IsCanceled || result.Buffer.IsEmpty || await gate.PassAsync(closed).ConfigureAwait(false))
                 return result;
-            // Nobody is there to answer. What came before the end is not read: whoever sends and ends would pass the gate.
+            // The connection has ended, and nobody can be answered. Data received before the end is dropped, because otherwise a sender that closes its
+            // connection would bypass the gate.
             return new ReadResult(result.Buffer.Slice(0, 0), isCanceled: false, isCompleted: true);
         }
 

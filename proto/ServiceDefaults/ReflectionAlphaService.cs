@@ -4,7 +4,7 @@ using Grpc.Reflection.V1Alpha;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>Answers grpc.reflection.v1alpha, whose messages are those of v1 on the wire; so they are translated by their bytes.</summary>
+/// <summary>Answers grpc.reflection.v1alpha. Its messages have the same encoding as those of v1, so they are converted through their bytes.</summary>
 internal sealed class ReflectionAlphaService(ReflectionCatalog catalog) : ServerReflection.ServerReflectionBase
 {
     /// <inheritdoc/>

@@ -1,11 +1,11 @@
-// What reflection can tell: the files of the services that a server maps, and those that they import. Built once, read by any thread.
+// The descriptors that reflection returns: the files of the services that a server maps, and the files that these import. Built once and read by any thread.
 using Google.Protobuf.Reflection;
 using Grpc.Core;
 using Grpc.Reflection.V1;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>The files and symbols behind a set of services.</summary>
+/// <summary>The files and symbols of a set of services.</summary>
 internal sealed class ReflectionCatalog
 {
     private readonly List<string> _services;
@@ -19,7 +19,7 @@ internal sealed class ReflectionCatalog
             Add(service.File);
     }
 
-    /// <summary>The response to one request; an error response where there is nothing to tell.</summary>
+    /// <summary>The response to one request; an error response if the name is unknown.</summary>
     public ServerReflectionResponse Answer(ServerReflectionRequest request)
     {
         var response = new ServerReflectionResponse { ValidHost = request.Host, OriginalRequest = request };
@@ -38,7 +38,7 @@ internal sealed class ReflectionCatalog
                 response.ErrorResponse = Error(StatusCode.InvalidArgument, "The request asks for nothing.");
                 break;
             default:
-                // Extensions are of proto2; our files are proto3 and have none.
+                // Extensions belong to proto2. These files are proto3 and have none.
                 response.ErrorResponse = Error(StatusCode.NotFound, "There is no such file, symbol or extension.");
                 break;
         }

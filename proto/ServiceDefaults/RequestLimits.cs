@@ -1,5 +1,6 @@
-// How large the requests of each method may be, the same at node and router. A request is bytes on the wire, and becomes objects of many times its size where gRPC reads it, so what never needs to be
-// large may not be: the requests of other services than Kv are counted by no budget. With grpc-dotnet in the place of our server the limit of the server holds alone.
+// Limits the size of requests by method, the same at node and router. A request becomes objects of many times its size when gRPC parses it, so requests that
+// need not be large are refused if they are: no memory budget counts those of services other than Kv. With grpc-dotnet instead of our server, only the
+// server's limit applies.
 #if GRPC_IN_TREE
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
@@ -8,25 +9,26 @@ using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>Has a server refuse requests that are larger than their methods need, plain or decompressed.</summary>
+/// <summary>Makes a server refuse requests that are larger than their methods need, measured uncompressed.</summary>
 internal static class RequestLimits
 {
-    /// <summary>Positions that a read or a scan may name in <c>read.seen</c>: one for each shard of a map three times as large as a node's 10,000.</summary>
+    /// <summary>The maximum number of positions in <c>read.seen</c> of a read or a scan: one for each shard of a map three times as large as a node's
+    /// 10,000.</summary>
     public const int PositionsMax = 32_768;
 
-    /// <summary>Of a Get or a Scan: so many positions of up to 28 bytes, and four keys of 2 KiB.</summary>
+    /// <summary>For a Get or a Scan: this many positions of up to 28 bytes, and four keys of 2 KiB.</summary>
     public const int ReadBytesMax = 1 << 20;
 
-    /// <summary>Of operators' calls, the largest of which names 10,000 shards; and of OpenSession, which has one key.</summary>
+    /// <summary>For operators' calls, the largest of which names 10,000 shards, and for OpenSession, which has one key.</summary>
     public const int OperatorBytesMax = 64 << 10;
 
     /// <summary>
-    /// Of Cluster, health and reflection: a few numbers, or a name. Some of these calls stay open for as long as their callers like, 16,384 of them, and an unknown field may become an object of twenty
-    /// times its bytes.
+    /// For Cluster, health and reflection: a few numbers or a name. Some of these calls stay open for as long as their callers like, up to 16,384 of them,
+    /// and an unknown field may become an object of twenty times its bytes.
     /// </summary>
     public const int QuestionBytesMax = 1 << 10;
 
-    /// <summary>Before <c>AddGrpc</c> or after it.</summary>
+    /// <summary>May be called before or after <c>AddGrpc</c>.</summary>
     public static void AddRequestLimits(this IServiceCollection services)
     {
 #if GRPC_IN_TREE
@@ -34,7 +36,7 @@ internal static class RequestLimits
 #endif
     }
 
-    /// <summary>The largest message of a method, by its path.</summary>
+    /// <summary>The maximum message size of a method, by its path.</summary>
     internal static int BytesMaxOf(string method) => method switch
     {
         "/kvcluster.v1.Kv/Get" or "/kvcluster.v1.Kv/Scan" => ReadBytesMax,

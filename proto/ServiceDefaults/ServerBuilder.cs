@@ -9,16 +9,16 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.ServiceDefaults;
 
 /// <summary>
-/// Begins a server that takes nothing from its surroundings: no environment, and no settings files of the working directory, which the usual
-/// builders also watch, with all that lies below it: a node started in the folder above its data would wake for every write to its journals.
+/// Builds a server that reads neither the environment nor settings files of the working directory. The usual builders also watch that directory and
+/// everything below it, so a node started in the parent of its data directory would wake up for every write to its journals.
 /// </summary>
 internal static class ServerBuilder
 {
-    /// <param name="logs">Stays the caller's.</param>
+    /// <param name="logs">Owned by the caller.</param>
     /// <param name="listen">"http://host:port" or "https://host:port".</param>
-    /// <param name="tls">For https; stays the caller's.</param>
-    /// <param name="protocols">What is spoken there.</param>
-    /// <param name="limits">Of connections and requests; null: those of a port for clients.</param>
+    /// <param name="tls">For https; owned by the caller.</param>
+    /// <param name="protocols">The HTTP protocols to serve.</param>
+    /// <param name="limits">Limits of connections and requests; null means those of a port for clients.</param>
     public static WebApplicationBuilder Create(ILoggerFactory logs, Uri listen, ServerTls? tls = null, HttpProtocols protocols = HttpProtocols.Http2, ListenerLimits? limits = null)
     {
         var builder = WebApplication.CreateEmptyBuilder(new WebApplicationOptions());

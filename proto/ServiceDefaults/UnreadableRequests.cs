@@ -1,5 +1,6 @@
-// What a caller is told whose request is no encoded message, by node and router alike, where gRPC reads the message: of Admin, Cluster, health and reflection. Calls of service Kv are
-// read by ourselves and end with the same words. With grpc-dotnet in the place of our server such a call ends INTERNAL.
+// The error for a request that is not an encoded message, the same at node and router, where gRPC parses the message: in Admin, Cluster, health and
+// reflection. Calls of the service Kv are parsed by our own code and end with the same text. With grpc-dotnet instead of our server such a call ends with
+// INTERNAL.
 #if GRPC_IN_TREE
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
@@ -9,10 +10,10 @@ using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>Has a server say what is wrong with them.</summary>
+/// <summary>Makes a server say what is wrong with such requests.</summary>
 internal static class UnreadableRequests
 {
-    /// <summary>Before <c>AddGrpc</c> or after it.</summary>
+    /// <summary>May be called before or after <c>AddGrpc</c>.</summary>
     public static void AddUnreadableRequests(this IServiceCollection services)
     {
 #if GRPC_IN_TREE

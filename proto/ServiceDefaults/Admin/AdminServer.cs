@@ -1,5 +1,5 @@
-// The port for people and their tools: health, metrics, console, over HTTP/1.1. A program starts it before anything else, so that one sees what it
-// waits for, and adds endpoints as its parts come up.
+// The port for people and their tools: health, metrics and the console, over HTTP/1.1. A program starts it before anything else, so that it shows what the
+// start waits for, and adds endpoints as its parts start.
 using System.Collections.Immutable;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Http;
@@ -12,10 +12,10 @@ namespace KvCluster.ServiceDefaults.Admin;
 /// <summary>Serves endpoints by method and path. Thread-safe.</summary>
 internal sealed class AdminServer : IAsyncDisposable
 {
-    /// <summary>People, probes and a scraper or two.</summary>
+    /// <summary>Enough for people, probes and a few scrapers.</summary>
     private const int ConnectionsMax = 256;
 
-    /// <summary>The largest value, and what encodes it as text.</summary>
+    /// <summary>Enough for the largest value encoded as text.</summary>
     private const int RequestBytesMax = 16 << 20;
 
     private ImmutableList<AdminEndpoint> _endpoints = [];
@@ -28,11 +28,11 @@ internal sealed class AdminServer : IAsyncDisposable
     /// <summary>Where it serves: "http://host:port".</summary>
     public string Address => _server?.App.Urls.Single() ?? "";
 
-    /// <param name="listen">"http://host:port"; port 0: a free one.</param>
-    /// <param name="logs">Stays the caller's.</param>
-    /// <param name="endpoints">What it answers from the first request on.</param>
-    /// <param name="cancellationToken">Gives the start up.</param>
-    /// <exception cref="IOException">The port is taken.</exception>
+    /// <param name="listen">"http://host:port"; port 0 takes a free one.</param>
+    /// <param name="logs">Owned by the caller.</param>
+    /// <param name="endpoints">The endpoints that it has from the first request on.</param>
+    /// <param name="cancellationToken">Cancels the start.</param>
+    /// <exception cref="IOException">The port is in use.</exception>
     public static async Task<AdminServer> StartAsync(Uri listen, ILoggerFactory logs, IEnumerable<AdminEndpoint> endpoints, CancellationToken cancellationToken)
     {
         var admin = new AdminServer();
@@ -49,7 +49,7 @@ internal sealed class AdminServer : IAsyncDisposable
         return admin;
     }
 
-    /// <summary>Answers these, too, from now on. Of two for the same method and path the later is asked.</summary>
+    /// <summary>Adds endpoints. If two have the same method and path, the later one answers.</summary>
     public void Add(IEnumerable<AdminEndpoint> endpoints) =>
         ImmutableInterlocked.Update(ref _endpoints, static (held, added) => held.InsertRange(0, added), endpoints.ToImmutableArray());
 

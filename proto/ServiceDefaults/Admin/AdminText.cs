@@ -2,7 +2,7 @@ using Microsoft.AspNetCore.Http;
 
 namespace KvCluster.ServiceDefaults.Admin;
 
-/// <summary>An answer of one line for people.</summary>
+/// <summary>Writes an answer of one line for people.</summary>
 internal static class AdminText
 {
     public static Task WriteAsync(HttpContext context, int status, string line)

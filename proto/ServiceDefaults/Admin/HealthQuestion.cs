@@ -2,14 +2,15 @@ using System.Net;
 
 namespace KvCluster.ServiceDefaults.Admin;
 
-/// <summary>Asks a process on this machine whether it is ready: what <c>kv-node health</c> and <c>kv-router health</c> do, in images without a shell.</summary>
+/// <summary>Asks a process on this machine whether it is ready. Implements <c>kv-node health</c> and <c>kv-router health</c>, for images without a
+/// shell.</summary>
 internal static class HealthQuestion
 {
     private static readonly TimeSpan Limit = TimeSpan.FromSeconds(3);
 
-    /// <param name="admin">Where the process listens for administration: "http://host:port". An address that stands for all of the machine's is asked on loopback.</param>
+    /// <param name="admin">The address of its admin port, "http://host:port". If that means all addresses of the machine, loopback is asked.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <returns>Whether it is, and its answer in a line.</returns>
+    /// <returns>Whether it is ready, and its answer as one line.</returns>
     public static async Task<(bool IsReady, string Line)> AskAsync(Uri admin, CancellationToken cancellationToken)
     {
         using var http = new HttpClient(new SocketsHttpHandler { UseProxy = false }) { Timeout = Limit };

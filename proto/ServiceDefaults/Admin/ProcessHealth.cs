@@ -1,9 +1,9 @@
-// What a process says of its own health: set by whoever starts and stops it, asked through the admin port. Thread-safe.
+// The health of a process, set by what starts and stops it and queried through the admin port. Thread-safe.
 using Microsoft.AspNetCore.Http;
 
 namespace KvCluster.ServiceDefaults.Admin;
 
-/// <summary>Alive, started, ready: each yes, or no with why.</summary>
+/// <summary>Whether the process is alive, started and ready, each with the reason if it is not.</summary>
 internal sealed class ProcessHealth
 {
     private volatile string? _notStarted = "it starts";
@@ -12,16 +12,16 @@ internal sealed class ProcessHealth
     private volatile bool _stopping;
     private Func<string?> _unready = static () => null;
 
-    /// <summary>Why it should be ended and started again; null: it is alive. What it only waits for is no reason.</summary>
+    /// <summary>Why it should be ended and started again; null if it is alive. Merely waiting for something is not a reason.</summary>
     public string? NotAlive => _broken;
 
-    /// <summary>What the start waits for; null: its data are open and it listens.</summary>
+    /// <summary>What the start waits for; null if its data is open and it listens.</summary>
     public string? NotStarted => _broken ?? _notStarted;
 
-    /// <summary>Why nobody should send it requests; null: it is ready.</summary>
+    /// <summary>Why it should get no requests; null if it is ready.</summary>
     public string? NotReady => NotStarted ?? (_stopping ? "it stops" : _draining ? "it drains" : Volatile.Read(ref _unready)());
 
-    /// <summary>The three questions, for the admin port.</summary>
+    /// <summary>The three states as endpoints of the admin port.</summary>
     public IEnumerable<AdminEndpoint> Endpoints =>
     [
         Answer("/health/alive", () => NotAlive, "alive"),
@@ -29,11 +29,11 @@ internal sealed class ProcessHealth
         Answer("/health/ready", () => NotReady, "ready"),
     ];
 
-    /// <summary>The start waits for something.</summary>
+    /// <summary>Records what the start waits for.</summary>
     public void Waits(string forWhat) => _notStarted = forWhat;
 
-    /// <summary>The start is over.</summary>
-    /// <param name="unready">Why it is not ready, asked at each question, on any thread; null: it is.</param>
+    /// <summary>Records that the start is complete.</summary>
+    /// <param name="unready">Returns why it is not ready, or null if it is. Called for each request, on any thread.</param>
     public void Started(Func<string?> unready)
     {
         Volatile.Write(ref _unready, unready);
@@ -42,10 +42,10 @@ internal sealed class ProcessHealth
 
     public void Drains(bool draining) => _draining = draining;
 
-    /// <summary>It was told to stop, and does.</summary>
+    /// <summary>Records that it was told to stop and is stopping.</summary>
     public void Stops() => _stopping = true;
 
-    /// <summary>It cannot go on.</summary>
+    /// <summary>Records that it cannot continue.</summary>
     public void Breaks(string why) => _broken = why;
 
     private static AdminEndpoint Answer(string path, Func<string?> reason, string yes) => new(HttpMethods.Get, path, context => reason() is { } why

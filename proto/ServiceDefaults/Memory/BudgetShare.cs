@@ -1,14 +1,14 @@
-// What one stream holds of a budget. Used under the stream's lock.
+// The part of a budget that one stream holds. Used under the stream's lock.
 namespace KvCluster.ServiceDefaults.Memory;
 
-/// <summary>Takes from a budget in pieces, so that a stream of small calls does not touch what all threads share at each of them.</summary>
+/// <summary>Takes from a budget in pieces, so that a stream of small calls does not touch the shared counter with each of them.</summary>
 internal struct BudgetShare(ByteBudget budget)
 {
     private const int PieceBytes = 64 << 10;
 
     private long _taken;
 
-    /// <summary>Bytes that the stream holds.</summary>
+    /// <summary>Number of bytes that the stream holds.</summary>
     public long Used { get; private set; }
 
     /// <summary>Adds bytes if the budget has room.</summary>
@@ -21,7 +21,7 @@ internal struct BudgetShare(ByteBudget budget)
         return true;
     }
 
-    /// <summary>Adds bytes in any case.</summary>
+    /// <summary>Adds bytes even if the budget has no room.</summary>
     public void Use(long bytes)
     {
         if (TryUse(bytes))
@@ -32,11 +32,11 @@ internal struct BudgetShare(ByteBudget budget)
         Used += bytes;
     }
 
-    /// <summary>Takes bytes off.</summary>
+    /// <summary>Subtracts bytes.</summary>
     public void Free(long bytes)
     {
         Used -= bytes;
-        // A piece stays while there is something, so that it need not be taken anew for each call.
+        // One piece is kept while something is held, so that it need not be taken again for each call.
         var kept = Used == 0 ? 0 : Used + PieceBytes;
         if (_taken <= kept)
             return;

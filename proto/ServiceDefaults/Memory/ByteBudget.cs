@@ -1,21 +1,22 @@
-// Bytes of calls that a process holds at a time. Any thread; taking and giving back is one atomic addition, so streams take in pieces (BudgetShare).
+// Counts the bytes of calls that a process holds. Any thread. Taking and returning is one atomic addition each, so streams take pieces (BudgetShare).
 namespace KvCluster.ServiceDefaults.Memory;
 
-/// <summary>A number of bytes that may be held at a time.</summary>
+/// <summary>Limits the number of bytes held at a time.</summary>
 internal sealed class ByteBudget(long bytesMax)
 {
-    /// <summary>What counts as small: the last quarter of the budget is kept for it, so that those who ask for much do not stop those who ask for little.</summary>
+    /// <summary>The maximum size of what counts as small. The last quarter of the budget is reserved for it, so that large requests do not block small
+    /// ones.</summary>
     public const int SmallBytes = 64 << 10;
 
     private long _taken;
 
-    /// <summary>Bytes that are taken.</summary>
+    /// <summary>Number of bytes taken.</summary>
     public long Taken => Volatile.Read(ref _taken);
 
-    /// <summary>What is not kept for small ones.</summary>
+    /// <summary>The part that is not reserved for small ones.</summary>
     public long LargeBytesMax => bytesMax - (bytesMax / 4);
 
-    /// <summary>Half of it is taken: whoever holds bytes without need is to let go.</summary>
+    /// <summary>Whether more than half is taken. Whoever holds bytes that it does not need should then release them.</summary>
     public bool IsShort => Taken > bytesMax / 2;
 
     /// <summary>Takes bytes if there is room for them.</summary>
@@ -27,7 +28,7 @@ internal sealed class ByteBudget(long bytesMax)
         return false;
     }
 
-    /// <summary>Takes bytes in any case: of answers that must be given, as that a change was applied.</summary>
+    /// <summary>Takes bytes even if there is no room, for answers that must be sent, for example that a change was applied.</summary>
     public void Take(long bytes) => Interlocked.Add(ref _taken, bytes);
 
     public void GiveBack(long bytes) => Interlocked.Add(ref _taken, -bytes);

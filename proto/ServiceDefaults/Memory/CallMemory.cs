@@ -1,4 +1,5 @@
-// What the calls of a process may hold in memory together, and how many may be open. Made once by node or router from its setting; the parts are used by any thread.
+// Limits the memory of all calls of a process together, and how many may be open. Created once by node or router from its setting; its parts are used by any
+// thread.
 #if GRPC_IN_TREE
 using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
@@ -10,21 +11,21 @@ using Microsoft.Extensions.DependencyInjection;
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>
-/// The budget of bytes under way, in four equal parts, so that none of the four can keep the others out: requests of which a part has come, requests
-/// that are being served, replies that were made and not written, and responses that were written and are not read.
+/// The budget for the bytes of calls, in four equal parts, so that none of them can exhaust the others: requests that have partly arrived, requests that are
+/// being served, replies that wait to be written, and responses that were written but not read.
 /// </summary>
 internal sealed class CallMemory(int mebibytes)
 {
-    /// <summary>A part has room for the largest request also when its last quarter is kept for small ones.</summary>
+    /// <summary>With this much, a part has room for the largest request even though its last quarter is reserved for small ones.</summary>
     public const int MebibytesMin = 128;
 
-    /// <summary>Enough to keep a fast network busy with the largest values, little beside what the system caches of the data.</summary>
+    /// <summary>Enough to keep a fast network busy with the largest values, and little compared with what the system caches of the data.</summary>
     public const int MebibytesDefault = 256;
 
     /// <summary>
-    /// Open calls for each MiB of the budget, 16,384 by default. One costs some 8 KiB beside its messages, and 25 KiB with the largest headers that a
-    /// listener takes, whose strings have two bytes a character: all of them cost half as much again as the budget, and one and a half times as much at worst.
-    /// 10,000 streams that wait fit in the three quarters that callers with several calls may have.
+    /// Open calls for each MiB of the budget, 16,384 by default. A call costs about 8 KiB besides its messages, and 25 KiB with the largest headers that a
+    /// listener accepts, whose strings have two bytes per character. All of them together cost half as much as the budget, and one and a half times as much
+    /// at worst. 10,000 waiting streams fit in the three quarters that callers with several calls may have.
     /// </summary>
     public const int OpenCallsPerMebibyte = 64;
 
@@ -35,13 +36,14 @@ internal sealed class CallMemory(int mebibytes)
     private readonly OpenCalls _open = new(mebibytes * OpenCallsPerMebibyte, NoPlace(mebibytes * OpenCallsPerMebibyte));
 #endif
 
-    /// <summary>Of requests from when they have come whole until they are answered.</summary>
+    /// <summary>For requests, from when they have completely arrived until they are answered.</summary>
     public ByteBudget Requests { get; } = new(((long)mebibytes << 20) / 4);
 
-    /// <summary>Of replies until they are written to their stream.</summary>
+    /// <summary>For replies, until they are written to their stream.</summary>
     public ByteBudget Replies { get; } = new(((long)mebibytes << 20) / 4);
 
-    /// <summary>Calls that found no place among those that may be open, so far: they are refused before anything is made for them, and counted nowhere else.</summary>
+    /// <summary>The number of calls refused so far because too many were open. They are refused before anything is allocated for them, and are counted
+    /// nowhere else.</summary>
     public long CallsRefused
     {
         get
@@ -54,7 +56,7 @@ internal sealed class CallMemory(int mebibytes)
         }
     }
 
-    /// <summary>Whether a unary response of so many bytes can be written now; otherwise its call is refused before it is made.</summary>
+    /// <summary>Whether a unary response of this size can be written now. If not, its call is refused before the response is made.</summary>
     public bool MayRespond(int bytes)
     {
 #if GRPC_IN_TREE
@@ -64,7 +66,7 @@ internal sealed class CallMemory(int mebibytes)
 #endif
     }
 
-    /// <summary>Has a server's calls keep to the other two parts, and to the places.</summary>
+    /// <summary>Applies the other two parts and the limit of open calls to a server.</summary>
     public void AddTo(IServiceCollection services)
     {
         services.AddSingleton(this);

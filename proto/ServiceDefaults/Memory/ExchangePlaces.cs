@@ -1,22 +1,23 @@
-// The calls without an answer of all exchanges of a process. Made once by the node's or router's service; any thread.
+// The open calls of all exchanges of a process. Created once by the node's or router's service; any thread.
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>
-/// Bounds them by number and by the bytes of their requests, twice: by stream, so that no caller keeps the others out, and by shard and kind over all streams, so
-/// that a shard that is stuck does not either, by however many streams its calls come.
+/// Limits their number and the bytes of their requests, in two ways: by stream, so that no caller keeps the others out, and by shard and kind over all
+/// streams, so that a stuck shard does not either, whatever number of streams its calls come on.
 /// </summary>
-/// <param name="requests">What the process has for requests: the part of it that large ones may take is shared.</param>
+/// <param name="requests">The process's budget for requests. The part that large requests may take is shared.</param>
 /// <param name="callsMax">See <see cref="CallsMax"/>.</param>
 internal sealed class ExchangePlaces(ByteBudget requests, int callsMax = ExchangePlaces.CallsMax)
 {
-    /// <summary>As many as eight streams may have, twice a shard's queue: with what a waiting call takes, half a kilobyte to one, some 32 MiB.</summary>
+    /// <summary>As many as eight streams may have, and twice a shard's queue. A waiting call takes half a kilobyte to one, so all of them take about 32
+    /// MiB.</summary>
     public const int CallsMax = 32_768;
 
     private readonly Lock _gate = new();
     private readonly FairPlaces _byStream = new(callsMax, requests.LargeBytesMax);
     private readonly FairPlaces _byShard = new(callsMax, requests.LargeBytesMax);
 
-    /// <summary>Places taken.</summary>
+    /// <summary>Number of places taken.</summary>
     public int Taken
     {
         get
@@ -27,11 +28,11 @@ internal sealed class ExchangePlaces(ByteBudget requests, int callsMax = Exchang
     }
 
     /// <summary>Takes a place.</summary>
-    /// <param name="stream">What the stream holds; a new one for each.</param>
-    /// <param name="shard">As the caller's map has it; 0 where it says none.</param>
+    /// <param name="stream">The share of the stream; a new one for each stream.</param>
+    /// <param name="shard">By the caller's map; 0 if it does not say.</param>
     /// <param name="isChange">Changes and reads of a shard do not take places from one another.</param>
-    /// <param name="bytes">Of the call's request.</param>
-    /// <param name="share">For <see cref="Return"/>.</param>
+    /// <param name="bytes">The size of the call's request.</param>
+    /// <param name="share">To be passed to <see cref="Return"/>.</param>
     public bool TryTake(FairPlaces.Share stream, uint shard, bool isChange, int bytes, out FairPlaces.Share share)
     {
         lock (_gate)
@@ -45,7 +46,7 @@ internal sealed class ExchangePlaces(ByteBudget requests, int callsMax = Exchang
         }
     }
 
-    /// <summary>Gives a place back.</summary>
+    /// <summary>Returns a place.</summary>
     public void Return(FairPlaces.Share stream, FairPlaces.Share share, int bytes)
     {
         lock (_gate)

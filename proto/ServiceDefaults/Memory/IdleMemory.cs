@@ -1,36 +1,36 @@
-// When a process that has become idle gives memory back, and by which steps. Asked by MemoryReturn.cs with what the collector says, on its timer's thread; does
-// nothing itself.
+// Decides when an idle process returns memory to the system, and in which steps. Called by MemoryReturn.cs with the garbage collector's figures, on its
+// timer's thread; it only decides.
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>
-/// What was in use at the last collection says nothing about now: after a flood that one was made during it. So what is in use is measured first, by a collection in the
-/// background, once the process is idle. Where it is little, it is compacted. What is free then goes in steps, each a collection of next to nothing: to give back
-/// gigabytes at once stops the process for a tenth of a second each.
+/// The figures of the last collection may be out of date, because after a burst of calls it was made during the burst. So once the process is idle, memory in
+/// use is measured first, by a background collection. If little is in use, the heap is compacted. Free memory is then returned in steps, each a collection
+/// that has almost nothing to do, because returning gigabytes at once stops the process for a tenth of a second per gigabyte.
 /// </summary>
 internal sealed class IdleMemory
 {
-    /// <summary>Committed and not in use at which a collection is worth it.</summary>
+    /// <summary>A collection is worth it from this much memory that is committed and not in use.</summary>
     public const long UnusedBytesLeast = 64L << 20;
 
-    /// <summary>Given back at once at most; it takes some 50 ms.</summary>
+    /// <summary>The most that is returned at once, which takes about 50 ms.</summary>
     public const long ReturnBytesMost = 512L << 20;
 
-    /// <summary>Allocated between two looks: less is a process that does little.</summary>
+    /// <summary>A process that allocates less than this between two looks is idle.</summary>
     public const long IdleBytesMost = 8L << 20;
 
-    /// <summary>A heap with so much in use would be stopped for more than 100 ms by a whole compacting collection; it is not compacted.</summary>
+    /// <summary>With more than this in use, a compacting collection would stop the process for more than 100 ms, so the heap is not compacted.</summary>
     public const long LiveBytesMost = 256L << 20;
 
-    /// <summary>A step that gave back less was in vain.</summary>
+    /// <summary>A step that returned less than this had no effect.</summary>
     public const long GainBytesLeast = 8L << 20;
 
     /// <summary>
-    /// Between two measurements at least, in milliseconds: buffers that servers keep for their connections are let go some seconds after those. Doubled by each until the
-    /// process is busy again.
+    /// The minimum time between two measurements, in milliseconds. Buffers that servers keep for their connections are released some seconds after the
+    /// connections. Doubled after each measurement until the process is busy again.
     /// </summary>
     public const long PauseMs = 15_000;
 
-    /// <summary>At most: what stands idle for long is given back some minutes after it ended.</summary>
+    /// <summary>The maximum time between two measurements: memory that was in use for long is returned some minutes after its use ended.</summary>
     public const long PauseMaxMs = 240_000;
 
     private Phase _phase;
@@ -48,7 +48,7 @@ internal sealed class IdleMemory
         Trims,
     }
 
-    /// <summary>What to do now.</summary>
+    /// <summary>Decides what to do now.</summary>
     public IdleMemoryStep Look(in IdleMemoryReading now)
     {
         var isIdle = now.AllocatedBytes - _allocatedBytes < IdleBytesMost;
@@ -64,7 +64,7 @@ internal sealed class IdleMemory
         {
             case Phase.Measures when now.FullCollections > _measuredFrom:
                 _phase = now.LiveBytes <= LiveBytesMost ? Phase.Compacted : Phase.Trims;
-                // Told too low after a collection in the background, until the next one of another kind.
+                // The figure is too low after a background collection, until the next one of another kind.
                 _committedBytes = long.MaxValue;
                 return _phase == Phase.Compacted ? IdleMemoryStep.Compact : IdleMemoryStep.Trim;
             case Phase.Compacted or Phase.Trims:
@@ -93,28 +93,28 @@ internal sealed class IdleMemory
     }
 }
 
-/// <summary>What the collector says.</summary>
-/// <param name="NowMs">A clock.</param>
-/// <param name="AllocatedBytes">Since the process began.</param>
-/// <param name="CommittedBytes">After the last collection of any kind.</param>
-/// <param name="FullCollections">The number of the last collection of everything; it rises.</param>
-/// <param name="LiveBytes">In use after that one.</param>
+/// <summary>The garbage collector's figures.</summary>
+/// <param name="NowMs">The current time in milliseconds, by any monotonic clock.</param>
+/// <param name="AllocatedBytes">Allocated since the process started.</param>
+/// <param name="CommittedBytes">Committed after the last collection of any kind.</param>
+/// <param name="FullCollections">The number of the last full collection, which increases.</param>
+/// <param name="LiveBytes">In use after that collection.</param>
 internal readonly record struct IdleMemoryReading(long NowMs, long AllocatedBytes, long CommittedBytes, long FullCollections, long LiveBytes);
 
-/// <summary>What a process does about its unused memory.</summary>
+/// <summary>A step to return unused memory.</summary>
 internal enum IdleMemoryStep
 {
     None,
 
-    /// <summary>Finds out how much is in use, without stopping anybody.</summary>
+    /// <summary>Measures how much is in use, without stopping anybody.</summary>
     Measure,
 
-    /// <summary>Moves what is in use together.</summary>
+    /// <summary>Compacts the heap.</summary>
     Compact,
 
-    /// <summary>Gives a part back.</summary>
+    /// <summary>Returns a part of the free memory.</summary>
     Trim,
 
-    /// <summary>Gives all of the rest back.</summary>
+    /// <summary>Returns all of the rest.</summary>
     Return,
 }

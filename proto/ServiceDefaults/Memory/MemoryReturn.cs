@@ -1,8 +1,8 @@
-// Gives memory back to the system after a burst of large calls. The collector gives back what it no longer needs as it collects, and a process that has
-// become idle does not collect: it would keep gigabytes for as long as nobody asks for much. One timer a process; when to do what is in IdleMemory.cs.
+// Returns memory to the system after a burst of large calls. The garbage collector returns unused memory when it collects, but an idle process does not
+// collect, so it would keep gigabytes for as long as it has little to do. One timer per process; IdleMemory.cs decides what to do when.
 namespace KvCluster.ServiceDefaults.Memory;
 
-/// <summary>Looks now and then whether much memory is committed and unused while little is going on, and then has it collected.</summary>
+/// <summary>Checks at intervals whether the process is idle and has much committed, unused memory, and then makes the garbage collector return it.</summary>
 internal sealed class MemoryReturn : IAsyncDisposable
 {
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(2);
@@ -17,20 +17,21 @@ internal sealed class MemoryReturn : IAsyncDisposable
 
     private void Look()
     {
-        // A busy pool may have two ticks run side by side.
+        // On a busy pool two ticks may run at the same time.
         if (Interlocked.Exchange(ref _isLooking, 1) != 0)
             return;
         switch (_rule.Look(Read()))
         {
             case IdleMemoryStep.Measure:
-                // It marks in the background, however much there is.
+                // It marks in the background, whatever the amount.
                 GC.Collect(GC.MaxGeneration, GCCollectionMode.Forced, blocking: false, compacting: false);
                 break;
             case IdleMemoryStep.Compact:
                 GC.Collect(GC.MaxGeneration, GCCollectionMode.Forced, blocking: true, compacting: true);
                 break;
             case IdleMemoryStep.Trim:
-                // Of what is free any collection gives back 160 KiB for each millisecond since the one before; at our interval that is 320 MiB and takes some 30 ms.
+                // Any collection returns 160 KiB of free memory for each millisecond since the previous one. At this interval that is 320 MiB and takes about
+                // 30 ms.
                 GC.Collect(0, GCCollectionMode.Forced, blocking: true);
                 break;
             case IdleMemoryStep.Return:
