@@ -25,7 +25,7 @@ internal sealed class AdminServer : IAsyncDisposable
     {
     }
 
-    /// <summary>Where it serves: "http://host:port".</summary>
+    /// <summary>The address that it serves at: "http://host:port".</summary>
     public string Address => _server?.App.Urls.Single() ?? "";
 
     /// <param name="listen">"http://host:port"; port 0 takes a free one.</param>

@@ -44,10 +44,10 @@ internal static class CommonSettings
 
     private static string Text(int number) => number.ToString(CultureInfo.InvariantCulture);
 
-    /// <summary>Adds what settings of certificates and addresses say together that cannot be.</summary>
-    /// <param name="settings">What was said.</param>
-    /// <param name="listen">Where the program listens for callers.</param>
-    /// <param name="callsHttps">Whether it speaks TLS to others even if it does not listen with it.</param>
+    /// <summary>Adds mistakes for invalid combinations of settings of certificates and addresses.</summary>
+    /// <param name="settings">The settings to check.</param>
+    /// <param name="listen">The setting of the address for callers.</param>
+    /// <param name="callsHttps">Whether the program connects to others with TLS even if it does not listen with it.</param>
     public static void CheckTls(Settings settings, Setting<string> listen, bool callsHttps)
     {
         Setting[] files = [TlsCa, TlsCert, TlsKey];
@@ -65,17 +65,17 @@ internal static class CommonSettings
         CheckPlainText(settings, listen, "use https://, or ");
     }
 
-    /// <summary>Adds that a program listens in plain text beyond loopback, if nobody asked for that by name.</summary>
-    /// <param name="settings">What was said.</param>
-    /// <param name="listen">Where it listens.</param>
-    /// <param name="instead">What else could be done, to stand before "say".</param>
+    /// <summary>Adds a mistake if a program listens in plain text beyond loopback without being told explicitly that it may.</summary>
+    /// <param name="settings">The settings to check.</param>
+    /// <param name="listen">The setting of the address.</param>
+    /// <param name="instead">An alternative to name in the message, before "say".</param>
     public static void CheckPlainText(Settings settings, Setting<string> listen, string instead = "")
     {
         if (settings.Get(listen) is { } text && PlainText.IsExposed(new Uri(text)) && !settings.Get(AllowPlaintext))
             settings.AddMistake(listen, $"'{text}' is plain text that other machines reach: {instead}say {AllowPlaintext.Name} where the network itself is trusted.");
     }
 
-    /// <summary>The files, and what is asked of clients; null: none are given.</summary>
+    /// <summary>The TLS files and whether clients must present a certificate; null if no files are set.</summary>
     public static ServerTlsOptions? TlsOf(Settings settings) => settings.Get(TlsCert) is not { } certificate ? null : new ServerTlsOptions
     {
         Files = new TlsFiles { AuthorityFile = settings.Get(TlsCa), CertificateFile = certificate, KeyFile = settings.Get(TlsKey) },

@@ -1,16 +1,16 @@
 namespace KvCluster.ServiceDefaults.Configuration;
 
-/// <summary>For "did you mean".</summary>
+/// <summary>Suggests a name for a misspelled one.</summary>
 internal static class NearestName
 {
-    /// <summary>", did you mean 'x'?", where one of the names is near enough to be a slip of the fingers; otherwise "".</summary>
+    /// <summary>", did you mean 'x'?" if one of the names is close enough to be meant; otherwise "".</summary>
     public static string Question(string name, IEnumerable<string> names)
     {
         var nearest = names.MinBy(other => Distance(name, other));
         return nearest is not null && Distance(name, nearest) <= Math.Max(2, name.Length / 4) ? $", did you mean '{nearest}'?" : "";
     }
 
-    /// <summary>Letters to insert, delete or replace (Levenshtein).</summary>
+    /// <summary>The number of letters to insert, delete or replace (Levenshtein distance).</summary>
     private static int Distance(string from, string to)
     {
         var row = Enumerable.Range(0, to.Length + 1).ToArray();

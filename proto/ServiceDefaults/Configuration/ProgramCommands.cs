@@ -4,18 +4,18 @@ using System.CommandLine;
 namespace KvCluster.ServiceDefaults.Configuration;
 
 /// <summary>
-/// A program's commands: each has a table of settings and something to do with them. From arguments to an exit code; every expected failure is a line
-/// on standard error, and of mistakes in what was set each has its own. Used by a program's one thread.
+/// A program's commands, each with a table of settings and a function that runs it. Turns arguments into an exit code. Every expected failure is one line on
+/// standard error, and each mistake in the settings has its own line. Used by a program's only thread.
 /// </summary>
-/// <param name="program">Its name, which begins lines on standard error.</param>
-/// <param name="description">For its help.</param>
-/// <param name="known">The settings of all its commands: file and environment may say something of each.</param>
+/// <param name="program">Its name, with which lines on standard error begin.</param>
+/// <param name="description">The text for its help.</param>
+/// <param name="known">The settings of all its commands, because file and environment may set any of them.</param>
 internal sealed class ProgramCommands(string program, string description, IReadOnlyList<Setting> known)
 {
-    /// <summary>Of commands that are over soon.</summary>
+    /// <summary>For commands that end soon.</summary>
     private static readonly TimeSpan StopLimit = TimeSpan.FromSeconds(2);
 
-    /// <summary>Between a stop's own limit and the end of the process all the same.</summary>
+    /// <summary>The time between the limit of a stop and the forced end of the process.</summary>
     private static readonly TimeSpan StopReserve = TimeSpan.FromSeconds(1);
 
     private readonly RootCommand _root = new(description);
@@ -24,15 +24,15 @@ internal sealed class ProgramCommands(string program, string description, IReadO
     private Settings _settings = new();
 
     /// <summary>Adds a command.</summary>
-    /// <param name="check">Finds what settings say together that cannot be.</param>
-    /// <param name="run">Does it with settings that are right; its token is cancelled by Ctrl-C and SIGTERM.</param>
+    /// <param name="check">Finds invalid combinations of settings.</param>
+    /// <param name="run">Runs the command with valid settings. Its token is cancelled by Ctrl-C and SIGTERM.</param>
     public void Add(string name, string does, IReadOnlyList<Setting> table, Action<Settings> check, Func<Settings, CancellationToken, Task<int>> run) =>
         AddTo(_root, name, does, table, check, run);
 
     /// <summary>Adds a command without settings.</summary>
     public void Add(Command command) => _root.Subcommands.Add(command);
 
-    /// <summary>Adds <c>config show</c>, which prints what holds for a command and where each value is from.</summary>
+    /// <summary>Adds <c>config show</c>, which prints the settings of a command and where each value comes from.</summary>
     public void AddConfigShow(string command, IReadOnlyList<Setting> table, Action<Settings> check)
     {
         var config = new Command("config", "Looks at settings.");
@@ -59,8 +59,8 @@ internal sealed class ProgramCommands(string program, string description, IReadO
             return isReady ? ExitCodes.Done : ExitCodes.NotReady;
         });
 
-    /// <summary>Runs what arguments ask for.</summary>
-    /// <param name="exitCodeOf">The exit code of a failure; its message is told.</param>
+    /// <summary>Runs the command that the arguments name.</summary>
+    /// <param name="exitCodeOf">Returns the exit code for a failure, whose message is printed.</param>
     /// <returns>The exit code.</returns>
     public async Task<int> InvokeAsync(string[] arguments, Func<Exception, int> exitCodeOf)
     {
@@ -89,15 +89,15 @@ internal sealed class ProgramCommands(string program, string description, IReadO
         catch (Exception failure)
         {
             var code = exitCodeOf(failure);
-            // Of a mistake of the program, where it is says more than what it was.
+            // For a bug, the place in the code matters more than the message.
             return Tell([code == ExitCodes.Internal ? failure.ToString() : failure.Message], code);
         }
     }
 
-    /// <summary>How long a stop may take, so that the process has ended within the grace.</summary>
+    /// <summary>How long a stop may take so that the process ends within the grace period.</summary>
     public static TimeSpan StopTimeOf(Settings settings) => TimeSpan.FromSeconds(settings.Get(CommonSettings.StopGrace)) - 1.5 * StopReserve;
 
-    /// <summary>Tells people something on standard error.</summary>
+    /// <summary>Writes lines to standard error.</summary>
     /// <returns>The exit code.</returns>
     public int Tell(IEnumerable<string> lines, int exitCode)
     {

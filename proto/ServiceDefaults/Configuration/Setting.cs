@@ -1,15 +1,15 @@
 namespace KvCluster.ServiceDefaults.Configuration;
 
 /// <summary>
-/// One thing that can be set. By its one name it is the flag <c>--tls-cert</c>, the variable <c>KVCLUSTER_TLS_CERT</c> and the key
-/// <c>tls-cert</c> of the file. The tables of programs list them; help, checks, <c>config show</c> and the tables of deploy/OPERATIONS.md come from there.
+/// A setting. Its name gives the flag <c>--tls-cert</c>, the variable <c>KVCLUSTER_TLS_CERT</c> and the key <c>tls-cert</c> of the file. Programs list their
+/// settings in tables, from which help, checks, <c>config show</c> and the tables of deploy/OPERATIONS.md are made.
 /// </summary>
-/// <param name="name">Lower case words with hyphens; a unit ends it.</param>
-/// <param name="form">What a value looks like, in one word: URL, FILE, SECONDS.</param>
-/// <param name="meaning">A sentence or two.</param>
+/// <param name="name">Lower-case words with hyphens, ending in the unit if it has one.</param>
+/// <param name="form">The form of a value in one word: URL, FILE, SECONDS.</param>
+/// <param name="meaning">One or two sentences.</param>
 internal abstract class Setting(string name, string form, string meaning)
 {
-    /// <summary>What variables of the environment begin with.</summary>
+    /// <summary>The prefix of environment variables.</summary>
     public const string VariablePrefix = "KVCLUSTER_";
 
     public string Name => name;
@@ -18,20 +18,21 @@ internal abstract class Setting(string name, string form, string meaning)
 
     public string Meaning => meaning;
 
-    /// <summary>The value that holds when nothing is said, as one would write it; null: none.</summary>
+    /// <summary>The default value as text; null if there is none.</summary>
     public string? Default { get; init; }
 
-    /// <summary>Without it the program does not start.</summary>
+    /// <summary>The program does not start without it.</summary>
     public bool IsRequired { get; init; }
 
-    /// <summary>As a flag it needs no value.</summary>
+    /// <summary>As a flag it can be given without a value.</summary>
     public bool IsSwitch { get; init; }
 
     public string Flag => $"--{name}";
 
     public string Variable => VariablePrefix + name.Replace('-', '_').ToUpperInvariant();
 
-    /// <summary>What a text means.</summary>
-    /// <exception cref="FormatException">Nothing; the message says why, as the rest of a line that begins with where the text is from.</exception>
+    /// <summary>Parses a text.</summary>
+    /// <exception cref="FormatException">The text is invalid. The message says why; it continues a line that begins with where the text comes
+    /// from.</exception>
     public abstract object? Read(string text);
 }

@@ -2,12 +2,12 @@ using System.CommandLine;
 
 namespace KvCluster.ServiceDefaults.Configuration;
 
-/// <summary>Settings as options of a program's commands.</summary>
+/// <summary>Makes settings options of a program's commands.</summary>
 internal sealed class SettingFlags
 {
     private readonly Dictionary<Setting, Option> _options = [];
 
-    /// <summary>A command whose options are the settings of a table.</summary>
+    /// <summary>Creates a command with the settings of a table as options.</summary>
     public Command CommandOf(string name, string description, IReadOnlyList<Setting> table)
     {
         var command = new Command(name, description);
@@ -16,7 +16,7 @@ internal sealed class SettingFlags
         return command;
     }
 
-    /// <summary>What a command line says, by the names of settings.</summary>
+    /// <summary>The settings in a command line, by name.</summary>
     public IReadOnlyDictionary<string, string> In(ParseResult arguments) => _options
         .Select(one => (one.Key.Name, Result: arguments.GetResult(one.Value)))
         .Where(one => one.Result is { Implicit: false })

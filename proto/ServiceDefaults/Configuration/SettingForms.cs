@@ -2,10 +2,10 @@ using System.Globalization;
 
 namespace KvCluster.ServiceDefaults.Configuration;
 
-/// <summary>How texts become values of settings. Each throws a <see cref="FormatException"/> whose message ends a line for an operator.</summary>
+/// <summary>Parsers for the values of settings. Each throws a <see cref="FormatException"/> whose message continues a line for an operator.</summary>
 internal static class SettingForms
 {
-    /// <summary>Any text but the empty one.</summary>
+    /// <summary>Any text except the empty one.</summary>
     public static string Text(string text) => text.Length > 0 ? text : throw new FormatException("is empty.");
 
     /// <summary>A path, made absolute.</summary>
@@ -28,22 +28,22 @@ internal static class SettingForms
     public static Func<string, string> Choice(params string[] words) => text =>
         words.Contains(text) ? text : throw new FormatException($"'{text}' is not one of {string.Join(", ", words)}.");
 
-    /// <summary>"scheme://host:port" without anything behind it.</summary>
+    /// <summary>"scheme://host:port" with nothing after it.</summary>
     public static Func<string, string> Url(params string[] schemes) => text =>
         Uri.TryCreate(text, UriKind.Absolute, out var url) && schemes.Contains(url.Scheme) && url is { PathAndQuery: "/", UserInfo.Length: 0, Host.Length: > 0 }
             ? url.GetLeftPart(UriPartial.Authority)
             : throw new FormatException($"'{WithoutUser(text)}' is not of the form {string.Join(" or ", schemes.Select(scheme => $"{scheme}://host:port"))}.");
 
-    /// <summary>A host's name as in DNS.</summary>
+    /// <summary>A host name valid in DNS.</summary>
     public static string HostName(string text) => Uri.CheckHostName(text) == UriHostNameType.Dns ? text : throw new FormatException($"'{text}' is no name of a host.");
 
-    /// <summary>What a list's items mean, which are separated by commas; at least one.</summary>
+    /// <summary>A list of items separated by commas, with at least one item.</summary>
     public static IReadOnlyList<T> List<T>(string text, Func<string, T> item)
     {
         var items = text.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries);
         return items.Length > 0 ? [.. items.Select(item)] : throw new FormatException("names nothing.");
     }
 
-    // A password in an address is wrong here, and is nothing for a log.
+    // A password in an address is invalid here and must not be logged.
     private static string WithoutUser(string url) => url.LastIndexOf('@') is >= 0 and var end ? $"...{url[end..]}" : url;
 }

@@ -1,8 +1,8 @@
 namespace KvCluster.ServiceDefaults.Configuration;
 
 /// <summary>
-/// What holds: of each setting of a command its value and where that is from. Made by <see cref="SettingsReader"/>. It may be looked at while
-/// there are mistakes, so that more of them are found; <see cref="ThrowIfWrong"/> comes before anything is done with it.
+/// The settings of a command with their values and where these come from. Made by <see cref="SettingsReader"/>. It may be read while there are mistakes, so
+/// that more of them are found. <see cref="ThrowIfWrong"/> must be called before the values are used.
 /// </summary>
 internal sealed class Settings
 {
@@ -12,21 +12,21 @@ internal sealed class Settings
 
     public IReadOnlyList<string> Mistakes => _mistakes;
 
-    /// <summary>Whether the file, if there is one, could be read; otherwise there are no values to look at.</summary>
+    /// <summary>Whether the file, if there is one, could be read. If not, there are no values.</summary>
     public bool IsRead { get; private set; } = true;
 
-    /// <summary>Its value; of one without a value, and of one with a wrong value, the type's default.</summary>
+    /// <summary>The setting's value; the type's default if it has no value or an invalid one.</summary>
     public T? Get<T>(Setting<T> setting) => _values.TryGetValue(setting, out var value) ? (T?)value : default;
 
-    /// <summary>Whether somebody said something of it, right or wrong.</summary>
+    /// <summary>Whether the setting was given, with a valid value or not.</summary>
     public bool IsGiven(Setting setting) => _texts.ContainsKey(setting);
 
-    /// <summary>What it is and where that is from: its text, and "default" or "" where nobody said anything.</summary>
+    /// <summary>The setting's text and where it comes from: the source, "default", or "" if it has no value.</summary>
     public SettingValue Describe(Setting setting) =>
         _texts.TryGetValue(setting, out var value) ? value : new SettingValue(setting.Default ?? "", setting.Default is null ? "" : "default");
 
-    /// <summary>Adds a mistake that shows only beside other settings.</summary>
-    /// <param name="text">Ends a line that begins with where the setting's value is from.</param>
+    /// <summary>Adds a mistake that shows only in combination with other settings.</summary>
+    /// <param name="text">Continues a line that begins with where the setting's value comes from.</param>
     public void AddMistake(Setting setting, string text) =>
         _mistakes.Add($"{(_texts.TryGetValue(setting, out var value) ? value.Origin : setting.Flag)}: {text}");
 
@@ -45,7 +45,7 @@ internal sealed class Settings
         _mistakes.AddRange(mistakes);
     }
 
-    /// <summary>Takes what was said of a setting, or its default.</summary>
+    /// <summary>Stores the given value of a setting, or its default.</summary>
     internal void Take(Setting setting, SettingValue? given)
     {
         if (given is { } value)

@@ -1,6 +1,6 @@
 namespace KvCluster.ServiceDefaults.Configuration;
 
-/// <summary>What was set is not usable. All that is wrong, a line each with where it is from.</summary>
+/// <summary>The settings are invalid. It has every mistake, as one line each with its source.</summary>
 internal sealed class SettingsException(IReadOnlyList<string> mistakes) : Exception(string.Join("\n", mistakes))
 {
     public IReadOnlyList<string> Mistakes => mistakes;

@@ -6,8 +6,8 @@ using YamlDotNet.Core.Events;
 namespace KvCluster.ServiceDefaults.Configuration;
 
 /// <summary>
-/// A file with settings: one mapping of names to texts, numbers, switches or lists, as JSON (comments allowed) or as YAML, told apart by whether it
-/// begins with a brace. What is null or absent is not set. Reads all of it and keeps every mistake with its line.
+/// A file with settings: one mapping of names to texts, numbers, switches or lists, as JSON (comments allowed) if it begins with a brace, otherwise as YAML.
+/// A null or absent value is not set. Reads the whole file and keeps every mistake with its line.
 /// </summary>
 internal sealed class SettingsFile
 {
@@ -19,15 +19,15 @@ internal sealed class SettingsFile
 
     private SettingsFile(string path) => _path = path;
 
-    /// <summary>By names as they are written, known or not.</summary>
+    /// <summary>By names as written, known or not.</summary>
     public IReadOnlyDictionary<string, SettingValue> Values => _values;
 
     public IReadOnlyList<string> Mistakes => _mistakes;
 
-    /// <summary>Whether it could be read to its end; otherwise names that it has may be missing from <see cref="Values"/>.</summary>
+    /// <summary>Whether the file could be read to its end. If not, <see cref="Values"/> may lack names that it has.</summary>
     public bool IsUsable { get; private set; } = true;
 
-    /// <summary>Reads a file; one that cannot be read is a mistake like others.</summary>
+    /// <summary>Reads a file. A file that cannot be read is a mistake like others.</summary>
     public static SettingsFile Load(string path)
     {
         var file = new SettingsFile(path);
@@ -97,13 +97,13 @@ internal sealed class SettingsFile
                 Add(name, ScalarOf(ref json), line);
             }
         }
-        // Whatever stands behind the mapping is refused here.
+        // Anything after the mapping is refused here.
         while (json.Read())
         {
         }
     }
 
-    // Null: no scalar.
+    // Returns null if it is not a scalar.
     private static string? ScalarOf(ref Utf8JsonReader json)
     {
         switch (json.TokenType)
@@ -128,7 +128,7 @@ internal sealed class SettingsFile
             return;
         if (yaml.TryConsume<Scalar>(out var only))
         {
-            // A file of comments is one empty scalar.
+            // A file with only comments is parsed as one empty scalar.
             if (only.Value.Length > 0)
                 Refuse($"{_path}:{only.Start.Line}: is no mapping of names to values.");
         }

@@ -2,13 +2,14 @@ using System.Text.RegularExpressions;
 
 namespace KvCluster.ServiceDefaults.Configuration;
 
-/// <summary>Brings together what flags, environment and file say: the first of them that says something of a setting holds.</summary>
+/// <summary>Combines flags, environment and file. The first of them that gives a setting has precedence.</summary>
 internal static partial class SettingsReader
 {
     /// <param name="table">The settings of the command.</param>
-    /// <param name="known">Those of all commands of the program: environment and file may say something of them, too.</param>
+    /// <param name="known">The settings of all commands of the program, because environment and file may set any of them.</param>
     /// <param name="sources">Flags and environment.</param>
-    /// <returns>With every mistake that there is, or, of a file that is not usable, with that alone: what is missing cannot be said without it.</returns>
+    /// <returns>The settings with every mistake. If the file is not usable, only its mistakes, because without it nothing can be said about missing
+    /// settings.</returns>
     public static Settings Read(IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, SettingSources sources)
     {
         var settings = new Settings();
@@ -39,7 +40,7 @@ internal static partial class SettingsReader
     {
         if (sources.Flags.TryGetValue(setting.Name, out var flag))
             return new SettingValue(flag, setting.Flag);
-        // An empty one is what compose files and shells leave of a variable that is not set.
+        // Compose files and shells leave an empty variable if its source is not set.
         if (sources.Environment.TryGetValue(setting.Variable, out var variable) && variable.Length > 0)
             return new SettingValue(variable, setting.Variable);
         return file is not null && setting != CommonSettings.Config && file.Values.TryGetValue(setting.Name, out var line) ? line : null;
@@ -50,7 +51,7 @@ internal static partial class SettingsReader
         .Except(known.Select(setting => setting.Variable))
         .Order(StringComparer.Ordinal);
 
-    // Kubernetes and older Docker tell a container of its neighbours: KVCLUSTER_ROUTER_SERVICE_HOST, KVCLUSTER_PORT_7400_TCP_ADDR.
+    // Kubernetes and older Docker versions set such variables for neighbouring services: KVCLUSTER_ROUTER_SERVICE_HOST, KVCLUSTER_PORT_7400_TCP_ADDR.
     [GeneratedRegex("_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$")]
     private static partial Regex OfAServiceLink();
 }

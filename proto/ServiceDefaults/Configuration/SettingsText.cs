@@ -2,10 +2,10 @@ using System.Text;
 
 namespace KvCluster.ServiceDefaults.Configuration;
 
-/// <summary>Settings for people: what <c>config show</c> prints, and the table of the documentation.</summary>
+/// <summary>Formats settings for people: for <c>config show</c>, and as the table of the documentation.</summary>
 internal static class SettingsText
 {
-    /// <summary>A line for each setting: name, value, where it is from. Passwords and tokens are in files of their own and never among them.</summary>
+    /// <summary>One line for each setting: name, value and source. Passwords and tokens are in separate files, so none are shown.</summary>
     public static IEnumerable<string> Lines(IReadOnlyList<Setting> table, Settings settings)
     {
         var nameWidth = table.Max(setting => setting.Name.Length);
@@ -23,7 +23,7 @@ internal static class SettingsText
         return text.ToString();
     }
 
-    // A line of a file names the setting once more.
+    // The origin of a value from a file ends with the setting's name, which is not repeated.
     private static string SourceOf(Setting setting, SettingValue value) => value.Origin.EndsWith($": {setting.Name}", StringComparison.Ordinal)
         ? value.Origin[..^(setting.Name.Length + 2)]
         : value.Origin;

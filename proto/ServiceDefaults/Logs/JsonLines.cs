@@ -8,14 +8,14 @@ using Microsoft.Extensions.Logging.Console;
 namespace KvCluster.ServiceDefaults.Logs;
 
 /// <summary>
-/// A line of JSON for each entry of the log: <c>time</c> (UTC, RFC 3339), <c>level</c> (trace to critical), <c>source</c> (the class), <c>event</c> (its number
-/// there), <c>message</c>, <c>values</c> (what the message is made of, by name), <c>exception</c> (where there was one). The names stay.
+/// One line of JSON for each log message: <c>time</c> (UTC, RFC 3339), <c>level</c> (trace to critical), <c>source</c> (the class), <c>event</c> (its number
+/// in that class), <c>message</c>, <c>values</c> (the message's parameters by name), <c>exception</c> (if there was one). The names are stable.
 /// </summary>
 internal sealed class JsonLines(TimeProvider time) : ConsoleFormatter(FormatName)
 {
     public const string FormatName = "kvcluster-json";
 
-    // Readers are log collectors and not browsers.
+    // Log collectors read it, not browsers.
     private static readonly JsonWriterOptions Options = new() { Encoder = JavaScriptEncoder.UnsafeRelaxedJsonEscaping };
 
     public override void Write<TState>(in LogEntry<TState> logEntry, IExternalScopeProvider? scopeProvider, TextWriter textWriter)
@@ -65,7 +65,7 @@ internal sealed class JsonLines(TimeProvider time) : ConsoleFormatter(FormatName
             case int or long or uint:
                 json.WriteNumber(name, Convert.ToInt64(value, System.Globalization.CultureInfo.InvariantCulture));
                 break;
-            // Also numbers of 64 bits without a sign, which readers of JSON round.
+            // Unsigned 64-bit numbers are written as text too, because JSON parsers round them.
             default:
                 json.WriteString(name, Convert.ToString(value, System.Globalization.CultureInfo.InvariantCulture));
                 break;

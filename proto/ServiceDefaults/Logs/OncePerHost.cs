@@ -3,11 +3,11 @@ using System.Net;
 namespace KvCluster.ServiceDefaults.Logs;
 
 /// <summary>
-/// Lets what strangers cause be logged once a minute for each host, whatever else differs, so that none of them fills the log. Any thread.
+/// Limits log messages that anybody can cause to one a minute for each host, whatever else they say, so that no host can fill the log. Any thread.
 /// </summary>
 internal sealed class OncePerHost(TimeProvider time)
 {
-    /// <summary>Hosts told apart; those beyond share one line a minute.</summary>
+    /// <summary>The number of hosts tracked. Further hosts share one message a minute.</summary>
     private const int HostsMax = 64;
 
     private const string Others = "other hosts";
@@ -17,7 +17,7 @@ internal sealed class OncePerHost(TimeProvider time)
     private readonly Lock _lock = new();
     private readonly Dictionary<string, long> _said = [];
 
-    /// <summary>Whether something of a host is to be said now, and what to call it.</summary>
+    /// <summary>Whether a message about a host may be logged now, and how to name the host.</summary>
     public bool MaySay(IPAddress? address, out string host)
     {
         host = address?.ToString() ?? "unknown";
@@ -38,7 +38,7 @@ internal sealed class OncePerHost(TimeProvider time)
     {
         foreach (var (host, at) in _said)
         {
-            // Removing while walking is allowed.
+            // A dictionary allows removal during enumeration.
             if (time.GetElapsedTime(at) >= SilentTime)
                 _said.Remove(host);
         }

@@ -5,21 +5,21 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.ServiceDefaults.Logs;
 
-/// <summary>What programs of ours log to: standard output, a line an entry, as people or as collectors read it.</summary>
+/// <summary>Creates the programs' log: on standard output, one line for each message, as text or as JSON.</summary>
 internal static class ProcessLogs
 {
     /// <summary>
-    /// What Kestrel says of HTTP/2 connections, each time and as high as critical, is what their callers do wrong: whoever resets many calls would fill the log, and nothing of it is
-    /// for an operator to act on. An error in Kestrel's own queue of a connection is hidden with it; that ends this connection alone.
+    /// Kestrel logs mistakes of its callers on HTTP/2 connections, each time and with levels up to critical. A caller that resets many calls would fill the
+    /// log, and an operator cannot act on these messages. This also hides an error in Kestrel's own queue of a connection, which ends only that connection.
     /// </summary>
     private const string ConnectionsOfCallers = "Microsoft.AspNetCore.Server.Kestrel.Http2";
 
-    /// <param name="settings">With <see cref="CommonSettings.LogFormat"/>.</param>
-    /// <param name="exported">As what the program's logs leave by OTLP besides, if the environment asks for it; null: they do not.</param>
+    /// <param name="settings">Has <see cref="CommonSettings.LogFormat"/>.</param>
+    /// <param name="exported">The service as which the logs are also exported by OTLP, if the environment asks for it; null if they are not.</param>
     public static ILoggerFactory Create(Settings settings, ExportedService? exported = null) => LoggerFactory.Create(logging =>
     {
         logging.SetMinimumLevel(LogLevel.Information).AddFilter("Microsoft", LogLevel.Warning);
-        // A server that does not start is an exception, and told as one line.
+        // A server that does not start throws, and that is printed as one line.
         logging.AddFilter("Microsoft.Extensions.Hosting.Internal.Host", LogLevel.None);
         MuteCallers(logging);
         if (exported is not null)
@@ -40,6 +40,6 @@ internal static class ProcessLogs
         }
     });
 
-    /// <summary>Leaves out what callers could fill a log with.</summary>
+    /// <summary>Omits messages with which callers could fill a log.</summary>
     public static void MuteCallers(ILoggingBuilder logging) => logging.AddFilter(ConnectionsOfCallers, LogLevel.None);
 }

@@ -1,5 +1,5 @@
-// Reads a server's TLS files again and again, and says what becomes of them: what is used, why a change is not used, and, each day, what ends soon. One timer, on the
-// thread pool.
+// Reads a server's TLS files at intervals and logs which certificate is used, why a change is not used, and, once a day, which certificate expires soon. One
+// timer, on the thread pool.
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
 
@@ -8,10 +8,10 @@ namespace KvCluster.ServiceDefaults.Security;
 /// <summary>Keeps credentials up to date until disposed.</summary>
 internal sealed class CertificateWatch : IAsyncDisposable
 {
-    /// <summary>How often the files are read. Whoever replaces one after the other is done within two of these.</summary>
+    /// <summary>How often the files are read. Someone who replaces them one after the other finishes within two intervals.</summary>
     public static readonly TimeSpan Interval = TimeSpan.FromSeconds(2);
 
-    /// <summary>From when on the end is announced: longer than a weekend and a holiday.</summary>
+    /// <summary>How long before it expires a certificate is announced. Longer than a weekend with a holiday.</summary>
     private static readonly TimeSpan AnnouncedTime = TimeSpan.FromDays(7);
 
     private static readonly TimeSpan RepeatTime = TimeSpan.FromDays(1);
@@ -32,7 +32,7 @@ internal sealed class CertificateWatch : IAsyncDisposable
         _time = time;
         SayWhatIsUsed();
         Announce();
-        // Set anew after each turn, so that turns never overlap.
+        // Set again after each run, so that runs never overlap.
         _timer = time.CreateTimer(static state => ((CertificateWatch)state!).Turn(), this, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
         _timer.Change(Interval, Timeout.InfiniteTimeSpan);
     }
@@ -42,7 +42,7 @@ internal sealed class CertificateWatch : IAsyncDisposable
     private void Turn()
     {
         _files.Refresh();
-        // Not what this turn changed: a connection may have read the files before.
+        // Compares with what was logged, not with what this run changed, because a connection may have read the files before.
         if (!ReferenceEquals(_said, _files.Current))
         {
             SayWhatIsUsed();
@@ -60,7 +60,7 @@ internal sealed class CertificateWatch : IAsyncDisposable
             SecurityLog.Uses(_log, own.Subject, current.Files.CertificateFile!, end.At);
     }
 
-    // Only what lasts: between a new certificate and its new key the files do not fit together.
+    // Logs only a failure that persists, because the files do not match between the replacement of the certificate and of its key.
     private void SayFailure(string? failure)
     {
         if (failure is not null && failure == _failureSeen && failure != _failureSaid)
@@ -75,7 +75,7 @@ internal sealed class CertificateWatch : IAsyncDisposable
         var now = _time.GetUtcNow();
         if (_files.Current.End is not { } end || end.At - now > AnnouncedTime || now < _announceAt)
             return;
-        // Its end itself is announced at once.
+        // The expiry itself is announced at once.
         _announceAt = now < end.At && end.At - now < RepeatTime ? end.At : now + RepeatTime;
         if (now < end.At)
             SecurityLog.EndsSoon(_log, end.File, end.At, (long)(end.At - now).TotalHours);

@@ -1,4 +1,4 @@
-// Makes certificates for development and tests: kv-node certs init, and the tests themselves. ECDSA on P-256, which every TLS implementation speaks.
+// Creates certificates for development and tests, for kv-node certs init and the tests themselves. ECDSA on P-256, which every TLS implementation supports.
 using System.Net;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
@@ -11,15 +11,15 @@ internal sealed class DevelopmentAuthority : IDisposable
     private const string ServerUse = "1.3.6.1.5.5.7.3.1";
     private const string ClientUse = "1.3.6.1.5.5.7.3.2";
 
-    /// <summary>Clocks of the machines that use a certificate at once may be so much behind.</summary>
+    /// <summary>How far the clocks of machines that use a new certificate at once may be behind.</summary>
     private static readonly TimeSpan ClockTolerance = TimeSpan.FromMinutes(5);
 
     private readonly ECDsa _key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
     private readonly X509Certificate2 _certificate;
 
     /// <param name="name">Its common name.</param>
-    /// <param name="from">When it begins.</param>
-    /// <param name="until">When it ends, and with it what it signs.</param>
+    /// <param name="from">Start of its validity.</param>
+    /// <param name="until">End of its validity, and of the certificates that it signs.</param>
     public DevelopmentAuthority(string name, DateTimeOffset from, DateTimeOffset until)
     {
         var request = RequestFor(name, _key);
@@ -32,11 +32,11 @@ internal sealed class DevelopmentAuthority : IDisposable
 
     public string KeyPem => _key.ExportPkcs8PrivateKeyPem() + "\n";
 
-    /// <summary>Signs a certificate for a client, or for a server that is a client of others too.</summary>
+    /// <summary>Signs a certificate for a client, or for a server that is also a client of others.</summary>
     /// <param name="name">The common name, for people.</param>
-    /// <param name="hosts">A server's names and addresses; none: a client.</param>
-    /// <param name="from">When it begins.</param>
-    /// <param name="until">When it ends.</param>
+    /// <param name="hosts">A server's names and addresses; empty for a client.</param>
+    /// <param name="from">Start of its validity.</param>
+    /// <param name="until">End of its validity.</param>
     public IssuedCertificate Issue(string name, IReadOnlyCollection<string> hosts, DateTimeOffset from, DateTimeOffset until)
     {
         using var key = ECDsa.Create(ECCurve.NamedCurves.nistP256);

@@ -2,25 +2,25 @@ using KvCluster.Tls;
 
 namespace KvCluster.ServiceDefaults.Security;
 
-/// <summary>The folder that kv-node certs init makes: an authority, and certificates for nodes, routers and clients, each with its key.</summary>
+/// <summary>The directory that kv-node certs init creates: an authority, and certificates for nodes, routers and clients, each with its key.</summary>
 internal static class DevelopmentCertificates
 {
-    /// <summary>Ends long after the certificates, which are made anew with a new authority.</summary>
+    /// <summary>Longer than the certificates, which are created again with a new authority.</summary>
     private const int AuthorityYears = 10;
 
-    /// <summary>What browsers and Apple's systems take from any authority at most.</summary>
+    /// <summary>The longest validity that browsers and Apple's systems accept from any authority.</summary>
     private const int CertificateDays = 397;
 
     private static readonly string[] Loopback = ["localhost", "127.0.0.1", "::1"];
 
-    /// <summary>Writes the folder. Keys are readable by their owner only; the folder is created if it is not there.</summary>
-    /// <param name="folder">Where.</param>
+    /// <summary>Writes the directory, and creates it if it does not exist. Keys are readable by their owner only.</summary>
+    /// <param name="folder">The directory.</param>
     /// <param name="cluster">The cluster's name.</param>
-    /// <param name="nodes">A certificate for each.</param>
-    /// <param name="hosts">Names and addresses by which nodes and routers are reached, besides loopback. In each of their certificates.</param>
-    /// <param name="now">When they begin.</param>
+    /// <param name="nodes">The ids of the nodes, which get one certificate each.</param>
+    /// <param name="hosts">Names and addresses of nodes and routers besides loopback. Each of their certificates has all of them.</param>
+    /// <param name="now">Start of their validity.</param>
     /// <returns>The files written.</returns>
-    /// <exception cref="IOException">One of the files is there already; nothing was written.</exception>
+    /// <exception cref="IOException">One of the files exists; nothing was written.</exception>
     public static IReadOnlyList<string> Create(string folder, string cluster, IEnumerable<uint> nodes, IReadOnlyCollection<string> hosts, DateTimeOffset now)
     {
         using var authority = new DevelopmentAuthority($"KvCluster {cluster} development authority", now, now.AddYears(AuthorityYears));
@@ -44,7 +44,7 @@ internal static class DevelopmentCertificates
         }
     }
 
-    /// <summary>The files of one who has a certificate there: "node-1", "router", "client".</summary>
+    /// <summary>The files for one holder of a certificate in the directory: "node-1", "router", "client".</summary>
     public static TlsFiles FilesOf(string folder, string who) => new()
     {
         AuthorityFile = Path.Combine(folder, "ca.pem"),

@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.ServiceDefaults.Security;
 
-/// <summary>What operators should know of certificates.</summary>
+/// <summary>Log messages about certificates, for operators.</summary>
 internal static partial class SecurityLog
 {
     [LoggerMessage(1, LogLevel.Information, "TLS with the certificate {Subject} in {File}, which ends at {End:u}")]

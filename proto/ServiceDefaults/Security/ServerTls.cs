@@ -1,5 +1,5 @@
-// TLS of one server: what Kestrel asks for with every connection, and the files behind it. Created and disposed by the node's or router's host; handshakes run on the
-// thread pool. A connection keeps the certificate that it began with.
+// TLS of one server: the callback that Kestrel calls for every connection, and its files. Created and disposed by the host of the node or router. Handshakes
+// run on the thread pool. A connection keeps the certificate that it began with.
 using System.Net;
 using System.Net.Security;
 using System.Security.Cryptography.X509Certificates;
@@ -21,10 +21,10 @@ internal sealed class ServerTls : IAsyncDisposable
     private readonly OncePerHost _refused;
     private readonly CertificateWatch _watch;
 
-    /// <param name="options">The files, and what is asked of clients.</param>
-    /// <param name="name">What the certificate must name, of <see cref="NodeNames"/>; null: anything.</param>
-    /// <param name="log">What becomes of certificates, and who is refused.</param>
-    /// <param name="time">For when certificates end.</param>
+    /// <param name="options">The files, and whether clients must present a certificate.</param>
+    /// <param name="name">The name that the certificate must have, from <see cref="NodeNames"/>; null means any.</param>
+    /// <param name="log">Gets messages about certificates and refused connections.</param>
+    /// <param name="time">Tells when certificates expire.</param>
     /// <exception cref="UnusableFileException">A file is not usable.</exception>
     public ServerTls(ServerTlsOptions options, string? name, ILogger log, TimeProvider time)
     {
@@ -36,11 +36,11 @@ internal sealed class ServerTls : IAsyncDisposable
         _watch = new CertificateWatch(Files, log, time);
     }
 
-    /// <summary>Also for the connections that this process makes.</summary>
+    /// <summary>The files, also for connections that this process makes.</summary>
     public CredentialFiles Files { get; }
 
-    /// <summary>Has what listens speak TLS only.</summary>
-    /// <param name="isForPeers">Every caller must show a certificate, whatever is asked of clients.</param>
+    /// <summary>Makes a listener accept TLS only.</summary>
+    /// <param name="isForPeers">Whether every caller must present a certificate, whatever the option for clients says.</param>
     public void Secure(ListenOptions listen, bool isForPeers) => listen.UseHttps(new TlsHandshakeCallbackOptions
     {
         HandshakeTimeout = _handshakeTimeMax,
@@ -56,7 +56,7 @@ internal sealed class ServerTls : IAsyncDisposable
         {
             ServerCertificateContext = credentials.Context,
             CertificateChainPolicy = credentials.ChainPolicy,
-            // Asked for always: routers come to the same port as clients.
+            // Always requested, because routers use the same port as clients.
             ClientCertificateRequired = true,
             CertificateRevocationCheckMode = X509RevocationMode.NoCheck,
             RemoteCertificateValidationCallback = (_, certificate, chain, errors) => Admits(credentials, remote, requiresCertificate, certificate, chain, errors),

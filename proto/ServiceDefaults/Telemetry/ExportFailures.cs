@@ -3,7 +3,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.ServiceDefaults.Telemetry;
 
-/// <summary>Tells, once, that telemetry cannot be sent: the SDK tells it to an event source only, where no operator looks. Any thread.</summary>
+/// <summary>Logs once that telemetry cannot be sent. The SDK reports this only to an event source, where no operator looks. Any thread.</summary>
 internal sealed partial class ExportFailures(ILogger log) : EventListener
 {
     private int _isTold;
@@ -16,7 +16,7 @@ internal sealed partial class ExportFailures(ILogger log) : EventListener
 
     protected override void OnEventWritten(EventWrittenEventArgs eventData)
     {
-        // The base class's constructor may call before this one's fields are there.
+        // The base class's constructor may call this before the fields of this class are set.
         if (log is null || Interlocked.Exchange(ref _isTold, 1) == 1)
             return;
         object?[] values = eventData.Payload is { } payload ? [.. payload] : [];

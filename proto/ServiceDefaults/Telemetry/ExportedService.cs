@@ -1,6 +1,6 @@
 namespace KvCluster.ServiceDefaults.Telemetry;
 
-/// <summary>Whom exported telemetry is of.</summary>
-/// <param name="Name">Of the program, unless OTEL_SERVICE_NAME gives another: "kv-node".</param>
-/// <param name="Instance">Tells its processes apart, unless OTEL_RESOURCE_ATTRIBUTES does: "node-1".</param>
+/// <summary>The identity of exported telemetry.</summary>
+/// <param name="Name">The name of the program, for example "kv-node", unless OTEL_SERVICE_NAME overrides it.</param>
+/// <param name="Instance">Distinguishes its processes, for example "node-1", unless OTEL_RESOURCE_ATTRIBUTES overrides it.</param>
 internal sealed record ExportedService(string Name, string Instance);

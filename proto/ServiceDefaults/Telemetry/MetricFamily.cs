@@ -7,15 +7,15 @@ using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 
 namespace KvCluster.ServiceDefaults.Telemetry;
 
-/// <summary>All series of one metric name. Any thread measures; collections come one at a time.</summary>
+/// <summary>All series of one metric name. Any thread measures; collections run one at a time.</summary>
 internal sealed class MetricFamily
 {
-    /// <summary>As many as the SDK of OpenTelemetry keeps of a metric; what comes beyond is gathered in one series that says so.</summary>
+    /// <summary>The same limit as in OpenTelemetry's SDK. Further measurements go to one series that is marked as the overflow.</summary>
     public const int SeriesMax = 2_000;
 
     private const string OverflowLabels = "otel_metric_overflow=\"true\"";
 
-    // Where an instrument says nothing of its buckets; the runtime's do.
+    // For instruments that do not specify their buckets. Those of the runtime do.
     private static readonly double[] BoundsOtherwise = [.. Buckets.Seconds.HistogramBucketBoundaries!];
 
     private readonly MetricKind _kind;
@@ -35,10 +35,10 @@ internal sealed class MetricFamily
         _overflow = new MetricSeries(OverflowLabels, _bounds);
     }
 
-    /// <summary>Its name in the text.</summary>
+    /// <summary>The name in the exposition format.</summary>
     public string Name { get; }
 
-    /// <summary>Takes a measurement.</summary>
+    /// <summary>Records a measurement.</summary>
     public void Measure(double value, ReadOnlySpan<Tag> tags, long collection)
     {
         var series = SeriesOf(tags);
@@ -52,7 +52,7 @@ internal sealed class MetricFamily
             series.Set(value);
     }
 
-    /// <summary>Writes what a collection found; nothing, where nothing was measured.</summary>
+    /// <summary>Writes the results of a collection; writes nothing if nothing was measured.</summary>
     public void WriteTo(StringBuilder text, long collection)
     {
         var shown = _series.Values.Append(_overflow).Where(series => IsShown(series, collection)).OrderBy(series => series.Labels, StringComparer.Ordinal).ToArray();
@@ -81,7 +81,7 @@ internal sealed class MetricFamily
         return _series.GetOrAdd(tags.ToArray(), static (key, bounds) => new MetricSeries(LabelsOf(key), bounds), _bounds);
     }
 
-    // Cumulative, so that no bucket is less than the one before it while others measure.
+    // Cumulative, so that no bucket is smaller than the one before it while others measure.
     private void WriteHistogram(StringBuilder text, MetricSeries series)
     {
         var separator = series.Labels.Length > 0 ? "," : "";
@@ -112,7 +112,7 @@ internal sealed class MetricFamily
     private static string Text(double value) =>
         double.IsPositiveInfinity(value) ? "+Inf" : double.IsNegativeInfinity(value) ? "-Inf" : value.ToString("R", CultureInfo.InvariantCulture);
 
-    // Without an exponent, as Prometheus writes those that come by OTLP.
+    // Without an exponent, as Prometheus writes the bounds that it receives by OTLP.
     private static string Bound(double bound) => ((decimal)bound).ToString(CultureInfo.InvariantCulture);
 
     private static double[] BoundsOf(Instrument instrument) => instrument switch

@@ -3,12 +3,12 @@ using System.Text;
 namespace KvCluster.ServiceDefaults.Telemetry;
 
 /// <summary>
-/// Names of instruments and attributes as Prometheus has them, by the rules with which it takes in OTLP: so that a dashboard's query finds a metric
+/// Converts names of instruments and attributes to those of Prometheus, by the rules that it applies to OTLP, so that a dashboard's query finds a metric
 /// whether it was scraped or pushed.
 /// </summary>
 internal static class MetricName
 {
-    /// <summary>"kvcluster.node.request.duration" in "s" is kvcluster_node_request_duration_seconds; counters end in _total.</summary>
+    /// <summary>"kvcluster.node.request.duration" in "s" becomes kvcluster_node_request_duration_seconds; counters end in _total.</summary>
     public static string Of(string name, string? unit, MetricKind kind)
     {
         var text = new StringBuilder(Cleaned(name));
@@ -19,10 +19,10 @@ internal static class MetricName
         return text.ToString();
     }
 
-    /// <summary>"rpc.method" is rpc_method.</summary>
+    /// <summary>"rpc.method" becomes rpc_method.</summary>
     public static string OfLabel(string attribute) => Cleaned(attribute);
 
-    // Units in braces count things that the name says already.
+    // Units in braces count things that the name already states.
     private static string UnitOf(string? unit, MetricKind kind) => unit switch
     {
         null or "" => "",

@@ -1,8 +1,8 @@
 namespace KvCluster.ServiceDefaults.Telemetry;
 
-/// <summary>What was measured under one set of attributes. Any thread measures, one collects.</summary>
-/// <param name="labels">The attributes as text: a="x",b="y"; empty: none.</param>
-/// <param name="bounds">Of a histogram: upper bounds of its buckets; empty for others.</param>
+/// <summary>The measurements under one set of attributes. Any thread measures; one thread collects.</summary>
+/// <param name="labels">The attributes as text: a="x",b="y"; empty if there are none.</param>
+/// <param name="bounds">For a histogram, the upper bounds of its buckets; empty for others.</param>
 internal sealed class MetricSeries(string labels, double[] bounds)
 {
     private readonly long[] _counts = new long[bounds.Length == 0 ? 0 : bounds.Length + 1];
@@ -11,13 +11,13 @@ internal sealed class MetricSeries(string labels, double[] bounds)
     /// <summary>The attributes as text.</summary>
     public string Labels => labels;
 
-    /// <summary>The collection in which an observed series was measured last.</summary>
+    /// <summary>The collection in which an observed series was last measured.</summary>
     public long Collection { get; private set; } = -1;
 
-    /// <summary>The value; of a histogram the sum of all values.</summary>
+    /// <summary>The value; for a histogram the sum of all values.</summary>
     public double Value => Volatile.Read(ref _sum);
 
-    /// <summary>Values in a bucket, the last being those above all bounds.</summary>
+    /// <summary>The number of values in a bucket. The last bucket has those above all bounds.</summary>
     public long CountOf(int bucket) => Volatile.Read(ref _counts[bucket]);
 
     /// <summary>Counts a value of a histogram.</summary>
@@ -43,7 +43,8 @@ internal sealed class MetricSeries(string labels, double[] bounds)
 
     public void Set(double value) => Volatile.Write(ref _sum, value);
 
-    /// <summary>Sets what an instrument says in a collection; several instruments of a name, one of each client in the process perhaps, add up.</summary>
+    /// <summary>Sets the value that an instrument reports in a collection. Several instruments of one name, for example of several clients in the process,
+    /// add up.</summary>
     public void Observe(double value, long collection)
     {
         Set(Collection == collection ? Value + value : value);

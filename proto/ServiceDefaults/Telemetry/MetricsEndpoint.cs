@@ -4,13 +4,13 @@ using Microsoft.AspNetCore.Http;
 
 namespace KvCluster.ServiceDefaults.Telemetry;
 
-/// <summary>The admin port's /metrics.</summary>
+/// <summary>The endpoint /metrics of the admin port.</summary>
 internal static class MetricsEndpoint
 {
-    /// <summary>Shows a page from now on.</summary>
-    /// <param name="admin">The admin port; null: there is none.</param>
-    /// <param name="shows">Which meters, besides those of the runtime.</param>
-    /// <returns>To be disposed when the program stops; null without an admin port.</returns>
+    /// <summary>Adds a page of metrics.</summary>
+    /// <param name="admin">The admin port; null if there is none.</param>
+    /// <param name="shows">Which meters to include besides those of the runtime.</param>
+    /// <returns>The page, to be disposed when the program stops; null without an admin port.</returns>
     public static MetricsPage? Add(AdminServer? admin, Func<Meter, bool> shows)
     {
         if (admin is null)

@@ -1,16 +1,17 @@
-// What Prometheus scrapes, by the runtime's own MeterListener: no package, and nothing is measured before the first scrape. Measurements come on
-// any thread and take no lock once their series is known; pages are written one at a time.
+// The page that Prometheus scrapes, made with the runtime's own MeterListener. It needs no package, and nothing is measured before the first scrape.
+// Measurements arrive on any thread and take no lock once their series exists; pages are written one at a time.
 using System.Diagnostics.Metrics;
 using System.Text;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 
 namespace KvCluster.ServiceDefaults.Telemetry;
 
-/// <summary>The metrics of this process as text (version 0.0.4 of Prometheus' exposition format). Counters and histograms count from the first page on.</summary>
-/// <param name="shows">Which meters; one process may run several nodes, each with a page of its own.</param>
+/// <summary>The metrics of this process as text (version 0.0.4 of Prometheus' exposition format). Counters and histograms start with the first
+/// page.</summary>
+/// <param name="shows">Which meters to include, because one process may run several nodes, each with its own page.</param>
 internal sealed class MetricsPage(Func<Meter, bool> shows) : IDisposable
 {
-    /// <summary>Of the text.</summary>
+    /// <summary>The content type of the page.</summary>
     public const string ContentType = "text/plain; version=0.0.4; charset=utf-8";
 
     private readonly Lock _gate = new();
@@ -19,7 +20,7 @@ internal sealed class MetricsPage(Func<Meter, bool> shows) : IDisposable
     private long _collection;
     private bool _isDisposed;
 
-    /// <summary>Meters of the runtime and of the web server that a page shows besides its owner's.</summary>
+    /// <summary>Whether a meter belongs to the runtime or the web server, which a page includes besides its owner's.</summary>
     public static bool IsOfRuntime(Meter meter) => meter.Name is "System.Runtime" or "Microsoft.AspNetCore.Server.Kestrel";
 
     /// <summary>Collects and writes all metrics.</summary>

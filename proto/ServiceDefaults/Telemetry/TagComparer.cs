@@ -3,7 +3,7 @@ using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 
 namespace KvCluster.ServiceDefaults.Telemetry;
 
-/// <summary>Compares the attributes of measurements, in the order in which they are given; a measurement's are looked up where they lie.</summary>
+/// <summary>Compares the attributes of measurements, in the order given. The attributes of a measurement are looked up without copying them.</summary>
 internal sealed class TagComparer : IEqualityComparer<Tag[]>, IAlternateEqualityComparer<ReadOnlySpan<Tag>, Tag[]>
 {
     public static readonly TagComparer Instance = new();
@@ -26,7 +26,7 @@ internal sealed class TagComparer : IEqualityComparer<Tag[]>, IAlternateEquality
 
     public int GetHashCode([DisallowNull] Tag[] obj) => GetHashCode(obj.AsSpan());
 
-    // Instruments have the same keys in all their measurements: the values tell them apart.
+    // An instrument uses the same keys in all its measurements, so the values distinguish them.
     public int GetHashCode(ReadOnlySpan<Tag> alternate)
     {
         var hash = alternate.Length;

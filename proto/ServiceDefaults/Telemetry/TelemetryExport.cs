@@ -1,5 +1,5 @@
-// What leaves by OTLP, configured by OpenTelemetry's own environment variables and nothing else. Started and stopped by a program's main thread. The
-// SDK's threads export; that they cannot is no error of the program: it goes on, and says so once.
+// Telemetry exported by OTLP, configured only by OpenTelemetry's own environment variables. Started and stopped by a program's main thread. The SDK's threads
+// export. If they cannot, the program continues and logs that once.
 using System.Reflection;
 using Microsoft.Extensions.Logging;
 using OpenTelemetry;
@@ -11,15 +11,16 @@ using OpenTelemetry.Trace;
 
 namespace KvCluster.ServiceDefaults.Telemetry;
 
-/// <summary>Traces, metrics and logs of a program by OTLP; without an endpoint in the environment nothing of it is created.</summary>
+/// <summary>Exports traces, metrics and logs of a program by OTLP. Without an endpoint in the environment nothing is created.</summary>
 internal sealed class TelemetryExport : IDisposable
 {
-    /// <summary>One of so many requests that come without a trace begins one, where OTEL_TRACES_SAMPLER says nothing. The SDK would trace each.</summary>
+    /// <summary>One in this many requests without a trace starts one, unless OTEL_TRACES_SAMPLER is set. The SDK's default would trace every
+    /// request.</summary>
     public const int TracedOneIn = 1_000;
 
     private const string Endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-    /// <summary>For what waits to be sent when the program stops; an endpoint that is gone must not hold it up.</summary>
+    /// <summary>The time to send what is pending when the program stops, so that an unreachable endpoint does not delay it.</summary>
     private const int FlushMilliseconds = 500;
 
     private readonly TracerProvider? _traces;
@@ -33,16 +34,16 @@ internal sealed class TelemetryExport : IDisposable
         _failures = failures;
     }
 
-    /// <summary>Begins to export what the environment asks for; null: that is nothing, and nothing of the SDK is loaded.</summary>
-    /// <param name="service">Whose.</param>
-    /// <param name="log">Told once when nothing can be sent.</param>
+    /// <summary>Starts to export what the environment asks for. Returns null if that is nothing; the SDK is not loaded then.</summary>
+    /// <param name="service">The identity of the telemetry.</param>
+    /// <param name="log">Gets one message if nothing can be sent.</param>
     public static TelemetryExport? Start(ExportedService service, ILogger log)
     {
         var (traces, metrics) = (IsAsked("TRACES"), IsAsked("METRICS"));
         return traces || metrics || IsAsked("LOGS") ? Start(ResourceOf(service), traces, metrics, log) : null;
     }
 
-    /// <summary>Sends a program's logs too, if the environment asks for it.</summary>
+    /// <summary>Exports a program's logs too, if the environment asks for it.</summary>
     public static void AddLogs(ILoggingBuilder logs, ExportedService service)
     {
         if (!IsAsked("LOGS"))
@@ -57,7 +58,7 @@ internal sealed class TelemetryExport : IDisposable
 
     public void Dispose()
     {
-        // Together: each waits for the same endpoint.
+        // In parallel, because each waits for the same endpoint.
         Task.WaitAll(
             Task.Run(() => _traces?.Shutdown(FlushMilliseconds)),
             Task.Run(() => _metrics?.Shutdown(FlushMilliseconds)));
@@ -86,7 +87,7 @@ internal sealed class TelemetryExport : IDisposable
         return builder.AddOtlpExporter(exporter => UseSignalPath(exporter, "METRICS")).Build();
     }
 
-    // The variables of one signal go before those of all.
+    // The variables of one signal have precedence over those for all.
     private static void UseSignalPath(OtlpExporterOptions exporter, string signal)
     {
         if (Variable($"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT") is { } own)
@@ -100,7 +101,7 @@ internal sealed class TelemetryExport : IDisposable
 
     private static string? Variable(string name) => Environment.GetEnvironmentVariable(name) is { Length: > 0 } value ? value : null;
 
-    // What the environment says of the service goes before what the program does.
+    // The environment's description of the service has precedence over the program's.
     private static ResourceBuilder ResourceOf(ExportedService service) => ResourceBuilder.CreateEmpty()
         .AddService(service.Name, "kvcluster", VersionText, autoGenerateServiceInstanceId: false, service.Instance)
         .AddTelemetrySdk()
