@@ -1,14 +1,14 @@
 namespace KvCluster.AdminConsole;
 
-/// <summary>What a request to the console must show.</summary>
+/// <summary>What a request to the console must present.</summary>
 internal enum Access
 {
     /// <summary>Nothing.</summary>
     Open,
 
-    /// <summary>The token, where the cluster shows keys only to clients that it knows.</summary>
+    /// <summary>The token, if the cluster shows keys only to clients that it knows.</summary>
     Keys,
 
-    /// <summary>The token; without one in the configuration it is off.</summary>
+    /// <summary>The token. If none is configured, changes are disabled.</summary>
     Change,
 }

@@ -5,18 +5,19 @@ using Microsoft.AspNetCore.Http;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>The token that changes through the console need. Its file is read at each use, which is seldom, so that a new token needs no restart. Any thread.</summary>
+/// <summary>The token that is required for changes through the console. Its file is read at each use, which is rare, so that a new token needs no restart.
+/// Any thread.</summary>
 internal sealed class AdminToken
 {
-    /// <summary>Sixteen random characters cannot be guessed through a network.</summary>
+    /// <summary>A token of sixteen random characters cannot be guessed over a network.</summary>
     private const int LengthLeast = 16;
 
     private const string Scheme = "Bearer ";
 
     private readonly string? _file;
 
-    /// <param name="file">Null: there is none, and nobody may change anything.</param>
-    /// <exception cref="UnusableFileException">It cannot be read, or holds too short a token.</exception>
+    /// <param name="file">Null means that there is none, and nobody may change anything.</param>
+    /// <exception cref="UnusableFileException">The file cannot be read, or its token is too short.</exception>
     public AdminToken(string? file)
     {
         _file = file;
@@ -24,16 +25,17 @@ internal sealed class AdminToken
             _ = Read(file);
     }
 
-    /// <summary>Whether there is one.</summary>
+    /// <summary>Whether a token is configured.</summary>
     public bool IsSet => _file is not null;
 
-    /// <summary>Whether a request shows it: "Authorization: Bearer ...", and nowhere else, so that it is in no address and no log of addresses.</summary>
+    /// <summary>Whether a request presents it as "Authorization: Bearer ...". It is accepted nowhere else, so that it is in no URL and in no log of
+    /// URLs.</summary>
     /// <exception cref="UnusableFileException">The file cannot be read any more.</exception>
     public bool IsShownBy(HttpRequest request)
     {
         if (_file is null || request.Headers.Authorization.ToString() is not { } shown || !shown.StartsWith(Scheme, StringComparison.OrdinalIgnoreCase))
             return false;
-        // Digests have one length whatever was sent, so the comparison takes one time.
+        // Digests have the same length for any input, so the comparison always takes the same time.
         return CryptographicOperations.FixedTimeEquals(Digest(shown[Scheme.Length..].Trim()), Digest(Read(_file)));
     }
 

@@ -1,4 +1,4 @@
-// What all calls under /api/ have in common: who may make them, JSON in and out, and failures as a status with one line. Any thread.
+// Common to all calls under /api/: who may make them, JSON in and out, and failures as a status with one line. Any thread.
 using System.Text.Json;
 using System.Text.Json.Serialization;
 using KvCluster.Client;
@@ -10,7 +10,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>Makes the endpoints of the console's JSON.</summary>
+/// <summary>Creates the endpoints of the console's JSON API.</summary>
 internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnlySet<string> hosts, TimeProvider time, ILogger log)
 {
     private static readonly JsonSerializerOptions Json = new(JsonSerializerDefaults.Web)
@@ -35,12 +35,12 @@ internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnl
             return done;
         }));
 
-    /// <summary>Whether keys and values may be shown to who asks.</summary>
+    /// <summary>Whether the sender of a request may see keys and values.</summary>
     public bool MaySeeKeys(HttpRequest request) => !keysNeedToken || token.IsShownBy(request);
 
     private static async Task<TRequest> ReadAsync<TRequest>(HttpRequest request, CancellationToken cancellationToken)
     {
-        // A form of another site cannot send this type.
+        // A form of another site cannot send this content type.
         if (!request.HasJsonContentType())
             throw new BadRequestException("The request is not JSON.");
         return await request.ReadFromJsonAsync<TRequest>(Json, cancellationToken).ConfigureAwait(false) ?? throw new BadRequestException("The request is empty.");

@@ -1,5 +1,5 @@
-// The page on the admin port. A program adds it when it serves; requests come on any thread. All the page knows comes through one client of the
-// cluster, so that node and router show the same.
+// The page on the admin port. A program adds it when it begins to serve; requests arrive on any thread. The page gets all its data through one client of the
+// cluster, so node and router show the same.
 using System.Buffers.Text;
 using System.Globalization;
 using KvCluster.Client;
@@ -9,7 +9,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>Shows a cluster, its keys, and lets operators change it. Disposed when the program stops, after which its calls fail.</summary>
+/// <summary>Shows a cluster and its keys, and lets operators change it. Disposed when the program stops; its calls fail afterwards.</summary>
 internal sealed class ClusterConsole : IAsyncDisposable
 {
     private readonly KvClient _client;
@@ -29,10 +29,10 @@ internal sealed class ClusterConsole : IAsyncDisposable
         _api = new ApiEndpoint(_token, options.KeysNeedToken, options.Hosts, TimeProvider.System, log);
     }
 
-    /// <summary>Shows the console from now on.</summary>
-    /// <param name="admin">The admin port; null: there is none.</param>
-    /// <returns>To be disposed when the program stops; null without an admin port.</returns>
-    /// <exception cref="KvException">A file of TLS.</exception>
+    /// <summary>Adds the console to an admin port.</summary>
+    /// <param name="admin">The admin port; null if there is none.</param>
+    /// <returns>The console, to be disposed when the program stops; null without an admin port.</returns>
+    /// <exception cref="KvException">A TLS file is not usable.</exception>
     public static ClusterConsole? Add(AdminServer? admin, ConsoleOptions options, ILoggerFactory logs)
     {
         if (admin is null)
@@ -61,7 +61,7 @@ internal sealed class ClusterConsole : IAsyncDisposable
         }),
     ];
 
-    // As base64 with the letters of URLs: keys are bytes.
+    // Encoded as base64url, because keys are bytes.
     private static ReadOnlyMemory<byte> Key(HttpRequest request, string name)
     {
         try

@@ -3,13 +3,13 @@ using KvCluster.V1;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>What all nodes say of themselves, asked at most once in a while however many pages are open. Any thread.</summary>
+/// <summary>The status of all nodes, requested at a limited rate however many pages are open. Any thread.</summary>
 internal sealed class ClusterReading(KvClient client)
 {
-    /// <summary>Pages ask each second.</summary>
+    /// <summary>Pages request it once a second.</summary>
     private static readonly TimeSpan AgeMax = TimeSpan.FromMilliseconds(800);
 
-    /// <summary>A node that has not answered by then is shown so.</summary>
+    /// <summary>A node that has not answered by then is shown as not answering.</summary>
     private static readonly TimeSpan NodeLimit = TimeSpan.FromSeconds(2);
 
     private readonly Lock _gate = new();
@@ -17,7 +17,7 @@ internal sealed class ClusterReading(KvClient client)
     private long _lastBegan;
 
     /// <summary>The status, and when it was read.</summary>
-    /// <param name="cancellationToken">Stops waiting; who else waits for the same goes on.</param>
+    /// <param name="cancellationToken">Stops waiting; others that wait for the same reading are unaffected.</param>
     /// <exception cref="KvException">No node answers, so the shard map is not known.</exception>
     public Task<(GetStatusResponse Status, DateTimeOffset At)> ReadAsync(CancellationToken cancellationToken)
     {

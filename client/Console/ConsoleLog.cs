@@ -3,7 +3,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>What the console logs: changes made through it, and tokens that were not the right one.</summary>
+/// <summary>The console's log messages: changes made through it, and wrong tokens.</summary>
 internal static partial class ConsoleLog
 {
     [LoggerMessage(1, LogLevel.Information, "The console did {Call}, asked from {Caller}")]

@@ -4,28 +4,28 @@ using KvCluster.ServiceDefaults.Configuration;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>What the console of a program needs to know.</summary>
+/// <summary>The options of a program's console.</summary>
 internal sealed record ConsoleOptions
 {
-    /// <summary>Where to learn the cluster from: the node itself, or the nodes that a router knows.</summary>
+    /// <summary>Where to load the cluster from: the node itself, or the nodes that a router knows.</summary>
     public required IReadOnlyList<string> Endpoints { get; init; }
 
-    /// <summary>Whose console it is, for its title: "node 1", "router".</summary>
+    /// <summary>The program, for the title: "node 1", "router".</summary>
     public required string Program { get; init; }
 
-    /// <summary>For https endpoints; null: the machine's authorities.</summary>
+    /// <summary>For https endpoints; null means to trust the machine's authorities.</summary>
     public KvTlsOptions? Tls { get; init; }
 
-    /// <summary>For changes.</summary>
+    /// <summary>The token required for changes.</summary>
     public required AdminToken Token { get; init; }
 
-    /// <summary>Whether keys and values are shown with the token only: where the cluster lets only clients it knows read them.</summary>
+    /// <summary>Whether keys and values are shown only with the token, because the cluster lets only known clients read them.</summary>
     public bool KeysNeedToken { get; init; }
 
-    /// <summary>Names under which browsers may ask for it, besides localhost and addresses.</summary>
+    /// <summary>Host names by which browsers may address it, besides localhost and IP addresses.</summary>
     public IReadOnlySet<string> Hosts { get; init; } = FrozenSet<string>.Empty;
 
-    /// <summary>From settings that node and router have in common.</summary>
+    /// <summary>Creates the options from the settings that node and router have in common.</summary>
     public static ConsoleOptions Of(Settings settings, AdminToken token, string program, IReadOnlyList<string> endpoints) => new()
     {
         Program = program,

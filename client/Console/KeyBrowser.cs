@@ -2,21 +2,21 @@ using KvCluster.Client;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>Lists, reads and changes keys for the page; a change only of what was seen. Any thread.</summary>
+/// <summary>Lists, reads and changes keys for the page. A change applies only to the value that was seen. Any thread.</summary>
 internal sealed class KeyBrowser(KvClient client)
 {
-    /// <summary>Rows of one page.</summary>
+    /// <summary>The maximum number of rows on a page.</summary>
     public const int RowsMax = 200;
 
-    /// <summary>More of a value is not shown, and then not edited either.</summary>
+    /// <summary>The rest of a longer value is not shown, and it cannot be edited then.</summary>
     public const int ValueBytesShown = 256 << 10;
 
-    /// <param name="prefix">Of all keys listed.</param>
-    /// <param name="after">The last key of the page before; empty: from the first.</param>
-    /// <param name="limit">Rows.</param>
+    /// <param name="prefix">The prefix of all keys listed.</param>
+    /// <param name="after">The last key of the previous page; empty for the first page.</param>
+    /// <param name="limit">The number of rows.</param>
     public async Task<object> ListAsync(ReadOnlyMemory<byte> prefix, ReadOnlyMemory<byte> after, int limit, CancellationToken cancellationToken)
     {
-        // The least key behind it.
+        // The smallest key after it.
         byte[] start = after.IsEmpty ? [] : [.. after.Span, 0];
         var entries = new List<object>();
         var scan = new KvScan { Prefix = prefix, Start = start, Limit = (ulong)limit + 1, KeysOnly = true };

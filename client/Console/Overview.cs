@@ -2,20 +2,20 @@ using KvCluster.V1;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>The cluster as the page shows it: bounded lists, made of every node's status.</summary>
+/// <summary>The cluster as the page shows it: bounded lists made from every node's status.</summary>
 internal static class Overview
 {
-    /// <summary>Shards in one answer; the page says that there are more.</summary>
+    /// <summary>The maximum number of shards in one answer; the page says if there are more.</summary>
     public const int ShardsMax = 512;
 
-    /// <summary>Events in one answer, the newest.</summary>
+    /// <summary>The maximum number of events in one answer, which are the newest.</summary>
     public const int EventsMax = 100;
 
     private const int HotPrefixesMax = 20;
 
-    /// <param name="program">Whose console it is.</param>
-    /// <param name="canChange">Whether changes are on.</param>
-    /// <param name="showsKeys">Whether to tell of callers' keys.</param>
+    /// <param name="program">The program that the console belongs to.</param>
+    /// <param name="canChange">Whether changes are enabled.</param>
+    /// <param name="showsKeys">Whether to include callers' keys.</param>
     /// <param name="reading">The status, and when it was read.</param>
     public static object Of(string program, bool canChange, bool showsKeys, (GetStatusResponse Status, DateTimeOffset At) reading)
     {
@@ -80,7 +80,7 @@ internal static class Overview
         }),
     };
 
-    // Every node samples as often, so samples of different nodes add up.
+    // All nodes sample at the same rate, so samples of different nodes can be added.
     private static IEnumerable<object> HotPrefixes(IEnumerable<NodeStatus> nodes)
     {
         var told = nodes.Where(node => node.Activity is not null).Select(node => node.Activity).ToList();

@@ -3,7 +3,7 @@ using Microsoft.AspNetCore.Http;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>The page's files, from this assembly.</summary>
+/// <summary>The page's files, embedded in this assembly.</summary>
 internal static class PageFiles
 {
     private static readonly Dictionary<string, string> Types = new()
@@ -14,7 +14,7 @@ internal static class PageFiles
         [".svg"] = "image/svg+xml",
     };
 
-    /// <summary>One for each file; the page itself is at "/".</summary>
+    /// <summary>One endpoint for each file; the page itself is at "/".</summary>
     public static IEnumerable<AdminEndpoint> Endpoints() => typeof(PageFiles).Assembly.GetManifestResourceNames().Select(name =>
     {
         var (bytes, type) = (Read(name), Types[Path.GetExtension(name)]);

@@ -3,7 +3,7 @@ using Microsoft.AspNetCore.Http;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>What every answer of the console says to browsers.</summary>
+/// <summary>The headers of every answer of the console.</summary>
 internal static class PageHeaders
 {
     private const string Policy =
@@ -21,8 +21,8 @@ internal static class PageHeaders
     }
 
     /// <summary>
-    /// Whether the port was asked for by its address, as localhost, or by one of some names. A page of another site may have its own name resolved to
-    /// this machine and then counts as of the same site; an address cannot be made to mean something else.
+    /// Whether the request addressed the port by an IP address, as localhost, or by one of the given names. A page of another site could have its own name
+    /// resolved to this machine and would then count as the same site. That is not possible with an address.
     /// </summary>
     public static bool IsKnownHost(HttpRequest request, IReadOnlySet<string> hosts)
     {
@@ -30,7 +30,7 @@ internal static class PageHeaders
         return IPAddress.TryParse(host.Trim('[', ']'), out _) || string.Equals(host, "localhost", StringComparison.OrdinalIgnoreCase) || hosts.Contains(host);
     }
 
-    /// <summary>Whether a request was made by the console's own page, or by no page at all, as far as a browser tells.</summary>
+    /// <summary>Whether a request was made by the console's own page or by no page at all, as far as a browser tells.</summary>
     public static bool IsOfThisPage(HttpRequest request)
     {
         if (request.Headers.TryGetValue("Sec-Fetch-Site", out var site) && site.ToString() is not ("same-origin" or "none"))
@@ -39,6 +39,6 @@ internal static class PageHeaders
             || (Uri.TryCreate(origin, UriKind.Absolute, out var of) && string.Equals(of.Authority, Authority(request), StringComparison.OrdinalIgnoreCase));
     }
 
-    // Without a port that is the scheme's own, as in Uri.Authority. A proxy with TLS in front keeps the host and changes the scheme.
+    // Without a port that is the scheme's default, as in Uri.Authority. A TLS proxy in front keeps the host and changes the scheme.
     private static string Authority(HttpRequest request) => request.Host.Port is 80 or 443 ? request.Host.Host : request.Host.Value ?? "";
 }

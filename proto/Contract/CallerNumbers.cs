@@ -6,12 +6,12 @@ using Grpc.Core;
 namespace KvCluster;
 
 /// <summary>
-/// Numbers of who calls, by which a node and a router tell callers apart whose shares of something are to be fair. Good for that only: two callers may have
-/// one number. Any thread.
+/// Numbers by which a node or router distinguishes callers that are to get fair shares of something. They are good for that only, because two callers may
+/// have the same number. Any thread.
 /// </summary>
 internal static class CallerNumbers
 {
-    /// <summary>By the caller's address without its port, and by its certificate where it has one.</summary>
+    /// <summary>A number from the caller's address without its port, and from its certificate if it has one.</summary>
     public static uint OfPeer(ServerCallContext context)
     {
         var address = context.Peer;
@@ -19,7 +19,7 @@ internal static class CallerNumbers
         return Of($"{address[..Math.Max(address.LastIndexOf(':'), 0)]} {identity}");
     }
 
-    /// <summary>By the caller's connection; never 0.</summary>
+    /// <summary>A number from the caller's connection; never 0.</summary>
     public static uint OfConnection(ServerCallContext context) => Math.Max(Of(context.Peer), 1);
 
     private static uint Of(string name)

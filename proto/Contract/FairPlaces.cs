@@ -1,19 +1,21 @@
 namespace KvCluster;
 
 /// <summary>
-/// A bounded number of places for calls without an answer, shared by shards: the changes of a shard, and its reads, take no more of three quarters of them than
-/// are left free, so that one shard that is stuck leaves half. The last quarter is for whoever holds few places: so many shards may be stuck as it has such shares,
-/// 64 of 4,096 places, before others have to wait. The bytes of their requests are shared in the same way, but that a share without any always gets one request.
-/// Used by the ends of an exchange, and by a node for all its exchanges. Not thread-safe: callers hold their own lock.
+/// A bounded number of places for open calls, shared by shards. Of three quarters of the places, the changes of a shard, and separately its reads, may take
+/// no more than they leave free, so one stuck shard leaves half of these. The last quarter is reserved for those that hold few places. It is divided into
+/// small shares, 64 for 4,096 places, and that many shards may be stuck before others have to wait. The bytes of the requests are shared in the same way,
+/// except that a share without any always gets one request. Used by both ends of an exchange, and by a node for all its exchanges. Not thread-safe: callers
+/// hold their own lock.
 /// </summary>
-/// <param name="capacity">Places.</param>
-/// <param name="requestBytesMax">Bytes of requests that hold places.</param>
+/// <param name="capacity">The number of places.</param>
+/// <param name="requestBytesMax">The bytes of the requests that hold places.</param>
 internal sealed class FairPlaces(int capacity, long requestBytesMax = FairPlaces.RequestBytesMax)
 {
-    /// <summary>Of one stream: a shard's calls of one kind have half of it by themselves, two of the largest values. Less than a process has for large requests.</summary>
+    /// <summary>For one stream. A shard's calls of one kind may use half of it when they are alone, which is two of the largest values. Less than a process
+    /// has for large requests.</summary>
     public const long RequestBytesMax = 32 << 20;
 
-    /// <summary>Shares that are kept without a call, so that a quiet shard's next call allocates none.</summary>
+    /// <summary>The number of shares without a call that are kept, so that the next call to a quiet shard allocates none.</summary>
     private const int SharesKept = 1_024;
 
     private readonly int _reserve = capacity / 4;
@@ -21,7 +23,7 @@ internal sealed class FairPlaces(int capacity, long requestBytesMax = FairPlaces
     private readonly long _fewBytes = requestBytesMax / 64;
     private readonly Dictionary<(uint Shard, bool IsChange), Share> _shares = [];
 
-    /// <summary>Places taken.</summary>
+    /// <summary>Number of places taken.</summary>
     public int Taken { get; private set; }
 
     /// <summary>Bytes of the requests that hold places.</summary>
@@ -29,18 +31,18 @@ internal sealed class FairPlaces(int capacity, long requestBytesMax = FairPlaces
 
     private int Free => capacity - Taken;
 
-    /// <summary>Takes a place, if the shard's calls of this kind have not more than their share.</summary>
-    /// <param name="shard">As the caller's map has it; 0 where it says none.</param>
+    /// <summary>Takes a place, unless the shard's calls of this kind have used their share.</summary>
+    /// <param name="shard">By the caller's map; 0 if it does not say.</param>
     /// <param name="isChange">Changes and reads of a shard do not take places from one another.</param>
-    /// <param name="bytes">Of the call's request.</param>
-    /// <param name="share">For <see cref="Return"/>, whether or not there was a place.</param>
+    /// <param name="bytes">The size of the call's request.</param>
+    /// <param name="share">To be passed to <see cref="Return"/>; set whether or not there was a place.</param>
     public bool TryTake(uint shard, bool isChange, int bytes, out Share share)
     {
         share = ShareOf(shard, isChange);
         return TryTake(share, bytes);
     }
 
-    /// <summary>The same of a share that is known.</summary>
+    /// <summary>Takes a place for a share that is known already.</summary>
     public bool TryTake(Share share, int bytes)
     {
         if (!MayTake(share) || !MayHold(share, bytes))
@@ -52,7 +54,7 @@ internal sealed class FairPlaces(int capacity, long requestBytesMax = FairPlaces
         return true;
     }
 
-    /// <summary>Gives a place back.</summary>
+    /// <summary>Returns a place.</summary>
     public void Return(Share share, int bytes)
     {
         share.Count--;
@@ -69,7 +71,7 @@ internal sealed class FairPlaces(int capacity, long requestBytesMax = FairPlaces
     {
         if (_shares.TryGetValue((shard, isChange), out var share))
             return share;
-        // Ids are the caller's word: without this, one that makes them up would have the table grow for ever.
+        // The caller chooses the ids. Without this, a caller that makes them up could let the table grow without bound.
         if (_shares.Count >= SharesKept)
         {
             foreach (var (key, _) in _shares.Where(static entry => entry.Value.Count == 0 && entry.Value.Waiters == 0).ToList())
@@ -78,16 +80,16 @@ internal sealed class FairPlaces(int capacity, long requestBytesMax = FairPlaces
         return _shares[(shard, isChange)] = new Share();
     }
 
-    /// <summary>What the calls of a shard of one kind hold.</summary>
+    /// <summary>What the calls of one kind to a shard hold.</summary>
     internal sealed class Share
     {
-        /// <summary>Places held.</summary>
+        /// <summary>Number of places held.</summary>
         public int Count { get; set; }
 
         /// <summary>Bytes of the requests that hold them.</summary>
         public long Bytes { get; set; }
 
-        /// <summary>Calls that wait for one, where the owner of the places has such.</summary>
+        /// <summary>Number of calls that wait for a place, if the owner of the places lets calls wait.</summary>
         public int Waiters { get; set; }
     }
 }

@@ -3,14 +3,14 @@ using System.Buffers;
 namespace KvCluster;
 
 /// <summary>
-/// Text from elsewhere that people read in a terminal or a log. A line break in it forges a line there, an escape sequence clears the screen or worse, and a
-/// character that turns the direction of writing shows text as what it is not. Any thread.
+/// Makes text from elsewhere safe to show in a terminal or a log. A line break in it would forge a line there, an escape sequence could clear the screen or
+/// do worse, and a character that changes the writing direction would make text look like something else. Any thread.
 /// </summary>
 internal static class OneLine
 {
     private const char Replacement = '\uFFFD';
 
-    // The control characters of ASCII and Latin-1, the separators of lines and paragraphs, and what turns the direction of writing.
+    // The control characters of ASCII and Latin-1, the line and paragraph separators, and the characters that change the writing direction.
     private static readonly SearchValues<char> Refused = SearchValues.Create(
     [
         .. Enumerable.Range(0, char.MaxValue + 1).Select(static code => (char)code).Where(
@@ -20,9 +20,9 @@ internal static class OneLine
     /// <summary>Whether a text can be shown as it is.</summary>
     public static bool Is(ReadOnlySpan<char> text) => !text.ContainsAny(Refused);
 
-    /// <summary>The text with each character replaced that does more than show itself.</summary>
-    /// <param name="text">From a node, a file, or whoever called one.</param>
-    /// <param name="keepsLineFeeds">It has lines of its own, as a table has.</param>
+    /// <summary>Returns the text with each unsafe character replaced.</summary>
+    /// <param name="text">From a node, a file, or the caller of one.</param>
+    /// <param name="keepsLineFeeds">Keep line feeds, for text with several lines such as a table.</param>
     public static string Of(string text, bool keepsLineFeeds = false) => Is(text)
         ? text
         : string.Create(text.Length, (text, keepsLineFeeds), static (shown, from) =>

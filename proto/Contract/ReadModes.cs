@@ -2,7 +2,7 @@ using KvCluster.V1;
 
 namespace KvCluster;
 
-/// <summary>What the modes of reads mean for who serves them. For nodes, routers and clients.</summary>
+/// <summary>Which replicas serve a read, by its mode. For nodes, routers and clients.</summary>
 internal static class ReadModes
 {
     /// <summary>Whether only the leader of the shard can answer.</summary>

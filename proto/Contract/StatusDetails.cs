@@ -6,16 +6,16 @@ using Status = Grpc.Core.Status;
 
 namespace KvCluster;
 
-/// <summary>gRPC's richer error model: a google.rpc.Status in the trailers, beside the plain status.</summary>
+/// <summary>gRPC's richer error model: a google.rpc.Status in the trailers, in addition to the plain status.</summary>
 internal static class StatusDetails
 {
     /// <summary>The trailer that carries it.</summary>
     public const string Trailer = "grpc-status-details-bin";
 
-    /// <summary>The domain of every ErrorInfo of ours.</summary>
+    /// <summary>The domain of every ErrorInfo of this project.</summary>
     public const string Domain = "kvcluster";
 
-    /// <summary>In the metadata of every ErrorInfo: whether the change was applied, <see cref="NotApplied"/> or <see cref="MaybeApplied"/>.</summary>
+    /// <summary>Metadata key in every ErrorInfo: whether the change was applied, <see cref="NotApplied"/> or <see cref="MaybeApplied"/>.</summary>
     public const string AppliedKey = "applied";
 
     public const string NotApplied = "no";
@@ -25,23 +25,23 @@ internal static class StatusDetails
     /// <summary>The reason of a read that is refused because its response is larger than the call allows.</summary>
     public const string ReplyLarge = "REPLY_LARGE";
 
-    /// <summary>In the metadata of such a refusal: the bytes of the response.</summary>
+    /// <summary>Metadata key of such a refusal: the size of the response in bytes.</summary>
     public const string ReplyBytesKey = "reply_bytes";
 
-    /// <summary>The detail that every error of ours has.</summary>
+    /// <summary>Creates the detail that every error of this project has.</summary>
     /// <param name="reason">Stable, for programs.</param>
-    /// <param name="applied">What became of the change.</param>
+    /// <param name="applied">The outcome of the change.</param>
     public static ErrorInfo Info(string reason, string applied) => new() { Domain = Domain, Reason = reason, Metadata = { [AppliedKey] = applied } };
 
-    /// <summary>A status with it; further details may follow.</summary>
+    /// <summary>Creates a status with this detail; further details may be added.</summary>
     public static Google.Rpc.Status Create(StatusCode code, string message, ErrorInfo info) => new() { Code = (int)code, Message = message, Details = { Any.Pack(info) } };
 
-    /// <summary>The exception that ends a call with a status and its details.</summary>
+    /// <summary>Creates the exception that ends a call with a status and its details.</summary>
     public static RpcException ToRpcException(this Google.Rpc.Status status) => new(
         new Status((StatusCode)status.Code, status.Message),
         new Metadata { { Trailer, status.ToByteArray() } });
 
-    /// <summary>The details that a call ended with; null where there are none, or what came is not a google.rpc.Status.</summary>
+    /// <summary>The details that a call ended with; null if there are none, or if they are not a google.rpc.Status.</summary>
     public static Google.Rpc.Status? GetRpcStatus(this RpcException exception)
     {
         if (exception.Trailers.GetValueBytes(Trailer) is not { } bytes)
@@ -56,7 +56,7 @@ internal static class StatusDetails
         }
     }
 
-    /// <summary>The first detail of a type; null where there is none.</summary>
+    /// <summary>The first detail of a type; null if there is none.</summary>
     public static T? GetDetail<T>(this Google.Rpc.Status status)
         where T : class, IMessage<T>, new()
     {

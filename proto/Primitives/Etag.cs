@@ -8,11 +8,10 @@ namespace KvCluster;
 /// The position of a change in its shard's history: (epoch, change), 128 bits, compared as a pair, epoch first. A later change
 /// of a shard has a greater etag, across failovers, restarts and splits. Etags of different shards do not compare.
 /// </summary>
-/// <param name="Epoch">The leadership that ordered the change; 0 before the first.</param>
-/// <param name="Change">The shard's change counter; strictly rising, never reset.</param>
+/// <param name="Epoch">The epoch of the leader that ordered the change; 0 before the first.</param>
+/// <param name="Change">The shard's change counter; strictly increasing, never reset.</param>
 /// <remarks>
-/// Text form as RavenDB printed it: 36 characters, upper-case hex of the big-endian bytes in 8-4-4-4-12 groups, so that text
-/// order is etag order.
+/// The text form is that of RavenDB: 36 characters, upper-case hex of the big-endian bytes in 8-4-4-4-12 groups, so that text order is etag order.
 /// </remarks>
 public readonly record struct Etag(ulong Epoch, ulong Change) : IComparable<Etag>, ISpanFormattable, ISpanParsable<Etag>
 {
@@ -22,7 +21,7 @@ public readonly record struct Etag(ulong Epoch, ulong Change) : IComparable<Etag
     /// <summary>Length of the binary form in bytes.</summary>
     public const int ByteLength = 16;
 
-    /// <summary>Before every change.</summary>
+    /// <summary>The etag before every change.</summary>
     public static readonly Etag None;
 
     /// <summary>The etag as one number with the same order.</summary>

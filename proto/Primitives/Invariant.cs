@@ -3,7 +3,7 @@ using System.Runtime.CompilerServices;
 
 namespace KvCluster;
 
-/// <summary>Conditions that hold unless there is a bug. Stays on in release builds and formats its text only on failure.</summary>
+/// <summary>Checks conditions that hold unless there is a bug. Also active in release builds; the text is formatted only on failure.</summary>
 internal static class Invariant
 {
     /// <exception cref="InvariantException">The condition does not hold.</exception>
@@ -40,5 +40,5 @@ internal static class Invariant
     }
 }
 
-/// <summary>A broken invariant of the protocol: a bug. The replica stops; others go on.</summary>
+/// <summary>An invariant is broken, which is a bug. The replica stops; others are unaffected.</summary>
 internal sealed class InvariantException(string message) : Exception(message);

@@ -3,14 +3,14 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace KvCluster.Tls;
 
-/// <summary>Says why the other side's certificate was refused.</summary>
+/// <summary>Describes why the other side's certificate was refused.</summary>
 internal static class CertificateRefusal
 {
-    /// <param name="certificate">What it showed.</param>
-    /// <param name="chain">What was found to lead to it.</param>
-    /// <param name="errors">What SslStream found.</param>
-    /// <param name="name">What the certificate had to name; null: nothing.</param>
-    /// <param name="authorityFile">Where the authorities come from; null: the machine.</param>
+    /// <param name="certificate">The certificate that it presented.</param>
+    /// <param name="chain">The chain that was built for it.</param>
+    /// <param name="errors">The errors that SslStream found.</param>
+    /// <param name="name">The name that the certificate must have; null if none is required.</param>
+    /// <param name="authorityFile">The file with the authorities; null for those of the machine.</param>
     public static string Describe(X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors, string? name, string? authorityFile)
     {
         if (certificate is not X509Certificate2 shown)
@@ -21,7 +21,7 @@ internal static class CertificateRefusal
         return $"{who} does not name {name} but {string.Join(", ", NamesOf(shown).DefaultIfEmpty("nothing"))}";
     }
 
-    /// <summary>The names of hosts, and addresses, that a certificate is for.</summary>
+    /// <summary>The host names and addresses that a certificate is valid for.</summary>
     public static IEnumerable<string> NamesOf(X509Certificate2 certificate) => certificate.Extensions.OfType<X509SubjectAlternativeNameExtension>()
         .SelectMany(names => names.EnumerateDnsNames().Concat(names.EnumerateIPAddresses().Select(address => address.ToString())));
 

@@ -1,11 +1,11 @@
-// TLS files and what they held when they were last fit for use. Files are read again by whoever makes a connection, and in a server by a timer. By content, not by
-// time: Kubernetes replaces mounted secrets by a symbolic link, whose times tell nothing. Any thread.
+// TLS files and what they held when they were last valid. The files are read again by whoever makes a connection, and in a server by a timer. Changes are
+// detected by content and not by time, because Kubernetes replaces mounted secrets through a symbolic link, whose times say nothing. Any thread.
 namespace KvCluster.Tls;
 
-/// <summary>TLS credentials that follow their files.</summary>
+/// <summary>TLS credentials that are reloaded when their files change.</summary>
 internal sealed class CredentialFiles
 {
-    /// <summary>How long new connections may be made with what was read before.</summary>
+    /// <summary>How long new connections may use what was read before.</summary>
     private static readonly TimeSpan FreshTime = TimeSpan.FromSeconds(2);
 
     private readonly Lock _lock = new();
@@ -26,13 +26,13 @@ internal sealed class CredentialFiles
         _readTimestamp = time.GetTimestamp();
     }
 
-    /// <summary>What new connections are made with.</summary>
+    /// <summary>The credentials for new connections.</summary>
     public TlsCredentials Current => _current;
 
-    /// <summary>Why the files as they are now are not used, but what they held before; null: they are.</summary>
+    /// <summary>Why the present content of the files is not used, but the previous one; null if it is used.</summary>
     public string? Failure => _failure;
 
-    /// <summary>What new connections are made with, read anew if that was not done for some seconds.</summary>
+    /// <summary>The credentials for new connections, read again if that was not done for some seconds.</summary>
     public TlsCredentials Fresh()
     {
         if (_time.GetElapsedTime(Volatile.Read(ref _readTimestamp)) >= FreshTime)
@@ -40,7 +40,7 @@ internal sealed class CredentialFiles
         return _current;
     }
 
-    /// <summary>Reads the files; what they hold is used from now on if it is usable.</summary>
+    /// <summary>Reads the files. If their content is valid, it is used from now on.</summary>
     /// <returns>Whether <see cref="Current"/> was replaced.</returns>
     public bool Refresh()
     {

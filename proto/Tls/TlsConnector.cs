@@ -1,24 +1,24 @@
-// Makes the connections of a SocketsHttpHandler, with TLS where the address says https. The handler's own TLS keeps what it was created with; this one takes what the
-// files hold when it connects. Any thread.
+// Makes the connections of a SocketsHttpHandler, with TLS for https addresses. The handler's own TLS would keep the certificates that it was created with;
+// this one uses the present content of the files for each connection. Any thread.
 using System.Net.Security;
 using System.Net.Sockets;
 using System.Security.Authentication;
 
 namespace KvCluster.Tls;
 
-/// <summary>Connects, and says in one line what is wrong with the other side's certificate.</summary>
-/// <param name="files">What to trust and show; null: the machine's authorities, and nothing.</param>
-/// <param name="serverName">What the other side's certificate must name; null: the host of the address.</param>
+/// <summary>Connects, and describes in one line what is wrong with the other side's certificate.</summary>
+/// <param name="files">What to trust and present; null means to trust the machine's authorities and present nothing.</param>
+/// <param name="serverName">The name that the other side's certificate must have; null means the host of the address.</param>
 internal sealed class TlsConnector(CredentialFiles? files, string? serverName = null)
 {
-    /// <summary>For <see cref="SocketsHttpHandler.ConnectCallback"/>; its time is limited by the handler's ConnectTimeout.</summary>
+    /// <summary>For <see cref="SocketsHttpHandler.ConnectCallback"/>. The handler's ConnectTimeout limits its time.</summary>
     /// <exception cref="AuthenticationException">The other side's certificate is refused, or it refuses ours.</exception>
     public async ValueTask<Stream> ConnectAsync(SocketsHttpConnectionContext context, CancellationToken cancellationToken)
     {
         var socket = new Socket(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
         try
         {
-            // The system's resolver goes on when it is cancelled, for ten seconds and more where it asks for the name of a host that is gone: nobody waits for it.
+            // The system's resolver continues after it is cancelled, for ten seconds or more if it looks up a host that is gone. This does not wait for it.
             await socket.ConnectAsync(context.DnsEndPoint, cancellationToken).AsTask().WaitAsync(cancellationToken).ConfigureAwait(false);
             var stream = new NetworkStream(socket, ownsSocket: true);
             return context.InitialRequestMessage.RequestUri?.Scheme == Uri.UriSchemeHttps

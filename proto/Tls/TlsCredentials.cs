@@ -1,5 +1,5 @@
-// What TLS files held at one moment, checked and parsed. Read from any thread; replaced as a whole when the files change. Never disposed: connections
-// that were made with it may outlive it, and the collector ends it with the last of them.
+// The content of TLS files at one moment, validated and parsed. Read from any thread; replaced as a whole when the files change. Never disposed, because
+// connections made with it may outlive it; it is collected with the last of them.
 using System.Net.Security;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
@@ -21,22 +21,22 @@ internal sealed class TlsCredentials
 
     public TlsFiles Files { get; }
 
-    /// <summary>The certificate to show, with its key; null: none.</summary>
+    /// <summary>The certificate to present, with its key; null if there is none.</summary>
     public X509Certificate2? Own { get; }
 
-    /// <summary>The certificate with what leads to its authority, as SslStream wants it.</summary>
+    /// <summary>The certificate with its chain, as SslStream needs it.</summary>
     public SslStreamCertificateContext? Context { get; }
 
-    /// <summary>What of the own certificate and those that lead to it ends first, and the file that it is in; null: there is none.</summary>
+    /// <summary>When the own certificate or one in its chain expires, whichever is first, and the file that it is in; null if there is none.</summary>
     public (DateTimeOffset At, string File)? End { get; private init; }
 
-    /// <summary>How the other side's certificate is checked; null: as the machine does.</summary>
+    /// <summary>How the other side's certificate is checked; null means by the machine's policy.</summary>
     public X509ChainPolicy? ChainPolicy => _authorities is null ? null : PolicyOf(_authorities);
 
-    /// <summary>Parses what was read of the files.</summary>
-    /// <param name="files">Where it comes from.</param>
-    /// <param name="contents">The text of each file that is named.</param>
-    /// <param name="now">For what has ended or is not valid yet.</param>
+    /// <summary>Parses the content of the files.</summary>
+    /// <param name="files">The names of the files.</param>
+    /// <param name="contents">The text of each named file.</param>
+    /// <param name="now">Tells which certificates have expired or are not valid yet.</param>
     /// <exception cref="UnusableFileException">A file does not hold what it should.</exception>
     public static TlsCredentials Parse(TlsFiles files, TlsFileContents contents, DateTimeOffset now)
     {
@@ -49,7 +49,7 @@ internal sealed class TlsCredentials
         }
         catch (CryptographicException failure)
         {
-            // A name or a chain that does not decode.
+            // A name or a chain that cannot be decoded.
             throw new UnusableFileException(certificateFile, failure.Message);
         }
     }
@@ -74,7 +74,7 @@ internal sealed class TlsCredentials
         {
             TrustMode = X509ChainTrustMode.CustomRootTrust,
             RevocationMode = X509RevocationMode.NoCheck,
-            // Nothing is fetched from addresses that a stranger's certificate names.
+            // Nothing is downloaded from addresses in a stranger's certificate.
             DisableCertificateDownloads = true,
         };
         policy.CustomTrustStore.AddRange(authorities);

@@ -1,6 +1,6 @@
 namespace KvCluster.Telemetry;
 
-/// <summary>Names of attributes, by OpenTelemetry's conventions for remote procedure calls, and ours.</summary>
+/// <summary>Names of attributes: those of OpenTelemetry's conventions for remote procedure calls, and our own.</summary>
 internal static class RpcTags
 {
     /// <summary>"grpc".</summary>
@@ -9,10 +9,10 @@ internal static class RpcTags
     /// <summary>"kvcluster.v1.Kv/Put".</summary>
     public const string Method = "rpc.method";
 
-    /// <summary>Name of gRPC's status: "OK".</summary>
+    /// <summary>Name of the gRPC status code: "OK".</summary>
     public const string Status = "rpc.response.status_code";
 
-    /// <summary>The reason of a refusal, as in its details: "NOT_LEADER".</summary>
+    /// <summary>The reason of an error, as in its details: "NOT_LEADER".</summary>
     public const string Error = "error.type";
 
     /// <summary>Id of a shard.</summary>

@@ -2,7 +2,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Wire;
 
-/// <summary>A call of an exchange where it lies in its message, as node and router read it: nothing is made for a call that finds no place.</summary>
+/// <summary>A call of an exchange, read in place from its message by node and router. Nothing is allocated for a call that finds no place.</summary>
 internal readonly ref struct CallHead
 {
     public ulong Id { get; private init; }
@@ -22,7 +22,7 @@ internal readonly ref struct CallHead
 
     public uint ReplyBytesMax { get; private init; }
 
-    /// <exception cref="MalformedMessageException">The bytes are no call.</exception>
+    /// <exception cref="MalformedMessageException">The bytes are not a call.</exception>
     public static CallHead Read(ReadOnlySpan<byte> call)
     {
         ulong id = 0, generation = 0;

@@ -3,17 +3,18 @@ using Grpc.Core;
 namespace KvCluster.Wire;
 
 /// <summary>
-/// The service <c>kvcluster.v1.Kv</c> on encoded messages, in the shape that generated services have: what the generated <c>Kv.KvBase</c>
-/// would give and take as objects stays bytes here.
+/// The service <c>kvcluster.v1.Kv</c> on encoded messages, in the form of a generated service: what the generated <c>Kv.KvBase</c> passes as objects stays
+/// bytes here.
 /// </summary>
 [BindServiceMethod(typeof(EncodedKvService), nameof(BindService))]
 internal abstract class EncodedKvService
 {
     private const string ServiceName = "kvcluster.v1.Kv";
 
-    /// <summary>Names every method to a binder, as generated code does.</summary>
-    /// <param name="binder">Is told each method.</param>
-    /// <param name="service">Has the handlers. Null: the binder only wants the methods, as that of grpc-dotnet does, and finds the handlers by name.</param>
+    /// <summary>Registers every method with a binder, as generated code does.</summary>
+    /// <param name="binder">Gets each method.</param>
+    /// <param name="service">Has the handlers. It is null if the binder only wants the methods, as that of grpc-dotnet does, which finds the handlers by
+    /// name.</param>
     public static void BindService(ServiceBinderBase binder, EncodedKvService? service)
     {
         binder.AddMethod(MethodOf(nameof(Get), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.Get));

@@ -5,8 +5,8 @@ using Grpc.Core;
 namespace KvCluster.Wire;
 
 /// <summary>
-/// The bytes of one message of the API, of a request as it came or of a response as it goes. Pooled: a request is given back by the service
-/// that got it, a response when it has been written to the wire. One owner at a time.
+/// The bytes of one message of the API: a request as received or a response to be sent. Pooled: the service that gets a request returns it, and a response is
+/// returned when it has been written to the connection. It has one owner at a time.
 /// </summary>
 internal sealed class MessageBytes
 {
@@ -14,7 +14,7 @@ internal sealed class MessageBytes
     private const int PooledBytesMax = 256 << 10;
     private const int PooledMax = 1_024;
 
-    /// <summary>Messages whose bytes are already encoded, or not decoded yet.</summary>
+    /// <summary>Passes encoded messages through without decoding or encoding them.</summary>
     public static readonly Marshaller<MessageBytes> Marshaller = new(Write, Read);
 
     private static readonly ConcurrentQueue<MessageBytes> Pool = new();
@@ -25,23 +25,23 @@ internal sealed class MessageBytes
     {
     }
 
-    /// <summary>Bytes written.</summary>
+    /// <summary>Number of bytes written.</summary>
     public int Count { get; private set; }
 
-    /// <summary>Set in place of a response: why there is none.</summary>
+    /// <summary>Set instead of a response: why there is none.</summary>
     public Google.Rpc.Status? Error { get; set; }
 
-    /// <summary>Bytes that its holder took from a budget for it, and gives back.</summary>
+    /// <summary>Bytes that its holder took from a budget for it and will return.</summary>
     public int Budgeted { get; set; }
 
-    /// <summary>The bytes written, for a holder that keeps it from the pool.</summary>
+    /// <summary>The bytes written, for a holder that keeps the message out of the pool.</summary>
     public ReadOnlyMemory<byte> Memory => _bytes.AsMemory(0, Count);
 
     public ReadOnlySpan<byte> Written => _bytes.AsSpan(0, Count);
 
     public static MessageBytes Rent() => Pool.TryDequeue(out var message) ? message : new MessageBytes();
 
-    /// <summary>Makes room for bytes at the end; the caller fills all of it.</summary>
+    /// <summary>Adds space at the end; the caller must fill all of it.</summary>
     public Span<byte> Append(int count)
     {
         if (_bytes.Length - Count < count)
@@ -58,7 +58,7 @@ internal sealed class MessageBytes
         Error = null;
     }
 
-    /// <summary>Gives it back; it must not be touched afterwards.</summary>
+    /// <summary>Returns it to the pool; it must not be used afterwards.</summary>
     public void Return()
     {
         Clear();

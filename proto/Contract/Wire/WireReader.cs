@@ -3,22 +3,21 @@ using System.Buffers.Binary;
 namespace KvCluster.Wire;
 
 /// <summary>
-/// Reads the fields of an encoded protobuf message one by one, without objects. Fields that the caller does not know are passed over by
-/// <see cref="Skip"/>.
+/// Reads the fields of an encoded protobuf message one by one, without objects. Fields that the caller does not know are skipped with <see cref="Skip"/>.
 /// </summary>
-/// <exception cref="MalformedMessageException">From every method: the bytes are no message.</exception>
+/// <exception cref="MalformedMessageException">From every method: the bytes are not a message.</exception>
 internal ref struct WireReader(ReadOnlySpan<byte> bytes)
 {
     private ReadOnlySpan<byte> _rest = bytes;
     private uint _wireType;
 
-    /// <summary>Bytes that are not read yet.</summary>
+    /// <summary>Number of bytes not read yet.</summary>
     public readonly int Left => _rest.Length;
 
-    /// <summary>The field's value is bytes or a message; of a repeated number: many of them in one.</summary>
+    /// <summary>Whether the field's value is bytes or a message, or a packed list of numbers.</summary>
     public readonly bool IsBytes => _wireType == (uint)WireType.Bytes;
 
-    /// <summary>The next field's number; 0: there is none.</summary>
+    /// <summary>The next field's number; 0 if there is none.</summary>
     public int ReadField()
     {
         if (_rest.IsEmpty)
@@ -66,7 +65,7 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
         return BinaryPrimitives.ReadUInt32LittleEndian(Take(sizeof(uint)));
     }
 
-    /// <summary>The value of a bytes or message field, where it lies.</summary>
+    /// <summary>The value of a bytes or message field, in place.</summary>
     public ReadOnlySpan<byte> ReadBytes()
     {
         Expect(WireType.Bytes);
@@ -74,7 +73,7 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
         return count <= (ulong)_rest.Length ? Take((int)count) : throw Malformed();
     }
 
-    /// <summary>The value of a <see cref="V1.Etag"/> field, as <see cref="Etag.Value"/> has it.</summary>
+    /// <summary>The value of a <see cref="V1.Etag"/> field, in the form of <see cref="Etag.Value"/>.</summary>
     public UInt128 ReadEtag()
     {
         ulong epoch = 0, change = 0;
@@ -91,7 +90,7 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
         return new UInt128(epoch, change);
     }
 
-    /// <summary>Passes over the value of the field just read.</summary>
+    /// <summary>Skips the value of the field just read.</summary>
     public void Skip()
     {
         switch ((WireType)_wireType)

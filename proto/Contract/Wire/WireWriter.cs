@@ -3,31 +3,31 @@ using System.Numerics;
 
 namespace KvCluster.Wire;
 
-/// <summary>Writes fields of a protobuf message into memory of the right size, which the Size methods give.</summary>
+/// <summary>Writes fields of a protobuf message into memory of exactly the right size, which the Size methods compute.</summary>
 internal ref struct WireWriter(Span<byte> destination)
 {
-    /// <summary>Bytes of an etag's message.</summary>
+    /// <summary>Size of an etag's message.</summary>
     public const int EtagBytes = 2 * (1 + sizeof(ulong));
 
-    /// <summary>Bytes of a session's id.</summary>
+    /// <summary>Size of a session's id.</summary>
     public const int SessionBytes = 16;
 
     private Span<byte> _rest = destination;
 
-    /// <summary>Bytes of a varint.</summary>
+    /// <summary>Size of a varint.</summary>
     public static int VarintSize(ulong value) => (BitOperations.Log2(value | 1) / 7) + 1;
 
-    /// <summary>Bytes of a varint field with a number below 16; one of value 0 is left out.</summary>
+    /// <summary>Size of a varint field with a number below 16. A field with the value 0 is omitted.</summary>
     public static int VarintFieldSize(ulong value) => value == 0 ? 0 : 1 + VarintSize(value);
 
-    /// <summary>Bytes of a bytes or message field with a number below 16.</summary>
+    /// <summary>Size of a bytes or message field with a number below 16.</summary>
     public static int BytesFieldSize(int count) => 1 + VarintSize((uint)count) + count;
 
-    /// <summary>Bytes of a <see cref="V1.Position"/> without its tag.</summary>
+    /// <summary>Size of a <see cref="V1.Position"/> without its tag.</summary>
     public static int PositionSize(uint shard, ulong? ageUs = null) =>
         VarintFieldSize(shard) + BytesFieldSize(EtagBytes) + (ageUs is { } age ? 1 + VarintSize(age) : 0);
 
-    /// <summary>Bytes of a <see cref="V1.RequestId"/> without its tag.</summary>
+    /// <summary>Size of a <see cref="V1.RequestId"/> without its tag.</summary>
     public static int RequestIdSize(uint shard, ulong sequence, ulong lowestOpen) =>
         BytesFieldSize(SessionBytes) + VarintFieldSize(sequence) + VarintFieldSize(lowestOpen) + VarintFieldSize(shard);
 
@@ -46,7 +46,7 @@ internal ref struct WireWriter(Span<byte> destination)
         _rest = _rest[value.Length..];
     }
 
-    /// <summary>What stands before the content of a bytes or message field.</summary>
+    /// <summary>Writes the tag and length of a bytes or message field.</summary>
     public void BytesHeader(int field, int count)
     {
         Byte((byte)((field << 3) | 2));
@@ -67,7 +67,7 @@ internal ref struct WireWriter(Span<byte> destination)
         EtagField(2, etag);
         if (ageUs is not { } age)
             return;
-        // Optional: 0 is said too.
+        // The field is optional, so 0 is written too.
         Byte(3 << 3);
         Varint(age);
     }
@@ -87,7 +87,7 @@ internal ref struct WireWriter(Span<byte> destination)
         BinaryPrimitives.WriteUInt128BigEndian(Take(SessionBytes), session);
     }
 
-    /// <summary>Room for content written by someone else.</summary>
+    /// <summary>Takes space for content that someone else writes.</summary>
     public Span<byte> Take(int count)
     {
         var taken = _rest[..count];
