@@ -3,7 +3,7 @@ using Grpc.Core.Interceptors;
 
 namespace Grpc.AspNetCore.Server.Binding;
 
-/// <summary>Puts a server's interceptors before a handler, once, when it is bound; the first in the list sees a call first.</summary>
+/// <summary>Wraps a handler in a server's interceptors, once, when it is bound. The first in the list is called first.</summary>
 internal static class InterceptedMethods
 {
     public static UnaryServerMethod<TRequest, TResponse> Unary<TRequest, TResponse>(UnaryServerMethod<TRequest, TResponse> handler, Interceptor[] interceptors)

@@ -3,10 +3,10 @@ using Grpc.Core;
 
 namespace Grpc.AspNetCore.Server.Binding;
 
-/// <summary>Finds the generated method that binds a service, by the attribute on the service's generated base.</summary>
+/// <summary>Finds the generated method that binds a service, through the attribute on the service's generated base class.</summary>
 internal static class ServiceBinding
 {
-    /// <exception cref="InvalidOperationException">The type has no generated base.</exception>
+    /// <exception cref="InvalidOperationException">The type has no generated base class.</exception>
     public static void Bind(object service, ServiceBinderBase binder)
     {
         for (var type = service.GetType(); type is not null; type = type.BaseType)

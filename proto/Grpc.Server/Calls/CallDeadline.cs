@@ -1,12 +1,12 @@
 namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>
-/// When a call ends at the latest, with a timer that the calls of one pooled object share: a tick that comes late, for a call
-/// that has ended, finds the next one's deadline not passed.
+/// The deadline of a call, with a timer that is shared by the calls of one pooled object. If a tick for a call that has ended comes late, the next call's
+/// deadline has not passed, so the tick has no effect.
 /// </summary>
 internal sealed class CallDeadline
 {
-    /// <summary>What a timer can wait; later deadlines are never reached by a process.</summary>
+    /// <summary>The longest time that a timer can wait. No process runs until a later deadline.</summary>
     private const long WaitMsMax = uint.MaxValue - 2;
 
     private readonly Timer _timer;
@@ -27,7 +27,7 @@ internal sealed class CallDeadline
 
     public void Disarm() => _timer.Change(Timeout.Infinite, Timeout.Infinite);
 
-    /// <summary>Called by the tick; waits on when it came early.</summary>
+    /// <summary>Called by the tick. If it came early, it sets the timer again.</summary>
     public bool HasPassed()
     {
         var remainingMs = _dueTickMs - Environment.TickCount64;

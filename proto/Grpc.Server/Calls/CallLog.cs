@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>What calls log.</summary>
+/// <summary>Log messages of calls.</summary>
 internal static partial class CallLog
 {
     [LoggerMessage(LogLevel.Error, "The handler of {Method} failed.")]

@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>A server's options as its calls need them.</summary>
+/// <summary>A server's options in the form that its calls need.</summary>
 internal sealed class CallSettings(GrpcServiceOptions options, MessageMemory? memory, UnreadableRequest? unreadable, RequestSizes? sizes, ILogger log)
 {
     public int RequestBytesMax { get; } = options.MaxReceiveMessageSize ?? int.MaxValue;
@@ -11,13 +11,13 @@ internal sealed class CallSettings(GrpcServiceOptions options, MessageMemory? me
 
     public bool SendsExceptionText { get; } = options.EnableDetailedErrors == true;
 
-    /// <summary>Null: nothing bounds what slow callers hold.</summary>
+    /// <summary>Null if the memory held for slow callers is not limited.</summary>
     public MessageMemory? Memory { get; } = memory;
 
-    /// <summary>Null: the status is gRPC's own.</summary>
+    /// <summary>Null if gRPC's own status is used.</summary>
     public UnreadableRequest? Unreadable { get; } = unreadable;
 
-    /// <summary>Null: the same for all methods.</summary>
+    /// <summary>Null if all methods have the same limit.</summary>
     public RequestSizes? Sizes { get; } = sizes;
 
     public ILogger Log { get; } = log;

@@ -2,7 +2,7 @@ using Grpc.Core;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>Many messages both ways.</summary>
+/// <summary>Many messages each way.</summary>
 internal sealed class DuplexStreamingHandler<TRequest, TResponse>(Method<TRequest, TResponse> method, DuplexStreamingServerMethod<TRequest, TResponse> handler)
     : StreamingHandler(method.FullName)
     where TRequest : class

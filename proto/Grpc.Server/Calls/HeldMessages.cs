@@ -1,15 +1,15 @@
-// Bytes of messages that wait for their callers, over all calls of a server, oldest first. Any thread takes the lock, for messages that do not come, or
-// go, in one piece. When there is no room, whoever has been slow for longest makes it: an attack with thousands of half-sent requests ends those, and
-// not the calls of others, whose messages are on their way for milliseconds.
+// Bytes of messages that wait for their callers, over all calls of a server, oldest first. Used by any thread, under the lock, for messages that do not
+// arrive or leave in one piece. If there is no room, the messages that have been slow for longest are ended to make it. So an attack with thousands of
+// half-sent requests ends those, and not the calls of others, whose messages take milliseconds.
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>A bounded number of bytes, and who holds them.</summary>
+/// <summary>Limits the bytes held and tracks who holds them.</summary>
 internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages.PatienceMsDefault)
 {
-    /// <summary>A message that is under way for longer is ended when another one needs its room.</summary>
+    /// <summary>A message that takes longer than this is ended if another one needs its room.</summary>
     public const long PatienceMsDefault = 2_000;
 
-    /// <summary>The last quarter is kept for messages of at most so many bytes.</summary>
+    /// <summary>The last quarter is reserved for messages of at most this size.</summary>
     private const int SmallBytes = 64 << 10;
 
     private readonly Lock _gate = new();
@@ -17,7 +17,7 @@ internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages
     private HeldMessage? _oldest;
     private HeldMessage? _newest;
 
-    /// <summary>Bytes that are held.</summary>
+    /// <summary>Number of bytes held.</summary>
     public long Bytes
     {
         get
@@ -27,14 +27,14 @@ internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages
         }
     }
 
-    /// <summary>Whether a message of so many bytes would be taken now: asked before it is made.</summary>
+    /// <summary>Whether a message of this size would be accepted now; asked before it is made.</summary>
     public bool HasRoom(long bytes)
     {
         lock (_gate)
             return _bytes + bytes <= LimitFor(bytes) || (_oldest is { } oldest && Environment.TickCount64 - oldest.SinceMs >= patienceMs);
     }
 
-    /// <summary>Has a message hold so many bytes in all. False: there is no room; it holds what it held.</summary>
+    /// <summary>Makes a message hold this many bytes in total. Returns false if there is no room; it then holds what it held before.</summary>
     public bool TryHold(HeldMessage message, long bytes)
     {
         lock (_gate)
@@ -51,7 +51,7 @@ internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages
         }
     }
 
-    /// <summary>The message has come whole and is being served: it counts with so many bytes, room or not, and is not ended for others.</summary>
+    /// <summary>Accounts a message that has completely arrived and is being served, even if there is no room. It is not ended for others.</summary>
     public void Keep(HeldMessage message, long bytes)
     {
         lock (_gate)
@@ -62,7 +62,7 @@ internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages
         }
     }
 
-    /// <summary>The message is complete, or is not waited for any more.</summary>
+    /// <summary>Releases a message that is complete or not waited for any more.</summary>
     public void Release(HeldMessage message)
     {
         lock (_gate)
@@ -71,7 +71,7 @@ internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages
 
     private long LimitFor(long bytes) => bytes <= SmallBytes ? bytesMax : bytesMax - (bytesMax / 4);
 
-    // Under the lock its owner cannot end the call meanwhile, and have the object serve another one.
+    // Under the lock the owner cannot end the call meanwhile and reuse the object for another one.
     private bool TryMakeRoomLocked(long bytesWanted, HeldMessage newcomer)
     {
         var now = Environment.TickCount64;

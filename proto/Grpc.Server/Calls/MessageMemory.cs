@@ -1,13 +1,13 @@
 namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>
-/// What the messages that callers are slow with may hold in a server's buffers. A service of a host that wants bounds; without it there are none.
+/// Limits what messages of slow callers may hold in a server's buffers. Added to the services of a host that wants limits; without it there are none.
 /// </summary>
 internal sealed class MessageMemory(long arrivingBytesMax, long leavingBytesMax)
 {
-    /// <summary>Requests of which a part has come.</summary>
+    /// <summary>Requests that have partly arrived.</summary>
     public HeldMessages Arriving { get; } = new(arrivingBytesMax);
 
-    /// <summary>Unary responses that are not read.</summary>
+    /// <summary>Unary responses that have not been read.</summary>
     public HeldMessages Leaving { get; } = new(leavingBytesMax);
 }

@@ -7,10 +7,10 @@ internal abstract class MethodHandler(string fullName)
 {
     public string FullName { get; } = fullName;
 
-    /// <summary>Largest message of a request, plain or decompressed.</summary>
+    /// <summary>Largest request message, measured uncompressed.</summary>
     public int RequestBytesMax { get; set; }
 
-    /// <summary>Serves one call to its end. Never fails: what fails becomes the status of the call.</summary>
+    /// <summary>Serves one call to its end. Never fails; a failure becomes the status of the call.</summary>
     public abstract Task RunAsync(ServerCall call);
 
     protected static RpcException NoMessage() => new(new Status(StatusCode.Cancelled, "No message returned from method."));

@@ -1,5 +1,5 @@
-// The calls of a server that are open, from their headers until they are handed back to Kestrel: those that are served, those that wait, and those whose request
-// has not come. Each costs some kilobytes of Kestrel's and ours, whatever its messages have. Any thread, without a lock.
+// The open calls of a server, from their headers until they are returned to Kestrel: those being served, those that wait, and those whose request has not
+// arrived. Each costs some kilobytes of Kestrel's and our memory, whatever the size of its messages. Any thread, without a lock.
 using Grpc.Core;
 using Grpc.Shared;
 using Microsoft.AspNetCore.Http.Features;
@@ -7,26 +7,27 @@ using Microsoft.AspNetCore.Http.Features;
 namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>
-/// Bounds them, fairly by connection. Half of the places is for whoever comes. Of the next quarter a connection gets no more than its share, which is the places
-/// divided by the connections that have calls, and at least <see cref="SharePlacesMin"/>. The last quarter is for connections without a call. A service of a host that
-/// wants bounds; without it there are none.
+/// Limits their number, fairly by connection. Half of the places is available to all. Of the next quarter a connection gets at most its share, which is the
+/// number of places divided by the number of connections with calls, and at least <see cref="SharePlacesMin"/>. The last quarter is for connections without a
+/// call. Added to the services of a host that wants limits; without it there are none.
 /// </summary>
-/// <param name="callsMax">Places.</param>
-/// <param name="refusal">What a call without a place ends with.</param>
+/// <param name="callsMax">The number of places.</param>
+/// <param name="refusal">The error of a call without a place.</param>
 internal sealed class OpenCalls(int callsMax, RpcException refusal)
 {
-    /// <summary>A caller goes on with a few calls at a time, however many connections there are.</summary>
+    /// <summary>A caller can always make a few calls at a time, however many connections there are.</summary>
     public const int SharePlacesMin = 4;
 
     /// <summary>
-    /// A connection gets a GOAWAY at so many refusals in a row. Every stream costs before it is refused, and this is as many as a connection may have at a time. Also a caller that waits before it
-    /// tries again gets there, where the places of its connection are held by streams: those stay, and so does every call that has a place; only new calls need another connection.
+    /// The number of refusals in a row after which a connection gets a GOAWAY. Every stream costs something before it is refused, and this is as many as a
+    /// connection may have at a time. A caller that waits before it tries again reaches it too, if streams hold the places of its connection. These streams
+    /// and every other call with a place are unaffected; only new calls need another connection.
     /// </summary>
     public const int RefusedInRowMax = 256;
 
     /// <summary>
-    /// A connection is broken off at so many: it goes on after the GOAWAY. A caller that listens may have sent 256 before the GOAWAY is written, and 512 before it comes: those that are open then, and
-    /// one for each answer on its way.
+    /// The number of refusals in a row after which a connection is aborted, because it continued after the GOAWAY. A caller that obeys may have sent 256
+    /// calls before the GOAWAY is written and 512 before it arrives: those that are open then, and one for each answer in transit.
     /// </summary>
     public const int RefusedInRowEnd = RefusedInRowMax + 1_024;
 
@@ -39,10 +40,10 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
     private int _connections;
     private long _refused;
 
-    /// <summary>Places taken.</summary>
+    /// <summary>Number of places taken.</summary>
     public int Taken => Volatile.Read(ref _taken);
 
-    /// <summary>Calls that found no place, so far.</summary>
+    /// <summary>Number of calls refused so far.</summary>
     public long Refused => Interlocked.Read(ref _refused);
 
     /// <summary>Takes a place for a call of a connection.</summary>
@@ -54,7 +55,7 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
             Interlocked.Increment(ref _connections);
         if (taken <= _forAll || ofConnection <= MostAt(taken))
         {
-            // Read first: calls of one connection end up on all cores, and the line is shared.
+            // Read first, because calls of one connection run on all cores and share the cache line.
             if (Volatile.Read(ref connection.RefusedInRow) != 0)
                 Volatile.Write(ref connection.RefusedInRow, 0);
             return true;
@@ -63,7 +64,7 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
         return false;
     }
 
-    /// <summary>Gives a place back.</summary>
+    /// <summary>Returns a place.</summary>
     public void Return(ConnectionCalls connection)
     {
         if (Interlocked.Decrement(ref connection.Open) == 0)
@@ -72,9 +73,9 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
     }
 
     /// <summary>
-    /// Answers a call without a place, by its headers alone; a request of which a part is still to come is ended by Kestrel.
+    /// Answers a call without a place, with headers only. If a part of the request is still to come, Kestrel ends it.
     /// </summary>
-    /// <returns>What its connection has come to.</returns>
+    /// <returns>What to do with its connection.</returns>
     public ConnectionFate Refuse(ConnectionCalls connection, IHttpResponseFeature response)
     {
         Interlocked.Increment(ref _refused);
@@ -92,21 +93,21 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
         };
     }
 
-    // How many calls a connection may have, with the one that asks, where so many places are taken with its own.
+    // How many calls a connection may have, including the new one, if this many places are taken, including its own.
     private int MostAt(int taken) =>
         taken > callsMax ? 0
         : taken > _forShares ? 1
         : Math.Max(SharePlacesMin, callsMax / Math.Max(1, Volatile.Read(ref _connections)));
 }
 
-/// <summary>What becomes of a connection.</summary>
+/// <summary>What to do with a connection.</summary>
 internal enum ConnectionFate
 {
     GoesOn,
 
-    /// <summary>Its calls go on; it is to begin no others.</summary>
+    /// <summary>Its calls are unaffected, but it must start no others.</summary>
     TakesNoMore,
 
-    /// <summary>It is broken off.</summary>
+    /// <summary>It is aborted.</summary>
     Ends,
 }

@@ -3,7 +3,7 @@ using Microsoft.AspNetCore.Http.Features;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>A caller's address as gRPC writes it.</summary>
+/// <summary>Formats a caller's address in gRPC's form.</summary>
 internal static class PeerAddress
 {
     public static string Format(IHttpConnectionFeature? connection) => connection?.RemoteIpAddress switch

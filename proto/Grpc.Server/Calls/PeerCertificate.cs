@@ -4,7 +4,7 @@ using Grpc.Core;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>A caller's certificate, which the handshake found to be good, as gRPC writes it.</summary>
+/// <summary>Describes a caller's certificate, which the handshake has verified, in gRPC's form.</summary>
 internal static class PeerCertificate
 {
     private const string AlternativeName = "x509_subject_alternative_name";

@@ -3,11 +3,11 @@ using Grpc.Core;
 namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>
-/// How large the messages of single methods may be, plain or decompressed, where that is less than the server takes; and what calls end with whose messages are larger. A service of a host that
-/// bounds them; without it all methods take what the server does, and the status is gRPC's own.
+/// Limits the message size of single methods, measured uncompressed, below the server's limit, and creates the error for larger messages. Added to the
+/// services of a host that wants such limits; without it the server's limit applies to all methods, with gRPC's own status.
 /// </summary>
-/// <param name="bytesMaxOf">Of a method by its path.</param>
-/// <param name="create">Called for each that is larger, with the limit and whether the call's requests are a stream.</param>
+/// <param name="bytesMaxOf">The limit of a method, by its path.</param>
+/// <param name="create">Creates the error for a message that is larger, with the limit and whether the call's requests are a stream.</param>
 internal sealed class RequestSizes(Func<string, int> bytesMaxOf, Func<int, bool, RpcException> create)
 {
     public int BytesMaxOf(string method) => bytesMaxOf(method);

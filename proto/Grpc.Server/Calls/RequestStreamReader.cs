@@ -1,5 +1,5 @@
-// The messages that a caller streams, parsed where they lie in Kestrel's pipe: one read of the pipe is held and taken apart frame
-// by frame, and given back when it has no whole frame left. One reader at a time, as gRPC has it.
+// The messages that a caller streams, parsed in place in Kestrel's pipe. The result of one read is held and split into frames, and returned when no whole
+// frame is left in it. One reader at a time, as gRPC requires.
 using System.Buffers;
 using System.IO.Pipelines;
 using System.Runtime.CompilerServices;
@@ -8,7 +8,7 @@ using Grpc.Shared;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>The stream that a handler reads its requests from.</summary>
+/// <summary>The stream from which a handler reads its requests.</summary>
 internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     where T : class
 {
@@ -20,7 +20,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     private readonly PipeReader _body;
     private readonly Action _resume;
     private ReadOnlySequence<byte> _held;
-    private ReadOnlyMemory<byte> _segment; // The first of _held, of which _taken bytes were taken already.
+    private ReadOnlyMemory<byte> _segment; // The first segment of _held, of which _taken bytes were consumed.
     private int _taken;
     private bool _isHolding;
     private bool _isLast;
@@ -48,7 +48,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
         try
         {
             _call.ReleaseArriving();
-            // What is held, or read already, needs no wait.
+            // Data that is held, or read already, needs no wait.
             if (TryTake(out var isFound))
                 return isFound ? Found : Ended;
             _waitToken = cancellationToken;
@@ -81,12 +81,12 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
         }
         catch (IOException)
         {
-            // The connection broke off, which often is what the token fired for: the read ends with that by itself.
+            // The connection broke, which is often why the token was cancelled. The read then ends with that by itself.
             return;
         }
     }
 
-    // Reads until there is a message or the end (true), or a read that has to be waited for (false).
+    // Reads until there is a message or the end (returns true), or a read that has to be awaited (returns false).
     private bool TryStartRead(out bool isFound)
     {
         while (true)
@@ -103,7 +103,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
         }
     }
 
-    // Called by the pipe, on a thread of the pool, when a read that was waited for is done.
+    // Called by the pipe, on a thread of the pool, when an awaited read is complete.
     private void Resume()
     {
         var isFound = false;
@@ -125,7 +125,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
         _waitRegistration.Dispose();
         _waitRegistration = default;
         _waiter = null;
-        // The handler goes on inside SetResult, and comes back when it waits again.
+        // The handler continues inside SetResult and returns when it waits again.
         var responses = _call.Responses;
         var lending = responses.Lend();
         if (failure is null)
@@ -149,7 +149,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
         }
     }
 
-    // Gives back what is not a whole frame, to be read again with more behind it.
+    // Returns what is not a whole frame, to be read again with more data after it.
     private void Release()
     {
         _call.HoldArriving(_held.Length - _taken);
@@ -183,7 +183,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
             if (TryTakeFrame(out var payload, out var isCompressed))
             {
                 Current = _call.Deserialize(payload, isCompressed, _marshaller, out var countedBytes);
-                // Until the next one is asked for, which is when the handler has done with it.
+                // Until the next message is requested, because the handler has finished with this one then.
                 _call.KeepArrived(countedBytes);
                 isFound = true;
                 return true;
@@ -200,7 +200,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
         var rest = _segment.Span[_taken..];
         if (rest.Length >= FrameFormat.HeaderBytes)
         {
-            // Most frames lie in one segment, where no sequence has to be cut.
+            // Most frames are in one segment, so no sequence has to be sliced.
             var payloadBytes = FrameFormat.ReadHeader(rest, bytesMax, out isCompressed);
             if (rest.Length - FrameFormat.HeaderBytes >= payloadBytes)
             {

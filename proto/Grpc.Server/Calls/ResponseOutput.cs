@@ -1,11 +1,10 @@
-// The messages of a response on their way into Kestrel's pipe. A flush costs more than a message, so streams flush as rarely as
-// nobody notices:
-//  - While a handler runs on a thread that this stack lent it (its start, or a message that it waited for), what it writes is
-//    flushed when it gives the thread back, that is, when it awaits something that is not there yet. A handler that blocks its
-//    thread holds back what it wrote.
-//  - Elsewhere a flush is queued to the pool; what is written until it runs goes with it.
-//  - From StagedFrames.BytesMax on a write flushes at once, and waits where the caller does not keep up.
-// Pooled with its call. Everything takes _gate but what says otherwise.
+// Writes the messages of a response into Kestrel's pipe. A flush costs more than a message, so streams flush as rarely as possible without a noticeable
+// delay:
+//  - While a handler runs on a thread lent to it (at its start, or after a message that it waited for), its writes are flushed when it returns the thread,
+//    that is, when it awaits something that is not complete. A handler that blocks its thread delays what it wrote.
+//  - Otherwise a flush is queued to the pool; what is written until it runs is flushed with it.
+//  - From StagedFrames.BytesMax on a write flushes at once, and waits if the caller does not keep up.
+// Pooled with its call. Everything takes _gate unless it says otherwise.
 using System.IO.Pipelines;
 using Grpc.Core;
 using Grpc.Shared;
@@ -30,10 +29,10 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
     /// <summary>Whether the response is a stream that can be written to.</summary>
     public bool IsOpen => _isOpen;
 
-    /// <summary>Whether a message, or the headers, are on their way. Read by the call's own thread.</summary>
+    /// <summary>Whether a message or the headers have been written. Read by the call's own thread.</summary>
     public bool HasContent { get; private set; }
 
-    /// <summary>Whether serialization failed in the middle of a frame, after which only a reset is left.</summary>
+    /// <summary>Whether serialization failed in the middle of a frame. The stream can then only be reset.</summary>
     public bool LeftPartialFrame => HasContent && _frames.LeftPartialFrame;
 
     public void Begin(IHttpResponseBodyFeature body)
@@ -48,7 +47,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>Forgets the call; also one whose responses were no stream.</summary>
+    /// <summary>Forgets the call, also one whose response was not a stream.</summary>
     public void End()
     {
         if (_pipe is null)
@@ -65,7 +64,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>Starts a handler on this thread, on loan.</summary>
+    /// <summary>Starts a handler on this thread, which is lent to it.</summary>
     public Task Start(Func<Task> handler)
     {
         var lending = Lend();
@@ -79,8 +78,8 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>From here on this thread runs the handler.</summary>
-    /// <returns>For <see cref="TakeBack"/>: the handler may end, and this object serve another call, before.</returns>
+    /// <summary>Lends this thread to the handler from here on.</summary>
+    /// <returns>For <see cref="TakeBack"/>, because before it is called the handler may end and this object serve another call.</returns>
     public int Lend()
     {
         lock (_gate)
@@ -90,7 +89,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>The handler gave this thread back: flushes what it wrote.</summary>
+    /// <summary>Takes back the thread from the handler and flushes what it wrote.</summary>
     public void TakeBack(int lending)
     {
         lock (_gate)
@@ -103,7 +102,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>One of many messages; sent soon.</summary>
+    /// <summary>Writes one of many messages, which is sent soon.</summary>
     /// <exception cref="RpcException">The caller went away, or the message is larger than the limit.</exception>
     /// <exception cref="InvalidOperationException">The call has ended.</exception>
     public Task WriteAsync<T>(T message, Marshaller<T> marshaller, bool moreFollows)
@@ -139,7 +138,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>No more messages. Completes when no flush is under way any more; what is not flushed is sent with the trailers.</summary>
+    /// <summary>Ends the messages. Completes when no flush is in progress any more; what is not flushed is sent with the trailers.</summary>
     public Task CompleteAsync()
     {
         lock (_gate)
@@ -155,7 +154,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
     {
         lock (_gate)
         {
-            // A flush that was queued for a call that has ended, or that another item did already.
+            // A flush that was queued for a call that has ended, or that was already done.
             if (!_isFlushQueued)
                 return;
             _isFlushQueued = false;
@@ -176,8 +175,8 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         }
     }
 
-    // Kestrel sends nothing of what is written while a flush waits for its caller: nothing is. A flush that the writer does not wait
-    // for, because another thread began it, is waited for here.
+    // While a flush waits for the caller to read, Kestrel sends nothing that is written, so nothing is written. A flush that another thread started, and that
+    // the writer does not await, is awaited here.
     private async Task WriteAfterAsync<T>(Task flushing, T message, Marshaller<T> marshaller, bool moreFollows)
     {
         await flushing.ConfigureAwait(false);
@@ -196,13 +195,13 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
             return Task.CompletedTask;
         }
         var flushing = AwaitFlushAsync(flush);
-        // It may be done already; otherwise it needs the gate to say so, after this.
+        // It may be complete already. Otherwise it needs the gate to report that, which it gets after this.
         if (!flushing.IsCompleted)
             _flushing = flushing;
         return flushing;
     }
 
-    // Never fails: a failure is that the caller is gone, which the next write says.
+    // Never fails. A failure means that the caller is gone, which the next write reports.
     private async Task AwaitFlushAsync(ValueTask<FlushResult> flush)
     {
         var isGone = true;

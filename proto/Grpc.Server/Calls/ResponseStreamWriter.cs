@@ -2,7 +2,7 @@ using Grpc.Core;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>The stream that a handler writes its responses to.</summary>
+/// <summary>The stream to which a handler writes its responses.</summary>
 internal sealed class ResponseStreamWriter<T>(ServerCall call, Marshaller<T> marshaller) : IServerStreamWriter<T>
 {
     public WriteOptions? WriteOptions { get; set; }

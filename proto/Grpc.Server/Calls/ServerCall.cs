@@ -1,5 +1,5 @@
-// One call on Kestrel's features. Pooled: it belongs to Kestrel's HTTP/2 stream object and serves one call after the other, from
-// Begin to End. Runs on threads of the pool, one at a time but for the deadline's timer, which takes _deadlineGate.
+// One call on Kestrel's features. Pooled: it belongs to Kestrel's HTTP/2 stream object and serves one call after the other, from Begin to End. Runs on
+// threads of the pool, one at a time, except for the deadline's timer, which takes _deadlineGate.
 using System.Buffers;
 using System.IO.Pipelines;
 using Google.Protobuf;
@@ -12,22 +12,24 @@ using Microsoft.AspNetCore.Server.Kestrel.Core.Features;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>The context that handlers are given, and what reads and answers the request behind it.</summary>
+/// <summary>The context that handlers get, and the reader and writer of the request behind it.</summary>
 internal sealed class ServerCall : ServerCallContext
 {
-    /// <summary>Kestrel's default limit of a request body; a server that takes larger messages needs it lifted.</summary>
+    /// <summary>Kestrel's default limit of a request body, which must be lifted in a server that accepts larger messages.</summary>
     private const int BodyBytesMaxOfServer = 30_000_000;
 
-    /// <summary>A unary response up to this goes with the end of its call; of a larger one the call waits until the connection has taken it.</summary>
+    /// <summary>A unary response up to this size is sent with the end of its call. With a larger one the call waits until the connection has taken
+    /// it.</summary>
     private const int UnwatchedBytes = 16 << 10;
 
-    /// <summary>A plain message up to this does not count once it has come: as many bytes have come over the wire for it, in one piece more often than not.</summary>
+    /// <summary>An uncompressed message up to this size is not accounted once it has arrived. Its caller had to send as many bytes, and it mostly arrives in
+    /// one piece.</summary>
     private const int UncountedBytes = 64 << 10;
 
-    /// <summary>HTTP/2's ENHANCE_YOUR_CALM, which gRPC reads as RESOURCE_EXHAUSTED.</summary>
+    /// <summary>HTTP/2's ENHANCE_YOUR_CALM, which gRPC maps to RESOURCE_EXHAUSTED.</summary>
     private const int TooSlowCode = 0xb;
 
-    /// <summary>For what was written before a failed call's status to be read.</summary>
+    /// <summary>How long a failed call waits for the caller to read what was written before its status.</summary>
     private static readonly TimeSpan StatusPatience = TimeSpan.FromSeconds(1);
 
     private readonly Lock _deadlineGate = new();
@@ -102,14 +104,14 @@ internal sealed class ServerCall : ServerCallContext
 
     private CancellationToken RequestAborted => _features.GetRequiredFeature<IHttpRequestLifetimeFeature>().RequestAborted;
 
-    /// <summary>Largest message of the request, plain or decompressed.</summary>
+    /// <summary>Largest message of the request, measured uncompressed.</summary>
     public int RequestBytesMax { get; private set; }
 
-    /// <summary>Takes on a request.</summary>
+    /// <summary>Starts to serve a request.</summary>
     public void Begin(IFeatureCollection features, IHttpRequestFeature request, int requestBytesMax)
     {
         RequestBytesMax = requestBytesMax;
-        // Kestrel's stream object is its own feature collection and features, and comes back with every call that it serves.
+        // Kestrel's stream object is its own feature collection and its own features, and is the same for every call on it.
         if (!ReferenceEquals(features, _features) || !ReferenceEquals(request, _request))
         {
             _features = features;
@@ -126,7 +128,7 @@ internal sealed class ServerCall : ServerCallContext
         _isReading = false;
         _isRequestStream = false;
         _onlyBytes = 0;
-        // The rate stays: a unary request that stands still is ended.
+        // The minimum data rate stays, so a unary request that stalls is ended.
         if (RequestBytesMax > BodyBytesMaxOfServer && features.Get<IHttpMaxRequestBodySizeFeature>() is { IsReadOnly: false } size)
             size.MaxRequestBodySize = null;
         var headers = request.Headers;
@@ -149,7 +151,7 @@ internal sealed class ServerCall : ServerCallContext
         WriteOptionsCore = null;
     }
 
-    /// <exception cref="RpcException">UNIMPLEMENTED: the messages are compressed in an unknown way.</exception>
+    /// <exception cref="RpcException">UNIMPLEMENTED: the messages have an unknown compression.</exception>
     public void CheckEncoding()
     {
         if (RequestEncoding is null || Decompression.IsKnown(RequestEncoding))
@@ -158,7 +160,7 @@ internal sealed class ServerCall : ServerCallContext
         throw new RpcException(new Status(StatusCode.Unimplemented, $"The encoding '{RequestEncoding}' is not supported; {Decompression.Accepted} are."));
     }
 
-    /// <summary>A stream may be slow, and as long as it likes.</summary>
+    /// <summary>Lifts the limits of the request, because a stream may be slow and of any length.</summary>
     public void LiftRequestLimits()
     {
         _isRequestStream = true;
@@ -168,14 +170,14 @@ internal sealed class ServerCall : ServerCallContext
             size.MaxRequestBodySize = null;
     }
 
-    /// <summary>Reads more of the request; a failure in it is the caller's going away.</summary>
+    /// <summary>Reads more of the request. A failure of the read means that the caller went away.</summary>
     public ValueTask<ReadResult> ReadAsync()
     {
         _isReading = true;
         return Body.ReadAsync();
     }
 
-    /// <summary>Takes the one message of a request that has no stream; true when it, and the end after it, are there.</summary>
+    /// <summary>Takes the only message of a request that is not a stream. Returns true when the message and the end of the request have arrived.</summary>
     /// <exception cref="RpcException">The request is not one message within the limit.</exception>
     public bool TryTakeOnly<T>(ReadResult read, Marshaller<T> marshaller, ref T? message)
         where T : class
@@ -186,12 +188,12 @@ internal sealed class ServerCall : ServerCallContext
         if (message is null && FrameFormat.TryRead(ref buffer, RequestBytesMax, out var isCompressed, out var payload))
         {
             message = Deserialize(payload, isCompressed, marshaller, out var countedBytes);
-            // Also one that is too small to count once it is served.
+            // Also a message that is too small to be accounted once it is served.
             _onlyBytes = Math.Max(countedBytes, payload.Length);
         }
         if (message is not null && !buffer.IsEmpty)
             throw new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the request."));
-        // Whoever does not end the request that has come keeps its message waiting.
+        // The message is kept while the caller has not ended the request.
         HoldArriving(read.IsCompleted ? 0 : buffer.Length + _onlyBytes);
         Body.AdvanceTo(buffer.Start, end);
         ThrowIfPastDeadline();
@@ -200,7 +202,7 @@ internal sealed class ServerCall : ServerCallContext
         return read.IsCompleted;
     }
 
-    /// <summary>The one message of a request that has no stream.</summary>
+    /// <summary>Reads the only message of a request that is not a stream.</summary>
     /// <exception cref="RpcException">The request is not one message within the limit.</exception>
     public async Task<T> ReadOnlyAsync<T>(Marshaller<T> marshaller)
         where T : class
@@ -211,7 +213,7 @@ internal sealed class ServerCall : ServerCallContext
         return message!;
     }
 
-    /// <summary>The response of a call that streams none; sent with the end of the call.</summary>
+    /// <summary>Writes the response of a call that does not stream responses; it is sent with the end of the call.</summary>
     public void WriteOnly<T>(T message, Marshaller<T> marshaller)
     {
         if (_status.StatusCode != StatusCode.OK || _deadlinePassed)
@@ -226,7 +228,7 @@ internal sealed class ServerCall : ServerCallContext
         }
     }
 
-    /// <summary>The caller is given time to read a large response before the call ends, and its bytes count until then.</summary>
+    /// <summary>Whether the response is large. The caller then gets time to read it before the call ends, and its bytes are accounted until then.</summary>
     public bool HasLargeResponse => _leaving is { IsHeld: true };
 
     /// <summary>Waits until the connection has taken what was written.</summary>
@@ -236,7 +238,7 @@ internal sealed class ServerCall : ServerCallContext
         ReleaseLeaving();
     }
 
-    /// <summary>So many bytes of a message that is not complete lie in the buffers, before more of it is asked for; 0: none.</summary>
+    /// <summary>Accounts the bytes of an incomplete message in the buffers, before more of it is requested; 0 means none.</summary>
     /// <exception cref="RpcException">UNAVAILABLE: there is no room for more such messages.</exception>
     public void HoldArriving(long bytes)
     {
@@ -248,7 +250,7 @@ internal sealed class ServerCall : ServerCallContext
             _arriving.IsHeld = true;
     }
 
-    /// <summary>A message of so many bytes has come whole and counts until it is released; 0: it is too small to count.</summary>
+    /// <summary>Accounts a message that has completely arrived until it is released; 0 means that it is too small.</summary>
     public void KeepArrived(long bytes)
     {
         if (bytes == 0)
@@ -262,15 +264,16 @@ internal sealed class ServerCall : ServerCallContext
         }
     }
 
-    /// <summary>From here on the response is a stream.</summary>
+    /// <summary>Starts a response that is a stream.</summary>
     public void OpenResponses() => Responses.Begin(_responseBody);
 
-    /// <summary>Reads a message where it lies.</summary>
-    /// <param name="payload">What came of it.</param>
-    /// <param name="isCompressed">What it says of itself.</param>
-    /// <param name="marshaller">Makes the message.</param>
-    /// <param name="countedBytes">With how many it counts; 0: it is too small. What came compressed always counts: it cost its caller next to nothing.</param>
-    /// <exception cref="RpcException">The bytes are no such message, or there is no room to decompress them.</exception>
+    /// <summary>Parses a message in place.</summary>
+    /// <param name="payload">The received bytes.</param>
+    /// <param name="isCompressed">Whether its header says that it is compressed.</param>
+    /// <param name="marshaller">Creates the message.</param>
+    /// <param name="countedBytes">The size to account, or 0 if it is too small. A compressed message is always accounted, because it cost its caller next to
+    /// nothing.</param>
+    /// <exception cref="RpcException">The bytes are not such a message, or there is no room to decompress them.</exception>
     public T Deserialize<T>(ReadOnlySequence<byte> payload, bool isCompressed, Marshaller<T> marshaller, out long countedBytes)
     {
         try
@@ -286,7 +289,7 @@ internal sealed class ServerCall : ServerCallContext
         }
     }
 
-    // Apart, for what it captures is made where a method begins.
+    // A separate method, because a closure is allocated at the start of the method that captures.
     private T DeserializeCompressed<T>(ReadOnlySequence<byte> payload, Marshaller<T> marshaller, out long countedBytes)
     {
         using var message = Decompression.Decompress(payload, RequestEncoding, RequestBytesMax, bytes => HoldArriving(payload.Length + bytes));
@@ -294,14 +297,14 @@ internal sealed class ServerCall : ServerCallContext
         return _payload.Read(message.Bytes, marshaller);
     }
 
-    /// <summary>The handler returned.</summary>
+    /// <summary>Ends the call after the handler returned.</summary>
     public void Succeed()
     {
         if (_deadlinePassed)
             _status = PastDeadline().Status;
     }
 
-    /// <summary>The handler, or what reads and writes for it, threw: that becomes the status.</summary>
+    /// <summary>Sets the status from an exception of the handler, or of a read or write for it.</summary>
     public void Fail(Exception failure, string method)
     {
         if (_deadlinePassed)
@@ -328,7 +331,7 @@ internal sealed class ServerCall : ServerCallContext
         }
     }
 
-    /// <summary>Says the status: in the trailers, or in the headers where nothing was sent yet.</summary>
+    /// <summary>Writes the status: in the trailers, or in the headers if nothing was sent yet.</summary>
     public void Finish()
     {
         DisarmDeadline();
@@ -350,17 +353,17 @@ internal sealed class ServerCall : ServerCallContext
         WriteStatus();
     }
 
-    /// <exception cref="RpcException">DEADLINE_EXCEEDED: it passed.</exception>
+    /// <exception cref="RpcException">DEADLINE_EXCEEDED: the deadline passed.</exception>
     public void ThrowIfPastDeadline()
     {
         if (_deadlinePassed)
             throw PastDeadline();
     }
 
-    /// <summary>Whether a token is this call's own, whose firing ends reads by itself.</summary>
+    /// <summary>Whether a token is this call's own. If so, its cancellation ends reads by itself.</summary>
     public bool IsOwn(CancellationToken token) => _hasDeadline ? _cancellation is { } own && own.Token == token : token == RequestAborted;
 
-    /// <summary>The caller's connection or its stream broke off.</summary>
+    /// <summary>The error after the caller's connection or its stream broke.</summary>
     public static RpcException Gone(Exception? cause) => new(new Status(StatusCode.Cancelled, "The caller went away.", cause));
 
     /// <summary>Called by the deadline's timer.</summary>
@@ -371,7 +374,7 @@ internal sealed class ServerCall : ServerCallContext
             if (!_hasDeadline || !_deadline!.HasPassed())
                 return;
             _deadlinePassed = true;
-            // Marked at once, so that it is not reset for the next call; what waits for it runs elsewhere, not under the lock.
+            // Marked as cancelled at once, so that it is not reset for the next call. Its callbacks run on another thread, not under the lock.
             _ = _cancellation?.CancelAsync();
             CancelPendingRead();
         }
@@ -397,7 +400,7 @@ internal sealed class ServerCall : ServerCallContext
         _leaving!.IsHeld = true;
     }
 
-    /// <summary>No request, or none any more, lies in the buffers.</summary>
+    /// <summary>Releases the accounted bytes, because the buffers hold no request any more.</summary>
     public void ReleaseArriving()
     {
         if (_arriving is not { IsHeld: true })
@@ -497,7 +500,7 @@ internal sealed class ServerCall : ServerCallContext
         }
         catch (IOException)
         {
-            // The caller has reset the stream: its reads end by that.
+            // The caller has reset the stream, which ends its reads.
         }
     }
 

@@ -1,15 +1,16 @@
-// Frames that wait for their flush, outside Kestrel's pipe. Kestrel counts what is in the pipe and not flushed as data to send, finds none of it, and looks
-// again without a pause until the flush comes: a thread of the pool for each connection, and the flush may itself be waiting for one. On a busy machine a leader
-// could say nothing for seconds. So what enters the pipe is flushed by the same thread at once. Used under the gate of its ResponseOutput.
+// Frames that wait for their flush, kept outside Kestrel's pipe. Kestrel counts unflushed data in the pipe as data to send, finds none of it, and looks again
+// without a pause until the flush. That occupies a thread of the pool for each connection, while the flush may itself be waiting for a thread; on a busy
+// machine a leader could be silent for seconds. So whatever is put into the pipe is flushed by the same thread at once. Used under the gate of its
+// ResponseOutput.
 using System.Buffers;
 using System.IO.Pipelines;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>A block of memory for frames, in front of a pipe. What does not fit goes into the pipe, behind what waited.</summary>
+/// <summary>A block of memory for frames, in front of a pipe. What does not fit goes into the pipe, after what waited.</summary>
 internal sealed class StagedFrames : IBufferWriter<byte>
 {
-    /// <summary>Half of what Kestrel buffers for a response by default, so that it always has something to send.</summary>
+    /// <summary>Half of what Kestrel buffers for a response by default, so that Kestrel always has something to send.</summary>
     private const int BytesMax = 32 * 1024;
 
     private PipeWriter? _pipe;
@@ -19,20 +20,20 @@ internal sealed class StagedFrames : IBufferWriter<byte>
     /// <summary>Whether there is nothing to flush.</summary>
     public bool IsEmpty => _bytes == 0 && !MustFlush;
 
-    /// <summary>Whether some of it is in the pipe, and is to be flushed before the gate is left.</summary>
+    /// <summary>Whether some of it is in the pipe and must be flushed before the gate is left.</summary>
     public bool MustFlush { get; private set; }
 
-    /// <summary>Serves a call whose response goes into this pipe.</summary>
+    /// <summary>Starts to serve a call whose response goes into this pipe.</summary>
     public void Begin(PipeWriter pipe) => _pipe = pipe;
 
-    /// <summary>Forgets the call, and what waits.</summary>
+    /// <summary>Forgets the call and drops what waits.</summary>
     public void End()
     {
         _pipe = null;
         Clear();
     }
 
-    /// <summary>Puts what waits into the pipe.</summary>
+    /// <summary>Moves what waits into the pipe.</summary>
     public void MoveToPipe()
     {
         if (_bytes > 0)

@@ -19,6 +19,6 @@ internal abstract class StreamingHandler(string fullName) : MethodHandler(fullNa
         await call.FinishStreamAsync().ConfigureAwait(false);
     }
 
-    /// <summary>Reads the request, runs the handler and writes its messages; an exception is the status of the call.</summary>
+    /// <summary>Reads the request, runs the handler and writes its messages. An exception becomes the status of the call.</summary>
     protected abstract Task HandleAsync(ServerCall call);
 }

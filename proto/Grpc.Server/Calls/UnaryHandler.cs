@@ -3,13 +3,13 @@ using Grpc.Core;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>One message each way: nothing is flushed, the end of the call sends headers, message and trailers together.</summary>
+/// <summary>One message each way. Nothing is flushed; the end of the call sends headers, message and trailers together.</summary>
 internal sealed class UnaryHandler<TRequest, TResponse>(Method<TRequest, TResponse> method, UnaryServerMethod<TRequest, TResponse> handler)
     : MethodHandler(method.FullName)
     where TRequest : class
     where TResponse : class
 {
-    // One state machine for all of it, which is what a call costs most.
+    // One state machine for everything, because state machines are the largest cost of a call.
     public override async Task RunAsync(ServerCall call)
     {
         try

@@ -2,7 +2,7 @@ using Grpc.Core;
 
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>Answers calls of methods that nobody serves.</summary>
+/// <summary>Answers calls to methods that no service has.</summary>
 internal sealed class UnknownMethodHandler : MethodHandler
 {
     public static readonly UnknownMethodHandler Instance = new();

@@ -3,10 +3,10 @@ using Grpc.Core;
 namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>
-/// What calls end with whose requests are no encoded messages of their methods. A service of a host that has words of its own for it; without it such a call ends INTERNAL, as with
-/// grpc-dotnet, which reads as a failure of the server.
+/// Creates the error for calls whose requests are not encoded messages of their methods. Added to the services of a host that has its own error for this.
+/// Without it such a call ends with INTERNAL, as with grpc-dotnet, which looks like a failure of the server.
 /// </summary>
-/// <param name="create">Called for each: an exception is not thrown twice.</param>
+/// <param name="create">Called for each such call, because an exception is not thrown twice.</param>
 internal sealed class UnreadableRequest(Func<RpcException> create)
 {
     public RpcException ToException() => create();

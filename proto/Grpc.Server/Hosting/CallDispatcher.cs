@@ -1,5 +1,4 @@
-// The methods of a server by path. Filled while the host is built, on one thread; frozen when the server starts, and from then on
-// read by all requests.
+// The methods of a server by path. Filled while the host is built, on one thread; frozen when the server starts, and read by all requests from then on.
 using System.Collections.Frozen;
 using Grpc.AspNetCore.Server.Binding;
 using Grpc.AspNetCore.Server.Calls;
@@ -28,19 +27,19 @@ internal sealed class CallDispatcher : ServiceBinderBase
         _interceptors = [.. options.Value.Interceptors.Select(type => (Interceptor)(provider.GetService(type) ?? ActivatorUtilities.CreateInstance(provider, type)))];
     }
 
-    /// <summary>Null: nothing bounds how many calls are open.</summary>
+    /// <summary>Null if the number of open calls is not limited.</summary>
     public OpenCalls? OpenCalls { get; }
 
     public ServerCall CreateCall() => new(_settings);
 
-    /// <summary>No more methods.</summary>
+    /// <summary>Accepts no more methods from now on.</summary>
     public void Freeze()
     {
         _frozen = _methods.ToFrozenDictionary(StringComparer.Ordinal);
         _isFrozen = true;
     }
 
-    /// <summary>The handler of a request; null when it is not a gRPC request.</summary>
+    /// <summary>The handler of a request; null if it is not a gRPC request.</summary>
     public MethodHandler? Find(IHttpRequestFeature request)
     {
         if (!IsGrpc(request.Headers.ContentType))

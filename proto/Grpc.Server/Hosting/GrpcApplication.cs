@@ -1,5 +1,5 @@
-// Where Kestrel hands over requests, on a thread of the pool. What throws here is turned into a reset by Kestrel, so calls turn
-// their exceptions into a status before.
+// Receives requests from Kestrel, on a thread of the pool. Kestrel turns an exception thrown here into a reset, so calls convert their exceptions to a status
+// first.
 using Grpc.AspNetCore.Server.Calls;
 using Microsoft.AspNetCore.Hosting.Server;
 using Microsoft.AspNetCore.Hosting.Server.Abstractions;
@@ -7,14 +7,14 @@ using Microsoft.AspNetCore.Http.Features;
 
 namespace Grpc.AspNetCore.Server.Hosting;
 
-/// <summary>Tells gRPC calls from other requests before anything is built for a request.</summary>
+/// <summary>Separates gRPC calls from other requests before anything is built for a request.</summary>
 internal sealed class GrpcApplication<TInner>(IHttpApplication<TInner> inner, CallDispatcher dispatcher)
     : IHttpApplication<RequestContext<TInner>>
     where TInner : notnull
 {
     public RequestContext<TInner> CreateContext(IFeatureCollection contextFeatures)
     {
-        // Kestrel keeps the context with its pooled HTTP/2 stream, and so does the call in it.
+        // Kestrel keeps the context with its pooled HTTP/2 stream, and the context keeps its call.
         var container = contextFeatures as IHostContextContainer<RequestContext<TInner>>;
         if (container?.HostContext is not { } context)
         {
@@ -52,7 +52,8 @@ internal sealed class GrpcApplication<TInner>(IHttpApplication<TInner> inner, Ca
         context.Method = null;
     }
 
-    // Before anything is made for the call, so that refusing costs little. A connection that nobody counts by itself has no share: only all places bound it.
+    // Called before anything is allocated for the call, so that a refusal costs little. A connection that is not tracked has no share of its own, so only the
+    // total number of places limits it.
     private static bool TryTakePlace(OpenCalls open, RequestContext<TInner> context, IFeatureCollection features)
     {
         context.OfConnection ??= features.Get<IConnectionUseFeature>()?.Calls ?? new ConnectionCalls();

@@ -10,11 +10,11 @@ namespace Microsoft.AspNetCore.Builder;
 internal static class GrpcEndpointRouteBuilderExtensions
 {
     /// <summary>
-    /// Serves every method of a service with one instance of it, from the service provider (a singleton) or made with it. To be
-    /// called before the host starts.
+    /// Serves every method of a service with one instance of it, which is a singleton from the service provider or is created with it. Must be called before
+    /// the host starts.
     /// </summary>
     /// <exception cref="InvalidOperationException">
-    /// AddGrpc was not called, another server replaced its own, the type is not a generated service, or a method is served already.
+    /// AddGrpc was not called, another server replaced its own, the type is not a generated service, or a method is already served.
     /// </exception>
     public static void MapGrpcService<TService>(this IEndpointRouteBuilder builder)
         where TService : class

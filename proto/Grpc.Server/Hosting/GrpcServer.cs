@@ -3,7 +3,7 @@ using Microsoft.AspNetCore.Http.Features;
 
 namespace Grpc.AspNetCore.Server.Hosting;
 
-/// <summary>The host's server with gRPC before the host's application. Owns the server.</summary>
+/// <summary>The host's server, with gRPC handled before the host's application. Owns the server.</summary>
 internal sealed class GrpcServer(IServer inner, CallDispatcher dispatcher) : IServer
 {
     public IFeatureCollection Features => inner.Features;

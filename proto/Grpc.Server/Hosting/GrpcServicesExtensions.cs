@@ -4,12 +4,12 @@ using Microsoft.AspNetCore.Hosting.Server;
 
 namespace Microsoft.Extensions.DependencyInjection;
 
-/// <summary>Puts gRPC into a host.</summary>
+/// <summary>Adds gRPC to a host.</summary>
 internal static class GrpcServicesExtensions
 {
     /// <summary>
-    /// Puts gRPC before the host's own pipeline: a request with a gRPC content type goes straight from the server to its
-    /// handler, every other one to the pipeline. To be called after the server (Kestrel) is registered.
+    /// Handles gRPC before the host's own pipeline: a request with a gRPC content type goes directly from the server to its handler, and every other one to
+    /// the pipeline. Must be called after the server (Kestrel) is registered.
     /// </summary>
     /// <exception cref="InvalidOperationException">No server is registered.</exception>
     public static void AddGrpc(this IServiceCollection services, Action<GrpcServiceOptions>? configureOptions = null)
