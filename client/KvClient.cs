@@ -56,8 +56,9 @@ public sealed class KvClient : IAsyncDisposable
         _sessions = new ClientSessions(_calls);
     }
 
-    /// <summary>Returns the value of a key in the mode <see cref="KvClientOptions.Read"/>. By default it reflects every change acknowledged before the
-    /// call.</summary>
+    /// <summary>
+    /// Returns the value of a key in the mode <see cref="KvClientOptions.Read"/>. By default it reflects every change acknowledged before the call.
+    /// </summary>
     public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) => GetAsync(key, _options.Read, cancellationToken);
 
     /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
@@ -86,8 +87,10 @@ public sealed class KvClient : IAsyncDisposable
     public ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, CancellationToken cancellationToken = default) =>
         GetManyAsync(keys, _options.Read, cancellationToken);
 
-    /// <summary>Returns the values of many keys, in the order of <paramref name="keys"/>. Keys of one shard are read from one snapshot, keys of different
-    /// shards at different moments.</summary>
+    /// <summary>
+    /// Returns the values of many keys, in the order of <paramref name="keys"/>. Keys of one shard are read from one snapshot, keys of different shards at
+    /// different moments.
+    /// </summary>
     /// <param name="keys">Each 1 to 2,048 bytes.</param>
     /// <param name="read">How up to date they must be, and which replicas may serve them.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
@@ -282,8 +285,9 @@ public sealed class KvClient : IAsyncDisposable
             isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>Sets where replicas may be placed; one node of the cluster then moves them, one at a time. Without arguments it only returns the
-    /// settings.</summary>
+    /// <summary>
+    /// Sets where replicas may be placed; one node of the cluster then moves them, one at a time. Without arguments it only returns the settings.
+    /// </summary>
     /// <param name="paused">true: none is moved until it is false again.</param>
     /// <param name="leave">Nodes that are to lose all their replicas because they will be removed.</param>
     /// <param name="stay">Nodes that may have replicas again.</param>

@@ -5,8 +5,9 @@ using Microsoft.AspNetCore.Http;
 
 namespace KvCluster.AdminConsole;
 
-/// <summary>The token that is required for changes through the console. Its file is read at each use, which is rare, so that a new token needs no restart.
-/// Any thread.</summary>
+/// <summary>
+/// The token that is required for changes through the console. Its file is read at each use, which is rare, so that a new token needs no restart. Any thread.
+/// </summary>
 internal sealed class AdminToken
 {
     /// <summary>A token of sixteen random characters cannot be guessed over a network.</summary>
@@ -28,8 +29,9 @@ internal sealed class AdminToken
     /// <summary>Whether a token is configured.</summary>
     public bool IsSet => _file is not null;
 
-    /// <summary>Whether a request presents it as "Authorization: Bearer ...". It is accepted nowhere else, so that it is in no URL and in no log of
-    /// URLs.</summary>
+    /// <summary>
+    /// Whether a request presents it as "Authorization: Bearer ...". It is accepted nowhere else, so that it is in no URL and in no log of URLs.
+    /// </summary>
     /// <exception cref="UnusableFileException">The file cannot be read any more.</exception>
     public bool IsShownBy(HttpRequest request)
     {

@@ -28,8 +28,9 @@ public sealed class KvConditionFailedException(string message, int conditionInde
     public ShardPosition Position { get; } = position;
 }
 
-/// <summary>The request itself was refused, for example because of an empty or too long key, a too large value, or keys of different shards. Nothing was
-/// applied.</summary>
+/// <summary>
+/// The request itself was refused, for example because of an empty or too long key, a too large value, or keys of different shards. Nothing was applied.
+/// </summary>
 public sealed class KvInvalidRequestException(string reason, string message) : KvException(reason, message);
 
 /// <summary>

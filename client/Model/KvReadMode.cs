@@ -6,8 +6,9 @@ public enum KvReadMode
     /// <summary>Linearizable, served by the leader under its lease. Reflects every change acknowledged before the call.</summary>
     Leader,
 
-    /// <summary>Linearizable, served by the leader, without trusting any clock: a majority of the replicas confirms that it leads. Costs a round trip between
-    /// nodes.</summary>
+    /// <summary>
+    /// Linearizable, served by the leader, without trusting any clock: a majority of the replicas confirms that it leads. Costs a round trip between nodes.
+    /// </summary>
     Quorum,
 
     /// <summary>Linearizable, served by any replica, which asks the leader first. Spreads the load of reads. Costs a round trip between nodes.</summary>

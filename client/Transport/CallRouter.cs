@@ -22,8 +22,9 @@ namespace KvCluster.Client.Transport;
 /// </summary>
 internal sealed class CallRouter : IAsyncDisposable
 {
-    /// <summary>The maximum size of a response on <see cref="ReplyLane.Small"/>. A thousand of these leave in the time of eight of the largest
-    /// values.</summary>
+    /// <summary>
+    /// The maximum size of a response on <see cref="ReplyLane.Small"/>. A thousand of these leave in the time of eight of the largest values.
+    /// </summary>
     public const int SmallReplyBytes = 64 << 10;
 
     // The limit of a Write plus the encoding around its keys and values. A node would end the whole stream over a larger message.
@@ -169,8 +170,10 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <summary>Whether a read that ended with this error may succeed if it is repeated.</summary>
     public static bool MayRepeat(Status error) => RetriedReasons.Contains(CallStatus.ReasonOf(error));
 
-    /// <summary>Waits before a read that failed on the large lane is repeated on the small one. It waits as long as between two attempts of a call, and takes
-    /// a repetition from the budget as well.</summary>
+    /// <summary>
+    /// Waits before a read that failed on the large lane is repeated on the small one. It waits as long as between two attempts of a call, and takes a
+    /// repetition from the budget as well.
+    /// </summary>
     /// <param name="failure">An error for which <see cref="MayRepeat"/> is true.</param>
     /// <param name="turn">How often this has happened before.</param>
     /// <param name="deadlineMs"><see cref="ClientRuntime.NowMs"/> at which to give up.</param>
@@ -183,8 +186,9 @@ internal sealed class CallRouter : IAsyncDisposable
         return Task.Delay(pause ?? least, _runtime.Time, cancellationToken);
     }
 
-    /// <summary>The address at which to begin a stream, at a shard's leader or at any of its replicas, as far as known; in gateway mode the
-    /// gateway's.</summary>
+    /// <summary>
+    /// The address at which to begin a stream, at a shard's leader or at any of its replicas, as far as known; in gateway mode the gateway's.
+    /// </summary>
     /// <param name="route">The shard.</param>
     /// <param name="atAnyReplica">Every other attempt goes to one of the replicas in turn, and those between to the leader. Otherwise all go to the
     /// leader.</param>
@@ -358,8 +362,10 @@ internal sealed class CallRouter : IAsyncDisposable
 
         public static Attempt Failed(Status error, bool mayRetry, (TimeSpan Asked, TimeSpan Left)? wait = null) => new(ByteString.Empty, error, mayRetry) { Wait = wait };
 
-        /// <summary>How long to wait before the next attempt: at least as long as the node asked, increasing with each attempt, with jitter. Null means the
-        /// default delay.</summary>
+        /// <summary>
+        /// How long to wait before the next attempt: at least as long as the node asked, increasing with each attempt, with jitter. Null means the default
+        /// delay.
+        /// </summary>
         public TimeSpan? Pause(int attempt, ClientRuntime runtime)
         {
             if (Wait is not var (asked, left))
@@ -393,8 +399,9 @@ internal sealed class CallRouter : IAsyncDisposable
 
         public bool AtAnyReplica { get; } = atAnyReplica;
 
-        /// <summary>Whether the next attempt is charged to the budget. It is if it repeats one that failed, but not if it follows a node's
-        /// redirection.</summary>
+        /// <summary>
+        /// Whether the next attempt is charged to the budget. It is if it repeats one that failed, but not if it follows a node's redirection.
+        /// </summary>
         public bool IsCharged => Attempts > 0 && LastReason is not ("NOT_LEADER" or "WRONG_SHARD");
 
         /// <summary>How long a refusal asks its caller to wait; null if it does not.</summary>
@@ -418,8 +425,9 @@ internal sealed class CallRouter : IAsyncDisposable
             return Attempt.Failed(CallStatus.Unavailable(failure), mayRetry: true);
         }
 
-        /// <summary>Records that an attempt may have been applied. It is repeated if the change is identified, which settles its outcome, or if it changes no
-        /// key.</summary>
+        /// <summary>
+        /// Records that an attempt may have been applied. It is repeated if the change is identified, which settles its outcome, or if it changes no key.
+        /// </summary>
         public Attempt Unknown(Status status)
         {
             LastFailure = status.Message;

@@ -10,8 +10,9 @@ namespace KvCluster.Client.Transport;
 internal static class CallStatus
 {
     /// <summary>The change was sent and not answered.</summary>
-    /// <remarks>The code is UNKNOWN, because proxies and generic retry policies repeat other codes, above all UNAVAILABLE, and would apply the change
-    /// twice.</remarks>
+    /// <remarks>
+    /// The code is UNKNOWN, because proxies and generic retry policies repeat other codes, above all UNAVAILABLE, and would apply the change twice.
+    /// </remarks>
     public static Status OutcomeUnknown(string detail) => Create(
         StatusCode.Unknown,
         "OUTCOME_UNKNOWN",

@@ -3,8 +3,9 @@ namespace KvCluster.Client.Transport;
 /// <summary>The connection to one node, shared by the calls of all callers. Thread-safe.</summary>
 internal interface INodeConnection : IAsyncDisposable
 {
-    /// <summary>The connection has just broken or could not be opened, so calls fail at once for a moment. A connection attempt that takes long counts as
-    /// paused too.</summary>
+    /// <summary>
+    /// The connection has just broken or could not be opened, so calls fail at once for a moment. A connection attempt that takes long counts as paused too.
+    /// </summary>
     bool IsPaused { get; }
 
     /// <summary>One of the reasons for a pause: the connection attempt takes longer than one to a reachable node. A patient call waits for it.</summary>

@@ -22,8 +22,10 @@ internal static class KvErrors
         };
     }
 
-    /// <summary>Converts the failure of a stream, which changes nothing, or of an operator call whose outcome was judged. If the caller stopped waiting, it
-    /// returns a cancellation.</summary>
+    /// <summary>
+    /// Converts the failure of a stream, which changes nothing, or of an operator call whose outcome was judged. If the caller stopped waiting, it returns a
+    /// cancellation.
+    /// </summary>
     public static Exception ToException(RpcException failure, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
         ? new OperationCanceledException(failure.Status.Detail, failure, cancellationToken)
         : ToException(failure);

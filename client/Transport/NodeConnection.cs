@@ -21,8 +21,10 @@ internal sealed class NodeConnection : INodeConnection
     private const int MessageBytes = 256 << 10;
     private const int ReplyBytesMax = 64 << 20;
 
-    /// <summary>A host that is gone does not even refuse connections. After this time the next node is tried concurrently, as in RFC 8305. It is longer than
-    /// a connection around the world takes.</summary>
+    /// <summary>
+    /// A host that is gone does not even refuse connections. After this time the next node is tried concurrently, as in RFC 8305. It is longer than a
+    /// connection around the world takes.
+    /// </summary>
     private const int SlowMs = 250;
 
     private static readonly TimeSpan SweepInterval = TimeSpan.FromMilliseconds(100);

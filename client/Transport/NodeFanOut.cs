@@ -175,8 +175,9 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
             throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
     }
 
-    /// <summary>The attempts at a call that changes something. After an attempt of unknown outcome, no later refusal may say that nothing was
-    /// applied.</summary>
+    /// <summary>
+    /// The attempts at a call that changes something. After an attempt of unknown outcome, no later refusal may say that nothing was applied.
+    /// </summary>
     private sealed class Attempts
     {
         private Google.Rpc.Status? _unknown;

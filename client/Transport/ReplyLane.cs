@@ -6,8 +6,10 @@ internal enum ReplyLane
     /// <summary>The connection for all calls, with a response of any size: used by a client.</summary>
     Any,
 
-    /// <summary>The connection for all calls. The node refuses a response of more than <see cref="CallRouter.SmallReplyBytes"/> with REPLY_LARGE, so that
-    /// others never wait behind it.</summary>
+    /// <summary>
+    /// The connection for all calls. The node refuses a response of more than <see cref="CallRouter.SmallReplyBytes"/> with REPLY_LARGE, so that others never
+    /// wait behind it.
+    /// </summary>
     Small,
 
     /// <summary>A second connection, where responses of any size delay only one another.</summary>

@@ -11,8 +11,10 @@ namespace KvCluster;
 /// <param name="requestBytesMax">The bytes of the requests that hold places.</param>
 internal sealed class FairPlaces(int capacity, long requestBytesMax = FairPlaces.RequestBytesMax)
 {
-    /// <summary>For one stream. A shard's calls of one kind may use half of it when they are alone, which is two of the largest values. Less than a process
-    /// has for large requests.</summary>
+    /// <summary>
+    /// For one stream. A shard's calls of one kind may use half of it when they are alone, which is two of the largest values. Less than a process has for
+    /// large requests.
+    /// </summary>
     public const long RequestBytesMax = 32 << 20;
 
     /// <summary>The number of shares without a call that are kept, so that the next call to a quiet shard allocates none.</summary>

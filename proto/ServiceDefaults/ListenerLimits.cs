@@ -2,8 +2,9 @@ using Microsoft.AspNetCore.Server.Kestrel.Core;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>The limits of a listening port. Anybody can reach the ports for clients; only nodes of the cluster use those for the streams between
-/// nodes.</summary>
+/// <summary>
+/// The limits of a listening port. Anybody can reach the ports for clients; only nodes of the cluster use those for the streams between nodes.
+/// </summary>
 internal sealed class ListenerLimits
 {
     /// <summary>The default limit of connections to a port for clients. An idle one costs about 20 KB, so this many stay below 100 MB.</summary>

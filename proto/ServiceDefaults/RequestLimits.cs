@@ -12,8 +12,9 @@ namespace KvCluster.ServiceDefaults;
 /// <summary>Makes a server refuse requests that are larger than their methods need, measured uncompressed.</summary>
 internal static class RequestLimits
 {
-    /// <summary>The maximum number of positions in <c>read.seen</c> of a read or a scan: one for each shard of a map three times as large as a node's
-    /// 10,000.</summary>
+    /// <summary>
+    /// The maximum number of positions in <c>read.seen</c> of a read or a scan: one for each shard of a map three times as large as a node's 10,000.
+    /// </summary>
     public const int PositionsMax = 32_768;
 
     /// <summary>For a Get or a Scan: this many positions of up to 28 bytes, and four keys of 2 KiB.</summary>

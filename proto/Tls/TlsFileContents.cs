@@ -1,7 +1,8 @@
 namespace KvCluster.Tls;
 
-/// <summary>The text of TLS files, read once and then compared and parsed, so that what is compared is what is used. Empty for a file that is not
-/// named.</summary>
+/// <summary>
+/// The text of TLS files, read once and then compared and parsed, so that what is compared is what is used. Empty for a file that is not named.
+/// </summary>
 internal readonly record struct TlsFileContents(string Authority, string Certificate, string Key)
 {
     /// <summary>A larger file is not a PEM file with certificates. A machine's bundle of authorities has a quarter of this.</summary>

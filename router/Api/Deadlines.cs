@@ -7,8 +7,10 @@ internal static class Deadlines
 {
     private const long MarginMsMax = 500;
 
-    /// <summary>The deadline for an answer that combines those of many nodes. It is a little earlier than the caller's, so that the caller still learns which
-    /// nodes did not answer.</summary>
+    /// <summary>
+    /// The deadline for an answer that combines those of many nodes. It is a little earlier than the caller's, so that the caller still learns which nodes
+    /// did not answer.
+    /// </summary>
     public static long OfAll(ServerCallContext context, TimeSpan otherwise)
     {
         var left = Of(context, otherwise) - Environment.TickCount64;

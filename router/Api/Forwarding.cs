@@ -60,8 +60,10 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         }
     }
 
-    /// <summary>The shard of a request's first key, by the present map. <see cref="NoShard"/> if there is no map yet or the request is malformed, which its
-    /// caller is told when it is forwarded.</summary>
+    /// <summary>
+    /// The shard of a request's first key, by the present map. <see cref="NoShard"/> if there is no map yet or the request is malformed, which its caller is
+    /// told when it is forwarded.
+    /// </summary>
     public uint ShardOf(Method method, ReadOnlySpan<byte> request)
     {
         try

@@ -11,12 +11,15 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>The service Kv of a router. Every call goes to the leader of its key's shard, or to any replica if it is a read that allows it, as the bytes
-/// received. A singleton.</summary>
+/// <summary>
+/// The service Kv of a router. Every call goes to the leader of its key's shard, or to any replica if it is a read that allows it, as the bytes received. A
+/// singleton.
+/// </summary>
 internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterMetrics metrics, CallMemory memory, RouterOptions options) : EncodedKvService, IReplyRoom
 {
-    /// <summary>The size assumed for a scan's first page, of which nothing is known. Larger than most pages, because a single large value makes a page
-    /// larger.</summary>
+    /// <summary>
+    /// The size assumed for a scan's first page, of which nothing is known. Larger than most pages, because a single large value makes a page larger.
+    /// </summary>
     private const int FirstPageBytes = 2 << 20;
 
     /// <summary>Fields that this version does not know are discarded, because as objects they take twenty times their bytes.</summary>

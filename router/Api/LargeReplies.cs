@@ -20,8 +20,10 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
     /// </summary>
     public const int LeastMs = 2_000;
 
-    /// <summary>A read keeps its bytes for at most this long. All of them arrive in this time over a connection of 10 Mbit/s, so the shard of a read that
-    /// takes longer is stuck.</summary>
+    /// <summary>
+    /// A read keeps its bytes for at most this long. All of them arrive in this time over a connection of 10 Mbit/s, so the shard of a read that takes longer
+    /// is stuck.
+    /// </summary>
     public const int MostMs = 30_000;
 
     private readonly Lock _gate = new();

@@ -81,8 +81,10 @@ internal static class RequestKeys
         return (keys, positions);
     }
 
-    /// <summary>The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards. For other
-    /// methods it is 0, because their bytes are passed on, and those with too many parts are refused.</summary>
+    /// <summary>
+    /// The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards. For other methods it
+    /// is 0, because their bytes are passed on, and those with too many parts are refused.
+    /// </summary>
     public static int ObjectBytes(Method method, ReadOnlySpan<byte> request)
     {
         if (method != Method.GetMany)

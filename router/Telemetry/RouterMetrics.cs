@@ -46,8 +46,9 @@ internal sealed class RouterMetrics : IDisposable
     /// <summary>Whether anybody listens to spans.</summary>
     public static bool TakesSpans => Source.HasListeners();
 
-    /// <summary>Starts a call's span, as a child of the caller's span, or as a new trace if the caller has none and the sampler agrees. Null if it is not
-    /// sampled.</summary>
+    /// <summary>
+    /// Starts a call's span, as a child of the caller's span, or as a new trace if the caller has none and the sampler agrees. Null if it is not sampled.
+    /// </summary>
     /// <param name="method">The call.</param>
     /// <param name="traceparent">As in the W3C header of that name; null or empty if there is none.</param>
     public static Activity? StartCall(Method method, string? traceparent)

@@ -1,7 +1,8 @@
 namespace Grpc.AspNetCore.Server.Calls;
 
-/// <summary>The message that a call waits for. Everything except <see cref="IsHeld"/> belongs to <see cref="HeldMessages"/> and is used under its
-/// lock.</summary>
+/// <summary>
+/// The message that a call waits for. Everything except <see cref="IsHeld"/> belongs to <see cref="HeldMessages"/> and is used under its lock.
+/// </summary>
 /// <param name="end">Ends the call.</param>
 internal sealed class HeldMessage(Action end)
 {

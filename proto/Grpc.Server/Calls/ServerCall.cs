@@ -18,12 +18,15 @@ internal sealed class ServerCall : ServerCallContext
     /// <summary>Kestrel's default limit of a request body, which must be lifted in a server that accepts larger messages.</summary>
     private const int BodyBytesMaxOfServer = 30_000_000;
 
-    /// <summary>A unary response up to this size is sent with the end of its call. With a larger one the call waits until the connection has taken
-    /// it.</summary>
+    /// <summary>
+    /// A unary response up to this size is sent with the end of its call. With a larger one the call waits until the connection has taken it.
+    /// </summary>
     private const int UnwatchedBytes = 16 << 10;
 
-    /// <summary>An uncompressed message up to this size is not accounted once it has arrived. Its caller had to send as many bytes, and it mostly arrives in
-    /// one piece.</summary>
+    /// <summary>
+    /// An uncompressed message up to this size is not accounted once it has arrived. Its caller had to send as many bytes, and it mostly arrives in one
+    /// piece.
+    /// </summary>
     private const int UncountedBytes = 64 << 10;
 
     /// <summary>HTTP/2's ENHANCE_YOUR_CALM, which gRPC maps to RESOURCE_EXHAUSTED.</summary>

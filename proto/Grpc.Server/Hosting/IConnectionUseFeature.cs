@@ -2,8 +2,10 @@ using Grpc.AspNetCore.Server.Calls;
 
 namespace Grpc.AspNetCore.Server.Hosting;
 
-/// <summary>A feature of a connection that tracks how it is used. A server with too many connections closes unused ones first, and one with too many calls
-/// refuses those of the busiest connection.</summary>
+/// <summary>
+/// A feature of a connection that tracks how it is used. A server with too many connections closes unused ones first, and one with too many calls refuses
+/// those of the busiest connection.
+/// </summary>
 internal interface IConnectionUseFeature
 {
     /// <summary>Its open calls.</summary>

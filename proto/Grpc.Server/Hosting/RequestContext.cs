@@ -2,8 +2,9 @@ using Grpc.AspNetCore.Server.Calls;
 
 namespace Grpc.AspNetCore.Server.Hosting;
 
-/// <summary>The state of one request of the server: a call of a method, or a request of the inner application. Reused by the requests of one HTTP/2 stream
-/// object.</summary>
+/// <summary>
+/// The state of one request of the server: a call of a method, or a request of the inner application. Reused by the requests of one HTTP/2 stream object.
+/// </summary>
 internal sealed class RequestContext<TInner>
 {
     /// <summary>The method called; null if the request belongs to the inner application.</summary>

@@ -1,5 +1,5 @@
-// A server as a client sees it. Thread-safe; meant to live as long as the process talks to that server. Connections are made on the
-// first call and again when they are lost, by SocketsHttpHandler.
+// A client's channel to one server. Thread-safe; it should live as long as the process talks to that server. SocketsHttpHandler makes connections with the
+// first call and again after they are lost.
 using System.Collections.Concurrent;
 using System.Net;
 using Grpc.Core;
@@ -7,7 +7,7 @@ using Grpc.Net.Client.Calls;
 
 namespace Grpc.Net.Client;
 
-/// <summary>Calls to one address over HTTP/2: in clear text (h2c) for http, with TLS for https.</summary>
+/// <summary>Calls to one address over HTTP/2: in plain text (h2c) for http, with TLS for https.</summary>
 internal sealed class GrpcChannel : ChannelBase, IDisposable
 {
     private readonly bool _ownsHandler;
@@ -35,13 +35,13 @@ internal sealed class GrpcChannel : ChannelBase, IDisposable
 
     internal int ResponseBytesMax { get; }
 
-    /// <summary>What unary calls that have ended left for the next ones.</summary>
+    /// <summary>Exchanges of unary calls that have ended, for reuse by the next ones.</summary>
     internal UnaryExchangePool Exchanges { get; } = new();
 
-    /// <summary>Fires when the channel is disposed; ends streams, which would not end by themselves.</summary>
+    /// <summary>Cancelled when the channel is disposed. It ends streams, which would not end by themselves.</summary>
     internal CancellationToken Disposed => _disposed.Token;
 
-    /// <exception cref="ArgumentException">Not an http or https address.</exception>
+    /// <exception cref="ArgumentException">The address is not an http or https address.</exception>
     public static GrpcChannel ForAddress(string address) => ForAddress(address, new GrpcChannelOptions());
 
     /// <inheritdoc cref="ForAddress(string)"/>
@@ -60,7 +60,7 @@ internal sealed class GrpcChannel : ChannelBase, IDisposable
 
     public override CallInvoker CreateCallInvoker() => _invoker;
 
-    /// <summary>Cancels all streams and lets go of the connections; unary calls under way may still end.</summary>
+    /// <summary>Cancels all streams and releases the connections. Unary calls in progress may still complete.</summary>
     public void Dispose()
     {
         _disposed.Cancel();
@@ -71,7 +71,7 @@ internal sealed class GrpcChannel : ChannelBase, IDisposable
         ? address
         : _methodAddresses.GetOrAdd(method.FullName, new Uri(Address, method.FullName));
 
-    // Nothing between a call and its connection: no proxy, redirects, cookies or trace headers.
+    // Nothing is done between a call and its connection: no proxy, redirects, cookies or trace headers.
     private static SocketsHttpHandler DefaultHandler() => new()
     {
         UseProxy = false,

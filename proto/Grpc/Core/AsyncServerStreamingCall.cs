@@ -1,6 +1,6 @@
 namespace Grpc.Core;
 
-/// <summary>A call with one message there and many back. Disposing it cancels what has not ended.</summary>
+/// <summary>A call with one request message and many responses. Disposing it cancels it if it has not ended.</summary>
 internal sealed class AsyncServerStreamingCall<TResponse> : IDisposable
 {
     private readonly ICallState _state;
@@ -16,18 +16,18 @@ internal sealed class AsyncServerStreamingCall<TResponse> : IDisposable
         _state = state;
     }
 
-    /// <summary>What the handler sends.</summary>
+    /// <summary>The messages that the handler sends.</summary>
     public IAsyncStreamReader<TResponse> ResponseStream { get; }
 
-    /// <summary>Completes when the handler's headers, or its status without headers, have come.</summary>
+    /// <summary>Completes when the handler's headers, or its status without headers, have arrived.</summary>
     public Task<Metadata> ResponseHeadersAsync => _state.ResponseHeadersAsync;
 
-    /// <summary>How the call ended.</summary>
-    /// <exception cref="InvalidOperationException">It has not ended.</exception>
+    /// <summary>The status that the call ended with.</summary>
+    /// <exception cref="InvalidOperationException">The call has not ended.</exception>
     public Status GetStatus() => _state.GetStatus();
 
     /// <summary>The trailers of a call that has ended.</summary>
-    /// <exception cref="InvalidOperationException">It has not ended.</exception>
+    /// <exception cref="InvalidOperationException">The call has not ended.</exception>
     public Metadata GetTrailers() => _state.GetTrailers();
 
     public void Dispose() => _state.Dispose();

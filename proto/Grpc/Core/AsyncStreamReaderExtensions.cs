@@ -2,7 +2,7 @@ using System.Runtime.CompilerServices;
 
 namespace Grpc.Core;
 
-/// <summary>Streams as the language knows them.</summary>
+/// <summary>Adapts streams to the language's async streams.</summary>
 internal static class AsyncStreamReaderExtensions
 {
     public static Task<bool> MoveNext<T>(this IAsyncStreamReader<T> reader)

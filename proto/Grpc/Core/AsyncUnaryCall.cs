@@ -2,7 +2,7 @@ using System.Runtime.CompilerServices;
 
 namespace Grpc.Core;
 
-/// <summary>A call with one message each way. Disposing it cancels what has not ended.</summary>
+/// <summary>A call with one message each way. Disposing it cancels it if it has not ended.</summary>
 internal sealed class AsyncUnaryCall<TResponse> : IDisposable
 {
     private readonly ICallState _state;
@@ -18,23 +18,23 @@ internal sealed class AsyncUnaryCall<TResponse> : IDisposable
         _state = state;
     }
 
-    /// <summary>The answer; fails with <see cref="RpcException"/> when the call ends with another status than OK.</summary>
+    /// <summary>The response; fails with <see cref="RpcException"/> if the call ends with a status other than OK.</summary>
     public Task<TResponse> ResponseAsync { get; }
 
-    /// <summary>Completes when the handler's headers, or its status without headers, have come.</summary>
+    /// <summary>Completes when the handler's headers, or its status without headers, have arrived.</summary>
     public Task<Metadata> ResponseHeadersAsync => _state.ResponseHeadersAsync;
 
-    /// <summary>Awaiting the call awaits its answer.</summary>
+    /// <summary>Awaits the response.</summary>
     public TaskAwaiter<TResponse> GetAwaiter() => ResponseAsync.GetAwaiter();
 
     public ConfiguredTaskAwaitable<TResponse> ConfigureAwait(bool continueOnCapturedContext) => ResponseAsync.ConfigureAwait(continueOnCapturedContext);
 
-    /// <summary>How the call ended.</summary>
-    /// <exception cref="InvalidOperationException">It has not ended.</exception>
+    /// <summary>The status that the call ended with.</summary>
+    /// <exception cref="InvalidOperationException">The call has not ended.</exception>
     public Status GetStatus() => _state.GetStatus();
 
     /// <summary>The trailers of a call that has ended.</summary>
-    /// <exception cref="InvalidOperationException">It has not ended.</exception>
+    /// <exception cref="InvalidOperationException">The call has not ended.</exception>
     public Metadata GetTrailers() => _state.GetTrailers();
 
     public void Dispose() => _state.Dispose();

@@ -1,15 +1,15 @@
 namespace Grpc.Core;
 
-/// <summary>What a caller proved of itself when its connection was made.</summary>
+/// <summary>The authenticated properties of a caller, from its connection's handshake.</summary>
 internal sealed class AuthContext(string? peerIdentityPropertyName, Dictionary<string, List<AuthProperty>> properties)
 {
-    /// <summary>Whether it proved anything.</summary>
+    /// <summary>Whether the caller is authenticated.</summary>
     public bool IsPeerAuthenticated => PeerIdentityPropertyName is not null;
 
-    /// <summary>The name of the properties that tell who it is; null: it proved nothing.</summary>
+    /// <summary>The name of the properties that identify the caller; null if it is not authenticated.</summary>
     public string? PeerIdentityPropertyName { get; } = peerIdentityPropertyName;
 
-    /// <summary>Who it is.</summary>
+    /// <summary>The properties that identify the caller.</summary>
     public IEnumerable<AuthProperty> PeerIdentity => PeerIdentityPropertyName is { } name ? FindPropertiesByName(name) : [];
 
     public IEnumerable<AuthProperty> Properties => properties.Values.SelectMany(static values => values);

@@ -2,7 +2,7 @@ using System.Text;
 
 namespace Grpc.Core;
 
-/// <summary>One thing that is known of a caller that proved who it is.</summary>
+/// <summary>One property of an authenticated caller.</summary>
 internal sealed class AuthProperty
 {
     private AuthProperty(string name, string value)

@@ -1,6 +1,6 @@
 namespace Grpc.Core;
 
-/// <summary>On the base class of a generated service: which static method binds it.</summary>
+/// <summary>On the base class of a generated service: names the static method that binds it.</summary>
 [AttributeUsage(AttributeTargets.Class)]
 internal sealed class BindServiceMethodAttribute(Type bindType, string bindMethodName) : Attribute
 {

@@ -1,7 +1,7 @@
 namespace Grpc.Core;
 
-/// <summary>Makes calls; what generated clients call.</summary>
-/// <remarks>A call starts when its method is called. Failures come out of the returned object, not of the method.</remarks>
+/// <summary>Makes calls; used by generated clients.</summary>
+/// <remarks>A call starts when its method is called. Failures are reported by the returned object, not by the method.</remarks>
 internal abstract class CallInvoker
 {
     public abstract TResponse BlockingUnaryCall<TRequest, TResponse>(Method<TRequest, TResponse> method, string? host, CallOptions options, TRequest request)

@@ -1,9 +1,9 @@
 namespace Grpc.Core;
 
-/// <summary>What a caller asks of one call.</summary>
+/// <summary>Options of one call.</summary>
 /// <param name="headers">Metadata sent with the request; not changed by the call.</param>
-/// <param name="deadline">UTC moment after which the call ends as DEADLINE_EXCEEDED on both sides; null: never.</param>
-/// <param name="cancellationToken">Ends the call as CANCELLED on both sides.</param>
+/// <param name="deadline">UTC time after which the call ends with DEADLINE_EXCEEDED on both sides; null means never.</param>
+/// <param name="cancellationToken">Ends the call with CANCELLED on both sides.</param>
 /// <param name="writeOptions">Initial options of a request stream.</param>
 internal readonly struct CallOptions(
     Metadata? headers = null,

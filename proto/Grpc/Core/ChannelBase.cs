@@ -1,7 +1,7 @@
 namespace Grpc.Core;
 
-/// <summary>Something that calls can be made on.</summary>
-/// <param name="target">Authority of the server, for people.</param>
+/// <summary>The base of channels, on which calls are made.</summary>
+/// <param name="target">Authority of the server, for display.</param>
 internal abstract class ChannelBase(string target)
 {
     public string Target { get; } = target;

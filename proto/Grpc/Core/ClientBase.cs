@@ -7,7 +7,7 @@ internal abstract class ClientBase
 
     protected CallInvoker CallInvoker { get; }
 
-    /// <summary>What a generated client is made of.</summary>
+    /// <summary>The configuration of a generated client.</summary>
     protected internal sealed class ClientBaseConfiguration(CallInvoker callInvoker)
     {
         internal CallInvoker CallInvoker { get; } = callInvoker;

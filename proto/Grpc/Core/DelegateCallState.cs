@@ -1,6 +1,6 @@
 namespace Grpc.Core;
 
-/// <summary>A call that an interceptor puts together from parts of its own.</summary>
+/// <summary>The state of a call that an interceptor assembled from its own parts.</summary>
 internal sealed class DelegateCallState(
     Task<Metadata> responseHeadersAsync,
     Func<Status> getStatus,

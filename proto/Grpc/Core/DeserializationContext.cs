@@ -2,7 +2,7 @@ using System.Buffers;
 
 namespace Grpc.Core;
 
-/// <summary>Where a marshaller reads one message. Valid until the marshaller returns.</summary>
+/// <summary>The context from which a marshaller reads one message. Valid until the marshaller returns.</summary>
 internal abstract class DeserializationContext
 {
     public abstract int PayloadLength { get; }
@@ -10,6 +10,6 @@ internal abstract class DeserializationContext
     /// <summary>A copy that the caller may keep.</summary>
     public abstract byte[] PayloadAsNewBuffer();
 
-    /// <summary>The bytes where they lie; not to be kept.</summary>
+    /// <summary>The bytes in place; they must not be kept.</summary>
     public abstract ReadOnlySequence<byte> PayloadAsReadOnlySequence();
 }

@@ -6,8 +6,8 @@ internal interface IAsyncStreamWriter<in T>
     WriteOptions? WriteOptions { get; set; }
 
     /// <summary>
-    /// Takes the message, which may be changed by the caller as soon as this returns, and sends it soon, together with others
-    /// that follow at once. Completes later where the other side does not keep up. A completed write says nothing of its arrival.
+    /// Writes a message, which the caller may change as soon as this returns. It is sent soon, together with others that follow at once. The task completes
+    /// later if the other side does not keep up. Its completion does not mean that the message has arrived.
     /// </summary>
     Task WriteAsync(T message);
 

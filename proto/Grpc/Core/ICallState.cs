@@ -1,6 +1,6 @@
 namespace Grpc.Core;
 
-/// <summary>What all kinds of client calls share. Implemented by the calls of a channel, and by delegates for interceptors.</summary>
+/// <summary>Common to all kinds of client calls. Implemented by the calls of a channel, and with delegates for interceptors.</summary>
 internal interface ICallState : IDisposable
 {
     Task<Metadata> ResponseHeadersAsync { get; }

@@ -3,6 +3,6 @@ namespace Grpc.Core;
 /// <summary>The messages that a caller streams to the handler.</summary>
 internal interface IClientStreamWriter<in T> : IAsyncStreamWriter<T>
 {
-    /// <summary>No more messages: the handler sees the end of its stream.</summary>
+    /// <summary>Ends the messages; the handler sees the end of its stream.</summary>
     Task CompleteAsync();
 }

@@ -1,11 +1,11 @@
 namespace Grpc.Core;
 
-/// <summary>Turns messages of a type into bytes and back.</summary>
+/// <summary>Serializes and deserializes messages of one type.</summary>
 internal sealed class Marshaller<T>
 {
     /// <summary>
-    /// A marshaller on contexts: it writes straight into the output buffer and reads where the bytes lie. Bytes that the
-    /// deserializer is shown belong to the buffer and are valid only until it returns.
+    /// Creates a marshaller on contexts, which writes directly into the output buffer and reads in place. The bytes that the deserializer gets belong to the
+    /// buffer and are valid only until it returns.
     /// </summary>
     public Marshaller(Action<T, SerializationContext> serializer, Func<DeserializationContext, T> deserializer)
     {
@@ -13,7 +13,7 @@ internal sealed class Marshaller<T>
         ContextualDeserializer = deserializer;
     }
 
-    /// <summary>A marshaller on arrays; copies.</summary>
+    /// <summary>Creates a marshaller on arrays, which copies.</summary>
     public Marshaller(Func<T, byte[]> serializer, Func<byte[], T> deserializer)
         : this((message, context) => context.Complete(serializer(message)), context => deserializer(context.PayloadAsNewBuffer()))
     {

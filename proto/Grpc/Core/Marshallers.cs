@@ -1,6 +1,6 @@
 namespace Grpc.Core;
 
-/// <summary>Makes marshallers; called by generated code.</summary>
+/// <summary>Creates marshallers; called by generated code.</summary>
 internal static class Marshallers
 {
     public static Marshaller<T> Create<T>(Action<T, SerializationContext> serializer, Func<DeserializationContext, T> deserializer) =>

@@ -1,5 +1,4 @@
-// Headers and trailers of a call, in both directions. Not thread-safe. A client's metadata may be shared by calls that only
-// read it.
+// Headers and trailers of a call, in both directions. Not thread-safe. Calls that only read it may share a client's metadata.
 using System.Buffers;
 using System.Collections;
 using System.Text;
@@ -7,15 +6,14 @@ using System.Text;
 namespace Grpc.Core;
 
 /// <summary>
-/// Ordered metadata entries. Keys are lower-case; a key that ends in <c>-bin</c> has bytes, every other one printable ASCII
-/// text.
+/// Ordered metadata entries. Keys are lower-case. A key that ends in <c>-bin</c> has bytes as its value, every other key printable ASCII text.
 /// </summary>
 internal sealed class Metadata : IReadOnlyList<Metadata.Entry>
 {
-    /// <summary>The end of the key of an entry whose value is bytes.</summary>
+    /// <summary>The suffix of the key of an entry whose value is bytes.</summary>
     public const string BinaryHeaderSuffix = "-bin";
 
-    /// <summary>No entries; cannot be added to.</summary>
+    /// <summary>No entries; read-only.</summary>
     public static readonly Metadata Empty = new(isReadOnly: true);
 
     private static readonly SearchValues<char> KeyCharacters = SearchValues.Create("abcdefghijklmnopqrstuvwxyz0123456789_-.");
@@ -45,7 +43,7 @@ internal sealed class Metadata : IReadOnlyList<Metadata.Entry>
         _entries.Add(entry);
     }
 
-    /// <summary>The last entry with a key, as its value replaces earlier ones; null when there is none.</summary>
+    /// <summary>The last entry with a key, because its value replaces earlier ones; null if there is none.</summary>
     public Entry? Get(string key)
     {
         for (var i = _entries.Count - 1; i >= 0; i--)
@@ -56,10 +54,10 @@ internal sealed class Metadata : IReadOnlyList<Metadata.Entry>
         return null;
     }
 
-    /// <summary>The text of the last entry with a key; null when there is none.</summary>
+    /// <summary>The text of the last entry with a key; null if there is none.</summary>
     public string? GetValue(string key) => Get(key)?.Value;
 
-    /// <summary>The bytes of the last entry with a key; null when there is none.</summary>
+    /// <summary>The bytes of the last entry with a key; null if there is none.</summary>
     public byte[]? GetValueBytes(string key) => Get(key)?.ValueBytes;
 
     /// <summary>All entries with a key, in order.</summary>
@@ -76,7 +74,7 @@ internal sealed class Metadata : IReadOnlyList<Metadata.Entry>
         private readonly string? _value;
         private readonly byte[]? _valueBytes;
 
-        /// <exception cref="ArgumentException">The key has a character that metadata cannot have, or is a binary one.</exception>
+        /// <exception cref="ArgumentException">The key has an invalid character, or is the key of a binary entry.</exception>
         public Entry(string key, string value)
         {
             Key = Normalize(key);
@@ -87,7 +85,7 @@ internal sealed class Metadata : IReadOnlyList<Metadata.Entry>
             _value = value;
         }
 
-        /// <exception cref="ArgumentException">The key has a character that metadata cannot have, or is not a binary one.</exception>
+        /// <exception cref="ArgumentException">The key has an invalid character, or is not the key of a binary entry.</exception>
         public Entry(string key, byte[] valueBytes)
         {
             Key = Normalize(key);
@@ -110,10 +108,10 @@ internal sealed class Metadata : IReadOnlyList<Metadata.Entry>
         /// <exception cref="InvalidOperationException">The entry is binary.</exception>
         public string Value => _value ?? throw new InvalidOperationException($"'{Key}' has bytes, not text.");
 
-        /// <summary>The bytes; of a text entry its ASCII.</summary>
+        /// <summary>The bytes; for a text entry its ASCII bytes.</summary>
         public byte[] ValueBytes => _valueBytes ?? Encoding.ASCII.GetBytes(_value!);
 
-        /// <summary>An entry as a peer sent it: taken as it is.</summary>
+        /// <summary>Creates an entry as a peer sent it, without validation.</summary>
         internal static Entry Received(string key, string value) => new(key, value, null);
 
         /// <inheritdoc cref="Received(string, string)"/>

@@ -1,8 +1,8 @@
 namespace Grpc.Core;
 
 /// <summary>
-/// A call that ended with a status other than OK. Thrown by clients to their callers; thrown by a handler it becomes the
-/// status, and its trailers the trailers, of the call.
+/// A call that ended with a status other than OK. Thrown by clients to their callers. If a handler throws it, its status and trailers become those of the
+/// call.
 /// </summary>
 internal sealed class RpcException : Exception
 {

@@ -8,24 +8,24 @@ internal abstract class ServerCallContext
     /// <summary>The path of the method, <c>/package.Service/Method</c>.</summary>
     public string Method => MethodCore;
 
-    /// <summary>The <c>:authority</c> that the caller asked for.</summary>
+    /// <summary>The <c>:authority</c> of the request.</summary>
     public string Host => HostCore;
 
     /// <summary>The caller's address, <c>ipv4:127.0.0.1:1234</c>.</summary>
     public string Peer => PeerCore;
 
-    /// <summary>UTC moment when the caller stops waiting; <see cref="DateTime.MaxValue"/>: never.</summary>
+    /// <summary>UTC time when the caller stops waiting; <see cref="DateTime.MaxValue"/> means never.</summary>
     public DateTime Deadline => DeadlineCore;
 
     public Metadata RequestHeaders => RequestHeadersCore;
 
-    /// <summary>Fires when the caller cancels, its connection is lost or the deadline passes.</summary>
+    /// <summary>Cancelled when the caller cancels, its connection is lost or the deadline passes.</summary>
     public CancellationToken CancellationToken => CancellationTokenCore;
 
-    /// <summary>Sent after the last message; may be added to until the handler's task ends.</summary>
+    /// <summary>Sent after the last message. Entries may be added until the handler's task ends.</summary>
     public Metadata ResponseTrailers => ResponseTrailersCore;
 
-    /// <summary>The status of the call when its handler returns without an exception.</summary>
+    /// <summary>The status of the call if its handler returns without an exception.</summary>
     public Status Status
     {
         get => StatusCore;
@@ -38,10 +38,10 @@ internal abstract class ServerCallContext
         set => WriteOptionsCore = value;
     }
 
-    /// <summary>What the caller proved of itself: its client certificate.</summary>
+    /// <summary>The caller's authenticated identity, from its client certificate.</summary>
     public AuthContext AuthContext => AuthContextCore;
 
-    /// <summary>For interceptors and handlers to hand things on.</summary>
+    /// <summary>For interceptors and handlers to pass data to each other.</summary>
     public IDictionary<object, object> UserState => UserStateCore;
 
     protected abstract string MethodCore { get; }

@@ -1,4 +1,4 @@
-// The shapes of handlers, as generated code binds them. The one file with several types: they are one thing said four times.
+// The delegate types of handlers, as generated code binds them: one for each of the four kinds of calls.
 namespace Grpc.Core;
 
 internal delegate Task<TResponse> UnaryServerMethod<TRequest, TResponse>(TRequest request, ServerCallContext context)

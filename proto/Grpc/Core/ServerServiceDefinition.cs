@@ -1,6 +1,6 @@
 namespace Grpc.Core;
 
-/// <summary>A service bound to an instance: its methods in the order added. Made by generated code's <c>BindService</c>.</summary>
+/// <summary>A service bound to an instance, with its methods in the order added. Created by generated code's <c>BindService</c>.</summary>
 internal sealed class ServerServiceDefinition
 {
     private readonly List<Action<ServiceBinderBase>> _methods;
@@ -9,7 +9,7 @@ internal sealed class ServerServiceDefinition
 
     public static Builder CreateBuilder() => new();
 
-    /// <summary>Hands every method to a binder.</summary>
+    /// <summary>Passes every method to a binder.</summary>
     public void BindService(ServiceBinderBase binder)
     {
         foreach (var addMethod in _methods)

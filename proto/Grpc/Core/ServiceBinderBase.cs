@@ -1,6 +1,6 @@
 namespace Grpc.Core;
 
-/// <summary>Takes the methods of a service from generated code.</summary>
+/// <summary>Receives the methods of a service from generated code.</summary>
 internal abstract class ServiceBinderBase
 {
     public abstract void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, UnaryServerMethod<TRequest, TResponse> handler)

@@ -1,9 +1,9 @@
 namespace Grpc.Core;
 
-/// <summary>How a call ended.</summary>
+/// <summary>The result of a call.</summary>
 /// <param name="statusCode">The code on the wire.</param>
-/// <param name="detail">Text for people; sent as <c>grpc-message</c>.</param>
-/// <param name="debugException">What caused it on this side; never sent.</param>
+/// <param name="detail">Text for people, sent as <c>grpc-message</c>.</param>
+/// <param name="debugException">The cause on this side; never sent.</param>
 internal readonly struct Status(StatusCode statusCode, string detail, Exception? debugException)
 {
     /// <summary>OK without text.</summary>

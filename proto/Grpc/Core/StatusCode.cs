@@ -1,6 +1,6 @@
 namespace Grpc.Core;
 
-/// <summary>The status codes of gRPC; numbers are those on the wire.</summary>
+/// <summary>The status codes of gRPC, with their numbers on the wire.</summary>
 internal enum StatusCode
 {
     OK = 0,

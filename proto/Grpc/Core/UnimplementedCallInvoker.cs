@@ -1,6 +1,6 @@
 namespace Grpc.Core;
 
-/// <summary>The invoker of a client that was made without a channel, to be overridden call by call.</summary>
+/// <summary>The invoker of a client that was created without a channel; every call must be overridden.</summary>
 internal sealed class UnimplementedCallInvoker : CallInvoker
 {
     public static readonly UnimplementedCallInvoker Instance = new();

@@ -6,7 +6,7 @@ internal enum WriteFlags
 {
     None = 0,
 
-    /// <summary>More follows at once: do not send for this message alone.</summary>
+    /// <summary>More messages follow at once, so this one need not be sent alone.</summary>
     BufferHint = 1,
 
     /// <summary>Accepted for compatibility; this stack never compresses what it sends.</summary>

@@ -1,34 +1,34 @@
-// The bytes of a message that came compressed, in pooled pieces: it grows without being copied, and only as far as its owner lets it. Used by the thread that
-// reads the stream.
+// The bytes of a message that arrived compressed, in pooled pieces. It grows without being copied, and only as far as its owner allows. Used by the thread
+// that reads the stream.
 using System.Buffers;
 using Grpc.Core;
 
 namespace Grpc.Shared;
 
-/// <summary>A message while it is decompressed and read. Whoever does not dispose of it leaves its pieces to the collector.</summary>
+/// <summary>A message while it is decompressed and read. If it is not disposed, its pieces are left to the garbage collector.</summary>
 internal sealed class DecompressedMessage : IDisposable
 {
-    /// <summary>Most compressed messages are small; the pieces of a large one stay below what the runtime keeps as large objects.</summary>
+    /// <summary>Most compressed messages are small. The pieces of a large one stay below the runtime's limit for large objects.</summary>
     private const int FirstPieceBytes = 4 << 10;
     private const int PieceBytesMax = 64 << 10;
 
     private Piece? _first;
     private Piece? _last;
 
-    /// <summary>The bytes, until it is disposed of.</summary>
+    /// <summary>The bytes; valid until it is disposed.</summary>
     public ReadOnlySequence<byte> Bytes => _first is null ? ReadOnlySequence<byte>.Empty : new ReadOnlySequence<byte>(_first, 0, _last!, _last!.Used);
 
     /// <summary>Reads a stream to its end.</summary>
-    /// <param name="source">What is decompressed.</param>
-    /// <param name="bytesMax">More are not read.</param>
-    /// <param name="hold">Is told how many bytes the message takes before it takes them, and throws if there is no room; null: there is.</param>
-    /// <exception cref="RpcException">RESOURCE_EXHAUSTED: there are more.</exception>
+    /// <param name="source">The decompressing stream.</param>
+    /// <param name="bytesMax">The maximum number of bytes.</param>
+    /// <param name="hold">Called with the size of the message before it takes the memory; throws if there is no room. Null means no limit.</param>
+    /// <exception cref="RpcException">RESOURCE_EXHAUSTED: there are more bytes.</exception>
     public void Fill(Stream source, int bytesMax, Action<long>? hold)
     {
         long filled = 0;
         for (var pieceBytes = FirstPieceBytes; ; pieceBytes = Math.Min(pieceBytes * 2, PieceBytesMax))
         {
-            // One more than there may be tells that there are more.
+            // One byte more than allowed shows that the message is too large.
             var wanted = (int)Math.Min(pieceBytes, bytesMax + 1L - filled);
             hold?.Invoke(filled + wanted);
             var piece = Add(ArrayPool<byte>.Shared.Rent(wanted));

@@ -1,6 +1,6 @@
-// Messages that a peer compressed. This stack takes them and never sends them: inside a cluster the network is cheaper than the
-// processor. A thousandth of a message's bytes may be all of it that comes over the wire, so what it takes is bounded as it grows. Allocates; runs on the
-// thread that reads the stream.
+// Messages that a peer compressed. This stack accepts them and never sends them, because inside a cluster the network is cheaper than the processor. A
+// message may be a thousand times as large as its compressed bytes, so its memory is limited while it grows. Allocates; runs on the thread that reads the
+// stream.
 using System.Buffers;
 using System.IO.Compression;
 using Grpc.Core;
@@ -15,14 +15,14 @@ internal static class Decompression
 
     public static bool IsKnown(string encoding) => encoding is "identity" or "gzip" or "deflate";
 
-    /// <summary>The message behind a frame whose compressed flag is set.</summary>
-    /// <param name="payload">What came.</param>
-    /// <param name="encoding">As the peer named it; null: it did not.</param>
-    /// <param name="messageBytesMax">Largest message when decompressed.</param>
-    /// <param name="hold">Is told how many bytes the message takes before it takes them, and throws if there is no room; null: there is.</param>
+    /// <summary>Decompresses a message whose frame has the compressed flag.</summary>
+    /// <param name="payload">The received bytes.</param>
+    /// <param name="encoding">As named by the peer; null if it named none.</param>
+    /// <param name="messageBytesMax">The maximum size of the decompressed message.</param>
+    /// <param name="hold">Called with the size of the message before it takes the memory; throws if there is no room. Null means no limit.</param>
     /// <exception cref="RpcException">
-    /// INTERNAL: no or an unknown encoding, or not the data that it names. RESOURCE_EXHAUSTED: larger than the limit when
-    /// decompressed; it is not decompressed further than that.
+    /// INTERNAL: the encoding is missing or unknown, or the data does not match it. RESOURCE_EXHAUSTED: the decompressed message exceeds the limit; it is not
+    /// decompressed further.
     /// </exception>
     public static DecompressedMessage Decompress(ReadOnlySequence<byte> payload, string? encoding, int messageBytesMax, Action<long>? hold)
     {

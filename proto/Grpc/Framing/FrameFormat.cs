@@ -1,5 +1,5 @@
-// The five bytes before each message on the wire: a compressed flag and the length, big-endian. Used by both sides, on the
-// thread that reads the stream. An RpcException here is the status of the call: the peer broke the format or a limit.
+// The five bytes before each message on the wire: a compressed flag and the length, big-endian. Used by both sides, on the thread that reads the stream. An
+// RpcException thrown here is the status of the call: the peer violated the format or a limit.
 using System.Buffers;
 using System.Buffers.Binary;
 using Grpc.Core;
@@ -9,10 +9,10 @@ namespace Grpc.Shared;
 /// <summary>Length-prefixed messages of the gRPC wire format.</summary>
 internal static class FrameFormat
 {
-    /// <summary>Length of what stands before each message.</summary>
+    /// <summary>Length of the header before each message.</summary>
     public const int HeaderBytes = 5;
 
-    /// <summary>Largest message taken when nothing else is said.</summary>
+    /// <summary>The default limit of a received message.</summary>
     public const int MessageBytesMaxDefault = 4 * 1024 * 1024;
 
     public static void WriteHeader(Span<byte> destination, int payloadBytes)
@@ -21,7 +21,7 @@ internal static class FrameFormat
         BinaryPrimitives.WriteUInt32BigEndian(destination[1..], (uint)payloadBytes);
     }
 
-    /// <summary>Takes one whole frame off the front of a buffer; false when it is not all there.</summary>
+    /// <summary>Takes one whole frame from the front of a buffer; returns false if it has not completely arrived.</summary>
     /// <exception cref="RpcException">INTERNAL: not a frame. RESOURCE_EXHAUSTED: larger than the limit.</exception>
     public static bool TryRead(ref ReadOnlySequence<byte> buffer, int messageBytesMax, out bool isCompressed, out ReadOnlySequence<byte> payload)
     {
@@ -47,7 +47,7 @@ internal static class FrameFormat
         return true;
     }
 
-    /// <summary>Reads a header; the length of the message that follows.</summary>
+    /// <summary>Reads a header and returns the length of the message that follows.</summary>
     /// <exception cref="RpcException">INTERNAL: not a header. RESOURCE_EXHAUSTED: larger than the limit.</exception>
     public static int ReadHeader(ReadOnlySpan<byte> header, int messageBytesMax, out bool isCompressed)
     {

@@ -1,4 +1,4 @@
-// The context that marshallers read from: one message where it lies. Reused from message to message by one reader.
+// The context from which marshallers read one message in place. Reused by one reader for all its messages.
 using System.Buffers;
 using Grpc.Core;
 
@@ -11,7 +11,7 @@ internal sealed class FramePayload : DeserializationContext
 
     public override int PayloadLength => (int)_payload.Length;
 
-    /// <summary>Has the marshaller read a message; the bytes may be reused when it returns.</summary>
+    /// <summary>Lets the marshaller read a message. The bytes may be reused when this returns.</summary>
     /// <exception cref="RpcException">INTERNAL: the marshaller cannot read it.</exception>
     public T Read<T>(ReadOnlySequence<byte> payload, Marshaller<T> marshaller)
     {

@@ -1,13 +1,13 @@
-// Serializes messages into frames, in place where their length is announced. One per call or stream, used under its lock.
+// Serializes messages into frames, in place if their length is announced. One for each call or stream, used under its lock.
 using System.Buffers;
 using Grpc.Core;
 
 namespace Grpc.Shared;
 
-/// <summary>The context that marshallers write into: puts the header before the message and checks its length.</summary>
+/// <summary>The context to which marshallers write. It puts the header before the message and checks the message's length.</summary>
 internal sealed class FrameWriter : SerializationContext, IBufferWriter<byte>
 {
-    /// <summary>Frames up to one block of a pipe are written into one piece of memory and appear in the output only when complete.</summary>
+    /// <summary>Frames up to this size, one block of a pipe, are written into contiguous memory and appear in the output only when complete.</summary>
     private const int ContiguousBytesMax = 4096;
 
     private IBufferWriter<byte> _output = null!;
@@ -26,18 +26,18 @@ internal sealed class FrameWriter : SerializationContext, IBufferWriter<byte>
         Completed,
     }
 
-    /// <summary>Is told the length of each message before anything of it is written, and may refuse it by an exception; null: nobody is.</summary>
+    /// <summary>Called with the length of each message before any of it is written; may refuse the message with an exception. May be null.</summary>
     public Action<int>? Announced { get; init; }
 
-    /// <summary>Whether a failed <see cref="Write"/> left a part of a frame in the output, which cannot be taken back.</summary>
+    /// <summary>Whether a failed <see cref="Write"/> left part of a frame in the output, which cannot be removed.</summary>
     public bool LeftPartialFrame => _mode == Mode.Streaming;
 
-    /// <summary>Whether the last <see cref="Write"/> put anything into the output: the frame, or where it failed a part of it.</summary>
+    /// <summary>Whether the last <see cref="Write"/> put anything into the output: the frame, or part of it if it failed.</summary>
     public bool HasWritten => _mode is Mode.Streaming or Mode.Completed;
 
     /// <summary>Writes one frame; returns its length in bytes.</summary>
     /// <exception cref="RpcException">RESOURCE_EXHAUSTED: larger than the limit; nothing was written.</exception>
-    /// <exception cref="InvalidOperationException">The marshaller wrote another length than it announced.</exception>
+    /// <exception cref="InvalidOperationException">The marshaller wrote a length other than it announced.</exception>
     public int Write<T>(IBufferWriter<byte> output, T message, Marshaller<T> marshaller, int messageBytesMax)
     {
         _output = output;

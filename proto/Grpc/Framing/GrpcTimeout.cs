@@ -7,7 +7,7 @@ internal static class GrpcTimeout
 {
     private const long DigitsMax = 99_999_999;
 
-    /// <summary>The finest unit that the time fits in with eight digits, rounded up so that the server never gives up first.</summary>
+    /// <summary>Uses the finest unit in which the time fits in eight digits, rounded up so that the server never gives up first.</summary>
     public static string Format(TimeSpan timeout)
     {
         if (timeout <= TimeSpan.Zero)
@@ -18,7 +18,7 @@ internal static class GrpcTimeout
             : Text(Math.Min(Units(timeout.Ticks, TimeSpan.TicksPerHour), DigitsMax), 'H');
     }
 
-    /// <summary>False for what is not a timeout, which is to be ignored.</summary>
+    /// <summary>Returns false if the text is not a timeout, which must then be ignored.</summary>
     public static bool TryParse(ReadOnlySpan<char> text, out TimeSpan timeout)
     {
         timeout = default;

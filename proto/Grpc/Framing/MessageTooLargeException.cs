@@ -1,4 +1,4 @@
 namespace Grpc.Shared;
 
-/// <summary>In a status of RESOURCE_EXHAUSTED, as what caused it: a message that came is larger than the limit, plain or decompressed.</summary>
+/// <summary>The cause in a status RESOURCE_EXHAUSTED: a received message is larger than the limit, as received or decompressed.</summary>
 internal sealed class MessageTooLargeException(string text) : Exception(text);

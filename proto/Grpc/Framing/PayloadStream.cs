@@ -2,7 +2,7 @@ using System.Buffers;
 
 namespace Grpc.Shared;
 
-/// <summary>Bytes as they lie in the buffers of a connection, for what reads streams. Copies none of them beforehand.</summary>
+/// <summary>Bytes in the buffers of a connection as a stream, without copying them first.</summary>
 internal sealed class PayloadStream(ReadOnlySequence<byte> left) : Stream
 {
     private ReadOnlySequence<byte> _left = left;

@@ -3,12 +3,12 @@ using System.Text;
 
 namespace Grpc.Shared;
 
-/// <summary>The text of <c>grpc-message</c>: UTF-8, with everything but printable ASCII and '%' itself percent-encoded.</summary>
+/// <summary>The text of <c>grpc-message</c>: UTF-8, with '%' and everything except printable ASCII percent-encoded.</summary>
 internal static class StatusMessage
 {
     /// <summary>
-    /// What is longer when encoded is cut: clients take 8 KiB of headers by default. Our own texts are far shorter; one that repeats what a caller sent may be as long as that is, and three times as long when
-    /// encoded.
+    /// A text that is longer when encoded is truncated, because clients accept 8 KiB of headers by default. Our own texts are far shorter. A text that
+    /// repeats what a caller sent may be as long as that, and three times as long when encoded.
     /// </summary>
     public const int BytesMax = 4 << 10;
 
@@ -46,7 +46,7 @@ internal static class StatusMessage
             encoded.Append(CultureInfo.InvariantCulture, $"%{octet:X2}");
     }
 
-    /// <summary>Never fails: what is not an escape stays as it is.</summary>
+    /// <summary>Never fails: what is not an escape is kept unchanged.</summary>
     public static string Decode(string message)
     {
         if (!message.Contains('%'))

@@ -1,11 +1,11 @@
 namespace Grpc.Core.Interceptors;
 
-/// <summary>Puts interceptors before calls.</summary>
+/// <summary>Adds interceptors to calls.</summary>
 internal static class CallInvokerExtensions
 {
     public static CallInvoker Intercept(this CallInvoker invoker, Interceptor interceptor) => new InterceptingCallInvoker(invoker, interceptor);
 
-    /// <summary>The first interceptor given sees a call first.</summary>
+    /// <summary>The first interceptor given is called first.</summary>
     public static CallInvoker Intercept(this CallInvoker invoker, params Interceptor[] interceptors)
     {
         foreach (var interceptor in interceptors.Reverse())

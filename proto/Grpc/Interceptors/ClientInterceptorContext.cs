@@ -1,6 +1,6 @@
 namespace Grpc.Core.Interceptors;
 
-/// <summary>A call that an interceptor sees before it is made.</summary>
+/// <summary>A call as an interceptor sees it before it is made.</summary>
 internal readonly struct ClientInterceptorContext<TRequest, TResponse>(Method<TRequest, TResponse> method, string? host, CallOptions options)
     where TRequest : class
     where TResponse : class

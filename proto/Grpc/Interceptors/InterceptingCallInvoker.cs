@@ -1,6 +1,6 @@
 namespace Grpc.Core.Interceptors;
 
-/// <summary>Hands every call to an interceptor, which goes on to the inner invoker.</summary>
+/// <summary>Passes every call to an interceptor, which continues with the inner invoker.</summary>
 internal sealed class InterceptingCallInvoker(CallInvoker inner, Interceptor interceptor) : CallInvoker
 {
     public override TResponse BlockingUnaryCall<TRequest, TResponse>(Method<TRequest, TResponse> method, string? host, CallOptions options, TRequest request) =>

@@ -1,8 +1,8 @@
-// Wraps calls, at a client by CallInvoker.Intercept, at a server by GrpcServiceOptions.Interceptors. Runs where the call runs:
-// on the caller's thread at a client, on the request's at a server; an exception is the call's.
+// Wraps calls, at a client through CallInvoker.Intercept, at a server through GrpcServiceOptions.Interceptors. Runs on the same thread as the call: the
+// caller's at a client, the request's at a server. An exception thrown here is an exception of the call.
 namespace Grpc.Core.Interceptors;
 
-/// <summary>Sees every call of a client or server and may change what goes in and comes out.</summary>
+/// <summary>Intercepts every call of a client or server, and may change requests and responses.</summary>
 internal abstract class Interceptor
 {
     public virtual TResponse BlockingUnaryCall<TRequest, TResponse>(TRequest request, ClientInterceptorContext<TRequest, TResponse> context, BlockingUnaryCallContinuation<TRequest, TResponse> continuation)

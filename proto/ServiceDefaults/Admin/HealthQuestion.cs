@@ -2,8 +2,9 @@ using System.Net;
 
 namespace KvCluster.ServiceDefaults.Admin;
 
-/// <summary>Asks a process on this machine whether it is ready. Implements <c>kv-node health</c> and <c>kv-router health</c>, for images without a
-/// shell.</summary>
+/// <summary>
+/// Asks a process on this machine whether it is ready. Implements <c>kv-node health</c> and <c>kv-router health</c>, for images without a shell.
+/// </summary>
 internal static class HealthQuestion
 {
     private static readonly TimeSpan Limit = TimeSpan.FromSeconds(3);

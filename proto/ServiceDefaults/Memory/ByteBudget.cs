@@ -4,8 +4,9 @@ namespace KvCluster.ServiceDefaults.Memory;
 /// <summary>Limits the number of bytes held at a time.</summary>
 internal sealed class ByteBudget(long bytesMax)
 {
-    /// <summary>The maximum size of what counts as small. The last quarter of the budget is reserved for it, so that large requests do not block small
-    /// ones.</summary>
+    /// <summary>
+    /// The maximum size of what counts as small. The last quarter of the budget is reserved for it, so that large requests do not block small ones.
+    /// </summary>
     public const int SmallBytes = 64 << 10;
 
     private long _taken;

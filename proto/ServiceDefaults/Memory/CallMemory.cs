@@ -42,8 +42,9 @@ internal sealed class CallMemory(int mebibytes)
     /// <summary>For replies, until they are written to their stream.</summary>
     public ByteBudget Replies { get; } = new(((long)mebibytes << 20) / 4);
 
-    /// <summary>The number of calls refused so far because too many were open. They are refused before anything is allocated for them, and are counted
-    /// nowhere else.</summary>
+    /// <summary>
+    /// The number of calls refused so far because too many were open. They are refused before anything is allocated for them, and are counted nowhere else.
+    /// </summary>
     public long CallsRefused
     {
         get

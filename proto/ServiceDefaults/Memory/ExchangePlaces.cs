@@ -9,8 +9,9 @@ namespace KvCluster.ServiceDefaults.Memory;
 /// <param name="callsMax">See <see cref="CallsMax"/>.</param>
 internal sealed class ExchangePlaces(ByteBudget requests, int callsMax = ExchangePlaces.CallsMax)
 {
-    /// <summary>As many as eight streams may have, and twice a shard's queue. A waiting call takes half a kilobyte to one, so all of them take about 32
-    /// MiB.</summary>
+    /// <summary>
+    /// As many as eight streams may have, and twice a shard's queue. A waiting call takes half a kilobyte to one, so all of them take about 32 MiB.
+    /// </summary>
     public const int CallsMax = 32_768;
 
     private readonly Lock _gate = new();

@@ -4,12 +4,15 @@ namespace KvCluster.ServiceDefaults.Memory;
 /// <summary>Waits for a write to a stream, but for a limited time, because a message that is not read holds memory.</summary>
 internal static class StalledWrite
 {
-    /// <summary>After this time a caller that does not read is given up if memory is short. It is longer than a pause of the garbage collector or a stall of
-    /// a machine.</summary>
+    /// <summary>
+    /// After this time a caller that does not read is given up if memory is short. It is longer than a pause of the garbage collector or a stall of a
+    /// machine.
+    /// </summary>
     private static readonly TimeSpan Patience = TimeSpan.FromSeconds(3);
 
-    /// <summary>After this time it is given up in any case. A message has 4 MiB, or one reply of up to 16 MiB, so this corresponds to a connection of 300
-    /// KB/s.</summary>
+    /// <summary>
+    /// After this time it is given up in any case. A message has 4 MiB, or one reply of up to 16 MiB, so this corresponds to a connection of 300 KB/s.
+    /// </summary>
     private static readonly TimeSpan PatienceMax = TimeSpan.FromSeconds(60);
 
     /// <summary>Waits for a write. Returns false if the caller does not read, in which case the stream must be ended.</summary>

@@ -43,8 +43,9 @@ internal sealed class MetricSeries(string labels, double[] bounds)
 
     public void Set(double value) => Volatile.Write(ref _sum, value);
 
-    /// <summary>Sets the value that an instrument reports in a collection. Several instruments of one name, for example of several clients in the process,
-    /// add up.</summary>
+    /// <summary>
+    /// Sets the value that an instrument reports in a collection. Several instruments of one name, for example of several clients in the process, add up.
+    /// </summary>
     public void Observe(double value, long collection)
     {
         Set(Collection == collection ? Value + value : value);

@@ -6,8 +6,9 @@ using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 
 namespace KvCluster.ServiceDefaults.Telemetry;
 
-/// <summary>The metrics of this process as text (version 0.0.4 of Prometheus' exposition format). Counters and histograms start with the first
-/// page.</summary>
+/// <summary>
+/// The metrics of this process as text (version 0.0.4 of Prometheus' exposition format). Counters and histograms start with the first page.
+/// </summary>
 /// <param name="shows">Which meters to include, because one process may run several nodes, each with its own page.</param>
 internal sealed class MetricsPage(Func<Meter, bool> shows) : IDisposable
 {

@@ -14,8 +14,9 @@ namespace KvCluster.ServiceDefaults.Telemetry;
 /// <summary>Exports traces, metrics and logs of a program by OTLP. Without an endpoint in the environment nothing is created.</summary>
 internal sealed class TelemetryExport : IDisposable
 {
-    /// <summary>One in this many requests without a trace starts one, unless OTEL_TRACES_SAMPLER is set. The SDK's default would trace every
-    /// request.</summary>
+    /// <summary>
+    /// One in this many requests without a trace starts one, unless OTEL_TRACES_SAMPLER is set. The SDK's default would trace every request.
+    /// </summary>
     public const int TracedOneIn = 1_000;
 
     private const string Endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT";

@@ -1,6 +1,6 @@
-// What all calls of a channel share: the request, cancellation and deadline, how the call ended. A call ends once, by the first of:
-// its status arrives, it fails, its deadline passes, its caller cancels or disposes it. Any thread; locks itself, as nobody outside this
-// stack sees it and a lock of its own would be one more object a call.
+// Common to all calls of a channel: the request, cancellation and deadline, and the end of the call. A call ends once, by whatever comes first: its status
+// arrives, it fails, its deadline passes, or its caller cancels or disposes it. Any thread. It locks itself, because nothing outside this stack sees it, and
+// a separate lock would be one more object per call.
 using System.Buffers;
 using Grpc.Core;
 using Grpc.Shared;
@@ -10,7 +10,7 @@ namespace Grpc.Net.Client.Calls;
 /// <summary>One call over HTTP/2.</summary>
 internal abstract class ClientCall : ICallState
 {
-    /// <summary>What a timer can wait; later deadlines are sent, and never reached here.</summary>
+    /// <summary>The longest time that a timer can wait. Later deadlines are sent to the server but have no effect here.</summary>
     private static readonly TimeSpan WaitMax = TimeSpan.FromMilliseconds(uint.MaxValue - 2);
 
     private readonly CancellationTokenRegistration _callerRegistration;
@@ -21,7 +21,7 @@ internal abstract class ClientCall : ICallState
     private Task<Metadata>? _headers;
     private Status? _ended;
 
-    /// <param name="cancellation">Unfired; not disposed by the call.</param>
+    /// <param name="cancellation">Not cancelled yet; not disposed by the call.</param>
     protected ClientCall(GrpcChannel channel, CallOptions options, CancellationTokenSource cancellation)
     {
         Channel = channel;
@@ -47,10 +47,10 @@ internal abstract class ClientCall : ICallState
 
     protected CallOptions Options { get; }
 
-    /// <summary>Fires when the call is to end from this side.</summary>
+    /// <summary>Cancelled when the call is to end from this side.</summary>
     protected CancellationToken Cancellation { get; }
 
-    /// <summary>Whether the call has ended, and how.</summary>
+    /// <summary>The status that the call ended with; null if it has not ended.</summary>
     protected Status? Ended
     {
         get
@@ -81,9 +81,9 @@ internal abstract class ClientCall : ICallState
         End(new Status(StatusCode.Cancelled, "The call was disposed."), isInOrder: false);
     }
 
-    /// <summary>Takes the response's headers.</summary>
-    /// <exception cref="RpcException">They say that the call ended with another status than OK.</exception>
-    /// <returns>Whether messages may follow; false: the call ended with OK.</returns>
+    /// <summary>Processes the response's headers.</summary>
+    /// <exception cref="RpcException">By the headers the call ended with a status other than OK.</exception>
+    /// <returns>Whether messages may follow; false if the call ended with OK.</returns>
     protected bool TakeHeaders(HttpResponseMessage response)
     {
         TaskCompletionSource<Metadata>? waiter;
@@ -101,19 +101,19 @@ internal abstract class ClientCall : ICallState
         return true;
     }
 
-    /// <summary>A message that the server compressed.</summary>
+    /// <summary>Decompresses a message that the server compressed.</summary>
     protected ReadOnlySequence<byte> Decompress(ReadOnlySequence<byte> payload)
     {
         var encoding = _response!.Headers.NonValidated.TryGetValues("grpc-encoding", out var name) ? name.ToString() : null;
         return Decompression.Decompress(payload, encoding, Channel.ResponseBytesMax, hold: null).Bytes;
     }
 
-    /// <summary>The response's messages are read: takes its trailers.</summary>
-    /// <exception cref="RpcException">They say another status than OK.</exception>
+    /// <summary>Processes the trailers after the response's messages have been read.</summary>
+    /// <exception cref="RpcException">They have a status other than OK.</exception>
     protected void TakeTrailers() => EndInOrder(ResponseStatus.OfTrailers(_response!));
 
-    /// <summary>The call failed on this side, or below gRPC.</summary>
-    /// <returns>What its caller is to be told.</returns>
+    /// <summary>Ends the call because it failed on this side or below gRPC.</summary>
+    /// <returns>The exception for its caller.</returns>
     protected RpcException Fail(Exception failure)
     {
         End(StatusOf(failure), isInOrder: false);
@@ -127,7 +127,7 @@ internal abstract class ClientCall : ICallState
             return new RpcException(_ended!.Value, TrailersLocked());
     }
 
-    /// <summary>Ends the call from this side; what waits for it fails.</summary>
+    /// <summary>Ends the call from this side; everything that waits for it fails.</summary>
     protected void Cancel()
     {
         CancellationTokenSource? cancellation;
@@ -140,9 +140,9 @@ internal abstract class ClientCall : ICallState
         cancellation?.Cancel();
     }
 
-    /// <summary>Called once, when the call has ended; the state can be asked.</summary>
-    /// <param name="isInOrder">The whole response was read, so that HTTP holds nothing of it any more.</param>
-    /// <param name="isCancelled">Somebody else may be firing the cancellation source.</param>
+    /// <summary>Called once, when the call has ended; its state can be read.</summary>
+    /// <param name="isInOrder">The whole response was read, so HttpClient does not use anything of it any more.</param>
+    /// <param name="isCancelled">Another thread may be cancelling the cancellation source.</param>
     protected abstract void OnEnded(bool isInOrder, bool isCancelled);
 
     private static void ArmDeadline(CancellationTokenSource cancellation, DateTime deadline)
@@ -160,7 +160,7 @@ internal abstract class ClientCall : ICallState
             throw EndedException();
     }
 
-    // Whether it was this that ended the call.
+    // Returns whether this ended the call.
     private bool End(Status status, bool isInOrder)
     {
         CancellationTokenSource? cancellation;
@@ -174,11 +174,11 @@ internal abstract class ClientCall : ICallState
             _cancellation = null;
             waiter = _headersWaiter;
         }
-        // Waits for a callback that runs: after this nobody cancels the source any more.
+        // Waits for a callback in progress. After this nobody cancels the source any more.
         _callerRegistration.Dispose();
         if (Options.Deadline is not null)
             cancellation?.CancelAfter(Timeout.InfiniteTimeSpan);
-        // Resets the stream of a response that was not read to its end, and spares one that was its finalizer, which costs more than
+        // Resets the stream of a response that was not read to its end. A response that was read to its end is spared its finalizer, which costs more than
         // the call. Headers and trailers can still be read.
         _response?.Dispose();
         OnEnded(isInOrder, isCancelled: cancellation is null);

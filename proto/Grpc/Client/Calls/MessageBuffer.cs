@@ -27,10 +27,10 @@ internal sealed class MessageBuffer : IBufferWriter<byte>
         return _bytes.AsSpan(Count);
     }
 
-    /// <summary>Takes back what was written after a moment when <see cref="Count"/> was this.</summary>
+    /// <summary>Removes what was written after <see cref="Count"/> had this value.</summary>
     public void Truncate(int count) => Count = count;
 
-    /// <summary>Empties it; to be called only when nobody reads it any more.</summary>
+    /// <summary>Empties it. Must be called only when nobody reads it any more.</summary>
     public void Clear()
     {
         Count = 0;

@@ -7,14 +7,14 @@ namespace Grpc.Net.Client.Calls;
 /// <summary>The headers of a request.</summary>
 internal static class RequestMessage
 {
-    /// <summary>The header with the time that a caller will wait.</summary>
+    /// <summary>The header with the time that the caller will wait.</summary>
     public const string Timeout = "grpc-timeout";
 
     private const int CommonHeaders = 3;
 
     private static readonly string UserAgent = $"grpc-dotnet-kvcluster/{typeof(RequestMessage).Assembly.GetName().Version!.ToString(3)}";
 
-    /// <summary>A request with the headers that all have.</summary>
+    /// <summary>Creates a request with the headers common to all calls.</summary>
     public static HttpRequestMessage Create(HttpContent content)
     {
         var request = new HttpRequestMessage
@@ -41,6 +41,6 @@ internal static class RequestMessage
             request.Headers.TryAddWithoutValidation(entry.Key, BinaryHeader.Format(entry));
     }
 
-    /// <summary>Whether nothing was added to what <see cref="Create"/> made.</summary>
+    /// <summary>Whether nothing was added to the headers that <see cref="Create"/> set.</summary>
     public static bool HasOnlyCommonHeaders(HttpRequestMessage request) => request.Headers.NonValidated.Count == CommonHeaders;
 }

@@ -1,18 +1,18 @@
-// The messages of a request on their way into HttpClient. A write there costs more than a message, so what is written while one is
-// under way goes together with the next; and what is written while the reader of the responses lends its thread goes when that thread
-// is given back, that is, when the caller awaits something that is not there yet.
-// Two buffers: one is filled, the other being sent. Everything takes _gate, but for writes on the lent thread: until it is given back, or
-// the one writer goes on elsewhere, nobody else touches the buffer that is filled. The loop that sends is one task at a time.
+// Writes the messages of a request to HttpClient. A write there costs more than a message. So messages written while a write is in progress are sent together
+// with the next one, and messages written while the reader of the responses lends its thread are sent when that thread is returned, that is, when the caller
+// awaits something that is not complete.
+// There are two buffers: one is filled while the other is sent. Everything takes _gate, except writes on the lent thread: until it is returned, or the only
+// writer continues on another thread, nobody else uses the buffer that is filled. One task at a time runs the loop that sends.
 using System.Net;
 using Grpc.Core;
 using Grpc.Shared;
 
 namespace Grpc.Net.Client.Calls;
 
-/// <summary>A request that streams.</summary>
+/// <summary>A request that is a stream.</summary>
 internal sealed class RequestStreamContent : HttpContent
 {
-    /// <summary>From here on writes wait until HTTP's flow control lets some of it go.</summary>
+    /// <summary>From this size on writes wait until HTTP's flow control lets some of it be sent.</summary>
     private const int BufferedBytesMax = 64 * 1024;
 
     private readonly int _messageBytesMax;
@@ -37,7 +37,7 @@ internal sealed class RequestStreamContent : HttpContent
         Headers.TryAddWithoutValidation("Content-Type", "application/grpc");
     }
 
-    /// <summary>Takes a message; false: the call has ended.</summary>
+    /// <summary>Writes a message; returns false if the call has ended.</summary>
     /// <exception cref="RpcException">RESOURCE_EXHAUSTED: larger than the limit.</exception>
     public bool TryWrite<T>(T message, Marshaller<T> marshaller, bool moreFollows, out Task accepted)
     {
@@ -69,7 +69,7 @@ internal sealed class RequestStreamContent : HttpContent
         return true;
     }
 
-    /// <summary>No more messages.</summary>
+    /// <summary>Ends the messages.</summary>
     public void Complete()
     {
         bool startsSending;
@@ -83,25 +83,25 @@ internal sealed class RequestStreamContent : HttpContent
             _ = SendOnAsync();
     }
 
-    /// <summary>The call has ended: nothing more is sent.</summary>
+    /// <summary>Sends nothing more, because the call has ended.</summary>
     public void Close()
     {
         StopTaking();
         _sent.TrySetCanceled();
     }
 
-    /// <summary>From here on this thread runs the caller, until <see cref="TakeBack"/>; unless another still does, which may be writing.</summary>
+    /// <summary>Lends this thread to the caller until <see cref="TakeBack"/>, unless another thread is still lent, which may be writing.</summary>
     public void Lend()
     {
         lock (_gate)
         {
-            // After the last message there is nothing to hold back, and nobody who would see to the end when the thread is given back.
+            // After the last message there is nothing to hold back, and nothing would complete the request when the thread is returned.
             if (_lentThread == 0 && !_isComplete)
                 _lentThread = Environment.CurrentManagedThreadId;
         }
     }
 
-    /// <summary>The caller gave the thread back: sends what it wrote.</summary>
+    /// <summary>Takes back the thread from the caller and sends what it wrote.</summary>
     public void TakeBack()
     {
         bool startsSending;
@@ -159,20 +159,20 @@ internal sealed class RequestStreamContent : HttpContent
         return _isSending = true;
     }
 
-    // Sends until there is nothing more. A failure is told to HttpClient by _sent, but for a cancellation: HttpClient cancels the
-    // sending when the response ended or was reset, and it is the response that says how.
+    // Sends until nothing is left. A failure is reported to HttpClient through _sent, except a cancellation: HttpClient cancels the sending when the response
+    // ended or was reset, and then the response says how.
     private async Task SendOnAsync()
     {
         try
         {
             if (!_hasSent)
-                await _stream!.FlushAsync(_streamCancellation).ConfigureAwait(false); // The headers, which do not wait for a message.
+                await _stream!.FlushAsync(_streamCancellation).ConfigureAwait(false); // Sends the headers without waiting for a message.
             while (TryTakeFilled())
             {
                 await _flushing.ConfigureAwait(false);
                 await _stream!.WriteAsync(_sending.Written, _streamCancellation).ConfigureAwait(false);
                 _sending.Clear();
-                // Nobody waits for it but the next write: HttpClient has the bytes, and to be told that they went costs a thread's turn.
+                // Only the next write awaits it. HttpClient has the bytes, and to be notified that they were sent would cost a work item.
                 _flushing = _stream.FlushAsync(CancellationToken.None);
             }
         }
@@ -207,7 +207,7 @@ internal sealed class RequestStreamContent : HttpContent
             if (_isClosed)
                 return false;
             if (_lentThread != 0)
-                return _isSending = false; // Goes on when the thread is given back.
+                return _isSending = false; // Continues when the thread is returned.
             if (_filling.Count == 0)
             {
                 _isSending = false;

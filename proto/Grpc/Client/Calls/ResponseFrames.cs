@@ -1,4 +1,4 @@
-// A response's bytes on this side: one array that is read into and taken apart frame by frame. One reader.
+// The received bytes of a response: one array that is read into and split into frames. One reader.
 using System.Buffers;
 using Grpc.Core;
 using Grpc.Shared;
@@ -14,7 +14,7 @@ internal sealed class ResponseFrames
 
     public bool IsEmpty => _start == _end;
 
-    /// <summary>Takes the next whole message; false: more has to be read. Valid until then.</summary>
+    /// <summary>Takes the next whole message; returns false if more must be read. It is valid until then.</summary>
     /// <exception cref="RpcException">INTERNAL: not a frame. RESOURCE_EXHAUSTED: larger than the limit.</exception>
     public bool TryTake(int messageBytesMax, out ReadOnlySequence<byte> payload, out bool isCompressed)
     {
@@ -30,9 +30,9 @@ internal sealed class ResponseFrames
         return true;
     }
 
-    /// <summary>Where to read to: room for the rest of the message that has begun, and at least for some bytes.</summary>
+    /// <summary>The memory to read into: space for the rest of the message that has begun, and at least for some bytes.</summary>
     /// <param name="bytesMin">Size of the first buffer.</param>
-    /// <param name="messageBytesMax">Largest message taken.</param>
+    /// <param name="messageBytesMax">The maximum size of a message.</param>
     public Memory<byte> Room(int bytesMin, int messageBytesMax)
     {
         var held = _end - _start;
@@ -50,7 +50,7 @@ internal sealed class ResponseFrames
 
     public void Filled(int count) => _end += count;
 
-    /// <summary>Empties it; to be called when no read is under way.</summary>
+    /// <summary>Empties it. Must not be called while a read is in progress.</summary>
     public void Clear()
     {
         _start = 0;

@@ -6,10 +6,10 @@ using Grpc.Shared;
 
 namespace Grpc.Net.Client.Calls;
 
-/// <summary>Reads what a response says of its call, without the parsing that HttpClient's own properties do.</summary>
+/// <summary>Reads the status of a call from its response, without the parsing that HttpClient's own properties do.</summary>
 internal static class ResponseStatus
 {
-    /// <summary>The status of a response that has no messages: not gRPC's, or trailers-only. Null: messages may follow.</summary>
+    /// <summary>The status of a response without messages: not a gRPC response, or trailers only. Null if messages may follow.</summary>
     public static Status? OfHeaders(HttpResponseMessage response)
     {
         if (TryRead(response.Headers, out var status))
@@ -26,7 +26,7 @@ internal static class ResponseStatus
     public static Status OfTrailers(HttpResponseMessage response) =>
         TryRead(response.TrailingHeaders, out var status) ? status : new Status(StatusCode.Unknown, "The response ended without a status.");
 
-    /// <summary>Headers or trailers as metadata, without what belongs to the protocol.</summary>
+    /// <summary>Headers or trailers as metadata, without those of the protocol.</summary>
     public static Metadata ToMetadata(HttpHeaders headers)
     {
         var metadata = new Metadata();

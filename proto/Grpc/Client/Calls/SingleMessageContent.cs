@@ -4,10 +4,10 @@ using Grpc.Shared;
 
 namespace Grpc.Net.Client.Calls;
 
-/// <summary>A request of one message, serialized when the call is made; may be sent again on another connection.</summary>
+/// <summary>A request of one message, serialized when the call is made. It may be sent again on another connection.</summary>
 /// <remarks>
-/// An array's content by descent only: HttpClient takes any other for one that answers may come to before it ends, and flushes its headers
-/// by themselves, which costs a write to the socket a call.
+/// Derives from an array's content for one reason only: HttpClient assumes that other contents may be answered before they end, and flushes their headers
+/// separately, which costs a write to the socket per call.
 /// </remarks>
 internal sealed class SingleMessageContent : ByteArrayContent
 {
@@ -18,10 +18,10 @@ internal sealed class SingleMessageContent : ByteArrayContent
     public SingleMessageContent()
         : base([]) => Headers.TryAddWithoutValidation("Content-Type", "application/grpc");
 
-    /// <summary>Whether HTTP has taken all of it.</summary>
+    /// <summary>Whether HttpClient has taken all of it.</summary>
     public bool IsSent => _sending is { IsCompletedSuccessfully: true };
 
-    /// <summary>Takes the message, in the place of an earlier one.</summary>
+    /// <summary>Sets the message, replacing an earlier one.</summary>
     /// <exception cref="RpcException">RESOURCE_EXHAUSTED: larger than the limit.</exception>
     public void Write<T>(T message, Marshaller<T> marshaller, int messageBytesMax)
     {
@@ -32,7 +32,7 @@ internal sealed class SingleMessageContent : ByteArrayContent
 
     protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context) => SerializeToStreamAsync(stream, context, CancellationToken.None);
 
-    // The write's own task, as an async method around it would be one more object and continuation a call.
+    // Returns the write's own task, because an async method would add an object and a continuation per call.
     protected override Task SerializeToStreamAsync(Stream stream, TransportContext? context, CancellationToken cancellationToken) =>
         _sending = stream.WriteAsync(_frame.Written, cancellationToken).AsTask();
 

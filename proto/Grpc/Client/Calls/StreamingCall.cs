@@ -1,5 +1,5 @@
-// A call with a stream in at least one direction, and both of its ends: the caller writes requests and reads responses on it. One
-// writer and one reader at a time, each on a thread of its own.
+// A call with a stream in at least one direction, and both of its ends: the caller writes requests to it and reads responses from it. One writer and one
+// reader at a time, which may be on different threads.
 using System.Runtime.CompilerServices;
 using Grpc.Core;
 using Grpc.Shared;
@@ -41,7 +41,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
 
     public TResponse Current { get; private set; } = null!;
 
-    /// <summary>Opens a call whose request streams.</summary>
+    /// <summary>Opens a call whose request is a stream.</summary>
     public void Start()
     {
         _requests = new RequestStreamContent(Channel.RequestBytesMax);
@@ -64,7 +64,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
         _opening = OpenAsync(content);
     }
 
-    /// <summary>The one response of a call that streams only requests.</summary>
+    /// <summary>Reads the only response of a call that streams only requests.</summary>
     public async Task<TResponse> ReadOnlyAsync()
     {
         if (!await MoveNext(CancellationToken.None).ConfigureAwait(false))
@@ -121,7 +121,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
         _requests?.Close();
     }
 
-    // Sends the request and waits for the headers. Never fails: the call ends instead.
+    // Sends the request and waits for the headers. Never fails; a failure ends the call.
     private async Task OpenAsync(HttpContent content)
     {
         try
@@ -161,7 +161,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
         return waiter.Task;
     }
 
-    // Reads until there is a message or the end (true), or a read that has to be waited for (false).
+    // Reads until there is a message or the end (returns true), or a read that has to be awaited (returns false).
     private bool TryRead(out bool isFound)
     {
         while (true)
@@ -177,7 +177,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
         }
     }
 
-    // Called by HttpClient, on a thread of the pool, when a read that was waited for is done.
+    // Called by HttpClient, on a thread of the pool, when an awaited read is complete.
     private void Resume()
     {
         var isFound = false;
@@ -198,7 +198,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
         _waitRegistration.Dispose();
         _waitRegistration = default;
         _waiter = null;
-        // The caller goes on inside SetResult, and comes back when it waits again.
+        // The caller continues inside SetResult and returns when it waits again.
         _requests?.Lend();
         if (failure is null)
             waiter.SetResult(isFound);
@@ -237,7 +237,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
         _frames.Clear();
     }
 
-    // No read is under way, and none follows.
+    // No read is in progress, and none will follow.
     private RpcException StopReading(Exception failure)
     {
         _frames.Clear();

@@ -7,7 +7,7 @@ internal sealed class UnaryCall<TRequest, TResponse> : ClientCall
     where TRequest : class
     where TResponse : class
 {
-    /// <summary>Most answers are small; larger ones make the buffer grow at once to their size.</summary>
+    /// <summary>Most responses are small. For a larger one the buffer grows to its size at once.</summary>
     private const int FirstReadBytes = 4096;
 
     private readonly Method<TRequest, TResponse> _method;

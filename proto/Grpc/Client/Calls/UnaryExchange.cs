@@ -1,6 +1,6 @@
-// What a unary call needs from HttpClient and its buffers: lent by the channel to one call after the other, because together they cost
-// more than a call. A call gives it back only when it ended in order, so that HTTP holds nothing of it any more; otherwise it is left to
-// the collector.
+// The objects that a unary call needs for HttpClient, and its buffers. The channel lends them to one call after the other, because together they cost more
+// than a call. A call returns them only if it ended in order, so that HttpClient does not use them any more. Otherwise they are left to the garbage
+// collector.
 using Grpc.Core;
 using Grpc.Shared;
 
@@ -20,10 +20,10 @@ internal sealed class UnaryExchange
 
     public CancellationTokenSource Cancellation { get; } = new();
 
-    /// <summary>The response's messages. Changes as it is used: always reached through here.</summary>
+    /// <summary>The response's messages.</summary>
     public ResponseFrames Frames { get; } = new();
 
-    /// <summary>The request, with the headers of this call.</summary>
+    /// <summary>Returns the request with the headers of this call.</summary>
     public HttpRequestMessage Request(GrpcChannel channel, IMethod method, CallOptions options)
     {
         if (!ReferenceEquals(_method, method))
@@ -33,13 +33,13 @@ internal sealed class UnaryExchange
         return _request;
     }
 
-    /// <summary>Makes ready for the next call; false: it cannot be used again.</summary>
+    /// <summary>Prepares for the next call; returns false if it cannot be used again.</summary>
     public bool TryReset(CallOptions options)
     {
         if (!Content.IsSent || !Cancellation.TryReset())
             return false;
         Frames.Clear();
-        // What a call or a handler added, metadata or a trace's headers, must not go with the next one.
+        // What a call or a handler added, such as metadata or trace headers, must not be sent with the next call.
         if (options.Deadline is not null)
             _request.Headers.Remove(RequestMessage.Timeout);
         if (!RequestMessage.HasOnlyCommonHeaders(_request))

@@ -1,9 +1,9 @@
 namespace Grpc.Net.Client.Calls;
 
-/// <summary>The exchanges of a channel that no call uses; the one used last is given out first. Any thread.</summary>
+/// <summary>The unused exchanges of a channel; the one used last is rented first. Any thread.</summary>
 internal sealed class UnaryExchangePool
 {
-    /// <summary>As many as calls are usually open on a channel; they keep about 5 KiB each, 1 MiB in all.</summary>
+    /// <summary>About as many as calls are usually open on a channel. They keep about 5 KiB each, 1 MiB in total.</summary>
     private const int CountMax = 256;
 
     private readonly Lock _gate = new();
