@@ -1,5 +1,5 @@
 // One Exchange stream through a router. Each call is forwarded by its own key, and answers are gathered into messages as they arrive. The streams to the
-// nodes are shared by all callers and always read, so data that one caller does not read must not pile up there or here. No further call is begun while
+// nodes are shared by all callers and always read, so the replies that one caller does not read are limited here. No further call is begun while
 // replies wait to be written. The number of reads sent at once grows while their answers are small. An answer for which there is no room is dropped and its
 // read refused. Nothing else makes the stream wait: shards share its places (FairPlaces), a call that finds none is refused as busy, and reads that may not
 // be sent yet wait beside the stream, shard by shard.

@@ -15,7 +15,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
     public const long BytesMax = 32L << 20;
 
     /// <summary>
-    /// A read continues at least this long without its caller, so that its response is not still arriving when its bytes are released. A healthy replica
+    /// A read continues for this long without its caller, so that its response is not still arriving when its bytes are released. A healthy replica
     /// begins to answer at once. One that is not must not keep the bytes for longer, because callers that are gone may have allowed days.
     /// </summary>
     public const int LeastMs = 2_000;
