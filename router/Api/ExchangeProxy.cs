@@ -378,7 +378,7 @@ internal sealed class ExchangeProxy : IDisposable
                 _openReads--;
                 AdaptLocked(answer?.Response.Length ?? 0);
             }
-            // From here on the answer is accounted instead.
+            // From here on the answer is counted instead.
             GiveBackLocked(open);
             EndLocked(open, answer);
             LetHoldsInLocked();
@@ -577,7 +577,7 @@ internal sealed class ExchangeProxy : IDisposable
 
         public Call Call { get; private set; } = null!;
 
-        /// <summary>The bytes that are accounted for its request.</summary>
+        /// <summary>The bytes that are counted for its request.</summary>
         public int RequestBytes { get; private set; }
 
         public long ArrivedMs { get; private set; }

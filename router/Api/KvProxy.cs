@@ -52,7 +52,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     {
         var began = metrics.Begin();
         string? error = "CANCELLED";
-        // The request is sent to one shard after the other, so it is accounted for as long as the scan lasts.
+        // The request is sent to one shard after the other, so it is counted for as long as the scan lasts.
         var requestBytes = 0;
         try
         {
@@ -79,7 +79,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         }
     }
 
-    // The bytes of a page are accounted from before it is requested, when its size is guessed, until it is read.
+    // The bytes of a page are counted from before it is requested, when its size is guessed, until it is read.
     private async Task SendPagesAsync(ScanRequest message, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         await using var pages = new ScanWalk(calls, channels, options.Timeout).PagesAsync(message, context.CancellationToken).GetAsyncEnumerator(context.CancellationToken);
@@ -159,7 +159,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         }
     }
 
-    // The answer is written to the connection next, where it is accounted as a response.
+    // The answer is written to the connection next, where it is counted as a response.
     private MessageBytes Answer(MessageBytes request, RoutedReply reply, ServerCallContext context)
     {
         // Only after an answer, because the request of a call that ended by its deadline may still be being sent.

@@ -1,4 +1,4 @@
-// Calls to the admin port. The token lives in this module only: never in an address, never in the browser's storage.
+// Calls to the admin port. The token is kept in this module only, never in a URL or in the browser's storage.
 let token = null;
 
 export const isUnlocked = () => token !== null;
@@ -31,7 +31,7 @@ export const get = (path, parameters = {}, limitMs = 15_000) => call(`${path}?${
 export const post = (path, body, limitMs = 15_000) =>
   call(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body), limitMs });
 
-/** Takes a token if it is the right one. */
+/** Keeps a token if the server accepts it. */
 export async function unlock(shown) {
   token = shown;
   try {

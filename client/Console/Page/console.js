@@ -1,4 +1,4 @@
-// Which view is shown, the news of each second, and the token.
+// Switches between the views, refreshes them every second, and handles the token.
 import { get, isUnlocked, unlock } from './api.js';
 import { $, say } from './dom.js';
 import * as keys from './keys.js';
@@ -16,7 +16,7 @@ function route() {
   if (isKeys) keys.browse(decoded(rest.join('/')));
 }
 
-// An address that somebody typed may be anything.
+// The address may have been typed by hand.
 function decoded(part) {
   try {
     return decodeURIComponent(part);
@@ -45,7 +45,7 @@ async function poll() {
     } catch (failure) {
       $('banner').hidden = false;
       const line = `No news: ${failure.message}`;
-      // Said once, not each second.
+      // Shown once, not every second.
       if ($('banner').textContent !== line) $('banner').textContent = line;
     }
   }

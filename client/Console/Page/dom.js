@@ -1,8 +1,8 @@
-// Small pieces of page. Everything from the cluster goes in as text, never as markup.
+// Small parts of the page. Everything from the cluster is inserted as text, never as markup.
 
 export const $ = (id) => document.getElementById(id);
 
-/** An element with attributes and children; an attribute that is null or false is left out. */
+/** Creates an element with attributes and children. Attributes that are null or false are omitted. */
 export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -13,8 +13,8 @@ export function el(name, attributes = {}, ...children) {
 }
 
 /**
- * Makes a parent's children look like these and keeps every element that can stay, so that focus, selection and scroll places survive each second's
- * news. Listeners stand on parents that stay, and find by attributes what was pressed.
+ * Makes a parent's children equal to these and keeps every element that can be kept, so that focus, selection and scroll positions survive the update
+ * every second. Listeners are attached to parents that are kept, and find by attributes what was pressed.
  */
 export function show(parent, children) {
   while (parent.childNodes.length > children.length) parent.lastChild.remove();
@@ -37,12 +37,12 @@ function morph(old, made) {
   }
 }
 
-/** Tells a screen reader, and the line below the header. */
+/** Announces a message to screen readers and shows it below the header. */
 export function say(text) {
   $('said').textContent = text;
 }
 
-/** Asks before something is changed. */
+/** Asks for confirmation before a change. */
 export function sure(text) {
   const dialog = $('sure');
   $('sure-text').textContent = text;

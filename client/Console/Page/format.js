@@ -1,4 +1,4 @@
-// Bytes and numbers as people read them, and back. Keys and values travel as base64.
+// Formats bytes and numbers for people, and parses them. Keys and values are sent as base64.
 const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 export const toBytes = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
@@ -11,7 +11,7 @@ export function toBase64(bytes) {
 
 export const toBase64Url = (bytes) => toBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
 
-/** Bytes as UTF-8 text; null where they are none. */
+/** Bytes as UTF-8 text; null if they are not valid UTF-8. */
 export function asText(bytes) {
   try {
     return strict.decode(bytes);
@@ -22,7 +22,7 @@ export function asText(bytes) {
 
 const hex = (byte) => `\\x${byte.toString(16).padStart(2, '0')}`;
 
-/** A key as a line that fromEscaped reads back: text as it is, a backslash doubled, control characters and what is no UTF-8 as \xNN. */
+/** A key as one line that fromEscaped parses: text unchanged, backslashes doubled, control characters and invalid UTF-8 as \xNN. */
 export function toEscaped(bytes) {
   const text = asText(bytes);
   if (text === null) return Array.from(bytes, (byte) => (byte > 0x20 && byte < 0x7f && byte !== 0x5c ? String.fromCharCode(byte) : hex(byte))).join('');

@@ -1,4 +1,4 @@
-// The second view: keys by prefix, and one entry. A change is made only of what was read: its etag goes along as the condition.
+// The second view: keys by prefix, and one entry. A change applies only to the value that was read; its etag is sent as the condition.
 import { get, isUnlocked, post } from './api.js';
 import { $, el, say, show, sure } from './dom.js';
 import { asText, fromEscaped, number, toBase64, toBase64Url, toBytes, toEscaped } from './format.js';
@@ -8,7 +8,7 @@ const rowsMax = 1000;
 let prefix = new Uint8Array();
 let entries = [];
 let listing = 0;
-// What is in the form: its key as base64, null for a new one; the etag read, null where there was none; whether the value is text; whether all of it is there.
+// The entry in the form: its key as base64, null for a new one; the etag read, null if there was none; whether the value is text; whether it is complete.
 let opened = null;
 
 export function listen() {
@@ -30,7 +30,7 @@ export function listen() {
   $('remove').addEventListener('click', remove);
 }
 
-/** Lists the keys with a prefix, as it stands in the address. */
+/** Lists the keys with the prefix in the address. */
 export async function browse(line) {
   $('prefix').value = line;
   try {
@@ -43,7 +43,7 @@ export async function browse(line) {
   await list(null);
 }
 
-/** Shows what may be done now. */
+/** Enables what is possible now. */
 export function refresh() {
   if (!opened) return;
   const canEdit = isUnlocked() && opened.isWhole;
@@ -59,7 +59,7 @@ async function list(after) {
     const parameters = { prefix: toBase64Url(prefix), limit: rows };
     if (after) parameters.after = toBase64Url(toBytes(after));
     const page = await get('/api/keys', parameters);
-    // Meanwhile another prefix was asked for.
+    // Another prefix was requested meanwhile.
     if (turn !== listing) return;
     entries.push(...page.entries);
     const isFull = entries.length >= rowsMax;
@@ -104,7 +104,7 @@ function fill({ key, etag, bytes, total, shard }) {
   $(key === null ? 'entry-key' : 'entry-value').focus();
 }
 
-// Of a value that was cut: without the bytes of a last character that is not whole.
+// Removes an incomplete last character from a truncated value.
 function whole(bytes) {
   let end = bytes.length;
   while (end > 0 && bytes.length - end < 3 && (bytes[end - 1] & 0xc0) === 0x80) end--;

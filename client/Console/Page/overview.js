@@ -1,4 +1,4 @@
-// The first view: nodes, shards on the range of keys, rates, hot prefixes, events. Drawn anew each second from one answer and the one before.
+// The first view: nodes, shards by key range, rates, hot prefixes, events. Drawn again every second from the latest answer and the previous one.
 import { post, isUnlocked } from './api.js';
 import { $, el, say, show, sure } from './dom.js';
 import { duration, number, rate, size, time, toBytes, toEscaped } from './format.js';
@@ -20,7 +20,7 @@ export function draw(overview) {
   before = overview;
 }
 
-/** The same again: another shard was chosen, or changes were unlocked. */
+/** Draws the same answer again, because another shard was chosen or changes were unlocked. */
 export function drawAll() {
   if (!shown) return;
   range();
@@ -66,7 +66,7 @@ function figure(label, value, series = null, isBad = false) {
   return el('li', { class: isBad ? 'bad' : null }, el('span', { class: 'label' }, label), el('strong', {}, value), series && history.length > 1 ? spark(series) : null);
 }
 
-// Decoration: what it shows is in the figure beside it.
+// Decorative; the number next to it says the same.
 function spark(series) {
   const namespace = 'http://www.w3.org/2000/svg';
   const values = history.map((point) => point[series]);
@@ -98,7 +98,7 @@ function range() {
     'aria-label': `Shard ${shard.shard}, from ${from(shard)} to ${to(shard)}, ${led(shard)}, ${number(shard.keys)} keys`,
     title: `Shard ${shard.shard}: ${from(shard)} to ${to(shard)}, ${led(shard)}, ${number(shard.keys)} keys`,
   }, el('span', { 'aria-hidden': 'true' }, String(shard.shard)))));
-  // As wide as its part of the keys, and never too narrow for a finger.
+  // As wide as its share of the keys, but never too narrow to touch.
   shards.forEach((shard, index) => { $('range').children[index].style.flexGrow = String(0.02 + (keys === 0 ? 1 : shard.keys / keys)); });
   show($('legend'), [
     ...nodes.map((node) => el('li', {}, el('span', { class: `dot ${colour(node.node)}`, 'aria-hidden': 'true' }), `node ${node.node}`)),

@@ -1,6 +1,6 @@
-// What happened between two overviews: rates and percentiles out of counters that only rise, and start anew when their node does.
+// Rates and percentiles between two overviews, from counters that only increase and start again at 0 when their node restarts.
 
-/** Calls per second and their 99th percentile in microseconds; null where nothing can be told. */
+/** Calls per second and their 99th percentile in microseconds; null if they cannot be computed. */
 export function callsBetween(before, after, seconds) {
   if (!before || !after || seconds <= 0) return { perSecond: null, p99: null };
   const calls = after.calls.map((count, index) => count - before.calls[index]);
@@ -8,7 +8,7 @@ export function callsBetween(before, after, seconds) {
   return { perSecond: calls.reduce((sum, count) => sum + count, 0) / seconds, p99: percentile(calls, after.boundsUs, 0.99) };
 }
 
-/** The bound below which so much of the calls is, going evenly through the bucket it falls in. */
+/** The duration below which the given share of the calls is, interpolated linearly within its bucket. */
 export function percentile(calls, bounds, share) {
   const total = calls.reduce((sum, count) => sum + count, 0);
   if (total === 0) return null;
@@ -24,7 +24,7 @@ export function percentile(calls, bounds, share) {
   return Infinity;
 }
 
-/** Adds the durations of several nodes; null where none tells any. */
+/** Adds up the durations of several nodes; null if none reports any. */
 export function sum(durations) {
   const told = durations.filter(Boolean);
   return told.length === 0 ? null : { boundsUs: told[0].boundsUs, calls: told[0].calls.map((_, index) => told.reduce((sum, one) => sum + one.calls[index], 0)) };

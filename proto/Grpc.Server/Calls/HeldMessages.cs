@@ -51,7 +51,7 @@ internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages
         }
     }
 
-    /// <summary>Accounts a message that has completely arrived and is being served, even if there is no room. It is not ended for others.</summary>
+    /// <summary>Counts a message that has completely arrived and is being served, even if there is no room. It is not ended for others.</summary>
     public void Keep(HeldMessage message, long bytes)
     {
         lock (_gate)

@@ -24,7 +24,7 @@ internal sealed class ServerCall : ServerCallContext
     private const int UnwatchedBytes = 16 << 10;
 
     /// <summary>
-    /// An uncompressed message up to this size is not accounted once it has arrived. Its caller had to send as many bytes, and it mostly arrives in one
+    /// An uncompressed message up to this size is not counted once it has arrived. Its caller had to send as many bytes, and it mostly arrives in one
     /// piece.
     /// </summary>
     private const int UncountedBytes = 64 << 10;
@@ -191,7 +191,7 @@ internal sealed class ServerCall : ServerCallContext
         if (message is null && FrameFormat.TryRead(ref buffer, RequestBytesMax, out var isCompressed, out var payload))
         {
             message = Deserialize(payload, isCompressed, marshaller, out var countedBytes);
-            // Also a message that is too small to be accounted once it is served.
+            // Also a message that is too small to be counted once it is served.
             _onlyBytes = Math.Max(countedBytes, payload.Length);
         }
         if (message is not null && !buffer.IsEmpty)
@@ -231,7 +231,7 @@ internal sealed class ServerCall : ServerCallContext
         }
     }
 
-    /// <summary>Whether the response is large. The caller then gets time to read it before the call ends, and its bytes are accounted until then.</summary>
+    /// <summary>Whether the response is large. The caller then gets time to read it before the call ends, and its bytes are counted until then.</summary>
     public bool HasLargeResponse => _leaving is { IsHeld: true };
 
     /// <summary>Waits until the connection has taken what was written.</summary>
@@ -241,7 +241,7 @@ internal sealed class ServerCall : ServerCallContext
         ReleaseLeaving();
     }
 
-    /// <summary>Accounts the bytes of an incomplete message in the buffers, before more of it is requested; 0 means none.</summary>
+    /// <summary>Counts the bytes of an incomplete message in the buffers, before more of it is requested; 0 means none.</summary>
     /// <exception cref="RpcException">UNAVAILABLE: there is no room for more such messages.</exception>
     public void HoldArriving(long bytes)
     {
@@ -253,7 +253,7 @@ internal sealed class ServerCall : ServerCallContext
             _arriving.IsHeld = true;
     }
 
-    /// <summary>Accounts a message that has completely arrived until it is released; 0 means that it is too small.</summary>
+    /// <summary>Counts a message that has completely arrived until it is released; 0 means that it is too small.</summary>
     public void KeepArrived(long bytes)
     {
         if (bytes == 0)
@@ -274,7 +274,7 @@ internal sealed class ServerCall : ServerCallContext
     /// <param name="payload">The received bytes.</param>
     /// <param name="isCompressed">Whether its header says that it is compressed.</param>
     /// <param name="marshaller">Creates the message.</param>
-    /// <param name="countedBytes">The size to account, or 0 if it is too small. A compressed message is always accounted, because it cost its caller next to
+    /// <param name="countedBytes">The size to count, or 0 if it is too small. A compressed message is always counted, because it cost its caller next to
     /// nothing.</param>
     /// <exception cref="RpcException">The bytes are not such a message, or there is no room to decompress them.</exception>
     public T Deserialize<T>(ReadOnlySequence<byte> payload, bool isCompressed, Marshaller<T> marshaller, out long countedBytes)
@@ -403,7 +403,7 @@ internal sealed class ServerCall : ServerCallContext
         _leaving!.IsHeld = true;
     }
 
-    /// <summary>Releases the accounted bytes, because the buffers hold no request any more.</summary>
+    /// <summary>Releases the counted bytes, because the buffers hold no request any more.</summary>
     public void ReleaseArriving()
     {
         if (_arriving is not { IsHeld: true })
