@@ -30,7 +30,7 @@ internal sealed class IdleMemory
     /// </summary>
     public const long PauseMs = 15_000;
 
-    /// <summary>The maximum time between two measurements: memory that was in use for long is returned some minutes after its use ended.</summary>
+    /// <summary>The maximum time between two measurements, so that memory released after a long idle time is returned some minutes later.</summary>
     public const long PauseMaxMs = 240_000;
 
     private Phase _phase;
