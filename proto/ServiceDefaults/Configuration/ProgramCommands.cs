@@ -35,9 +35,9 @@ internal sealed class ProgramCommands(string program, string description, IReadO
     /// <summary>Adds <c>config show</c>, which prints the settings of a command and where each value comes from.</summary>
     public void AddConfigShow(string command, IReadOnlyList<Setting> table, Action<Settings> check)
     {
-        var config = new Command("config", "Looks at settings.");
+        var config = new Command("config", "Inspects settings.");
         _root.Subcommands.Add(config);
-        AddTo(config, "show", $"Prints every setting of '{command}', its value and where that is from: flag, environment, file or default.", table, check, (settings, _) =>
+        AddTo(config, "show", $"Prints every setting of '{command}' with its value and its source: flag, environment, file or default.", table, check, (settings, _) =>
         {
             foreach (var line in SettingsText.Lines(table, settings))
                 Console.WriteLine(line);
@@ -46,11 +46,11 @@ internal sealed class ProgramCommands(string program, string description, IReadO
     }
 
     /// <summary>Adds <c>health</c>, which asks a running program on this machine through its admin port.</summary>
-    public void AddHealth() => Add("health", "Asks the one that runs on this machine whether it is ready: exit code 0 or 1, and a line why.", [CommonSettings.Config, CommonSettings.Admin],
+    public void AddHealth() => Add("health", "Asks the process on this machine whether it is ready. Prints one line and exits with 0 or 1.", [CommonSettings.Config, CommonSettings.Admin],
         static settings =>
         {
             if (!settings.IsGiven(CommonSettings.Admin))
-                settings.AddMistake(CommonSettings.Admin, "is missing: the URL of the admin port to ask.");
+                settings.AddMistake(CommonSettings.Admin, "is missing; set it to the URL of the admin port to ask.");
         },
         static async (settings, stop) =>
         {

@@ -35,13 +35,13 @@ internal static class SettingForms
             : throw new FormatException($"'{WithoutUser(text)}' is not of the form {string.Join(" or ", schemes.Select(scheme => $"{scheme}://host:port"))}.");
 
     /// <summary>A host name valid in DNS.</summary>
-    public static string HostName(string text) => Uri.CheckHostName(text) == UriHostNameType.Dns ? text : throw new FormatException($"'{text}' is no name of a host.");
+    public static string HostName(string text) => Uri.CheckHostName(text) == UriHostNameType.Dns ? text : throw new FormatException($"'{text}' is not a host name.");
 
     /// <summary>A list of items separated by commas, with at least one item.</summary>
     public static IReadOnlyList<T> List<T>(string text, Func<string, T> item)
     {
         var items = text.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries);
-        return items.Length > 0 ? [.. items.Select(item)] : throw new FormatException("names nothing.");
+        return items.Length > 0 ? [.. items.Select(item)] : throw new FormatException("has no items.");
     }
 
     // A password in an address is invalid here and must not be logged.

@@ -34,9 +34,9 @@ internal sealed class SettingsFile
         try
         {
             if (Directory.Exists(path))
-                file.Refuse($"{path}: is a folder.");
+                file.Refuse($"{path}: is a directory.");
             else if (new FileInfo(path).Length > BytesMax)
-                file.Refuse($"{path}: is greater than {BytesMax >> 10} KiB.");
+                file.Refuse($"{path}: is larger than {BytesMax >> 10} KiB.");
             else
                 file.Read(File.ReadAllText(path, new UTF8Encoding(false, throwOnInvalidBytes: true)));
         }
@@ -130,7 +130,7 @@ internal sealed class SettingsFile
         {
             // A file with only comments is parsed as one empty scalar.
             if (only.Value.Length > 0)
-                Refuse($"{_path}:{only.Start.Line}: is no mapping of names to values.");
+                Refuse($"{_path}:{only.Start.Line}: is not a mapping of names to values.");
         }
         else if (yaml.Accept<MappingStart>(out _))
         {
@@ -138,12 +138,12 @@ internal sealed class SettingsFile
         }
         else
         {
-            Refuse($"{_path}: is no mapping of names to values.");
+            Refuse($"{_path}: is not a mapping of names to values.");
             return;
         }
         yaml.Consume<DocumentEnd>();
         if (yaml.Accept<DocumentStart>(out var second))
-            _mistakes.Add($"{_path}:{second.Start.Line}: holds a second document.");
+            _mistakes.Add($"{_path}:{second.Start.Line}: contains a second document.");
     }
 
     private void ReadMapping(Parser yaml)
@@ -186,7 +186,7 @@ internal sealed class SettingsFile
     private void AddList(string name, List<string?> items, int line)
     {
         if (items.FirstOrDefault(item => item?.Contains(',') == true) is { } wrong)
-            _mistakes.Add($"{_path}:{line}: {name}: '{wrong}' holds a comma, which separates items.");
+            _mistakes.Add($"{_path}:{line}: {name}: '{wrong}' contains a comma, which separates items.");
         else
             Add(name, items.Contains(null) ? null : string.Join(',', items), line);
     }
@@ -194,8 +194,8 @@ internal sealed class SettingsFile
     private void Add(string name, string? text, int line)
     {
         if (text is null)
-            _mistakes.Add($"{_path}:{line}: {name}: is neither a value nor a list of values; names are flat, as tls-cert.");
+            _mistakes.Add($"{_path}:{line}: {name}: is neither a value nor a list of values; names are flat, such as tls-cert.");
         else if (!_values.TryAdd(name, new SettingValue(text, $"{_path}:{line}: {name}")))
-            _mistakes.Add($"{_path}:{line}: {name}: stands here again.");
+            _mistakes.Add($"{_path}:{line}: {name}: is set a second time.");
     }
 }

@@ -64,13 +64,13 @@ public sealed class NodeSettingsTests
     [InlineData("coordinator-ca", "ca.pem", "--coordinator-ca: is for a coordinator at https:// only.")]
     [InlineData("coordinator-user", "ann", "--coordinator-user: coordinator-user and coordinator-password-file must be given together.")]
     [InlineData("coordinator", "etcd=http://ann:secret@h:1", "--coordinator: '...@h:1' is not of the form http://host:port.")]
-    [InlineData("admin-hosts", "kv.example.com,http://b", "--admin-hosts: 'http://b' is no name of a host.")]
+    [InlineData("admin-hosts", "kv.example.com,http://b", "--admin-hosts: 'http://b' is not a host name.")]
     [InlineData("cluster", "a b", "--cluster: 'a b': a name has 1 to 64 letters, digits, '-', '_' and '.'.")]
     [InlineData("bootstrap-nodes", "1,1", "--bootstrap-nodes: '1,1' names a node twice.")]
     [InlineData("split-at", "b,a", "--split-at: keys must be in ascending order.")]
     [InlineData("split-at", "a,b", "--split-at: has no effect without bootstrap-nodes.")]
     [InlineData("replicas", "3", "--replicas: has no effect without bootstrap-nodes.")]
-    [InlineData("tls-cert", "cert.pem", "--tls-cert: needs tls-ca, too.")]
+    [InlineData("tls-cert", "cert.pem", "--tls-cert: also needs tls-ca.")]
     [InlineData("log-format", "xml", "--log-format: 'xml' is not one of text, json.")]
     [InlineData("stop-grace-seconds", "1", "--stop-grace-seconds: '1' is not a number from 2 to 3600.")]
     [InlineData("admin", "https://127.0.0.1:7480", "--admin: 'https://127.0.0.1:7480' is not of the form http://host:port.")]
@@ -94,7 +94,7 @@ public sealed class NodeSettingsTests
     [InlineData("listen-peers=http://127.0.0.1:7401", "--listen-peers: 'http://127.0.0.1:7401' is also the port of listen; clients and nodes need separate ports.")]
     [InlineData("listen-peers=http://127.0.0.2:7401", "--listen-peers: 'http://127.0.0.2:7401' is also the port of listen; clients and nodes need separate ports.")]
     [InlineData("listen-peers=http://10.0.0.1:7501",
-        "--listen-peers: 'http://10.0.0.1:7501' is plain text that other machines reach: use https://, or say allow-plaintext where the network itself is trusted.")]
+        "--listen-peers: 'http://10.0.0.1:7501' is reachable from other machines without TLS; use https://, or set allow-plaintext if the network itself is trusted.")]
     [InlineData("listen-peers=node2:7501", "--listen-peers: 'node2:7501' is not of the form http://host:port or https://host:port.")]
     [InlineData("advertise-peers=http://node2:7501/path", "--advertise-peers: 'http://node2:7501/path' is not of the form http://host:port or https://host:port.")]
     public void Peers_WithAMistake_SayIt(string said, string expected) => Assert.Equal([expected], Run(Said(said)).Mistakes);
@@ -119,13 +119,13 @@ public sealed class NodeSettingsTests
     {
         Assert.Empty(Run(new() { ["cluster"] = name }).Mistakes);
         var settings = Run(new() { ["cluster"] = name, ["listen"] = "https://127.0.0.1:7401", ["tls-cert"] = "c", ["tls-key"] = "k", ["tls-ca"] = "a" });
-        Assert.Equal(isMistake, settings.Mistakes.Any(mistake => mistake.Contains($"'{name}' cannot stand in certificates", StringComparison.Ordinal)));
+        Assert.Equal(isMistake, settings.Mistakes.Any(mistake => mistake.Contains($"'{name}' cannot be used in certificates", StringComparison.Ordinal)));
         Assert.Equal(isMistake, settings.Mistakes.Count > 0);
     }
 
     [Theory]
     [InlineData("https://127.0.0.1:7400", "has no TLS")]
-    [InlineData("http://0.0.0.0:7400", "plain text that other machines reach")]
+    [InlineData("http://0.0.0.0:7400", "reachable from other machines without TLS")]
     public void Coordinator_ThatWouldListenSo_IsRefused(string listen, string expected)
     {
         var sources = new SettingSources(new Dictionary<string, string> { ["data"] = "data", ["listen"] = listen }, new Dictionary<string, string>());

@@ -47,7 +47,7 @@ public sealed class SettingsReaderTests : IDisposable
         Assert.Equal(
         [
             "--the-count: '100' is not a number from 1 to 99.",
-            "KVCLUSTER_NAMES: names nothing.",
+            "KVCLUSTER_NAMES: has no items.",
             $"{FilePath}:2: where: 'ftp://h' is not of the form http://host:port.",
             $"{FilePath}:3: cuont: is not known",
             "KVCLUSTER_NAME: is not known, did you mean 'KVCLUSTER_NAMES'?",
@@ -103,14 +103,14 @@ public sealed class SettingsReaderTests : IDisposable
     }
 
     [Theory]
-    [InlineData("where: http://h:1\ntls:\n  cert: x\n", ":2: tls: is neither a value nor a list of values; names are flat, as tls-cert.")]
-    [InlineData("{\"where\": \"http://h:1\",\n \"tls\": {\"cert\": [1]}}", ":2: tls: is neither a value nor a list of values; names are flat, as tls-cert.")]
-    [InlineData("where: http://h:1\nnames: [[a]]\n", ":2: names: is neither a value nor a list of values; names are flat, as tls-cert.")]
-    [InlineData("where: http://h:1\nwhere: http://h:2\n", ":2: where: stands here again.")]
-    [InlineData("where: http://h:1\nnames: ['a,b']\n", ":2: names: 'a,b' holds a comma, which separates items.")]
-    [InlineData("where: http://h:1\n---\nwhere: x\n", ":2: holds a second document.")]
-    [InlineData("- where\n", ": is no mapping of names to values.")]
-    [InlineData("where\n", ":1: is no mapping of names to values.")]
+    [InlineData("where: http://h:1\ntls:\n  cert: x\n", ":2: tls: is neither a value nor a list of values; names are flat, such as tls-cert.")]
+    [InlineData("{\"where\": \"http://h:1\",\n \"tls\": {\"cert\": [1]}}", ":2: tls: is neither a value nor a list of values; names are flat, such as tls-cert.")]
+    [InlineData("where: http://h:1\nnames: [[a]]\n", ":2: names: is neither a value nor a list of values; names are flat, such as tls-cert.")]
+    [InlineData("where: http://h:1\nwhere: http://h:2\n", ":2: where: is set a second time.")]
+    [InlineData("where: http://h:1\nnames: ['a,b']\n", ":2: names: 'a,b' contains a comma, which separates items.")]
+    [InlineData("where: http://h:1\n---\nwhere: x\n", ":2: contains a second document.")]
+    [InlineData("- where\n", ": is not a mapping of names to values.")]
+    [InlineData("where\n", ":1: is not a mapping of names to values.")]
     public void Read_AFileWithAMistake_NamesItsLine(string text, string expected) =>
         Assert.Contains(FilePath + expected, ReadFile(text).Mistakes);
 
@@ -132,7 +132,7 @@ public sealed class SettingsReaderTests : IDisposable
     public void Read_AFolder_SaysThatItIsOne()
     {
         var folder = Path.GetDirectoryName(FilePath)!;
-        Assert.Equal([$"{folder}: is a folder."], Read(new() { ["config"] = folder }, []).Mistakes);
+        Assert.Equal([$"{folder}: is a directory."], Read(new() { ["config"] = folder }, []).Mistakes);
     }
 
     [Fact]

@@ -18,12 +18,12 @@ public sealed class TlsSettingsTests
     public void Node_WithSettingsThatFit_HasNoMistakes(string said) => Assert.Empty(MistakesOfNode(said));
 
     [Theory]
-    [InlineData("listen=http://0.0.0.0:7401 advertise=http://node1:7401", "--listen: 'http://0.0.0.0:7401' is plain text that other machines reach")]
+    [InlineData("listen=http://0.0.0.0:7401 advertise=http://node1:7401", "--listen: 'http://0.0.0.0:7401' is reachable from other machines without TLS")]
     [InlineData("listen=https://0.0.0.0:7401 advertise=https://node1:7401", "--listen: 'https://0.0.0.0:7401' needs tls-ca, tls-cert and tls-key.")]
-    [InlineData("listen=https://127.0.0.1:7401 tls-cert=cert.pem tls-key=key.pem", "--tls-cert: needs tls-ca, too.")]
-    [InlineData("listen=https://127.0.0.1:7401 tls-cert=cert.pem tls-ca=ca.pem", "--tls-ca: needs tls-key, too.")]
-    [InlineData("listen=http://127.0.0.1:7401 " + Files, "--tls-cert: is not used: listen is 'http://127.0.0.1:7401', without TLS.")]
-    [InlineData("listen=http://127.0.0.1:7401 tls-client-auth=require", "--tls-client-auth: needs tls-cert, too.")]
+    [InlineData("listen=https://127.0.0.1:7401 tls-cert=cert.pem tls-key=key.pem", "--tls-cert: also needs tls-ca.")]
+    [InlineData("listen=https://127.0.0.1:7401 tls-cert=cert.pem tls-ca=ca.pem", "--tls-ca: also needs tls-key.")]
+    [InlineData("listen=http://127.0.0.1:7401 " + Files, "--tls-cert: is not used, because listen is 'http://127.0.0.1:7401', without TLS.")]
+    [InlineData("listen=http://127.0.0.1:7401 tls-client-auth=require", "--tls-client-auth: also needs tls-cert.")]
     [InlineData("listen=https://127.0.0.1:7401 advertise=http://node1:7401 " + Files, "--advertise: 'http://node1:7401' and 'https://127.0.0.1:7401', of listen, must both")]
     [InlineData("listen=https://0.0.0.0:7401 " + Files, "--advertise: 'https://0.0.0.0:7401', of listen, is every address of this machine")]
     [InlineData("listen=https://[::]:7401 advertise=https://[::]:7401 " + Files, "--advertise: 'https://[::]:7401' is every address of this machine")]
