@@ -14,7 +14,7 @@ internal static class CertificateRefusal
     public static string Describe(X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors, string? name, string? authorityFile)
     {
         if (certificate is not X509Certificate2 shown)
-            return "it shows no certificate";
+            return "it presented no certificate";
         var who = $"its certificate ({shown.Subject})";
         if (errors.HasFlag(SslPolicyErrors.RemoteCertificateChainErrors))
             return $"{who} {DescribeChain(shown, chain, authorityFile)}";
@@ -29,9 +29,9 @@ internal static class CertificateRefusal
     {
         var status = chain?.ChainStatus.Aggregate(X509ChainStatusFlags.NoError, (all, one) => all | one.Status) ?? X509ChainStatusFlags.PartialChain;
         if ((status & (X509ChainStatusFlags.PartialChain | X509ChainStatusFlags.UntrustedRoot | X509ChainStatusFlags.NotSignatureValid)) != 0)
-            return $"is not of an authority {(authorityFile is null ? "that this machine trusts" : $"in {authorityFile}")}";
+            return $"is not signed by an authority {(authorityFile is null ? "that this machine trusts" : $"in {authorityFile}")}";
         if (status.HasFlag(X509ChainStatusFlags.NotTimeValid))
-            return $"is valid from {shown.NotBefore.ToUniversalTime():u} to {shown.NotAfter.ToUniversalTime():u} only, or its authority ended";
+            return $"is valid only from {shown.NotBefore.ToUniversalTime():u} to {shown.NotAfter.ToUniversalTime():u}, or its authority has expired";
         return $"is not valid here: {string.Join(", ", chain!.ChainStatus.Select(one => one.StatusInformation.Trim()))}";
     }
 }

@@ -92,16 +92,16 @@ internal sealed class TlsCredentials
         {
             throw new UnusableFileException(file, failure.Message);
         }
-        return certificates.Count > 0 ? certificates : throw new UnusableFileException(file, "it holds no certificate");
+        return certificates.Count > 0 ? certificates : throw new UnusableFileException(file, "it contains no certificate");
     }
 
     private static X509Certificate2 WithKey(TlsFiles files, TlsFileContents contents)
     {
         var keyFile = files.KeyFile ?? files.CertificateFile!;
         if (!contents.Key.Contains("PRIVATE KEY-----", StringComparison.Ordinal))
-            throw new UnusableFileException(keyFile, "it holds no private key");
+            throw new UnusableFileException(keyFile, "it contains no private key");
         if (contents.Key.Contains("BEGIN ENCRYPTED PRIVATE KEY-----", StringComparison.Ordinal))
-            throw new UnusableFileException(keyFile, "the key is encrypted; only plain keys can be read at start");
+            throw new UnusableFileException(keyFile, "the key is encrypted; only unencrypted keys can be read");
         try
         {
             return X509Certificate2.CreateFromPem(contents.Certificate, contents.Key);
@@ -115,9 +115,9 @@ internal sealed class TlsCredentials
     private static void CheckTime(string file, X509Certificate2 certificate, DateTimeOffset now)
     {
         if (now > Utc(certificate.NotAfter))
-            throw new UnusableFileException(file, $"the certificate {certificate.Subject} ended at {Utc(certificate.NotAfter):u}");
+            throw new UnusableFileException(file, $"the certificate {certificate.Subject} expired at {Utc(certificate.NotAfter):u}");
         if (now < Utc(certificate.NotBefore))
-            throw new UnusableFileException(file, $"the certificate {certificate.Subject} is valid from {Utc(certificate.NotBefore):u} on; it is {now:u} here");
+            throw new UnusableFileException(file, $"the certificate {certificate.Subject} is not valid before {Utc(certificate.NotBefore):u}; the time here is {now:u}");
     }
 
     private static (DateTimeOffset At, string File) EndOfChain(
@@ -127,7 +127,7 @@ internal sealed class TlsCredentials
         chain.ChainPolicy.VerificationTime = now.UtcDateTime;
         chain.ChainPolicy.ExtraStore.AddRange(path);
         if (!chain.Build(own))
-            throw new UnusableFileException(files.CertificateFile!, $"the certificate {own.Subject} is not of an authority in {files.AuthorityFile} ({chain.ChainStatus[0].StatusInformation.Trim()})");
+            throw new UnusableFileException(files.CertificateFile!, $"the certificate {own.Subject} is not signed by an authority in {files.AuthorityFile} ({chain.ChainStatus[0].StatusInformation.Trim()})");
         var first = chain.ChainElements.MinBy(element => element.Certificate.NotAfter)!.Certificate;
         return (Utc(first.NotAfter), path.Contains(first) ? files.CertificateFile! : files.AuthorityFile!);
     }

@@ -31,7 +31,7 @@ internal static class DevelopmentCertificates
         Issue("client", []);
         Directory.CreateDirectory(folder);
         if (files.Find(file => File.Exists(Path.Combine(folder, file.Name))) is { Name: { } there })
-            throw new IOException($"{Path.Combine(folder, there)} is there already; nothing was written. Name another folder, or remove the old one.");
+            throw new IOException($"{Path.Combine(folder, there)} already exists; nothing was written. Name another directory, or remove the old one.");
         foreach (var (name, text, isSecret) in files)
             Write(Path.Combine(folder, name), text, isSecret);
         return [.. files.Select(file => file.Name)];

@@ -5,16 +5,16 @@ namespace KvCluster.ServiceDefaults.Security;
 /// <summary>Log messages about certificates, for operators.</summary>
 internal static partial class SecurityLog
 {
-    [LoggerMessage(1, LogLevel.Information, "TLS with the certificate {Subject} in {File}, which ends at {End:u}")]
+    [LoggerMessage(1, LogLevel.Information, "TLS uses the certificate {Subject} in {File}, which expires at {End:u}")]
     public static partial void Uses(ILogger log, string subject, string file, DateTimeOffset end);
 
-    [LoggerMessage(2, LogLevel.Warning, "The TLS files have changed and are not used, new connections go on with what they held before: {Reason}")]
+    [LoggerMessage(2, LogLevel.Warning, "The TLS files have changed but cannot be used, so new connections still use their previous contents: {Reason}")]
     public static partial void NotUsed(ILogger log, string reason);
 
-    [LoggerMessage(3, LogLevel.Warning, "The certificate in {File} ends at {End:u}, in {Hours} hours: replace the file before, it is read again by itself")]
+    [LoggerMessage(3, LogLevel.Warning, "The certificate in {File} expires at {End:u}, in {Hours} hours. Replace the file before then; it is reloaded automatically")]
     public static partial void EndsSoon(ILogger log, string file, DateTimeOffset end, long hours);
 
-    [LoggerMessage(4, LogLevel.Error, "The certificate in {File} ended at {End:u}: no new connection is made until the file is replaced, which is read again by itself")]
+    [LoggerMessage(4, LogLevel.Error, "The certificate in {File} expired at {End:u}. No new connection can be made until the file is replaced; it is then reloaded automatically")]
     public static partial void Ended(ILogger log, string file, DateTimeOffset end);
 
     [LoggerMessage(5, LogLevel.Warning, "Refused a TLS connection from {Host}: {Reason}")]

@@ -63,7 +63,7 @@ public sealed class ArgumentTests
         (exitCode, _, error) = await KvProcess.RunInShellAsync(script);
         const int unavailable = 3;
         Assert.Equal(unavailable, exitCode);
-        Assert.Contains("ca.pem is there already; nothing was written", error, StringComparison.Ordinal);
+        Assert.Contains("ca.pem already exists; nothing was written", error, StringComparison.Ordinal);
         (exitCode, _, error) = await KvProcess.RunInShellAsync($"$NODE certs init '{folder.Path}' --nodes 1,1 ");
         Assert.Equal((Usage, "kv-node: --nodes: '1,1' names a node twice.\n"), (exitCode, error));
     }

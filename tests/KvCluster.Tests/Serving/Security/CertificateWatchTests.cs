@@ -26,12 +26,12 @@ public sealed class CertificateWatchTests : IDisposable
     public async Task Certificate_ThatEndsTomorrow_IsSaidAtStartAtItsEndAndEachDay()
     {
         await using var watch = Watch(Now.AddHours(23));
-        Assert.StartsWith($"Warning: The certificate in {_folder.PathOf("node.pem")} ends at ", Assert.Single(_log.Lines), StringComparison.Ordinal);
+        Assert.StartsWith($"Warning: The certificate in {_folder.PathOf("node.pem")} expires at ", Assert.Single(_log.Lines), StringComparison.Ordinal);
         Pass(TimeSpan.FromHours(22));
         Assert.Single(_log.Lines);
         Pass(TimeSpan.FromHours(2));
         Assert.Equal(2, _log.Lines.Length);
-        Assert.StartsWith($"Error: The certificate in {_folder.PathOf("node.pem")} ended at ", _log.Lines[1], StringComparison.Ordinal);
+        Assert.StartsWith($"Error: The certificate in {_folder.PathOf("node.pem")} expired at ", _log.Lines[1], StringComparison.Ordinal);
         Pass(TimeSpan.FromHours(48));
         Assert.Equal(4, _log.Lines.Length);
         _folder.Write("node", _authority.Issue("node", ["n"], Now, Now.AddDays(90)));

@@ -54,17 +54,17 @@ public sealed class CredentialFilesTests : IDisposable
         var good = _folder.Issue(authority, "good", "n");
         var ended = _folder.Issue(authority, "ended", now.AddDays(-3), now.AddDays(-1), "n");
         var future = _folder.Issue(authority, "future", now.AddDays(1), now.AddDays(2), "n");
-        Refused(ended, "ended.pem is not usable: the certificate CN=ended ended at ");
-        Refused(future, "future.pem is not usable: the certificate CN=future is valid from ");
+        Refused(ended, "ended.pem is not usable: the certificate CN=ended expired at ");
+        Refused(future, "future.pem is not usable: the certificate CN=future is not valid before ");
         Refused(good with { KeyFile = ended.KeyFile }, $"ended-key.pem is not usable: it is not the key of the certificate in {good.CertificateFile}");
-        Refused(good with { KeyFile = good.CertificateFile }, "good.pem is not usable: it holds no private key");
-        Refused(good with { CertificateFile = _folder.Write("text.pem", "nothing") }, "text.pem is not usable: it holds no certificate");
-        Refused(good with { AuthorityFile = _folder.PathOf("text.pem") }, "text.pem is not usable: it holds no certificate");
+        Refused(good with { KeyFile = good.CertificateFile }, "good.pem is not usable: it contains no private key");
+        Refused(good with { CertificateFile = _folder.Write("text.pem", "nothing") }, "text.pem is not usable: it contains no certificate");
+        Refused(good with { AuthorityFile = _folder.PathOf("text.pem") }, "text.pem is not usable: it contains no certificate");
         Refused(good with { AuthorityFile = _folder.PathOf("absent.pem") }, "absent.pem is not usable: ");
         Refused(good with { CertificateFile = Path.GetDirectoryName(good.CertificateFile) }, "is not usable: ");
         Refused(good with { RequiredName = "node-1.c.kvcluster" }, "good.pem is not usable: the certificate CN=good does not name node-1.c.kvcluster but n");
         _folder.Write("ca.pem", other.CertificatePem);
-        Refused(good with { IsOfAuthority = true }, $"good.pem is not usable: the certificate CN=good is not of an authority in {good.AuthorityFile}");
+        Refused(good with { IsOfAuthority = true }, $"good.pem is not usable: the certificate CN=good is not signed by an authority in {good.AuthorityFile}");
     }
 
     [Fact]

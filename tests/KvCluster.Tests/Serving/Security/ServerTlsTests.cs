@@ -65,7 +65,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
         await StartAsync(requiresClientCertificate: true);
         await UnavailableAsync(new TlsFiles { AuthorityFile = _serverFiles.AuthorityFile });
         await Eventually.TrueAsync(() => _log.Lines.Length > 0, "the server says so");
-        Assert.Equal("Warning: Refused a TLS connection from 127.0.0.1: it shows no certificate", Assert.Single(_log.Lines));
+        Assert.Equal("Warning: Refused a TLS connection from 127.0.0.1: it presented no certificate", Assert.Single(_log.Lines));
     }
 
     [Fact]
@@ -76,7 +76,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
         _folder.Write("foreign", other.Issue("foreign", [], CertificateFolder.Now, CertificateFolder.Now.AddDays(1)));
         await UnavailableAsync(_folder.FilesOf("foreign"));
         await Eventually.TrueAsync(() => _log.Lines.Length > 0, "the server says so");
-        Assert.Equal($"Warning: Refused a TLS connection from 127.0.0.1: its certificate (CN=foreign) is not of an authority in {_serverFiles.AuthorityFile}", Assert.Single(_log.Lines));
+        Assert.Equal($"Warning: Refused a TLS connection from 127.0.0.1: its certificate (CN=foreign) is not signed by an authority in {_serverFiles.AuthorityFile}", Assert.Single(_log.Lines));
     }
 
     [Fact]
@@ -85,7 +85,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
         await StartAsync(requiresClientCertificate: false);
         using var other = CertificateFolder.Authority("other");
         var file = _folder.Write("other.pem", other.CertificatePem);
-        Assert.Contains($"its certificate (CN=server) is not of an authority in {file}", await UnavailableAsync(new TlsFiles { AuthorityFile = file }), StringComparison.Ordinal);
+        Assert.Contains($"its certificate (CN=server) is not signed by an authority in {file}", await UnavailableAsync(new TlsFiles { AuthorityFile = file }), StringComparison.Ordinal);
     }
 
     [Fact]
@@ -109,7 +109,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
         var connector = new TlsConnector(new CredentialFiles(new TlsFiles { AuthorityFile = _serverFiles.AuthorityFile }, TimeProvider.System));
         using var channel = ChannelTo(new Uri($"https://127.0.0.1:{((System.Net.IPEndPoint)listener.LocalEndpoint).Port}"), connector);
         var failure = await Assert.ThrowsAsync<RpcException>(() => new Health.HealthClient(channel).CheckAsync(new HealthCheckRequest()).ResponseAsync);
-        Assert.Contains("its certificate (CN=ended) is valid from", failure.Status.Detail, StringComparison.Ordinal);
+        Assert.Contains("its certificate (CN=ended) is valid only from", failure.Status.Detail, StringComparison.Ordinal);
         await serving;
     }
 
