@@ -76,7 +76,7 @@ public readonly record struct Etag(ulong Epoch, ulong Change) : IComparable<Etag
 
     /// <inheritdoc/>
     public static Etag Parse(ReadOnlySpan<char> s, IFormatProvider? provider = null) =>
-        TryParse(s, provider, out var etag) ? etag : throw new FormatException($"'{s}' is not an etag: 36 characters of hex in groups of 8-4-4-4-12.");
+        TryParse(s, provider, out var etag) ? etag : throw new FormatException($"'{s}' is not an etag, which is 32 hexadecimal digits in groups of 8-4-4-4-12.");
 
     /// <inheritdoc/>
     public static bool TryParse([NotNullWhen(true)] string? s, IFormatProvider? provider, out Etag result) => TryParse(s.AsSpan(), provider, out result);

@@ -42,7 +42,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
         if (!TryEnter(use, out var isHostFull))
         {
             TellRefused(use.Address, isHostFull);
-            connection.Abort(new ConnectionAbortedException("The server has as many connections as it takes."));
+            connection.Abort(new ConnectionAbortedException("The server has reached its limit of connections."));
             return;
         }
         try
@@ -89,7 +89,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
                 LeaveLocked(given);
             EnterLocked(use);
         }
-        given?.Connection.Abort(new ConnectionAbortedException("The connection was not used, and the server has as many as it takes."));
+        given?.Connection.Abort(new ConnectionAbortedException("The connection was not in use, and the server has reached its limit of connections."));
         return true;
     }
 
@@ -165,17 +165,17 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
             TellEnded(log, ended, NameOf(use.Address), OpenCalls.RefusedInRowMax);
     }
 
-    private static void End(Use use) => use.Connection.Abort(new ConnectionAbortedException("The connection went on with calls that are refused."));
+    private static void End(Use use) => use.Connection.Abort(new ConnectionAbortedException("The connection continued to make calls that were refused."));
 #endif
 
-    [LoggerMessage(1, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: {OfHostMax} from there are in use, of {ConnectionsMax} places no host gets more. "
-        + "Have it use fewer, or raise connections-max")]
+    [LoggerMessage(1, LogLevel.Warning, "Refused {Count} connections since the last such message, most recently one from {Host}. {OfHostMax} connections from there are open, the most that one host may have of {ConnectionsMax}. "
+        + "Have it open fewer, or raise connections-max")]
     private static partial void TellHostFull(ILogger log, int count, string host, int ofHostMax, int connectionsMax);
 
-    [LoggerMessage(2, LogLevel.Warning, "Refused {Count} connections since the last such line, now one from {Host}: all {ConnectionsMax} places are in use. Have clients use fewer, or raise connections-max")]
+    [LoggerMessage(2, LogLevel.Warning, "Refused {Count} connections since the last such message, most recently one from {Host}. All {ConnectionsMax} connections are in use. Have clients open fewer, or raise connections-max")]
     private static partial void TellFull(ILogger log, int count, string host, int connectionsMax);
 
-    [LoggerMessage(3, LogLevel.Warning, "Closed {Count} connections since the last such line, now one from {Host}: {Refusals} calls in a row found no place among those that may be open. Its open calls go on. "
+    [LoggerMessage(3, LogLevel.Warning, "Closed {Count} connections since the last such message, most recently one from {Host}. {Refusals} of its calls in a row were refused because too many calls were open. Its open calls continue. "
         + "Have callers open fewer calls and wait before they try again, or raise call-memory-mib")]
     private static partial void TellEnded(ILogger log, int count, string host, int refusals);
 

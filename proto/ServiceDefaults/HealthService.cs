@@ -25,7 +25,7 @@ internal sealed class HealthService : Health.HealthBase
     public override Task<HealthCheckResponse> Check(HealthCheckRequest request, ServerCallContext context) =>
         _snapshot.Statuses.TryGetValue(request.Service, out var status)
             ? Task.FromResult(new HealthCheckResponse { Status = status })
-            : throw new RpcException(new Status(StatusCode.NotFound, "No service of this name is known here."));
+            : throw new RpcException(new Status(StatusCode.NotFound, "This server has no service of that name."));
 
     /// <inheritdoc/>
     public override async Task Watch(HealthCheckRequest request, IServerStreamWriter<HealthCheckResponse> responseStream, ServerCallContext context)
@@ -39,7 +39,7 @@ internal sealed class HealthService : Health.HealthBase
                 await responseStream.WriteAsync(new HealthCheckResponse { Status = status }).ConfigureAwait(false);
             sent = status;
             if (snapshot.IsStopped)
-                throw new RpcException(new Status(StatusCode.Unavailable, "The server stops."));
+                throw new RpcException(new Status(StatusCode.Unavailable, "The server is stopping."));
             await snapshot.Replaced.Task.WaitAsync(context.CancellationToken).ConfigureAwait(false);
         }
     }

@@ -35,7 +35,7 @@ internal sealed class ReflectionCatalog
                 response.FileDescriptorResponse = Content(file);
                 break;
             case ServerReflectionRequest.MessageRequestOneofCase.None:
-                response.ErrorResponse = Error(StatusCode.InvalidArgument, "The request asks for nothing.");
+                response.ErrorResponse = Error(StatusCode.InvalidArgument, "The request contains no query.");
                 break;
             default:
                 // Extensions belong to proto2. These files are proto3 and have none.

@@ -52,10 +52,10 @@ internal static class RequestLimits
     private static RpcException TooLarge(int bytesMax, bool isStream) => isStream
         ? new RpcException(new Status(
             StatusCode.InvalidArgument,
-            $"A message has more than the {bytesMax:N0} bytes that this method takes of one; nothing of it was applied, and the stream ends. Its calls without an answer may have been applied: ask again on a new stream, for changes with the same request ids."))
+            $"The stream was ended because a message exceeds the method's limit of {bytesMax:N0} bytes; nothing of that message was applied. Unanswered calls of the stream may have been applied; repeat them on a new stream, changes with the same request ids."))
         : StatusDetails.Create(
             StatusCode.InvalidArgument,
-            $"The request has more than the {bytesMax:N0} bytes that this method takes; nothing was applied. Send less in one request.",
+            $"The request exceeds the method's limit of {bytesMax:N0} bytes; nothing was applied. Send less in one request.",
             StatusDetails.Info("BAD_REQUEST", StatusDetails.NotApplied)).ToRpcException();
 #endif
 }

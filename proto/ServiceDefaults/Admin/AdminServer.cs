@@ -62,8 +62,8 @@ internal sealed class AdminServer : IAsyncDisposable
         if (here.Where(endpoint => HttpMethods.Equals(endpoint.Method, context.Request.Method)).MaxBy(endpoint => endpoint.Path.Length) is { } found)
             return found.Handle(context);
         return here.Count == 0
-            ? AdminText.WriteAsync(context, StatusCodes.Status404NotFound, "there is nothing here")
-            : AdminText.WriteAsync(context, StatusCodes.Status405MethodNotAllowed, $"{context.Request.Method} means nothing here");
+            ? AdminText.WriteAsync(context, StatusCodes.Status404NotFound, "there is no such page")
+            : AdminText.WriteAsync(context, StatusCodes.Status405MethodNotAllowed, $"the method {context.Request.Method} is not allowed here");
     }
 
     private static bool Stands(string endpoint, string path) =>

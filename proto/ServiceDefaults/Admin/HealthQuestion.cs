@@ -24,11 +24,11 @@ internal static class HealthQuestion
         }
         catch (HttpRequestException failure)
         {
-            return (false, $"no answer at {url}: {failure.Message}");
+            return (false, $"no answer from {url}: {failure.Message}");
         }
         catch (TaskCanceledException) when (!cancellationToken.IsCancellationRequested)
         {
-            return (false, $"no answer at {url} within {Limit.TotalSeconds} s");
+            return (false, $"no answer from {url} within {Limit.TotalSeconds} s");
         }
     }
 

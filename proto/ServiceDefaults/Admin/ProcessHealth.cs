@@ -6,7 +6,7 @@ namespace KvCluster.ServiceDefaults.Admin;
 /// <summary>Whether the process is alive, started and ready, each with the reason if it is not.</summary>
 internal sealed class ProcessHealth
 {
-    private volatile string? _notStarted = "it starts";
+    private volatile string? _notStarted = "it is starting";
     private volatile string? _broken;
     private volatile bool _draining;
     private volatile bool _stopping;
@@ -19,7 +19,7 @@ internal sealed class ProcessHealth
     public string? NotStarted => _broken ?? _notStarted;
 
     /// <summary>Why it should get no requests; null if it is ready.</summary>
-    public string? NotReady => NotStarted ?? (_stopping ? "it stops" : _draining ? "it drains" : Volatile.Read(ref _unready)());
+    public string? NotReady => NotStarted ?? (_stopping ? "it is stopping" : _draining ? "it is draining" : Volatile.Read(ref _unready)());
 
     /// <summary>The three states as endpoints of the admin port.</summary>
     public IEnumerable<AdminEndpoint> Endpoints =>

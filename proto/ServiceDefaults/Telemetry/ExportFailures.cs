@@ -23,6 +23,6 @@ internal sealed partial class ExportFailures(ILogger log) : EventListener
         NotSent(log, $"{eventData.EventName}: {string.Join(", ", values)}");
     }
 
-    [LoggerMessage(1, LogLevel.Warning, "Telemetry cannot be sent; nothing else is affected, and this is said once. {Reason}")]
+    [LoggerMessage(1, LogLevel.Warning, "Telemetry cannot be sent. Nothing else is affected, and this message is logged only once. {Reason}")]
     private static partial void NotSent(ILogger log, string reason);
 }

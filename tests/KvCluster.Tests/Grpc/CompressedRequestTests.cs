@@ -106,7 +106,7 @@ public sealed class CompressedRequestTests
     /// <summary>Of a stream earlier calls may have been applied; of a call by itself nothing was.</summary>
     [Theory]
     [InlineData("Unary", "; nothing was applied. Send less in one request.")]
-    [InlineData("Duplex", "Its calls without an answer may have been applied: ")]
+    [InlineData("Duplex", "Unanswered calls of the stream may have been applied; ")]
     public async Task Message_LargerThanItsMethodTakes_IsToldWhatWasApplied(string method, string told)
     {
         await using var server = await EchoServer.StartAsync(configureServices: services => services.AddRequestLimits());

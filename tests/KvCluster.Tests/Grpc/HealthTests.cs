@@ -30,7 +30,7 @@ public sealed class HealthTests
     {
         await using var server = await StartAsync(new HealthService());
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await Client(server).CheckAsync(new HealthCheckRequest { Service = new string('\u0001', 1 << 20) }));
-        Assert.Equal((StatusCode.NotFound, "No service of this name is known here."), (failure.StatusCode, failure.Status.Detail));
+        Assert.Equal((StatusCode.NotFound, "This server has no service of that name."), (failure.StatusCode, failure.Status.Detail));
     }
 
     [Fact]

@@ -78,7 +78,7 @@ public sealed class OpenCallsTests
         while (goAways == 0)
             await ReadAsync();
         await Eventually.TrueAsync(() => log.Lines.Length > 0, "the log says so");
-        Assert.Contains($"{OpenCalls.RefusedInRowMax} calls in a row", Assert.Single(log.Lines), StringComparison.Ordinal);
+        Assert.Contains($"{OpenCalls.RefusedInRowMax} of its calls in a row", Assert.Single(log.Lines), StringComparison.Ordinal);
         // What is open goes on, also while calls come that were on their way.
         await RefuseAsync(OpenCalls.RefusedInRowMax + 1, OpenCalls.RefusedInRowEnd - 1);
         Assert.Equal((Places * 3 / 4) + 1, open.Taken);

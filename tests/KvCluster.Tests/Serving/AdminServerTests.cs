@@ -28,7 +28,7 @@ public sealed class AdminServerTests : IAsyncLifetime
     [Fact]
     public async Task Health_OfAProcess_FollowsItThroughItsLife()
     {
-        await CheckAsync(alive: "alive", started: "it starts", ready: "it starts");
+        await CheckAsync(alive: "alive", started: "it is starting", ready: "it is starting");
         _health.Waits("it waits for\nsomething");
         await CheckAsync(alive: "alive", started: "it waits for something", ready: "it waits for something");
         string? unready = "shard 3 has no leader";
@@ -37,11 +37,11 @@ public sealed class AdminServerTests : IAsyncLifetime
         unready = null;
         await CheckAsync(alive: "alive", started: "started", ready: "ready");
         _health.Drains(true);
-        await CheckAsync(alive: "alive", started: "started", ready: "it drains");
+        await CheckAsync(alive: "alive", started: "started", ready: "it is draining");
         _health.Drains(false);
         await CheckAsync(alive: "alive", started: "started", ready: "ready");
         _health.Stops();
-        await CheckAsync(alive: "alive", started: "started", ready: "it stops");
+        await CheckAsync(alive: "alive", started: "started", ready: "it is stopping");
         _health.Breaks("the disk failed");
         await CheckAsync(alive: "the disk failed", started: "the disk failed", ready: "the disk failed");
     }
@@ -85,7 +85,7 @@ public sealed class AdminServerTests : IAsyncLifetime
     [Fact]
     public async Task Ask_OfAProcess_GivesItsAnswer()
     {
-        Assert.Equal((false, "it starts"), await AnswerOfAsync(new Uri(_admin.Address)));
+        Assert.Equal((false, "it is starting"), await AnswerOfAsync(new Uri(_admin.Address)));
         _health.Started(() => null);
         Assert.Equal((true, "ready"), await AnswerOfAsync(new Uri(_admin.Address)));
         // As an image's settings have it.
@@ -99,7 +99,7 @@ public sealed class AdminServerTests : IAsyncLifetime
         await _admin.DisposeAsync();
         var (isReady, line) = await HealthQuestion.AskAsync(address, CancellationToken.None);
         Assert.False(isReady);
-        Assert.StartsWith($"no answer at {address}health/ready", line, StringComparison.Ordinal);
+        Assert.StartsWith($"no answer from {address}health/ready", line, StringComparison.Ordinal);
     }
 
     [Fact]

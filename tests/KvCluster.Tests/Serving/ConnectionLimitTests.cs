@@ -62,7 +62,7 @@ public sealed class ConnectionLimitTests
         }
         for (var number = 0; number < 3; number++)
             Assert.True(await IsRefusedAsync(server.Port));
-        Assert.Contains("127.0.0.1: 6 from there are in use", Assert.Single(log.Lines), StringComparison.Ordinal);
+        Assert.Contains("127.0.0.1. 6 connections from there are open", Assert.Single(log.Lines), StringComparison.Ordinal);
 
         // Another host finds the places that are left, and all its calls are served.
         using var handler = new SocketsHttpHandler

@@ -39,7 +39,7 @@ public sealed class NodeStartTests : IDisposable
         {
             await Task.WhenAll(nodes.Select(node => node.StopAsync()));
         }
-        Assert.All(healths, health => Assert.Equal("it stops", health.NotReady));
+        Assert.All(healths, health => Assert.Equal("it is stopping", health.NotReady));
     }
 
     [Fact]
@@ -88,7 +88,7 @@ public sealed class NodeStartTests : IDisposable
     }
 
     [ToolTheory("bash")]
-    [InlineData("$NODE health --admin http://127.0.0.1:9", 1, "no answer at http://127.0.0.1:9/health/ready", "")]
+    [InlineData("$NODE health --admin http://127.0.0.1:9", 1, "no answer from http://127.0.0.1:9/health/ready", "")]
     [InlineData("$ROUTER health", 2, "", "kv-router: --admin: is missing")]
     [InlineData("KVCLUSTER_CLUSTER=c $NODE config show --node 1 --data d --listen http://127.0.0.1:1 --coordinator etcd=http://127.0.0.1:2 | grep '^cluster' | tr -s ' '", 0, "cluster c KVCLUSTER_CLUSTER", "")]
     [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: Unrecognized command or argument '--listne'")]
