@@ -42,7 +42,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     public Task<bool> MoveNext(CancellationToken cancellationToken)
     {
         if (_waiter is not null)
-            throw new InvalidOperationException("The stream is being read already.");
+            throw new InvalidOperationException("The stream is already being read.");
         if (cancellationToken.IsCancellationRequested)
             return Task.FromCanceled<bool>(cancellationToken);
         try

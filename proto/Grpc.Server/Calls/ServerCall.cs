@@ -248,7 +248,7 @@ internal sealed class ServerCall : ServerCallContext
         if (bytes == 0)
             ReleaseArriving();
         else if (_arriving is not null && !Settings.Memory!.Arriving.TryHold(_arriving, bytes))
-            throw new RpcException(new Status(StatusCode.Unavailable, "The server is busy with as many large requests as it takes at a time; this one was not executed. Try again."));
+            throw new RpcException(new Status(StatusCode.Unavailable, "The server has reached its limit of large requests in progress; this one was not executed. Try again."));
         else if (_arriving is not null)
             _arriving.IsHeld = true;
     }
@@ -386,7 +386,7 @@ internal sealed class ServerCall : ServerCallContext
     protected override Task WriteResponseHeadersAsyncCore(Metadata responseHeaders)
     {
         if (_response.HasStarted || _hasContent || Responses.HasContent)
-            throw new InvalidOperationException("The response headers were sent already.");
+            throw new InvalidOperationException("The response headers have already been sent.");
         AddTo(_response.Headers, responseHeaders);
         if (Responses.IsOpen)
             return Responses.SendHeadersAsync();
@@ -399,7 +399,7 @@ internal sealed class ServerCall : ServerCallContext
         if (bytes <= UnwatchedBytes)
             return;
         if (!Settings.Memory!.Leaving.TryHold(_leaving!, bytes))
-            throw new RpcException(new Status(StatusCode.Unavailable, "The server has as many large responses waiting to be read as it keeps at a time. Try again."));
+            throw new RpcException(new Status(StatusCode.Unavailable, "The server has reached its limit of large responses that wait to be read. Try again."));
         _leaving!.IsHeld = true;
     }
 

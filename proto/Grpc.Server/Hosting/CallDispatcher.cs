@@ -75,6 +75,6 @@ internal sealed class CallDispatcher : ServiceBinderBase
             throw new InvalidOperationException($"{handler.FullName} was mapped after the server started.");
         handler.RequestBytesMax = Math.Min(_settings.RequestBytesMax, _settings.Sizes?.BytesMaxOf(handler.FullName) ?? int.MaxValue);
         if (!_methods.TryAdd(handler.FullName, handler))
-            throw new InvalidOperationException($"{handler.FullName} is served already.");
+            throw new InvalidOperationException($"{handler.FullName} is already served.");
     }
 }

@@ -124,7 +124,7 @@ internal sealed class Metadata : IReadOnlyList<Metadata.Entry>
         {
             var lower = key.ToLowerInvariant();
             if (lower.Length == 0 || lower.AsSpan().ContainsAnyExcept(KeyCharacters))
-                throw new ArgumentException($"'{key}' is not a metadata key: letters, digits, '_', '-' and '.'.", nameof(key));
+                throw new ArgumentException($"'{key}' is not a metadata key, which consists of letters, digits, '_', '-' and '.'.", nameof(key));
             return lower;
         }
     }

@@ -31,7 +31,7 @@ internal static class Decompression
         {
             "gzip" => new GZipStream(source, CompressionMode.Decompress),
             "deflate" => new ZLibStream(source, CompressionMode.Decompress),
-            _ => throw new RpcException(new Status(StatusCode.Internal, $"A compressed message came with the encoding '{encoding ?? "identity"}'.")),
+            _ => throw new RpcException(new Status(StatusCode.Internal, $"A message is compressed, but the encoding of the call is '{encoding ?? "identity"}'.")),
         };
         var message = new DecompressedMessage();
         try

@@ -55,7 +55,7 @@ internal sealed class FrameWriter : SerializationContext, IBufferWriter<byte>
     public override void SetPayloadLength(int payloadLength)
     {
         if (_announcedBytes >= 0)
-            throw new InvalidOperationException("The length of this message was announced already.");
+            throw new InvalidOperationException("The length of this message has already been announced.");
         CheckLength(payloadLength);
         _announcedBytes = payloadLength;
         var frameBytes = FrameFormat.HeaderBytes + payloadLength;

@@ -60,5 +60,5 @@ internal static class StatusMapping
 
     // A server that refuses a certificate may close the connection before the first request is sent.
     private static string DescribeCause(Exception failure) =>
-        failure.GetBaseException() is ObjectDisposedException ? "the server closed it at once" : failure.GetBaseException().Message;
+        failure.GetBaseException() is ObjectDisposedException ? "the server closed it immediately" : failure.GetBaseException().Message;
 }

@@ -68,7 +68,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
     public async Task<TResponse> ReadOnlyAsync()
     {
         if (!await MoveNext(CancellationToken.None).ConfigureAwait(false))
-            throw new RpcException(new Status(StatusCode.Internal, "The call ended with OK and without its message."));
+            throw new RpcException(new Status(StatusCode.Internal, "The call ended with OK but without its message."));
         var response = Current;
         if (await MoveNext(CancellationToken.None).ConfigureAwait(false))
             throw Fail(new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the response.")));
@@ -100,7 +100,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
     public Task<bool> MoveNext(CancellationToken cancellationToken)
     {
         if (_waiter is not null)
-            throw new InvalidOperationException("The stream is being read already.");
+            throw new InvalidOperationException("The stream is already being read.");
         if (cancellationToken.IsCancellationRequested)
             Cancel();
         if (_responses is null)

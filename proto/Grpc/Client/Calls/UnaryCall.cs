@@ -64,5 +64,5 @@ internal sealed class UnaryCall<TRequest, TResponse> : ClientCall
             Channel.Exchanges.Return(_exchange);
     }
 
-    private static RpcException NoMessage() => new(new Status(StatusCode.Internal, "The call ended with OK and without its message."));
+    private static RpcException NoMessage() => new(new Status(StatusCode.Internal, "The call ended with OK but without its message."));
 }
