@@ -8,7 +8,7 @@ internal static partial class RouterLog
     [LoggerMessage(1, LogLevel.Information, "Router serves at {Address}")]
     public static partial void Serves(ILogger log, string address);
 
-    [LoggerMessage(2, LogLevel.Warning, "Calls wait: {Reason}")]
+    [LoggerMessage(2, LogLevel.Warning, "Calls are waiting: {Reason}")]
     public static partial void Waits(ILogger log, string reason);
 
     [LoggerMessage(3, LogLevel.Information, "The shard map of cluster {Cluster} is known")]

@@ -230,13 +230,13 @@ internal sealed class ExchangeProxy : IDisposable
         {
             if (!TryTakePlaceLocked(!isRead, requestBytes, shard, out var ofStream, out var ofProcess))
             {
-                AddLocked(Refused(call.Id, "The shard has as many calls under way as the router takes of one; nothing was applied. Try again."));
+                AddLocked(Refused(call.Id, "The shard has reached the router's limit of open calls for one shard; nothing was applied. Try again."));
                 return false;
             }
             if (!_requestBytes.TryUse(requestBytes))
             {
                 ReturnPlaceLocked(requestBytes, ofStream, ofProcess);
-                AddLocked(Refused(call.Id, "The router serves as many bytes of requests as it takes at a time; nothing was applied. Try again."));
+                AddLocked(Refused(call.Id, "The router has reached its limit of memory for requests; nothing was applied. Try again."));
                 return false;
             }
             open = _pool.TryPop(out var pooled) ? pooled : new OpenCall(this);
@@ -488,8 +488,8 @@ internal sealed class ExchangeProxy : IDisposable
     private static Reply GivenUp(Call call)
     {
         var status = IsRead(call.Method)
-            ? CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller gave up.", "no")
-            : CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller gave up; the change may have been applied.", "unknown");
+            ? CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller cancelled the call.", "no")
+            : CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller cancelled the call; the change may have been applied.", "unknown");
         return new Reply { Id = call.Id, Code = status.Code, Status = status.ToByteString() };
     }
 
@@ -502,7 +502,7 @@ internal sealed class ExchangeProxy : IDisposable
         }
         else if (!((_replyBytes.Used == 0 || bytes <= ByteBudget.SmallBytes || _replyBytes.Used + bytes <= ReplyBytesMax) && _replyBytes.TryUse(bytes)))
         {
-            reply = Refused(reply.Id, "As many bytes of replies wait to be read as the router keeps at a time. Try again.");
+            reply = Refused(reply.Id, "The router has reached its limit of memory for unread replies. Try again.");
             _replyBytes.Use(BytesOf(reply));
         }
         _replies.Writer.TryWrite(reply);
@@ -527,7 +527,7 @@ internal sealed class ExchangeProxy : IDisposable
                 if (!await StalledWrite.EndsAsync(_responses.WriteAsync(message), _memory.Replies).ConfigureAwait(false))
                 {
                     throw CallStatus.Create(
-                        StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read what it asked for. Calls of the stream without an answer may have been applied.", "unknown").ToRpcException();
+                        StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the replies that it requested. Unanswered calls of the stream may have been applied.", "unknown").ToRpcException();
                 }
                 lock (_gate)
                 {

@@ -22,10 +22,10 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private const int AnswerBytesMax = 16 << 20;
 
     private static readonly RoutedReply AnswerTooLarge = new(ByteString.Empty, CallStatus.Create(
-        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The values asked for have more than {AnswerBytesMax:N0} bytes together; ask for fewer keys.", "no"));
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values together exceed {AnswerBytesMax:N0} bytes; request fewer keys.", "no"));
 
     private static readonly RoutedReply PassedWaiting = new(ByteString.Empty, CallStatus.Create(
-        StatusCode.DeadlineExceeded, "BUSY", "The deadline passed while the read waited behind other large ones. Ask for less at a time, or try again.", "no"));
+        StatusCode.DeadlineExceeded, "BUSY", "The deadline passed while the read waited behind other large reads. Request less at a time, or try again.", "no"));
 
     private static readonly RoutedReply RepliesWait = new(ByteString.Empty, KvProxy.RepliesWait);
 
@@ -127,7 +127,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             if (method == Method.GetMany)
                 return await GetManyAsync(request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
             if (method == Method.Write && !await IsOfOneShardAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false))
-                return Refused("SHARDS_DIFFER", "The keys of one Write must be of one shard; nothing was applied.");
+                return Refused("SHARDS_DIFFER", "All keys of one Write must belong to one shard; nothing was applied.");
             return await calls.CallAsync(
                 method,
                 KeyOf(method, request),

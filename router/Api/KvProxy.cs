@@ -28,11 +28,11 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     private static readonly TimeSpan RoomPause = TimeSpan.FromMilliseconds(10);
 
     private static readonly Google.Rpc.Status RequestsWait = CallStatus.Create(
-        StatusCode.Unavailable, "BUSY", "The router serves as many bytes of requests as it takes at a time; nothing was applied. Try again.", "no");
+        StatusCode.Unavailable, "BUSY", "The router has reached its limit of memory for requests; nothing was applied. Try again.", "no");
 
     /// <summary>The error of a read for whose response there is no room.</summary>
     public static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
-        StatusCode.Unavailable, "BUSY", "As many bytes of replies wait to be read as the router keeps at a time. Try again.", "no");
+        StatusCode.Unavailable, "BUSY", "The router has reached its limit of memory for unread replies. Try again.", "no");
 
     private readonly ExchangePlaces _places = new(memory.Requests);
 
@@ -96,7 +96,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
                 var response = MessageBytes.Rent();
                 pages.Current.WriteTo(response.Append(bytes));
                 if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies).ConfigureAwait(false))
-                    throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read what it asked for.", "no").ToRpcException();
+                    throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the reply that it requested.", "no").ToRpcException();
             }
         }
         finally

@@ -61,7 +61,7 @@ internal static class RequestKeys
 
     /// <summary>The error message for a caller that names more.</summary>
     public static readonly string TooManyPositions =
-        $"At most {RequestLimits.PositionsMax:N0} positions can be named in read.seen; nothing was read. Send the newest of each shard that is read.";
+        $"read.seen may have at most {RequestLimits.PositionsMax:N0} positions; nothing was read. Send the newest position of each shard that is read.";
 
     /// <summary>Counts the keys of a GetMany and the positions in its read options.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>

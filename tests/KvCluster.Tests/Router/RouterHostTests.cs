@@ -60,7 +60,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         using var logs = LoggerFactory.Create(log => log.AddProvider(new OneLog(lines)));
         await using var router = await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), logs, CancellationToken.None);
         await Eventually.TrueAsync(
-            () => lines.Lines.Any(line => line.StartsWith("Warning: Calls wait: it has no shard map yet: http://127.0.0.1:1: ", StringComparison.Ordinal)), "it says so");
+            () => lines.Lines.Any(line => line.StartsWith("Warning: Calls are waiting: it has no shard map yet: http://127.0.0.1:1: ", StringComparison.Ordinal)), "it says so");
     }
 
     [Fact]
