@@ -48,7 +48,7 @@ internal sealed class AdminToken
         try
         {
             var token = File.ReadAllText(file).Trim();
-            return token.Length >= LengthLeast ? token : throw new UnusableFileException(file, $"a token has at least {LengthLeast} characters");
+            return token.Length >= LengthLeast ? token : throw new UnusableFileException(file, $"the token must have at least {LengthLeast} characters");
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {

@@ -70,7 +70,7 @@ internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnl
         }
         catch (KvOutcomeUnknownException failure)
         {
-            return Failed(StatusCodes.Status504GatewayTimeout, $"It is not known whether this was done: {failure.Message}");
+            return Failed(StatusCodes.Status504GatewayTimeout, $"The outcome is unknown: {failure.Message}");
         }
         catch (KvException failure)
         {
@@ -83,26 +83,26 @@ internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnl
         catch (UnusableFileException failure)
         {
             ConsoleLog.TokenUnusable(log, failure.Message);
-            return Failed(StatusCodes.Status503ServiceUnavailable, "The token's file is not usable; the log says why.");
+            return Failed(StatusCodes.Status503ServiceUnavailable, "The token file is not usable; see the log for the reason.");
         }
     }
 
     private (int Status, object Document)? Refusal(HttpContext context, Access access)
     {
         if (!PageHeaders.IsKnownHost(context.Request, hosts))
-            return Failed(StatusCodes.Status403Forbidden, $"This port was asked for as '{context.Request.Host.Host}', which admin-hosts in the configuration does not name.");
+            return Failed(StatusCodes.Status403Forbidden, $"The request names the host '{context.Request.Host.Host}', which is not in the setting admin-hosts.");
         if (!PageHeaders.IsOfThisPage(context.Request))
-            return Failed(StatusCodes.Status403Forbidden, "This was asked by another site's page.");
+            return Failed(StatusCodes.Status403Forbidden, "The request came from a page of another site.");
         if (access == Access.Open || (access == Access.Keys && !keysNeedToken))
             return null;
         if (!token.IsSet)
-            return Failed(StatusCodes.Status403Forbidden, "This is off: there is no admin-token-file in the configuration.");
+            return Failed(StatusCodes.Status403Forbidden, "This is disabled because the setting admin-token-file is missing.");
         if (token.IsShownBy(context.Request))
             return null;
         if (context.Request.Headers.Authorization.Count > 0 && _refused.MaySay(context.Connection.RemoteIpAddress, out var host))
             ConsoleLog.TokenRefused(log, host);
         context.Response.Headers.WWWAuthenticate = "Bearer";
-        return Failed(StatusCodes.Status401Unauthorized, "This needs the token.");
+        return Failed(StatusCodes.Status401Unauthorized, "This requires the token.");
     }
 
     private static (int Status, object Document) Failed(int status, string error) => (status, new { error });

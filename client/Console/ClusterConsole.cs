@@ -77,5 +77,5 @@ internal sealed class ClusterConsole : IAsyncDisposable
     private static int Limit(HttpRequest request) =>
         int.TryParse(request.Query["limit"], NumberStyles.None, CultureInfo.InvariantCulture, out var limit) && limit is > 0 and <= KeyBrowser.RowsMax
             ? limit
-            : throw new BadRequestException($"limit is 1 to {KeyBrowser.RowsMax}.");
+            : throw new BadRequestException($"limit must be from 1 to {KeyBrowser.RowsMax}.");
 }

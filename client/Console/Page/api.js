@@ -23,7 +23,7 @@ async function call(path, options = {}) {
   const body = isJson ? await answer.json() : { error: await answer.text() };
   if (answer.ok) return body;
   if (answer.status === 401) token = null;
-  throw new Failure(answer.status, body.error || `The answer was ${answer.status}.`);
+  throw new Failure(answer.status, body.error || `The admin port answered with status ${answer.status}.`);
 }
 
 export const get = (path, parameters = {}, limitMs = 15_000) => call(`${path}?${new URLSearchParams(parameters)}`, { limitMs });

@@ -38,13 +38,13 @@ async function poll() {
       const news = await get('/api/overview');
       $('banner').hidden = true;
       $('cluster').textContent = news.cluster;
-      $('program').textContent = `seen from ${news.program}${news.canChange ? '' : ', for reading only'}`;
+      $('program').textContent = `seen from ${news.program}${news.canChange ? '' : ', read-only'}`;
       document.title = `KvCluster ${news.cluster}`;
       overview.draw(news);
       drawLock(news.canChange);
     } catch (failure) {
       $('banner').hidden = false;
-      const line = `No news: ${failure.message}`;
+      const line = `No update: ${failure.message}`;
       // Shown once, not every second.
       if ($('banner').textContent !== line) $('banner').textContent = line;
     }
@@ -68,7 +68,7 @@ $('token-form').addEventListener('submit', async (event) => {
     if (!$('keys').hidden) route();
     say('Changes are unlocked until this page is closed.');
   } catch (failure) {
-    $('token-error').textContent = failure.status === 401 ? 'That is not the token.' : failure.message;
+    $('token-error').textContent = failure.status === 401 ? 'The token is wrong.' : failure.message;
     $('token').select();
   }
 });

@@ -36,7 +36,7 @@ export function fromEscaped(line) {
     if (byte) parts.push(Uint8Array.of(parseInt(byte, 16)));
     else if (backslash) parts.push(Uint8Array.of(0x5c));
     else if (text) parts.push(new TextEncoder().encode(text));
-    else throw new Error('A backslash is followed by xNN or by a second one.');
+    else throw new Error('A backslash must be followed by xNN or by a second backslash.');
   }
   const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   parts.reduce((at, part) => (bytes.set(part, at), at + part.length), 0);

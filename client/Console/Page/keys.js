@@ -64,8 +64,8 @@ async function list(after) {
     entries.push(...page.entries);
     const isFull = entries.length >= rowsMax;
     $('more').hidden = !page.more || isFull;
-    $('entries-note').textContent = entries.length === 0 ? 'There is no such key.'
-      : `${number(entries.length)} keys${page.more ? ', and there are more' : ''}.${page.more && isFull ? ' Name a longer prefix to see them.' : ''}`;
+    $('entries-note').textContent = entries.length === 0 ? 'No keys were found.'
+      : `${number(entries.length)} keys${page.more ? ', and there are more' : ''}.${page.more && isFull ? ' Enter a longer prefix to see them.' : ''}`;
     draw();
   } catch (failure) {
     if (turn !== listing) return;
@@ -84,7 +84,7 @@ async function open(key) {
   try {
     const read = await get('/api/value', { key: toBase64Url(toBytes(key)) });
     fill({ key, etag: read.found ? read.etag : null, bytes: toBytes(read.value), total: read.bytes, shard: read.shard });
-    if (!read.found) say('The key is not there any more.');
+    if (!read.found) say('The key no longer exists.');
   } catch (failure) {
     say(failure.message);
   }
@@ -96,9 +96,9 @@ function fill({ key, etag, bytes, total, shard }) {
   $('entry').hidden = false;
   $('entry-key').value = key === null ? $('prefix').value : toEscaped(toBytes(key));
   $('entry-value').value = opened.isText ? text : toEscapedBytes(bytes);
-  $('entry-facts').textContent = key === null ? 'A new key: saved only if there is none of that name yet.'
+  $('entry-facts').textContent = key === null ? 'A new key. It is saved only if it does not exist yet.'
     : etag === null ? 'There is no value.' : `${number(total)} bytes, shard ${shard}, etag ${etag}`;
-  $('entry-form').textContent = (opened.isText ? 'Text in UTF-8.' : 'Bytes that are no plain text are shown as \\xNN, and read so.') + (opened.isWhole ? '' : ` The first ${number(bytes.length)} bytes are shown, so it cannot be edited here.`);
+  $('entry-form').textContent = (opened.isText ? 'Text in UTF-8.' : 'Bytes that are not plain text are shown and entered as \\xNN.') + (opened.isWhole ? '' : ` Only the first ${number(bytes.length)} bytes are shown, so the value cannot be edited here.`);
   refresh();
   draw();
   $(key === null ? 'entry-key' : 'entry-value').focus();
@@ -125,7 +125,7 @@ async function save() {
       await list(null);
     }
   } catch (failure) {
-    say(failure.status === 412 ? 'Not saved: somebody changed it since it was read. Read it again.' : `Not saved: ${failure.message}`);
+    say(failure.status === 412 ? 'Not saved: the entry has changed since it was read. Read it again.' : `Not saved: ${failure.message}`);
   }
 }
 
@@ -140,6 +140,6 @@ async function remove() {
     draw();
     say('Deleted.');
   } catch (failure) {
-    say(failure.status === 412 ? 'Not deleted: somebody changed it since it was read. Read it again.' : `Not deleted: ${failure.message}`);
+    say(failure.status === 412 ? 'Not deleted: the entry has changed since it was read. Read it again.' : `Not deleted: ${failure.message}`);
   }
 }

@@ -50,7 +50,7 @@ function figures() {
   const lag = Math.max(0, ...overview.nodes.map((node) => node.lag));
   show($('figures'), [
     figure('Nodes', `${overview.nodes.length - silent} of ${overview.nodes.length} answer`, null, silent > 0),
-    figure('Shards', leaderless === 0 ? `${number(overview.shardsTotal)}, all led` : `${leaderless} of ${overview.shardsTotal} without leader`, null, leaderless > 0),
+    figure('Shards', leaderless === 0 ? `${number(overview.shardsTotal)}, all have a leader` : `${leaderless} of ${overview.shardsTotal} without a leader`, null, leaderless > 0),
     figure('Keys', number(keys)),
     figure('Greatest lag', `${number(lag)} changes`),
     figure('Reads', `${rate(reads.perSecond)} /s`, 'reads'),
@@ -130,7 +130,7 @@ function nodes() {
     const old = before?.nodes.find((other) => other.node === node.node);
     const reads = callsBetween(old?.reads, node.reads, seconds);
     const writes = callsBetween(old?.writes, node.writes, seconds);
-    const state = node.error ? `silent: ${node.error}` : node.failed > 0 ? `${node.failed} replicas failed` : node.draining ? 'drains' : 'serves';
+    const state = node.error ? `no answer: ${node.error}` : node.failed > 0 ? `${node.failed} replicas failed` : node.draining ? 'draining' : 'serving';
     return el('tr', { class: node.error || node.failed > 0 ? 'bad' : null },
       el('th', { scope: 'row', title: `${node.address}, version ${node.version}` }, el('span', { class: `dot ${colour(node.node)}`, 'aria-hidden': 'true' }), `node ${node.node}`),
       cell('State', state),
@@ -187,18 +187,18 @@ function events() {
 async function transfer(button) {
   if (!button) return;
   const [shard, node] = [chosen, Number(button.dataset.to)];
-  if (!(await sure(`Hand shard ${shard} over to node ${node}? Writers see a pause of some milliseconds.`))) return;
-  await attempt(`Shard ${shard} goes to node ${node}…`, async () => `Shard ${shard} was handed over to node ${(await post('/api/transfer', { shard, node })).leader}.`);
+  if (!(await sure(`Hand shard ${shard} over to node ${node}? Writes pause for a few milliseconds.`))) return;
+  await attempt(`Handing shard ${shard} over to node ${node}…`, async () => `Shard ${shard} was handed over to node ${(await post('/api/transfer', { shard, node })).leader}.`);
 }
 
 async function drain(button) {
   if (!button) return;
   const [node, draining] = [Number(button.dataset.node), button.dataset.drain === 'true'];
-  if (!(await sure(draining ? `Drain node ${node}? It gives every leadership away and takes none until it is let lead again or restarted.` : `Let node ${node} lead again?`))) return;
-  await attempt(draining ? `Node ${node} drains…` : `Node ${node} may lead again…`, async () => {
+  if (!(await sure(draining ? `Drain node ${node}? It hands over all its leaderships and takes none until it is allowed to lead again or is restarted.` : `Allow node ${node} to lead again?`))) return;
+  await attempt(draining ? `Node ${node} is draining…` : `Allowing node ${node} to lead again…`, async () => {
     const outcome = await post('/api/drain', { node, draining }, 70_000);
     if (!draining) return `Node ${node} may lead again.`;
-    return `Node ${node} gave ${outcome.givenAway} leaderships away${outcome.kept.length > 0 ? ` and kept ${outcome.kept.length}: ${outcome.kept[0].reason}` : ''}.`;
+    return `Node ${node} handed over ${outcome.givenAway} leaderships${outcome.kept.length > 0 ? ` and kept ${outcome.kept.length}: ${outcome.kept[0].reason}` : ''}.`;
   });
 }
 
@@ -207,6 +207,6 @@ async function attempt(doing, act) {
   try {
     say(await act());
   } catch (failure) {
-    say(`Not done: ${failure.message}`);
+    say(`Error: ${failure.message}`);
   }
 }

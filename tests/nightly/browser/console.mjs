@@ -115,7 +115,7 @@ async function unlocked() {
   await page.getByRole('button', { name: 'Unlock changes' }).click();
   await page.getByLabel('Token').fill('not-the-token-at-all');
   await page.keyboard.press('Enter');
-  await contains(page, '#token-error', 'not the token');
+  await contains(page, '#token-error', 'The token is wrong');
   // The browser notes the refusal by itself.
   assert.ok(page.complaints.every((complaint) => complaint.includes('401')), page.complaints.join());
   page.complaints.length = 0;
@@ -138,7 +138,7 @@ async function editing(page) {
   await command(kv, ['put', 'notes/one', 'somebody else']);
   await page.locator('#entry-value').fill('third');
   await page.locator('#save').click();
-  await contains(page, '#said', 'somebody changed it');
+  await contains(page, '#said', 'the entry has changed');
   assert.equal((await command(kv, ['get', 'notes/one'])).stdout.trim(), 'somebody else');
   assert.ok(page.complaints.every((complaint) => complaint.includes('412')), page.complaints.join());
   page.complaints.length = 0;
@@ -181,19 +181,19 @@ async function operating(page) {
 
   await page.locator('#nodes button[data-node="1"]').click();
   await page.locator('#sure-yes').click();
-  await contains(page, '#said', 'Node 1 gave');
-  await contains(page, '#nodes tr:first-child', 'drains');
+  await contains(page, '#said', 'Node 1 handed over');
+  await contains(page, '#nodes tr:first-child', 'draining');
   assert.equal((await overview(page)).nodes[0].leads, 0);
   await picture(page, 'drained');
   await page.locator('#nodes button[data-node="1"]').click();
   await page.locator('#sure-yes').click();
   await contains(page, '#said', 'may lead again');
-  await contains(page, '#nodes tr:first-child', 'serves');
+  await contains(page, '#nodes tr:first-child', 'serving');
   say('node 1 was drained and leads again when it is let');
 
   process.kill(Number(pidToStop), 'SIGKILL');
   await page.waitForFunction(() => document.querySelector('#nodes tr:last-child').classList.contains('bad'));
-  await contains(page, '#nodes tr:last-child', 'silent');
+  await contains(page, '#nodes tr:last-child', 'no answer');
   await picture(page, 'node-dead');
   await until(page, (seen) => seen.shards.every((one) => one.leader !== 0));
   say('a node that was killed is shown so, and its shards have new leaders');
