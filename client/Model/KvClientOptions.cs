@@ -57,16 +57,16 @@ public sealed class KvClientOptions
             if (!Uri.TryCreate(endpoint, UriKind.Absolute, out var address) || address.Scheme is not ("http" or "https") || address.Host.Length == 0)
                 mistakes.Add($"{nameof(Endpoints)}: '{endpoint}' is not an address like http://host:port.");
             else if (address.PathAndQuery != "/" || address.UserInfo.Length > 0)
-                mistakes.Add($"{nameof(Endpoints)}: '{endpoint}' has more than a host and a port.");
+                mistakes.Add($"{nameof(Endpoints)}: '{endpoint}' must have only a host and a port.");
         }
         if (!Enum.IsDefined(Read))
             mistakes.Add($"{nameof(Read)}: there is no read mode {(int)Read}.");
         if (Timeout <= TimeSpan.Zero || Timeout > TimeoutGreatest)
-            mistakes.Add($"{nameof(Timeout)} is {Timeout}; it lies above zero and is at most {TimeoutGreatest.TotalHours} hours.");
+            mistakes.Add($"{nameof(Timeout)} is {Timeout}; it must be greater than zero and at most {TimeoutGreatest.TotalHours} hours.");
         if (CallsInFlightMax is < 1 or > CallsInFlightGreatest)
-            mistakes.Add($"{nameof(CallsInFlightMax)} is {CallsInFlightMax}; it lies from 1 to {CallsInFlightGreatest}.");
+            mistakes.Add($"{nameof(CallsInFlightMax)} is {CallsInFlightMax}; it must be from 1 to {CallsInFlightGreatest}.");
         if (Tls is { KeyFile: not null, CertificateFile: null })
-            mistakes.Add($"{nameof(Tls)}.{nameof(KvTlsOptions.KeyFile)} goes with {nameof(KvTlsOptions.CertificateFile)}, which is not set.");
+            mistakes.Add($"{nameof(Tls)}.{nameof(KvTlsOptions.KeyFile)} requires {nameof(KvTlsOptions.CertificateFile)}, which is not set.");
         if (Log is null)
             mistakes.Add($"{nameof(Log)} is null.");
         if (mistakes.Count > 0)

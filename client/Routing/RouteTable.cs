@@ -66,7 +66,7 @@ internal sealed class RouteTable : IDisposable
         {
             var before = _snapshot;
             foreign = before.ClusterId.Length > 0 && message.ClusterId.Length > 0 && before.ClusterId != message.ClusterId
-                ? $"it is of cluster '{message.Cluster}' ({message.ClusterId}), and others are of '{before.Cluster}' ({before.ClusterId})"
+                ? $"it belongs to cluster '{message.Cluster}' ({message.ClusterId}), but other endpoints belong to '{before.Cluster}' ({before.ClusterId})"
                 : null;
             if (foreign is not null)
                 return false;

@@ -118,7 +118,7 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
             {
                 if (!_table.TryFold(map, out var foreign))
                 {
-                    _failure = $"{address} is left out: {foreign}";
+                    _failure = $"{address} is not used: {foreign}";
                     ClientLog.ForeignCluster(_log, address, foreign);
                     return;
                 }

@@ -42,7 +42,7 @@ internal sealed class ShardSessions(ClientSessions all)
     public async Task<Status?> MakeRoomAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
     {
         if (!await _slowWay.WaitAsync(Runtime.Left(deadlineMs), cancellationToken).ConfigureAwait(false))
-            return CallStatus.DeadlinePassed("other callers wait for a session too");
+            return CallStatus.DeadlinePassed("other callers were waiting for a session, too");
         try
         {
             // The previous caller may have opened one.
@@ -52,7 +52,7 @@ internal sealed class ShardSessions(ClientSessions all)
                 return await OpenAsync(key, deadlineMs, cancellationToken).ConfigureAwait(false);
             return await WaitForRoomAsync(deadlineMs, cancellationToken).ConfigureAwait(false)
                 ? null
-                : CallStatus.DeadlinePassed("too many changes of this client wait for an answer");
+                : CallStatus.DeadlinePassed("too many changes of this client were waiting for an answer");
         }
         finally
         {

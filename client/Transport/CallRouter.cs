@@ -414,7 +414,7 @@ internal sealed class CallRouter : IAsyncDisposable
 
         public int Attempts { get; set; }
 
-        public string LastFailure { get; set; } = "no node was asked yet";
+        public string LastFailure { get; set; } = "no node has been asked yet";
 
         /// <summary>For metrics, which cannot hold the failure's text.</summary>
         public string LastReason { get; set; } = NoAnswer;

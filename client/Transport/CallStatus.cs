@@ -16,7 +16,7 @@ internal static class CallStatus
     public static Status OutcomeUnknown(string detail) => Create(
         StatusCode.Unknown,
         "OUTCOME_UNKNOWN",
-        $"The change was sent, but its outcome is unknown ({detail}). Read the key, or repeat the change if that does no harm.",
+        $"The change was sent, but its outcome is unknown ({detail}). Read the key, or repeat the change if that is harmless.",
         StatusDetails.MaybeApplied);
 
     /// <summary>No node could serve the call; nothing was applied.</summary>
@@ -25,13 +25,13 @@ internal static class CallStatus
 
     /// <summary>The caller's deadline passed before a node served the call; nothing was applied.</summary>
     public static Status DeadlinePassed(string detail) => Create(
-        StatusCode.DeadlineExceeded, "NO_LEADER", $"The time allowed was over before a leader of the key's shard answered ({detail}). Nothing was applied; try again.", "no");
+        StatusCode.DeadlineExceeded, "NO_LEADER", $"The deadline passed before a leader of the key's shard answered ({detail}). Nothing was applied; try again.", "no");
 
     /// <summary>A request that exceeds every limit and is refused before it is sent.</summary>
     public static Status TooLarge(Method method, int requestBytes) => Create(
         StatusCode.InvalidArgument,
         method == Method.Put ? "VALUE_TOO_LARGE" : method == Method.Write ? "WRITE_TOO_LARGE" : "BAD_REQUEST",
-        $"The request has {requestBytes:N0} bytes; a value may have 8 MiB, a write 16 MiB. Nothing was applied.",
+        $"The request has {requestBytes:N0} bytes, but a value may have at most 8 MiB and a write 16 MiB. Nothing was applied.",
         "no");
 
     /// <summary>An error with its reason.</summary>

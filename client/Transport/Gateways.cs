@@ -150,7 +150,7 @@ internal sealed class Gateways : IAsyncDisposable
         {
             _failure = $"{address}: {failure.Message}";
             ClientMetrics.Unexpected("gateway");
-            ClientLog.Unexpected(_log, "the look at an endpoint", address, failure);
+            ClientLog.Unexpected(_log, "the check of an endpoint", address, failure);
         }
         return false;
     }

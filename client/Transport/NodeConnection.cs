@@ -32,7 +32,7 @@ internal sealed class NodeConnection : INodeConnection
     private static readonly TimeSpan PauseGreatest = TimeSpan.FromMilliseconds(500);
 
     private static readonly CallAnswer Closed = new(null, false, "the client is closed", false);
-    private static readonly CallAnswer NoPlace = new(null, false, "too many calls wait for this node", true);
+    private static readonly CallAnswer NoPlace = new(null, false, "too many calls are waiting for this node", true);
 
     private readonly string _address;
     private readonly TlsConnector _connector;

@@ -18,7 +18,7 @@ internal static class OperatorCalls
         return WasNotSent(failure)
             ? CallStatus.Create(StatusCode.Unavailable, "NODE_UNREACHABLE", $"No connection could be made ({failure.Status.Detail}). Nothing was applied; try again.", "no")
             : CallStatus.Create(
-                StatusCode.Unknown, "OUTCOME_UNKNOWN", $"The request was sent, but its outcome is unknown ({failure.Status.Detail}). Look at the cluster's status, or ask again: that does no harm.", "unknown");
+                StatusCode.Unknown, "OUTCOME_UNKNOWN", $"The request was sent, but its outcome is unknown ({failure.Status.Detail}). Check the cluster's status, or repeat the request, which is harmless.", "unknown");
     }
 
     /// <summary>Whether there was no connection, so that the call was not sent.</summary>

@@ -101,7 +101,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         }
         catch (TimeoutException)
         {
-            return Environment.TickCount64 < giveUpMs ? Step.Broken : throw CallStatus.DeadlinePassed("no replica had in time what the scan asks for").ToRpcException();
+            return Environment.TickCount64 < giveUpMs ? Step.Broken : throw CallStatus.DeadlinePassed("no replica could answer the scan in time").ToRpcException();
         }
         catch (RpcException failure) when (!isOneSnapshot && IsTooOld(failure))
         {

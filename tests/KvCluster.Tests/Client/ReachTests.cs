@@ -31,7 +31,7 @@ public sealed class ReachTests
             Read = (KvReadMode)77,
             Tls = new KvTlsOptions { KeyFile = "key.pem" },
         }));
-        foreach (var mistake in (string[])["'localhost:7400'", "'http://host:1/path'", "Timeout is 00:00:00", "CallsInFlightMax is 100000", "no read mode 77", "Tls.KeyFile goes with CertificateFile"])
+        foreach (var mistake in (string[])["'localhost:7400'", "'http://host:1/path'", "Timeout is 00:00:00", "CallsInFlightMax is 100000", "no read mode 77", "Tls.KeyFile requires CertificateFile"])
             Assert.Contains(mistake, failure.Message, StringComparison.Ordinal);
         Assert.DoesNotContain("good", failure.Message, StringComparison.Ordinal);
         Assert.Contains("Endpoints is empty", Assert.Throws<ArgumentException>(() => new KvClient(new KvClientOptions { Endpoints = [] })).Message, StringComparison.Ordinal);
@@ -102,7 +102,7 @@ public sealed class ReachTests
         var (used, unused) = one.Applied.IsEmpty ? (other, one) : (one, other);
         Assert.Equal(10, used.Applied.Count);
         if (gateway)
-            await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains("is left out", StringComparison.Ordinal)), "the log names the endpoint of another cluster");
+            await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains("is not used", StringComparison.Ordinal)), "the log names the endpoint of another cluster");
         // With its own cluster gone a client would rather fail than go over to another one.
         await used.Nodes[0].DisposeAsync();
         await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains(unused.ClusterId, StringComparison.Ordinal)), "the log names the other cluster");

@@ -88,7 +88,7 @@ public sealed class RouteTableTests
         (ours.ClusterId, others.ClusterId) = ("a1", "b2");
         Assert.True(table.TryFold(ours, out _));
         Assert.False(table.TryFold(others, out var foreign));
-        Assert.Equal("it is of cluster 'test' (b2), and others are of 'test' (a1)", foreign);
+        Assert.Equal("it belongs to cluster 'test' (b2), but other endpoints belong to 'test' (a1)", foreign);
         Assert.Equal((1ul, "a1"), (table.Find("k"u8)!.Generation, table.ClusterId));
     }
 
