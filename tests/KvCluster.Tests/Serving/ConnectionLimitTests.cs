@@ -115,7 +115,7 @@ public sealed class ConnectionLimitTests
         if (isOneHost)
         {
             Assert.True(await IsRefusedAsync(server.Port));
-            Assert.Contains(first.Contains(':') ? "from 2001:db8:0:7::/64: 6 from there" : "from 192.0.2.1: 6 from there", Assert.Single(log.Lines), StringComparison.Ordinal);
+            Assert.Contains(first.Contains(':') ? "from 2001:db8:0:7::/64. 6 connections from there" : "from 192.0.2.1. 6 connections from there", Assert.Single(log.Lines), StringComparison.Ordinal);
         }
         else
         {
