@@ -54,13 +54,21 @@ internal static class Globals
     /// <exception cref="CliException">The endpoint is no address.</exception>
     public static KvClient ClientOf(ParseResult arguments, TimeSpan? callLimit = null)
     {
-        return new KvClient(new KvClientOptions
+        var options = new KvClientOptions
         {
             Endpoints = [EndpointOf(arguments)],
             Gateway = arguments.GetValue(Gateway),
             Timeout = callLimit ?? CallLimitDefault,
             Tls = TlsOf(arguments),
-        });
+        };
+        try
+        {
+            return new KvClient(options);
+        }
+        catch (KvException e) when (e.Reason == "TLS_FILE_UNUSABLE" && FileOptionOf(arguments, e.Message) is { } option)
+        {
+            throw new CliException(ExitCodes.Usage, $"{option}: {e.Message}");
+        }
     }
 
     /// <summary>A time in seconds, from a tenth to a day.</summary>
@@ -83,6 +91,10 @@ internal static class Globals
             ? throw new CliException(ExitCodes.Usage, "--tls-key goes with --tls-cert.")
             : tls;
     }
+
+    // The message begins with the file.
+    private static string? FileOptionOf(ParseResult arguments, string message) => new[] { TlsCa, TlsCert, TlsKey }
+        .FirstOrDefault(option => arguments.GetValue(option) is { } file && message.StartsWith(file, StringComparison.Ordinal))?.Name;
 
     private static Option<string?> FromEnvironment(string name, string variable, string description, string help) => new(name)
     {

@@ -1,0 +1,95 @@
+namespace KvCluster.Cli;
+
+/// <summary>Values between files and keys, byte for byte.</summary>
+internal static class ValueFile
+{
+    private const int ChunkBytes = 1 << 16;
+    private const string StandardInputName = "-";
+    private const char Mark = '@';
+
+    /// <summary>The value that an argument of `put` stands for: the bytes of a file after @, standard input for -, else its own text, in which @@ at the beginning is one @.</summary>
+    /// <param name="bytesMax">More than this is refused.</param>
+    /// <param name="stop">Ends the wait for a pipe or a terminal.</param>
+    /// <exception cref="CliException">The file or standard input cannot be read, or is too long.</exception>
+    public static Task<ReadOnlyMemory<byte>> ReadArgumentAsync(string argument, int bytesMax, CancellationToken stop)
+    {
+        if (argument == StandardInputName)
+            return ReadToEndAsync("standard input", StandardInput.Open, bytesMax, stop);
+        if (!argument.StartsWith(Mark))
+            return Task.FromResult(Text.ToBytes(argument));
+        var rest = argument[1..];
+        if (rest.StartsWith(Mark))
+            return Task.FromResult(Text.ToBytes(rest));
+        return rest.Length > 0
+            ? ReadToEndAsync(argument, () => OpenForReading(argument, rest), bytesMax, stop)
+            : throw new CliException(ExitCodes.Usage, "@ names no file. A value that begins with @ is written with @@.");
+    }
+
+    /// <summary>Writes a file anew, or what else the path names.</summary>
+    /// <exception cref="CliException">It cannot be written.</exception>
+    public static void Write(string option, string path, ReadOnlySpan<byte> value)
+    {
+        try
+        {
+            using var file = new FileStream(path, FileMode.Create, FileAccess.Write, FileShare.Read, bufferSize: 0);
+            Fill(option, path, file, value);
+        }
+        catch (Exception e) when (IsOfFile(e))
+        {
+            throw new CliException(ExitCodes.Usage, $"{option} {path} cannot be written: {e.Message}");
+        }
+    }
+
+    // Nothing is wrong with the command line then: a full disk.
+    private static void Fill(string option, string path, FileStream file, ReadOnlySpan<byte> value)
+    {
+        try
+        {
+            file.Write(value);
+        }
+        catch (IOException e)
+        {
+            throw new CliException(ExitCodes.Internal, $"{option} {path} was not written completely: {e.Message}");
+        }
+    }
+
+    private static FileStream OpenForReading(string argument, string path)
+    {
+        try
+        {
+            return new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, bufferSize: 0);
+        }
+        catch (Exception e) when (IsOfFile(e))
+        {
+            throw new CliException(ExitCodes.Usage, $"{argument} cannot be read: {e.Message} (a value that begins with @ is written with @@)");
+        }
+    }
+
+    // On another thread, which is left at a cancellation: the read itself cannot be cancelled, nor the opening of a named pipe.
+    private static Task<ReadOnlyMemory<byte>> ReadToEndAsync(string name, Func<Stream> open, int bytesMax, CancellationToken stop) =>
+        Task.Run(() => ReadToEnd(name, open, bytesMax), CancellationToken.None).WaitAsync(stop);
+
+    private static ReadOnlyMemory<byte> ReadToEnd(string name, Func<Stream> open, int bytesMax)
+    {
+        using var input = open();
+        using var all = new MemoryStream();
+        var chunk = new byte[ChunkBytes];
+        try
+        {
+            while (input.Read(chunk) is > 0 and var read)
+            {
+                all.Write(chunk, 0, read);
+                if (all.Length > bytesMax)
+                    throw new CliException(ExitCodes.Usage, $"{name} has more than the {bytesMax} bytes that a value may have.");
+            }
+        }
+        catch (Exception e) when (IsOfFile(e))
+        {
+            throw new CliException(ExitCodes.Usage, $"{name} cannot be read: {e.Message}");
+        }
+
+        return all.ToArray();
+    }
+
+    private static bool IsOfFile(Exception e) => e is IOException or UnauthorizedAccessException or ArgumentException or NotSupportedException;
+}
