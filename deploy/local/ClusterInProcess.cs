@@ -1,3 +1,5 @@
+using KvCluster.AdminConsole;
+using KvCluster.Client;
 using KvCluster.Node;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
@@ -8,11 +10,13 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Local;
 
-/// <summary>Nodes and router in the launcher's own process, sharing its coordinator directly.</summary>
+/// <summary>Nodes and router in the launcher's own process, sharing its coordinator directly. One console shows them all.</summary>
 internal sealed class ClusterInProcess : IRunningCluster
 {
     private readonly List<NodeHost> _nodes = [];
     private RouterHost? _router;
+    private AdminServer? _admin;
+    private ClusterConsole? _console;
 
     public Task Failure { get; } = new TaskCompletionSource().Task;
 
@@ -35,8 +39,12 @@ internal sealed class ClusterInProcess : IRunningCluster
                 cluster._nodes.Add(await NodeHost.StartAsync(nodeOptions, coordinator, new ProcessHealth(), logs, stop));
             }
 
+            string[] nodes = [.. Enumerable.Range(1, folder.Nodes).Select(options.NodeAddress)];
+            var health = new ProcessHealth();
+            cluster._admin = await AdminServer.StartAsync(new Uri(options.ConsoleAddress), logs, health.Endpoints, stop);
             cluster._router = await RouterHost.StartAsync(
-                new RouterOptions { Listen = options.RouterAddress, Seeds = [.. Enumerable.Range(1, folder.Nodes).Select(options.NodeAddress)], Tls = TlsOf("router") }, new ProcessHealth(), logs, stop);
+                new RouterOptions { Listen = options.RouterAddress, Seeds = nodes, Tls = TlsOf("router") }, health, logs, stop);
+            cluster._console = ClusterConsole.Add(cluster._admin, ConsoleOf(options, nodes), logs);
             return cluster;
 
             ServerTlsOptions? TlsOf(string who) => options.TlsFilesOf(who) is { } files ? new ServerTlsOptions { Files = files } : null;
@@ -50,8 +58,22 @@ internal sealed class ClusterInProcess : IRunningCluster
 
     public async ValueTask DisposeAsync()
     {
+        if (_console is not null)
+            await _console.DisposeAsync();
+        if (_admin is not null)
+            await _admin.DisposeAsync();
         if (_router is not null)
             await _router.DisposeAsync();
         await Task.WhenAll(_nodes.Select(node => node.DisposeAsync().AsTask()));
     }
+
+    private static ConsoleOptions ConsoleOf(LocalOptions options, IReadOnlyList<string> nodes) => new()
+    {
+        Program = "local cluster",
+        Endpoints = nodes,
+        Tls = options.TlsFilesOf("router") is { } files
+            ? new KvTlsOptions { AuthorityFile = files.AuthorityFile, CertificateFile = files.CertificateFile, KeyFile = files.KeyFile }
+            : null,
+        Token = new AdminToken(options.TokenFile),
+    };
 }

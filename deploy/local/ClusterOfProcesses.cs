@@ -27,12 +27,13 @@ internal sealed class ClusterOfProcesses : IRunningCluster
         var nodes = Enumerable.Range(1, folder.Nodes).Select(node => new Child($"node-{node}", Program("kv-node"),
         [
             "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", folder.Node(node), "--listen", options.NodeAddress(node), "--listen-peers", options.PeerAddress(node),
-            "--coordinator", $"etcd={options.CoordinatorAddress}", "--until-stdin-ends", .. TlsFlags(options.TlsFilesOf($"node-{node}")),
+            "--coordinator", $"etcd={options.CoordinatorAddress}", "--until-stdin-ends",
+            .. ConsoleFlags(options, options.NodeConsoleAddress(node)), .. TlsFlags(options.TlsFilesOf($"node-{node}")),
         ], folder.Run));
         var router = new Child("router", Program("kv-router"),
         [
             "run", "--listen", options.RouterAddress, "--nodes", string.Join(',', Enumerable.Range(1, folder.Nodes).Select(options.NodeAddress)), "--until-stdin-ends",
-            .. TlsFlags(options.TlsFilesOf("router")),
+            .. ConsoleFlags(options, options.ConsoleAddress), .. TlsFlags(options.TlsFilesOf("router")),
         ], folder.Run);
         return new ClusterOfProcesses(served, nodes.Append(router));
     }
@@ -44,6 +45,8 @@ internal sealed class ClusterOfProcesses : IRunningCluster
         await _coordinator.DisposeAsync();
         _stop.Dispose();
     }
+
+    private static string[] ConsoleFlags(LocalOptions options, string address) => ["--admin", address, "--admin-token-file", options.TokenFile];
 
     private static string[] TlsFlags(TlsFiles? files) =>
         files is null ? [] : ["--tls-ca", files.AuthorityFile!, "--tls-cert", files.CertificateFile!, "--tls-key", files.KeyFile!];

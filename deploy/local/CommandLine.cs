@@ -13,6 +13,7 @@ internal static class CommandLine
     private static readonly Option<int?> Shards = new("--shards") { Description = $"Shards of a new cluster, 1 to {LocalOptions.ShardsMax}, split at quantiles of the sample's keys.", HelpName = "N" };
     private static readonly Option<string?> SplitAt = new("--split-at") { Description = "Keys at which shards of a new cluster begin, separated by commas: files/,packages/", HelpName = "KEYS" };
     private static readonly Option<int> Port = new("--port") { Description = "The router's port; node N listens on the N-th after it, and for other nodes on the N-th after the tenth.", DefaultValueFactory = _ => LocalOptions.PortDefault, HelpName = "PORT" };
+    private static readonly Option<int?> ConsolePort = new("--console-port") { Description = $"The console's port; with --processes the router's, and node N has one on the N-th after it (default: the {LocalOptions.ConsolePortOffset}th after --port).", HelpName = "PORT" };
     private static readonly Option<bool> Processes = new("--processes") { Description = "Run each node and the router as a process of its own, started again when it dies." };
     private static readonly Option<bool> Tls = new("--tls") { Description = "Nodes and router speak TLS, with certificates of an authority that the data folder keeps." };
     private static readonly Option<bool> Sample = new("--sample") { Description = "Load the shipped sample: about 2,000 package records under packages/." };
@@ -38,7 +39,7 @@ internal static class CommandLine
 
     private static RootCommand Create(Func<LocalOptions, CancellationToken, Task<int>> run)
     {
-        var root = new RootCommand("A whole KvCluster on this machine: nodes, router and coordinator, on loopback.") { Data, Nodes, Shards, SplitAt, Port, Processes, Tls, Sample };
+        var root = new RootCommand("A whole KvCluster on this machine: nodes, router and coordinator, on loopback.") { Data, Nodes, Shards, SplitAt, Port, ConsolePort, Processes, Tls, Sample };
         root.SetAction((arguments, stop) => WrongIn(arguments) is { } wrong ? Task.FromResult(Refuse(wrong)) : run(OptionsOf(arguments), stop));
         return root;
     }
@@ -48,6 +49,7 @@ internal static class CommandLine
         arguments.GetValue(Nodes),
         arguments.GetValue(SplitAt) is { } keys ? SplitKeysIn(keys) : arguments.GetValue(Shards) is { } shards ? SampleData.SplitKeys(shards) : null,
         arguments.GetValue(Port),
+        ConsolePortOf(arguments),
         arguments.GetValue(Processes),
         arguments.GetValue(Tls),
         arguments.GetValue(Sample));
@@ -62,6 +64,8 @@ internal static class CommandLine
             return $"--shards takes 1 to {LocalOptions.ShardsMax}.";
         if (arguments.GetValue(Port) is < 1 or > 65535 - LocalOptions.PeerPortOffset - LocalOptions.NodesMax)
             return $"--port takes 1 to {65535 - LocalOptions.PeerPortOffset - LocalOptions.NodesMax}.";
+        if (ConsolePortOf(arguments) is < 1 or > 65535 - LocalOptions.NodesMax)
+            return $"--console-port takes 1 to {65535 - LocalOptions.NodesMax}; without it, it is the {LocalOptions.ConsolePortOffset}th after --port.";
         if (arguments.GetValue(SplitAt) is not { } text)
             return null;
         var keys = SplitKeysIn(text);
@@ -69,6 +73,8 @@ internal static class CommandLine
             return $"--split-at with {keys.Count} keys makes {keys.Count + 1} shards, and --shards asks for {shards}.";
         return WrongSplit(keys) is { } wrong ? $"--split-at: {wrong}." : null;
     }
+
+    private static int ConsolePortOf(ParseResult arguments) => arguments.GetValue(ConsolePort) ?? arguments.GetValue(Port) + LocalOptions.ConsolePortOffset;
 
     private static List<string> SplitKeysIn(string text) => [.. text.Split(',')];
 

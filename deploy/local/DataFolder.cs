@@ -5,7 +5,7 @@ using KvCluster.Node.Runtime;
 namespace KvCluster.Local;
 
 /// <summary>
-/// The folder of a local cluster: <c>node-N/</c> of each node, <c>coordinator/</c>, <c>run/</c> (logs and process ids), <c>local.json</c> (what
+/// The folder of a local cluster: <c>node-N/</c> of each node, <c>coordinator/</c>, <c>run/</c> (logs and process ids), <c>admin-token</c> (for the console), <c>local.json</c> (what
 /// the cluster was made as) and <c>LOCK</c>, which is held while a launcher uses it and which the system gives back when that dies.
 /// </summary>
 /// <remarks>Opened by Program before anything listens. A folder that cannot be used is a <see cref="LauncherException"/>.</remarks>

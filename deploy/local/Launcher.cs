@@ -26,6 +26,7 @@ internal static class Launcher
             using var folder = DataFolder.Open(options);
             Ports.CheckFree(options, folder.Nodes);
             folder.Keep();
+            AdminTokenFile.Keep(options.TokenFile);
             MakeCertificates(options, folder);
             using var logs = LoggerFactory.Create(log =>
             {

@@ -10,10 +10,13 @@ internal static class Ports
     public static void CheckFree(LocalOptions options, int nodes)
     {
         Check(options.Port, "the router");
+        Check(options.ConsolePort, "the console", "--console-port");
         for (var node = 1; node <= nodes; node++)
         {
             Check(options.Port + node, $"node {node}");
             Check(options.Port + LocalOptions.PeerPortOffset + node, $"node {node}, for other nodes");
+            if (options.Processes)
+                Check(options.ConsolePort + node, $"the console of node {node}", "--console-port");
         }
 
         if (options.Processes)
@@ -21,7 +24,7 @@ internal static class Ports
     }
 
     // By connecting, not by binding: connections of the last run that linger would keep a bare socket from binding, but not the server.
-    private static void Check(int port, string what)
+    private static void Check(int port, string what, string option = "--port")
     {
         using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         try
@@ -33,6 +36,6 @@ internal static class Ports
             return;
         }
 
-        throw new LauncherException(ExitCodes.Unavailable, $"Port {port} for {what} is taken: is another cluster running? --port chooses other ports.");
+        throw new LauncherException(ExitCodes.Unavailable, $"Port {port} for {what} is taken: is another cluster running? {option} chooses other ports.");
     }
 }

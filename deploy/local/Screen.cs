@@ -14,6 +14,10 @@ internal static class Screen
         output.WriteLine($"  router   {options.RouterAddress}   for kv and any gRPC client");
         for (var node = 1; node <= folder.Nodes; node++)
             output.WriteLine($"  node {node}   {options.NodeAddress(node)}{(options.Processes ? $"   process id in {Path.Combine(folder.Run, $"node-{node}.pid")}" : "")}");
+        output.WriteLine($"  console  {options.ConsoleAddress}{(options.Processes ? "   router" : "")}");
+        for (var node = 1; options.Processes && node <= folder.Nodes; node++)
+            output.WriteLine($"  console  {options.NodeConsoleAddress(node)}   node {node}");
+        output.WriteLine($"  token    {options.TokenFile}   holds what the console asks for before a change");
         output.WriteLine($"  data     {folder.Path}   kept between runs; logs in {folder.Run}");
         output.WriteLine($"  kv       {kv}");
         if (sampleRecords > 0)

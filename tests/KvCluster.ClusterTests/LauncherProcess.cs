@@ -12,6 +12,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
     public static readonly TimeSpan StopTimeMax = TimeSpan.FromSeconds(5);
 
     private readonly Process _process;
+    private readonly ConcurrentQueue<string> _lines = new();
     private readonly ConcurrentQueue<string> _errors = new();
     private readonly TaskCompletionSource _ready = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
@@ -19,7 +20,8 @@ internal sealed class LauncherProcess : IAsyncDisposable
     {
         Folder = folder;
         Port = port;
-        string[] always = ["--data", folder, "--port", port.ToString(CultureInfo.InvariantCulture)];
+        // Of its twenty ports, those that no node of a cluster of three listens on.
+        string[] always = ["--data", folder, "--port", port.ToString(CultureInfo.InvariantCulture), "--console-port", ConsolePortOf(port).ToString(CultureInfo.InvariantCulture)];
         _process = Process.Start(new ProcessStartInfo(Program("KvCluster.Local", "kv-local"), [.. always, .. arguments])
         {
             RedirectStandardOutput = true,
@@ -27,6 +29,8 @@ internal sealed class LauncherProcess : IAsyncDisposable
         })!;
         _process.OutputDataReceived += (_, line) =>
         {
+            if (line.Data is { } text)
+                _lines.Enqueue(text);
             if (line.Data?.StartsWith("Ctrl-C", StringComparison.Ordinal) == true)
                 _ready.TrySetResult();
         };
@@ -43,12 +47,18 @@ internal sealed class LauncherProcess : IAsyncDisposable
 
     public int Port { get; }
 
+    /// <summary>The router's console; with --processes node N has one on the N-th port after it.</summary>
+    public int ConsolePort => ConsolePortOf(Port);
+
     public string RouterAddress => $"http://127.0.0.1:{Port}";
 
     /// <summary>With --tls.</summary>
     public string SecureRouterAddress => $"https://127.0.0.1:{Port}";
 
     public int Id => _process.Id;
+
+    /// <summary>Lines on standard output so far.</summary>
+    public IReadOnlyCollection<string> Lines => _lines;
 
     /// <summary>Lines on standard error so far.</summary>
     public IReadOnlyCollection<string> Errors => _errors;
@@ -106,6 +116,8 @@ internal sealed class LauncherProcess : IAsyncDisposable
 
         _process.Dispose();
     }
+
+    private static int ConsolePortOf(int port) => port + 14;
 
     public static bool IsAlive(int process)
     {

@@ -38,6 +38,7 @@ public sealed class LauncherRefusalTests
     [Theory]
     [InlineData(0, "the router")]
     [InlineData(2, "node 2")]
+    [InlineData(14, "the console")]
     public async Task Start_WithTakenPort_NamesThePortAndItsUse(int offset, string use)
     {
         using var folder = new TemporaryFolder();

@@ -1,4 +1,6 @@
 using System.Collections.Concurrent;
+using System.Net;
+using System.Net.Http.Headers;
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
@@ -57,6 +59,37 @@ public sealed class ProcessClusterTests
         {
             var opened = await AnsweredAsync(limit => kv.OpenSessionAsync(new OpenSessionRequest { Key = Bytes(key) }, deadline: limit));
             return new RequestId { Session = opened.Session, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard };
+        }
+    }
+
+    [Theory]
+    [InlineData(false, 1)]
+    [InlineData(true, 4)]
+    public async Task Console_OfALocalCluster_ShowsItAndTakesTheTokenOfItsFile(bool processes, int consoles)
+    {
+        using var folder = new TemporaryFolder();
+        await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), processes ? ["--processes"] : []);
+        var shown = cluster.Lines.Where(line => line.StartsWith("  console", StringComparison.Ordinal)).Select(line => line.Split(' ', StringSplitOptions.RemoveEmptyEntries)[1]).ToList();
+        Assert.Equal(Enumerable.Range(cluster.ConsolePort, consoles).Select(port => $"http://127.0.0.1:{port}"), shown);
+
+        var file = Path.Combine(folder.Path, "admin-token");
+        Assert.Contains(cluster.Lines, line => line.StartsWith($"  token    {file}", StringComparison.Ordinal));
+        if (!OperatingSystem.IsWindows())
+            Assert.Equal(UnixFileMode.UserRead | UnixFileMode.UserWrite, File.GetUnixFileMode(file));
+        using var browser = new HttpClient();
+        foreach (var address in shown)
+        {
+            Assert.Contains("<html", await browser.GetStringAsync(address), StringComparison.Ordinal);
+            Assert.Equal(HttpStatusCode.Unauthorized, await AskAsync(address, token: null));
+            Assert.Equal(HttpStatusCode.OK, await AskAsync(address, File.ReadAllText(file).Trim()));
+        }
+
+        async Task<HttpStatusCode> AskAsync(string address, string? token)
+        {
+            using var request = new HttpRequestMessage(HttpMethod.Get, address + "/api/token");
+            request.Headers.Authorization = token is null ? null : new AuthenticationHeaderValue("Bearer", token);
+            using var answer = await browser.SendAsync(request);
+            return answer.StatusCode;
         }
     }
 
