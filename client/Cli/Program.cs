@@ -6,9 +6,9 @@ using KvCluster.Cli.Commands;
 var root = new RootCommand("Read, write, load and look at a KvCluster.")
 {
     Globals.Endpoint, Globals.OutputFormat, Globals.Gateway, Globals.TlsCa, Globals.TlsCert, Globals.TlsKey, Globals.TlsServerName,
-    KeyCommands.Get(), KeyCommands.Put(), KeyCommands.Delete(), ScanCommands.Scan(), ScanCommands.Count(),
-    LoadCommand.Create(), VerifyCommand.Create(), BenchCommand.Create(), StatusCommand.Create(), DoctorCommand.Create(), AdminCommand.Create(),
 };
+foreach (var command in CommandTable.For(args))
+    root.Subcommands.Add(command);
 if (ArgumentBytes.FirstWrong(args) is { } wrong)
     return Refuse($"'{wrong}' is not UTF-8, as keys and values on the command line are; load takes any bytes.");
 // A key may begin with @: no argument names a file with more arguments.
