@@ -9,7 +9,6 @@ using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
-using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;
@@ -128,16 +127,13 @@ internal sealed class RouterHost : IAsyncDisposable
         builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth).AddSingleton(_metrics);
         builder.Services.AddSingleton<Forwarding>().AddSingleton(LargeReads).AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();
-        builder.Services.AddSingleton(new ReflectionCatalog(
-            Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
+        builder.Services.AddReflection();
         builder.Services.AddGrpc(grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);
         var app = builder.Build();
         app.MapGrpcService<KvProxy>();
         app.MapGrpcService<ClusterProxy>();
         app.MapGrpcService<AdminProxy>();
-        app.MapGrpcService<HealthService>();
-        app.MapGrpcService<ReflectionService>();
-        app.MapGrpcService<ReflectionAlphaService>();
+        app.MapHealthAndReflection();
         return await OwnedServer.StartAsync(app, listen, _grpcHealth, cancellationToken).ConfigureAwait(false);
     }
 }

@@ -11,6 +11,9 @@ namespace KvCluster.Client.Routing;
 /// </summary>
 internal sealed class RouteTable : IDisposable
 {
+    /// <summary>The shard of a key that no known route covers. No cluster has it; ids count from 0.</summary>
+    public const uint NoShard = uint.MaxValue;
+
     private readonly ClientRuntime _runtime;
     private readonly Lock _lock = new();
     private readonly Dictionary<uint, ShardRoute> _routes = [];
@@ -49,6 +52,9 @@ internal sealed class RouteTable : IDisposable
         var snapshot = _snapshot;
         return snapshot.Map.RouteOf(snapshot.Cache.FindSlot(key));
     }
+
+    /// <summary>The id of the shard that owns a key, or <see cref="NoShard"/>.</summary>
+    public uint ShardOf(ReadOnlySpan<byte> key) => Find(key)?.Shard ?? NoShard;
 
     /// <summary>Completes at the next change of the map. Take it before reading the map, so that no change is missed.</summary>
     public Task NextChange()

@@ -1,4 +1,5 @@
 using Google.Protobuf;
+using KvCluster.Client.Routing;
 using KvCluster.V1;
 using Status = Google.Rpc.Status;
 
@@ -7,9 +8,6 @@ namespace KvCluster.Client.Transport;
 /// <summary>Reads many keys with one call for each shard that owns some of them. Used by the client library and the router.</summary>
 internal static class ManyKeys
 {
-    // No cluster has this shard; their ids count from 0. Used for keys whose shard is not known.
-    private const uint NoShard = uint.MaxValue;
-
     /// <summary>
     /// Returns one entry for each key, in the order of the keys, or none if <c>Error</c> is set. If the shards' responses are too large for the lane, the
     /// error has the sum of all, and <c>PartBytesMax</c> the room to keep for each of them.
@@ -20,7 +18,7 @@ internal static class ManyKeys
     {
         await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         var entries = new GetResponse[keys.Count];
-        var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.Find(keys[index].Span)?.Shard ?? NoShard);
+        var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.ShardOf(keys[index].Span));
         var seen = read?.Mode == ReadMode.Session ? read.Seen.ToLookup(static position => position.Shard) : null;
         var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(
             calls, keys, [.. group], OptionsOf(group.Key, read, seen), deadlineMs, cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key))).ConfigureAwait(false);
@@ -51,7 +49,7 @@ internal static class ManyKeys
 
     // Each part is a request of its own, and a node ignores the positions of other shards. With all positions in every part, the total size would be
     // multiplied by the number of shards.
-    private static ReadOptions? OptionsOf(uint shard, ReadOptions? read, ILookup<uint, Position>? seen) => read is null || read.Seen.Count == 0 || (seen is not null && shard == NoShard)
+    private static ReadOptions? OptionsOf(uint shard, ReadOptions? read, ILookup<uint, Position>? seen) => read is null || read.Seen.Count == 0 || (seen is not null && shard == RouteTable.NoShard)
         ? read
         : new ReadOptions { Mode = read.Mode, Seen = { seen?[shard] ?? [] } };
 

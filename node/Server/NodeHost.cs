@@ -375,17 +375,14 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Storage);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
         services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads).AddSingleton<KvCalls>().AddSingleton<KvScans>();
-        services.AddSingleton(new ReflectionCatalog(
-            Kv.Descriptor, Cluster.Descriptor, Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
+        services.AddReflection();
         services.AddSingleton<KvService>().AddSingleton<ClusterService>().AddSingleton<AdminService>();
         services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);
         var app = builder.Build();
         app.MapGrpcService<KvService>();
         app.MapGrpcService<ClusterService>();
         app.MapGrpcService<AdminService>();
-        app.MapGrpcService<HealthService>();
-        app.MapGrpcService<ReflectionService>();
-        app.MapGrpcService<ReflectionAlphaService>();
+        app.MapHealthAndReflection();
         return await OwnedServer.StartAsync(app, listen, health, cancellationToken).ConfigureAwait(false);
     }
 }

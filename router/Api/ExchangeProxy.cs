@@ -8,6 +8,7 @@ using System.Text;
 using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Client.Routing;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
 using KvCluster.ServiceDefaults.Memory;
@@ -252,7 +253,7 @@ internal sealed class ExchangeProxy : IDisposable
             }
             open.Reads.Waiting.AddLast(open.Place);
             _waitingReads++;
-            if (shard == Forwarding.NoShard && !_isWaitingForMap && !_forwarding.HasMap)
+            if (shard == RouteTable.NoShard && !_isWaitingForMap && !_forwarding.HasMap)
             {
                 _isWaitingForMap = true;
                 _ = RegroupAsync();
@@ -280,7 +281,7 @@ internal sealed class ExchangeProxy : IDisposable
             if (_isBroken)
                 return;
             // Each is moved once. A malformed request stays in the group of unknown shards, behind the others.
-            var unknown = ReadsOfLocked(Forwarding.NoShard).Waiting;
+            var unknown = ReadsOfLocked(RouteTable.NoShard).Waiting;
             for (var left = unknown.Count; left > 0; left--)
             {
                 var place = unknown.First!;

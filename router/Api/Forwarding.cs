@@ -2,6 +2,7 @@ using System.Diagnostics;
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Client.Routing;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
 using KvCluster.ServiceDefaults;
@@ -14,9 +15,6 @@ namespace KvCluster.Router.Api;
 /// <summary>Forwards one encoded call and returns the encoded response. Thread-safe.</summary>
 internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeReplies large)
 {
-    /// <summary>No cluster has this shard; their ids count from 0.</summary>
-    public const uint NoShard = uint.MaxValue;
-
     private static readonly MessageParser<GetManyRequest> ManyParser = GetManyRequest.Parser.WithDiscardUnknownFields(true);
 
     private const int AnswerBytesMax = 16 << 20;
@@ -61,18 +59,18 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     }
 
     /// <summary>
-    /// The shard of a request's first key, by the present map. <see cref="NoShard"/> if there is no map yet or the request is malformed, which its caller is
+    /// The shard of a request's first key, by the present map. <see cref="RouteTable.NoShard"/> if there is no map yet or the request is malformed, which its caller is
     /// told when it is forwarded.
     /// </summary>
     public uint ShardOf(Method method, ReadOnlySpan<byte> request)
     {
         try
         {
-            return calls.Table.Find(RequestKeys.First(method, request))?.Shard ?? NoShard;
+            return calls.Table.ShardOf(RequestKeys.First(method, request));
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {
-            return NoShard;
+            return RouteTable.NoShard;
         }
     }
 

@@ -51,9 +51,7 @@ public sealed class LongReaderTests
         var before = Sum(snapshot);
         for (var checkpoint = 0; checkpoint < 60; checkpoint++)
         {
-            for (var put = 0; put < 60; put++)
-                Put(store, ++etag, random.Next(Keys), (byte)put);
-            Checkpoint(store);
+            PutAndCheckpoint(store, random, ref etag);
         }
         // The snapshot's pages, the newest ones, and those that the meta page before reaches.
         Assert.True(store.FileBytes <= 4 * treeBytes, $"The file has {store.FileBytes} bytes, and had {treeBytes} with the same keys.");
@@ -80,9 +78,7 @@ public sealed class LongReaderTests
         for (var checkpoint = 0; checkpoint < 10; checkpoint++)
         {
             using var reader = store.OpenSnapshot();
-            for (var put = 0; put < 60; put++)
-                Put(store, ++etag, random.Next(Keys), (byte)put);
-            Checkpoint(store);
+            PutAndCheckpoint(store, random, ref etag);
         }
         Assert.Equal(before, Content(pin));
         Assert.True(store.PinnedBytes > 0);
@@ -108,9 +104,7 @@ public sealed class LongReaderTests
         CheckpointPin? second = null;
         for (var checkpoint = 0; checkpoint < 60; checkpoint++)
         {
-            for (var put = 0; put < 60; put++)
-                Put(store, ++etag, random.Next(Keys), (byte)put);
-            Checkpoint(store);
+            PutAndCheckpoint(store, random, ref etag);
             if (checkpoint == 5)
                 second = store.Pin();
             if (checkpoint == 30)
@@ -422,6 +416,13 @@ public sealed class LongReaderTests
             Put(store, ++etag, 0, (byte)checkpoint);
             Checkpoint(store);
         }
+    }
+
+    private static void PutAndCheckpoint(PageStore store, Random random, ref UInt128 etag)
+    {
+        for (var put = 0; put < 60; put++)
+            Put(store, ++etag, random.Next(Keys), (byte)put);
+        Checkpoint(store);
     }
 
     private static void Put(PageStore store, UInt128 etag, int key, byte value)
