@@ -6,12 +6,12 @@ using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Checkpoints;
 
-/// <summary>A checkpoint happens or does not, wherever the power goes (S1, S2, S8); a full disk puts it off.</summary>
+/// <summary>Wherever power is lost, a checkpoint either happens completely or not at all (S1, S2, S8). A full disk delays it.</summary>
 public sealed class CheckpointCrashTests
 {
     public static TheoryData<int> Unsynced => [.. Enum.GetValues<UnsyncedWrites>().Select(one => (int)one)];
 
-    /// <summary>Stops at every call of three checkpoints in turn, so that both meta pages and reused pages are hit.</summary>
+    /// <summary>Crashes at every call of three checkpoints in turn, so that both meta pages and reused pages are hit.</summary>
     [Theory]
     [MemberData(nameof(Unsynced))]
     public void Crash_AtEveryCallOfACheckpoint_LeavesTheOldOrTheNewState(int unsynced)
@@ -112,7 +112,7 @@ public sealed class CheckpointCrashTests
         store.ReopenAfterCrashInCheckpoint(unsynced, seed: call);
         store.CheckPublished();
         store.Store.Verify();
-        // What came through must be a base to go on from: two more checkpoints write over the pages that are free now.
+        // The surviving state must be usable: two more checkpoints overwrite the pages that are free now.
         for (var round = 0; round < 2; round++)
         {
             Fill(store, random, 60);

@@ -5,13 +5,13 @@ using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Checkpoints;
 
-/// <summary>Damage to the data file is found, or harmless, and never served.</summary>
+/// <summary>Damage to the data file is detected or harmless. It is never served.</summary>
 public sealed class DamageTests
 {
     private const string Path = "data";
     private const int PageBytes = 8192;
 
-    /// <summary>One bit in each page of the file in turn: opening or reading fails, or everything read is right.</summary>
+    /// <summary>Flips one bit in each page of the file in turn. Opening or reading fails, or everything read is correct.</summary>
     [Fact]
     public void FlippedBit_AnywhereInTheFile_IsFoundOrHarmless()
     {
@@ -31,7 +31,7 @@ public sealed class DamageTests
         Assert.True(found > used / 3, $"Only {found} of {used} damaged pages were found.");
     }
 
-    /// <summary>A write that the disk lost: the page's former content has a right checksum of its own, but not the one its parent expects.</summary>
+    /// <summary>The disk loses a write. The page's former content has a valid checksum of its own, but not the one that its parent expects.</summary>
     [Fact]
     public void LostWrite_OfAnyPage_IsFoundOrHarmless()
     {
@@ -88,7 +88,7 @@ public sealed class DamageTests
         Assert.ThrowsAny<CorruptStoreException>(() => PageStore.Open(store.Disk, Path, store.Options));
     }
 
-    /// <summary>With one meta page damaged the other opens, with the state that it covers.</summary>
+    /// <summary>With one meta page damaged, the file opens with the other one and the state that it covers.</summary>
     [Theory]
     [InlineData(0)]
     [InlineData(1)]
@@ -99,7 +99,7 @@ public sealed class DamageTests
         image[(damagedPage * PageBytes) + 40] ^= 1;
         store.Disk.WriteAll(Path, image);
         using var opened = PageStore.Open(store.Disk, Path, store.Options);
-        Assert.True(opened.Covered.Etag == newer.Etag || opened.Covered.Etag == newer.Etag - 1, $"It covers {opened.Covered.Etag}.");
+        Assert.True(opened.Covered.Etag == newer.Etag || opened.Covered.Etag == newer.Etag - 1, $"The opened file covers {opened.Covered.Etag}.");
         opened.Verify();
         using var snapshot = opened.OpenSnapshot();
         if (snapshot.Etag == newer.Etag)
@@ -135,7 +135,7 @@ public sealed class DamageTests
         try
         {
             using var opened = PageStore.Open(store.Disk, Path, store.Options);
-            // The older meta page may have taken the place of a damaged newer one; recovery then replays more of the journal.
+            // The older meta page may have been used in place of a damaged newer one. Recovery then replays more of the journal.
             if (opened.Covered.Etag != state.Etag)
                 return false;
             using var snapshot = opened.OpenSnapshot();

@@ -5,7 +5,7 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Checkpoints;
 
-/// <summary>The range that the file is mapped into bounds it while it is open, and grows with it from open to open.</summary>
+/// <summary>While a data file is open, its mapped range limits its size. The range grows with the file from open to open.</summary>
 public sealed class MapRangeTests
 {
     private static readonly PageStoreOptions Small = new() { MapBytes = 1 << 20 };

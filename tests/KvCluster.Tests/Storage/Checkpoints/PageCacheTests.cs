@@ -9,8 +9,8 @@ namespace KvCluster.Tests.Storage.Checkpoints;
 /// <summary>What a checkpoint leaves in the page cache.</summary>
 public sealed unsafe partial class PageCacheTests
 {
-    // Checkpoints wrote past the page cache, so every page that changed was cold afterwards: with 10 million keys in a cluster of three, gets of 64 callers fell to a tenth,
-    // and the writer thread stood in page faults for so long that leaders lost their shards.
+    // Checkpoints bypassed the page cache, so every changed page was cold afterwards. With 10 million keys in a cluster of three, the gets of 64
+    // callers fell to a tenth, and the writer thread spent so long in page faults that leaders lost their shards.
     [Fact]
     public void Checkpoint_WithDefaultOptions_LeavesItsPagesInThePageCache()
     {
@@ -30,7 +30,7 @@ public sealed unsafe partial class PageCacheTests
         var resident = new byte[pages];
         fixed (byte* states = resident)
             Assert.Equal(0, Resident(reader.Map(reader.Length), (nuint)pages * (nuint)Environment.SystemPageSize, states));
-        // What was allocated ahead and never written is not there.
+        // Pages that were allocated ahead and never written are not in memory.
         Assert.True(resident.Count(state => (state & 1) != 0) * (long)Environment.SystemPageSize > 20_000 * 100, $"{resident.Count(state => (state & 1) != 0)} of {pages} system pages are in memory.");
     }
 

@@ -5,8 +5,8 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Tests.Storage.Control;
 
 /// <summary>
-/// A control file was written slot by slot in turn, so that a promise that was reported stood in one of them only: a bit that flipped there later had the replica
-/// open with the promise before, and obey or elect a leader that it had promised not to.
+/// The slots of the control file were written in turn, so a reported promise was in one slot only. If a bit flipped there later, the replica opened
+/// with the promise before, and could obey or elect a leader that it had promised not to.
 /// </summary>
 public sealed class ControlFileTests : IDisposable
 {
@@ -31,7 +31,7 @@ public sealed class ControlFileTests : IDisposable
 
     [Theory]
     [MemberData(nameof(Bindings))]
-    public void Write_WhatBinds_OutlivesAFlippedBitInEitherSlot(string name)
+    public void Write_HardState_SurvivesAFlippedBitInEitherSlot(string name)
     {
         foreach (var slot in (int[])[0, 1])
         {
@@ -72,7 +72,7 @@ public sealed class ControlFileTests : IDisposable
         _disk.Restart(UnsyncedWrites.Dropped);
         using (var opened = ControlFile.TryOpen(_disk, Path)!)
         {
-            // It will be reported now, so it must stay.
+            // This state will be reported now, so it must stay.
             Assert.Equal(wanted, opened.State);
             opened.Settle();
             Assert.Equal(0, CallsOf(opened.Settle));
@@ -87,7 +87,7 @@ public sealed class ControlFileTests : IDisposable
     }
 
     [Fact]
-    public void Settle_OneSlotDamaged_MendsIt()
+    public void Settle_OneSlotDamaged_RepairsIt()
     {
         Write(Initial with { PromisedEpoch = 7 });
         _disk.FlipBit(Path, 32);
@@ -97,13 +97,14 @@ public sealed class ControlFileTests : IDisposable
         Assert.Equal((7ul, 2), (again.State.PromisedEpoch, again.SlotsValid));
     }
 
-    // A write of the control file that found no room ended the replica, and its sequence had risen: the next would have gone over the slot with the newest state.
+    // A write of the control file that found no space ended the replica. The sequence number had already been raised, so the next write would have
+    // overwritten the slot with the newest state.
     [Theory]
     [InlineData(1, false, 1)]
     [InlineData(2, false, 7)]
     [InlineData(1, true, 1)]
     [InlineData(2, true, 7)]
-    public void Write_NoRoomForASlot_KeepsTheNewestAndTakesTheSameWriteAgain(int fullWrite, bool damages, ulong openedMeanwhile)
+    public void Write_NoRoomForASlot_KeepsTheNewestStateAndCanBeRepeated(int fullWrite, bool damages, ulong openedMeanwhile)
     {
         var wanted = Initial with { PromisedEpoch = 7 };
         using (var control = ControlFile.Create(_disk, Path, Initial))
@@ -111,12 +112,12 @@ public sealed class ControlFileTests : IDisposable
             _disk.SyncDirectory("/");
             var writes = 0;
             _disk.Refuse = (operation, path) => operation == "Write" && ++writes >= fullWrite ? new StorageIoException(operation, path, "no space left", isDiskFull: true) : null;
-            // Again and again, as long as there is no room.
+            // The write is tried several times while there is no space.
             for (var attempt = 0; attempt < 3; attempt++)
             {
                 Assert.True(Assert.Throws<StorageIoException>(() => control.Write(wanted)).IsDiskFull);
                 using var machineThatDied = _disk.Copy();
-                // The first one is the slot that a new file's newest state, of sequence 2, is not in.
+                // Damage the slot that does not hold the newest state of the new file, which has sequence 2.
                 if (damages)
                     machineThatDied.FlipBit(Path, (fullWrite == 1 ? ControlFile.SlotBytes : 0) + 32);
                 using var opened = ControlFile.TryOpen(machineThatDied, Path)!;
@@ -134,9 +135,9 @@ public sealed class ControlFileTests : IDisposable
         }
     }
 
-    // Between the two, what the damaged slot held before is nowhere else: a later state that binds nobody must go to both all the same.
+    // Until the retry, the former state of the damaged slot exists nowhere else. So even a later state without a promise must be written to both slots.
     [Fact]
-    public void Write_ProgressAfterOneThatFoundNoRoom_HasWhatBindsInBoth()
+    public void Write_ProgressAfterOneThatFoundNoRoom_PutsHardStateInBothSlots()
     {
         var promised = Initial with { PromisedEpoch = 7 };
         using (var control = ControlFile.Create(_disk, Path, promised))
@@ -155,8 +156,8 @@ public sealed class ControlFileTests : IDisposable
         }
     }
 
-    // Through the page cache a write that failed is read back as the newest, and is torn on the disk. The first write after the open went over the other slot, the only one that the
-    // disk had: if the power went during it, neither slot was sound.
+    // A write that fails in the page cache is read back as the newest, but is torn on the disk. The first write after the open overwrote the other
+    // slot, the only sound one on the disk. If power was lost during it, neither slot was sound.
     [Fact]
     public void Settle_PowerLostDuringAnyWriteAfterOneThatFailedInTheCache_LeavesASoundSlot()
     {
@@ -166,7 +167,7 @@ public sealed class ControlFileTests : IDisposable
             var torn = new HashSet<long>();
             long? underWay = null;
             var fault = DiskFault.None;
-            // A write tears its slot until it has succeeded.
+            // A write leaves its slot torn until it has succeeded.
             disk.Fault = call =>
             {
                 if (call.Operation != "Write")
@@ -190,7 +191,7 @@ public sealed class ControlFileTests : IDisposable
                 disk.CrashAtCall = disk.Calls + crash;
                 if (Record.Exception(opened.Settle) is null)
                 {
-                    Assert.True(crash > 2, $"Settling makes {crash - 1} calls only.");
+                    Assert.True(crash > 2, $"Settle made only {crash - 1} calls.");
                     return;
                 }
             }
@@ -200,7 +201,7 @@ public sealed class ControlFileTests : IDisposable
             foreach (var offset in torn)
                 disk.MakeUnreadable(Path, offset, ControlFile.SlotBytes);
             using var again = ControlFile.TryOpen(disk, Path);
-            Assert.True(again is not null, $"Neither slot is sound after call {crash}.");
+            Assert.True(again is not null, $"After a power loss at call {crash} neither slot is sound.");
         }
     }
 
@@ -213,7 +214,7 @@ public sealed class ControlFileTests : IDisposable
         return _disk.Calls - before;
     }
 
-    // Later progress goes to one slot, and takes the place of a binding state there.
+    // Progress is written to one slot only, in place of a promise there.
     private void Write(ControlState binding)
     {
         using var control = ControlFile.Create(_disk, Path, Initial);

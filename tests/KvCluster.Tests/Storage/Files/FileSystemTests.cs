@@ -2,7 +2,7 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Tests.Storage.Files;
 
-/// <summary>The same expectations of both real disks, and of the simulated one.</summary>
+/// <summary>The same expectations for both real file systems and for the simulated one.</summary>
 public sealed class FileSystemTests : IDisposable
 {
     private readonly string _directory = Path.Combine(Path.GetTempPath(), $"kv-files-{Environment.ProcessId}-{Guid.NewGuid():n}");
@@ -75,7 +75,7 @@ public sealed class FileSystemTests : IDisposable
         Assert.Throws<StorageIoException>(() => files.List(path + "-none"));
     }
 
-    // Whatever error the first read of a direct file met was taken for "there is no direct I/O": a bad sector had a journal written through the page cache from then on.
+    // Any error of the first direct read was taken to mean that there is no direct I/O. After a bad sector the journal was written through the page cache.
     [Theory]
     [InlineData(22, true)] // EINVAL
     [InlineData(95, true)] // EOPNOTSUPP
@@ -84,7 +84,7 @@ public sealed class FileSystemTests : IDisposable
     [InlineData(13, false)] // EACCES
     [InlineData(19, false)] // ENODEV
     [InlineData(28, false)] // ENOSPC
-    public void SaysThatNothingIsDirect_OnlyWhatFileSystemsWithoutItAnswer_IsTrue(int error, bool says) => Assert.Equal(says, LinuxFileSystem.SaysThatNothingIsDirect(error));
+    public void SaysThatNothingIsDirect_AnyError_IsTrueOnlyIfDirectIoIsMissing(int error, bool says) => Assert.Equal(says, LinuxFileSystem.SaysThatNothingIsDirect(error));
 
     [Fact]
     public void Simulated_PowerLoss_KeepsOnlyWhatWasSynced()

@@ -3,7 +3,7 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Tests.Storage.Files;
 
-/// <summary>What the simulated disk does when it errs: the faults that tests of the engine and the simulation stand on.</summary>
+/// <summary>The faults of the simulated disk, on which the tests of the engine and the simulation rely.</summary>
 public sealed class SimulatedFaultTests : IDisposable
 {
     private const string Path = "/file";
@@ -40,7 +40,7 @@ public sealed class SimulatedFaultTests : IDisposable
     }
 
     [Fact]
-    public void Write_LostOrMisdirected_SaysThatItSucceeded()
+    public void Write_LostOrMisdirected_ReportsSuccess()
     {
         using var file = Created(new byte[32 << 10]);
         Next("Write", DiskFault.LostWrite);
@@ -52,7 +52,7 @@ public sealed class SimulatedFaultTests : IDisposable
     }
 
     [Fact]
-    public unsafe void Read_BadSector_FailsUntilItIsWrittenAnew()
+    public unsafe void Read_BadSector_FailsUntilItIsRewritten()
     {
         using var file = Created(new byte[4096]);
         _ = file.Map(1 << 20);
@@ -83,7 +83,7 @@ public sealed class SimulatedFaultTests : IDisposable
     }
 
     [Fact]
-    public void PowerLoss_ChangesOfADirectory_AnySubsetIsLeft()
+    public void PowerLoss_UnsyncedDirectoryChanges_LeavesAnySubset()
     {
         var seen = new HashSet<string>();
         for (var seed = 0; seed < 200; seed++)
@@ -130,7 +130,7 @@ public sealed class SimulatedFaultTests : IDisposable
         return file;
     }
 
-    /// <summary>The next call of this kind goes wrong, and no other.</summary>
+    /// <summary>Only the next call of this kind fails.</summary>
     private void Next(string operation, DiskFault fault) => _disk.Fault = call =>
     {
         if (call.Operation != operation)

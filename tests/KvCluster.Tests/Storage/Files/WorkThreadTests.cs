@@ -23,7 +23,7 @@ public sealed class WorkThreadTests
                     if (seen[poster]++ != expected)
                         outOfOrder++;
                 }));
-                // Now and then the thread is to find its queue empty and park.
+                // From time to time the thread finds its queue empty and parks.
                 if (index % 1000 == 0)
                     Thread.Yield();
             }

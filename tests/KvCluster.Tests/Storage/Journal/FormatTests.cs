@@ -4,7 +4,7 @@ using KvCluster.Storage.Journal;
 
 namespace KvCluster.Tests.Storage.Journal;
 
-/// <summary>Pins the bytes that FORMAT.md describes: a change here is a new format version.</summary>
+/// <summary>Pins the bytes that FORMAT.md describes. A change here is a new format version.</summary>
 public sealed class FormatTests
 {
     private static readonly RecordRef Previous = new(new UInt128(0x0102, 0x0304), default, 0xA1B2C3D4, 0, 0, RecordFlags.None);
@@ -125,7 +125,7 @@ public sealed class FormatTests
     }
 
     [Fact]
-    public void AnotherVersion_OfHeaderOrSlot_IsNamedNotMisread()
+    public void UnknownVersion_OfHeaderOrSlot_IsReportedNotMisread()
     {
         var block = new byte[SegmentHeader.BlockBytes];
         new SegmentHeader(7, 1, 1, 1, 0, 0, 0, 0, 0).WriteTo(block);

@@ -5,7 +5,7 @@ using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Journal;
 
-/// <summary>Two writes of the journal in flight: what overtakes what, who is told when, and what a crash between them leaves.</summary>
+/// <summary>Two journal writes in flight: their order of completion, their answers, and a crash between them.</summary>
 public sealed class WritesInFlightTests
 {
     [Fact]
@@ -30,7 +30,7 @@ public sealed class WritesInFlightTests
     [Theory]
     [InlineData(nameof(UnsyncedWrites.Dropped))]
     [InlineData(nameof(UnsyncedWrites.Torn))]
-    public void PowerOff_WithTheLaterWriteDurableOnly_EndsTheLineBeforeTheEarlier(string unsynced)
+    public void PowerLoss_OnlyTheLaterWriteDurable_EndsTheJournalBeforeTheEarlier(string unsynced)
     {
         using var bench = Opened();
         bench.Write(request => request.Put("zero"u8, "0"u8));
@@ -42,14 +42,14 @@ public sealed class WritesInFlightTests
             bench.Disk.CrashAtCall = bench.Disk.Calls + 1;
         });
         bench.RunUntilIdle();
-        Assert.True(bench.Disk.IsOff, "The first write went through.");
+        Assert.True(bench.Disk.IsOff, "The first write succeeded.");
         Assert.DoesNotContain(answers, answer => answer.IsCompletedSuccessfully && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
         bench.Close();
         bench.Disk.Restart(Enum.Parse<UnsyncedWrites>(unsynced), seed: 26);
 
         bench.Open();
         Assert.Equal(["zero"], bench.ReadAllKeys().Keys);
-        // What lies behind the torn record is never reached again, also not when the line has grown past it.
+        // Nothing behind the torn record is read again, not even when the journal has grown past it.
         bench.Write(request => request.Put("after"u8, "1"u8));
         bench.Close();
         bench.Open();
@@ -108,7 +108,7 @@ public sealed class WritesInFlightTests
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
     }
 
-    /// <summary>With room for all records of a test in its first segment.</summary>
+    /// <summary>The first segment has space for all records of a test.</summary>
     private static StoreBench Opened()
     {
         var bench = new StoreBench(options: StoreBench.SmallOptions with { SegmentBytesMin = 64 << 10 });
@@ -118,7 +118,7 @@ public sealed class WritesInFlightTests
 
     private static Task<WriteResult> Submit(StoreBench bench, string key) => bench.Submit(request => request.Put(StoreBench.Text(key), "1"u8));
 
-    /// <summary>Does this while the next write into the current segment has begun, once.</summary>
+    /// <summary>Runs an action once, when the next write into the current segment has begun.</summary>
     private static void OnFirstWrite(StoreBench bench, Action meanwhile)
     {
         var segment = bench.Disk.OpenPaths.First(path => path.EndsWith(".journal", StringComparison.Ordinal));
@@ -131,7 +131,7 @@ public sealed class WritesInFlightTests
         };
     }
 
-    /// <summary>Runs what can run beside a write that has begun: a further write into the same segment is among it.</summary>
+    /// <summary>Runs everything that can run while a write is in progress, including another write into the same segment.</summary>
     private static void RunBeside(StoreBench bench)
     {
         var written = new List<string>();

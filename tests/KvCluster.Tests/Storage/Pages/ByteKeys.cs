@@ -2,14 +2,14 @@ using System.Text;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>The order of keys, for models: byte by byte, a prefix before what it begins.</summary>
+/// <summary>The order of keys, for models: byte by byte, and a prefix comes before longer keys.</summary>
 internal sealed class ByteKeys : IComparer<byte[]>
 {
     public static readonly ByteKeys Order = new();
 
     public int Compare(byte[]? x, byte[]? y) => x.AsSpan().SequenceCompareTo(y);
 
-    /// <summary>A key in print: text, with what is not printable as hex.</summary>
+    /// <summary>A printable form of a key: text, with other bytes as hex.</summary>
     public static string Print(ReadOnlySpan<byte> key)
     {
         var text = new StringBuilder();

@@ -5,7 +5,7 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>A data file in a directory of its own, which goes with it. The checkpoint's three steps run on the caller's thread.</summary>
+/// <summary>A data file in its own directory, which is removed with it. The checkpoint's three steps run on the caller's thread.</summary>
 internal sealed class DataFile : IDisposable
 {
     private static readonly PageStoreOptions Options = new() { MapBytes = 4L << 30, SnapshotsMax = 64 };
@@ -18,7 +18,7 @@ internal sealed class DataFile : IDisposable
 
     public PageStore Pages { get; private set; }
 
-    /// <summary>Closes and opens again: what is in no checkpoint is lost.</summary>
+    /// <summary>Closes the file and opens it again. Anything that no checkpoint covers is lost.</summary>
     public void Reopen()
     {
         Pages.Dispose();
@@ -28,7 +28,7 @@ internal sealed class DataFile : IDisposable
     public Checkpoint? Begin() =>
         Pages.BeginCheckpoint(etag => new CheckpointPosition(etag, new JournalPosition((ulong)etag, 4096), (uint)etag), UInt128.MaxValue);
 
-    /// <summary>A whole checkpoint of what is published.</summary>
+    /// <summary>Writes a whole checkpoint of the published state.</summary>
     public void Checkpoint()
     {
         if (Begin() is not { } checkpoint)
@@ -37,7 +37,7 @@ internal sealed class DataFile : IDisposable
         Pages.FinishCheckpoint(checkpoint);
     }
 
-    /// <summary>A store from the pages of a pinned checkpoint, as another replica makes it.</summary>
+    /// <summary>A store made from the pages of a pinned checkpoint, as another replica makes it.</summary>
     public PageStore Copy(CheckpointPin pin)
     {
         var path = Path.Combine(_directory, "copy");

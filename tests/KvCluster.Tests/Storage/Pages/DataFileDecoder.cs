@@ -3,9 +3,7 @@ using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>
-/// Reads a data file's bytes by FORMAT.md alone, with nothing of the engine but its checksum: what this cannot read, the document does not tell.
-/// </summary>
+/// <summary>Reads a data file by FORMAT.md alone. It uses nothing of the engine but the checksum, so what it cannot read is missing from the document.</summary>
 internal sealed class DataFileDecoder
 {
     private const int PageBytes = 8192;
@@ -30,7 +28,7 @@ internal sealed class DataFileDecoder
     /// <summary>The longest prefix and the deepest tree seen.</summary>
     public (int Prefix, int Depth) Seen { get; private set; }
 
-    /// <summary>All entries of a tree in order.</summary>
+    /// <summary>All entries of a tree, in order.</summary>
     public List<(byte[] Key, byte[] Value)> ReadTree(int tree)
     {
         var root = _meta + 128 + (tree * 32);
@@ -41,7 +39,7 @@ internal sealed class DataFileDecoder
         return entries;
     }
 
-    /// <summary>Every page is reached, or free or pending in the map; never both. After all trees were read.</summary>
+    /// <summary>Checks that every page is either reached or marked free or pending in the map, never both. Call it after all trees were read.</summary>
     public void CheckFreeMap()
     {
         var (directory, pages) = (U64(_meta + 56), (int)U64(_meta + 48));

@@ -4,12 +4,12 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>Pins the data file's bytes as FORMAT.md describes them: a change here is a new format version.</summary>
+/// <summary>Pins the data file's bytes as FORMAT.md describes them. A change here is a new format version.</summary>
 public sealed class DataFormatTests
 {
     public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
 
-    /// <summary>Files of all kinds of keys, read by the document alone.</summary>
+    /// <summary>Files with all kinds of keys, read by the document alone.</summary>
     [Theory]
     [MemberData(nameof(Profiles))]
     public void File_ReadByTheDocumentAlone_HoldsWhatWasWritten(string profile) => Seeded.Run(2, random =>
@@ -38,8 +38,8 @@ public sealed class DataFormatTests
             Assert.All(found, entry => Assert.Equal(expected[entry.Key], entry.Value));
         }
         decoder.CheckFreeMap();
-        Assert.True(decoder.Seen.Depth > 1 || profile == "zeros", $"The tree has {decoder.Seen.Depth} levels only.");
-        Assert.True(decoder.Seen.Prefix > 10 || profile != "paths", $"The longest prefix has {decoder.Seen.Prefix} bytes.");
+        Assert.True(decoder.Seen.Depth > 1 || profile == "zeros", $"The tree has {decoder.Seen.Depth} levels.");
+        Assert.True(decoder.Seen.Prefix > 10 || profile != "paths", $"The longest prefix has only {decoder.Seen.Prefix} bytes.");
     });
 
     [Fact]

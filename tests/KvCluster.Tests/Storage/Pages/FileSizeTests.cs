@@ -5,7 +5,7 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>What a data file takes beside the bytes put into it; the limit is 1.6 times.</summary>
+/// <summary>The size of a data file compared with the bytes put into it. The limit is 1.6 times.</summary>
 public sealed class FileSizeTests
 {
     [Fact]
@@ -15,7 +15,7 @@ public sealed class FileSizeTests
         Assert.InRange(Ratio(records), 0.4, 0.95);
     }
 
-    /// <summary>As many callers load: chunks of a sorted file overtake each other.</summary>
+    /// <summary>Many callers load a sorted file, and its chunks overtake each other.</summary>
     [Fact]
     public void SortedPaths_InDisorderedChunks_TakeLittleMoreThanTheirBytes()
     {

@@ -4,7 +4,7 @@ using KvCluster.Storage.Trees;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>A batch of the store and the same changes to the model, compared change by change.</summary>
+/// <summary>Makes the same changes in a batch of the store and in the model, and compares each result.</summary>
 internal sealed class ModelBatch(WriteBatch batch, ModelState from)
 {
     private readonly ImmutableSortedDictionary<byte[], byte[]>.Builder[] _trees =
@@ -14,7 +14,7 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
 
     public void Put(TreeId tree, byte[] key, byte[] value)
     {
-        // The value in two parts is the engine's usual way, one part the exception.
+        // Usually the engine puts a value in two parts, sometimes in one.
         var head = Math.Min(value.Length, 6);
         if (value.Length % 3 == 0)
             batch.Put(tree, key, value);
@@ -34,7 +34,7 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
         var found = batch.TryGet(tree, key, out var value);
         Assert.Equal(this[tree].TryGetValue(key, out var expected), found);
         if (found)
-            Assert.True(value.SequenceEqual(expected), $"{tree} {ByteKeys.Print(key)} has another value in the batch.");
+            Assert.True(value.SequenceEqual(expected), $"{tree} {ByteKeys.Print(key)} has a different value in the batch.");
     }
 
     public ModelState Result(UInt128 etag) => new(etag, [.. _trees.Select(tree => tree.ToImmutable())]);

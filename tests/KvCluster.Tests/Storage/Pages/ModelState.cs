@@ -4,7 +4,7 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>What the trees hold at an etag.</summary>
+/// <summary>The content of the trees at an etag.</summary>
 internal sealed record ModelState(UInt128 Etag, ImmutableArray<ImmutableSortedDictionary<byte[], byte[]>> Trees)
 {
     public static readonly ModelState Empty =
@@ -12,7 +12,7 @@ internal sealed record ModelState(UInt128 Etag, ImmutableArray<ImmutableSortedDi
 
     public ImmutableSortedDictionary<byte[], byte[]> this[TreeId tree] => Trees[Array.IndexOf(ModelStore.Trees, tree)];
 
-    /// <summary>Every entry, forwards and backwards, and each by its key.</summary>
+    /// <summary>Compares every entry, forwards, backwards, and by key.</summary>
     public void CheckAll(ReadSnapshot snapshot)
     {
         foreach (var tree in ModelStore.Trees)
@@ -27,18 +27,18 @@ internal sealed record ModelState(UInt128 Etag, ImmutableArray<ImmutableSortedDi
                 Assert.True(snapshot.TryGet(tree, key, out var found), $"{tree} {ByteKeys.Print(key)} is not found.");
                 AssertEntry(tree, key, value, key, found);
             }
-            Assert.False(cursor.MoveNext(), $"{tree} goes on behind its end.");
+            Assert.False(cursor.MoveNext(), $"{tree} continues after its end.");
             var backwards = snapshot.Cursor(tree);
             foreach (var (key, value) in entries.Reverse())
             {
                 Assert.True(backwards.MovePrevious(), $"{tree}, backwards, ends before {ByteKeys.Print(key)}.");
                 AssertEntry(tree, key, value, backwards.Key, backwards.Value);
             }
-            Assert.False(backwards.MovePrevious(), $"{tree} goes on before its start.");
+            Assert.False(backwards.MovePrevious(), $"{tree} continues before its start.");
         }
     }
 
-    /// <summary>A few keys by name.</summary>
+    /// <summary>Compares a few keys.</summary>
     public void CheckSome(ReadSnapshot snapshot, Random random)
     {
         foreach (var tree in ModelStore.Trees)
@@ -57,6 +57,6 @@ internal sealed record ModelState(UInt128 Etag, ImmutableArray<ImmutableSortedDi
     private static void AssertEntry(TreeId tree, byte[] key, byte[] value, ReadOnlySpan<byte> foundKey, ReadOnlySpan<byte> foundValue)
     {
         Assert.True(foundKey.SequenceEqual(key), $"{tree} has {ByteKeys.Print(foundKey)} where {ByteKeys.Print(key)} should be.");
-        Assert.True(foundValue.SequenceEqual(value), $"{tree} {ByteKeys.Print(key)} has another value of {foundValue.Length} bytes, not {value.Length}.");
+        Assert.True(foundValue.SequenceEqual(value), $"{tree} {ByteKeys.Print(key)} has a different value of {foundValue.Length} bytes, expected {value.Length}.");
     }
 }

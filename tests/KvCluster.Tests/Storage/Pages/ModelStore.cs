@@ -5,8 +5,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Tests.Storage.Pages;
 
 /// <summary>
-/// A <see cref="PageStore"/> on a simulated disk beside a model of what it must hold: every sealed, published, checkpointed and read
-/// state is an immutable dictionary. One thread plays all executors.
+/// A <see cref="PageStore"/> on a simulated disk with a model of its content: every sealed, published, checkpointed and read state is an immutable
+/// dictionary. One thread runs all executors.
 /// </summary>
 internal sealed class ModelStore : IDisposable
 {
@@ -45,7 +45,7 @@ internal sealed class ModelStore : IDisposable
 
     public int Unpublished => _sealed.Count;
 
-    /// <summary>One batch of changes; sealed as the next etag, or aborted.</summary>
+    /// <summary>Makes one batch of changes and seals it as the next etag, or aborts it.</summary>
     public void Batch(Action<ModelBatch> change, bool seal = true)
     {
         var batch = Store.Begin();
@@ -125,7 +125,7 @@ internal sealed class ModelStore : IDisposable
         Assert.Equal(_checkpointedBefore.Etag, Store.CoveredByOlderMeta.Etag);
     }
 
-    /// <summary>Brings a checkpoint that is under way to its end.</summary>
+    /// <summary>Completes the checkpoint in progress.</summary>
     public void EndCheckpoint()
     {
         if (IsCheckpointing && !IsCheckpointWritten)
@@ -148,7 +148,7 @@ internal sealed class ModelStore : IDisposable
         FinishCheckpoint();
     }
 
-    /// <summary>Closes the store, or has the machine lose power, and opens it again: it holds the newest checkpoint.</summary>
+    /// <summary>Closes the store or cuts its power, and opens it again. It must hold the newest checkpoint.</summary>
     public void Reopen(UnsyncedWrites? crash = null, int seed = 0)
     {
         CloseReaders();
@@ -164,7 +164,7 @@ internal sealed class ModelStore : IDisposable
         Adopt(_checkpointed);
     }
 
-    /// <summary>Opens after a crash in the middle of a checkpoint, which has either happened or not.</summary>
+    /// <summary>Opens after a crash in the middle of a checkpoint, which either happened or did not.</summary>
     public void ReopenAfterCrashInCheckpoint(UnsyncedWrites unsynced, int seed)
     {
         CloseReaders();

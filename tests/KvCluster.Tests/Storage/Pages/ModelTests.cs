@@ -4,7 +4,7 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Tests.Storage.Pages;
 
 /// <summary>
-/// The trees on the machine's own disk against a sorted dictionary, through batches, drops, checkpoints at every stage, long readers, reopening, and
+/// Compares the trees on a real disk with a sorted dictionary, through batches, drops, checkpoints at every stage, long readers, reopening, and
 /// copies of pinned checkpoints.
 /// </summary>
 public sealed class ModelTests
@@ -17,7 +17,7 @@ public sealed class ModelTests
     [InlineData(200, 1100)]
     [InlineData(2048, 9000)]
     [InlineData(3, 70000)]
-    public void RandomChanges_AgainstAModel_AreReadAlike(int keyBytesMax, int valueBytesMax) => Seeded.Run(count: 1, random =>
+    public void RandomChanges_ComparedWithAModel_ReadTheSame(int keyBytesMax, int valueBytesMax) => Seeded.Run(count: 1, random =>
     {
         using var file = new DataFile();
         var run = new ModelRun(file, random, keyBytesMax, valueBytesMax);
@@ -26,7 +26,7 @@ public sealed class ModelTests
         run.End();
     });
 
-    /// <summary>One seeded history: what is published, what is sealed above it, and snapshots with what they must show.</summary>
+    /// <summary>One seeded history: the published state, the sealed states above it, and snapshots with their expected content.</summary>
     private sealed class ModelRun(DataFile file, Random random, int keyBytesMax, int valueBytesMax)
     {
         private readonly List<(UInt128 Etag, SortedDictionary<byte[], byte[]> Content)> _unpublished = [];
@@ -123,7 +123,7 @@ public sealed class ModelTests
 
         private byte[] NewKey()
         {
-            // Few different bytes, zeros among them, and long common beginnings: what the prefix and the heads must tell apart.
+            // Few different bytes, zeros among them, and long common prefixes, so that prefixes and heads have to be told apart.
             var key = new byte[random.Next(1, keyBytesMax + 1)];
             var alike = random.Next(2) == 0 ? random.Next(key.Length) : 0;
             for (var i = alike; i < key.Length; i++)
@@ -152,7 +152,7 @@ public sealed class ModelTests
             Check(snapshot, _published);
         }
 
-        /// <summary>Whatever was written since, a copy of the pinned checkpoint's pages is a whole store.</summary>
+        /// <summary>Whatever was written since, a copy of the pinned checkpoint's pages is a complete store.</summary>
         private void Unpin()
         {
             using (_pin!.Value.Pin)

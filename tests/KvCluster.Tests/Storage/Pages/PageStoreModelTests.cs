@@ -3,7 +3,7 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>The page store against a sorted dictionary: random batches, publications, checkpoints in three steps, long readers, reopening.</summary>
+/// <summary>Compares the page store with a sorted dictionary: random batches, publications, checkpoints in three steps, long readers, reopening.</summary>
 public sealed class PageStoreModelTests
 {
     public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
@@ -55,7 +55,9 @@ public sealed class PageStoreModelTests
         store.Store.Verify();
     });
 
-    /// <summary>The file stops growing when the same keys are overwritten again and again: freed pages come back. Long values may still want longer runs.</summary>
+    /// <summary>
+    /// When the same keys are overwritten repeatedly, the file stops growing, because freed pages are reused. Long values may still need longer runs.
+    /// </summary>
     [Fact]
     public void Overwriting_WithCheckpoints_ReusesPages()
     {
@@ -77,7 +79,7 @@ public sealed class PageStoreModelTests
         Assert.True(bytes[^1] <= bytes[9] * 1.1, $"The file grew from {bytes[9]} to {bytes[^1]} bytes in the last ten rounds.");
     }
 
-    /// <summary>A reader that stays over many checkpoints still reads its state, and its pages come back when it goes.</summary>
+    /// <summary>A reader that stays open over many checkpoints still reads its state. Its pages are reused after it closes.</summary>
     [Fact]
     public void LongReader_OverCheckpoints_ReadsItsState()
     {
@@ -151,7 +153,7 @@ public sealed class PageStoreModelTests
         store.Store.Verify();
     }
 
-    /// <summary>Several trees change in one batch, and the checkpoint bound keeps what is not durable out of a checkpoint.</summary>
+    /// <summary>Several trees change in one batch. The checkpoint does not go beyond its bound, so it contains nothing that is not durable.</summary>
     [Fact]
     public void BeginCheckpoint_BelowTheNewestRoot_CoversNothingBeyondTheBound()
     {

@@ -6,12 +6,12 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>Pages whose checksums are right and whose content is not: what a faulty or lying peer may send in a snapshot.</summary>
+/// <summary>Pages with valid checksums and invalid content, as a faulty or malicious peer may send in a snapshot.</summary>
 public sealed unsafe class PageStructureTests
 {
-    // Slots and lengths of a page were used as they were: one that pointed out of its page was read, or copied from, wherever that was, and the process crashed.
+    // Slots and lengths of a page were used unchecked. One that pointed outside its page was read or copied from there, and the process crashed.
     [Fact]
-    public void Read_PagesWithRandomBytesChangedAndTheirChecksumsMended_GivesValuesOrDamageAndNeverLeavesThePage() => Seeded.Run(60, random =>
+    public void Read_CorruptedPagesWithValidChecksums_ReturnsValuesOrDamageAndStaysInThePage() => Seeded.Run(60, random =>
     {
         using var disk = new SimulatedDisk();
         var options = new PageStoreOptions { MapBytes = 1 << 26 };
@@ -21,7 +21,7 @@ public sealed unsafe class PageStructureTests
         for (var changes = random.Next(1, 4); changes > 0; changes--)
         {
             var page = bytes.AsSpan(numbers[random.Next(numbers.Length)] * Page.Bytes, Page.Bytes);
-            // The header's fields, the heads and slots, and lengths in cells are where it hurts most.
+            // The fields of the header, the heads, the slots, and the lengths in cells are the most sensitive.
             var at = random.Next(3) == 0 ? random.Next(Page.Bytes - 1) : 4 + random.Next(600);
             page[at] = (byte)random.Next(256);
         }
@@ -36,12 +36,12 @@ public sealed unsafe class PageStructureTests
         }
         catch (CorruptStoreException)
         {
-            // Told, as it should be.
+            // Reported as damage, as expected.
         }
     });
 
     [Fact]
-    public void Problem_EveryPageThatABatchMakes_IsNone() => Seeded.Run(3, random =>
+    public void Problem_PagesMadeByABatch_IsNone() => Seeded.Run(3, random =>
     {
         foreach (var profile in KeyProfile.All)
         {
@@ -62,7 +62,7 @@ public sealed unsafe class PageStructureTests
         }
     });
 
-    // The root of a tree and the pages of the free map were looked for wherever a sound checksum's meta page said: as memory of the process, outside of the map.
+    // The root of a tree and the pages of the free map were read wherever a meta page with a valid checksum placed them, even outside the mapping.
     [Theory]
     [InlineData(1)]
     [InlineData(Page.Bytes)]
@@ -92,7 +92,7 @@ public sealed unsafe class PageStructureTests
     }
 
     [Fact]
-    public void Problem_OfARunLongerThanAnyValue_IsNamed()
+    public void Problem_RunLongerThanAnyValue_IsReported()
     {
         using var memory = new AlignedBuffer(Page.Bytes);
         fixed (byte* page = memory.Span)
@@ -126,12 +126,12 @@ public sealed unsafe class PageStructureTests
         return bytes;
     }
 
-    /// <summary>Gives every page its right checksum again, and its parents that one, from the leaves up.</summary>
+    /// <summary>Recomputes the checksum of every page and its copy in the parent, from the leaves up.</summary>
     private static void Mend(byte[] bytes)
     {
         fixed (byte* file = bytes)
         {
-            // Children were written before their parents, so in a new file they have the lesser numbers.
+            // In a new file children have lower numbers than their parents, because they were written first.
             for (var offset = 2L * Page.Bytes; offset < bytes.Length; offset += Page.Bytes)
             {
                 var page = file + offset;

@@ -2,10 +2,10 @@ using System.Globalization;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>Seeds of random tests: KV_SEED takes one back, and failures print theirs.</summary>
+/// <summary>Seeds of random tests. Failures print their seed, and KV_SEED repeats it.</summary>
 internal static class Seeded
 {
-    /// <summary>Runs a test from a number of seeds, or only from KV_SEED; a failure names the seed that repeats it.</summary>
+    /// <summary>Runs a test with a number of seeds, or only with KV_SEED. A failure names its seed.</summary>
     public static void Run(int count, Action<Random> test)
     {
         if (Environment.GetEnvironmentVariable("KV_SEED") is { Length: > 0 } given)

@@ -5,13 +5,13 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Readers;
 
-/// <summary>Readers on other threads, beside a writer and a checkpoint thread on the real disk, see whole states only.</summary>
+/// <summary>Readers on other threads, beside a writer and a checkpoint thread on a real disk, only see consistent states.</summary>
 public sealed class ConcurrentReadTests : IDisposable
 {
     private const int Keys = 600;
     private readonly string _directory = Directory.CreateTempSubdirectory("kv-pages-").FullName;
 
-    /// <summary>Each batch writes the same round number under all keys, so that a mixed state shows.</summary>
+    /// <summary>Each batch writes the same round number under all keys, so a mixed state is detected.</summary>
     [Fact]
     public async Task Snapshots_BesideWriterAndCheckpoints_AreWhole()
     {

@@ -8,12 +8,13 @@ using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Readers;
 
-/// <summary>What a snapshot that is held for long costs.</summary>
+/// <summary>What a long-held snapshot costs.</summary>
 public sealed class LongReaderTests
 {
     private const int Keys = 20_000;
 
-    // One open snapshot kept every page that was written afterwards, though it reached none of them: 20,000 puts over 200,000 keys took 625 MiB, and checkpoints followed one another.
+    // One open snapshot kept every page that was written after it, although it reached none of them. 20,000 puts over 200,000 keys took 625 MiB, and
+    // one checkpoint followed another.
     [Fact]
     public void HeldSnapshot_ManySmallBatches_KeepsNoPageThatItDoesNotReach()
     {
@@ -26,18 +27,19 @@ public sealed class LongReaderTests
         var before = Sum(snapshot);
         for (var put = 0; put < 2_000; put++)
             Put(store, ++etag, random.Next(Keys), (byte)put);
-        // The snapshot's pages, and the newest ones.
-        Assert.True(store.ScratchBytes <= (2 * treeBytes) + (1 << 20), $"{store.ScratchBytes} bytes of scratch, and the tree has {treeBytes}.");
+        // The pages of the snapshot and the newest ones.
+        Assert.True(store.ScratchBytes <= (2 * treeBytes) + (1 << 20), $"{store.ScratchBytes} bytes of scratch memory for a tree of {treeBytes}.");
         Assert.Equal(before, Sum(snapshot));
         Assert.True(store.PinnedBytes > 0);
         snapshot.Dispose();
         Put(store, ++etag, 0, 0);
         Put(store, ++etag, 0, 0);
         Assert.Equal(0, store.PinnedBytes);
-        Assert.True(store.ScratchBytes <= treeBytes + (1 << 20), $"{store.ScratchBytes} bytes of scratch, and the tree has {treeBytes}.");
+        Assert.True(store.ScratchBytes <= treeBytes + (1 << 20), $"{store.ScratchBytes} bytes of scratch memory for a tree of {treeBytes}.");
     }
 
-    // Of the file's pages, one open snapshot kept all that checkpoints left since it was opened, what it reached or not: the file grew by every checkpoint.
+    // One open snapshot kept all pages of the file that checkpoints had freed since it was opened, whether it reached them or not. The file grew with
+    // every checkpoint.
     [Fact]
     public void HeldSnapshot_ManyCheckpoints_KeepsNoPageOfTheFileThatItDoesNotReach()
     {
@@ -53,7 +55,7 @@ public sealed class LongReaderTests
         {
             PutAndCheckpoint(store, random, ref etag);
         }
-        // The snapshot's pages, the newest ones, and those that the meta page before reaches.
+        // The pages of the snapshot, the newest ones, and those that the older meta page reaches.
         Assert.True(store.FileBytes <= 4 * treeBytes, $"The file has {store.FileBytes} bytes, and had {treeBytes} with the same keys.");
         Assert.True(store.PinnedBytes <= treeBytes + (1 << 20), $"{store.PinnedBytes} bytes are pinned, and the snapshot has {treeBytes}.");
         Assert.Equal(before, Sum(snapshot));
@@ -64,7 +66,7 @@ public sealed class LongReaderTests
         Assert.Equal(0, store.PinnedBytes);
     }
 
-    // What a pin keeps, no reader's end frees.
+    // Closing a reader frees nothing that a pin keeps.
     [Fact]
     public void PinnedCheckpoint_ReadersComeAndGo_IsReadAsItWas()
     {
@@ -88,7 +90,7 @@ public sealed class LongReaderTests
         store.Verify();
     }
 
-    // A pin kept all pages that were left since it was taken, also those that came after it: the file grew by every checkpoint of a snapshot's transfer.
+    // A pin kept all pages freed since it was taken, including those created later. During a snapshot's transfer the file grew with every checkpoint.
     [Fact]
     public void PinnedCheckpoint_ManyCheckpoints_KeepsNoPageOfTheFileThatItDoesNotReach()
     {
@@ -98,7 +100,7 @@ public sealed class LongReaderTests
         var etag = Load(store);
         Checkpoint(store);
         var treeBytes = store.FileBytes;
-        // The second comes on the way, and goes first.
+        // The second pin is taken later and released first.
         using var pin = store.Pin();
         var before = Content(pin);
         CheckpointPin? second = null;
@@ -110,7 +112,7 @@ public sealed class LongReaderTests
             if (checkpoint == 30)
                 second!.Dispose();
         }
-        // The pins' pages, the newest ones, and those that the meta page before reaches.
+        // The pages of the pins, the newest ones, and those that the older meta page reaches.
         Assert.True(store.FileBytes <= 5 * treeBytes, $"The file has {store.FileBytes} bytes, and had {treeBytes} with the same keys.");
         Assert.True(store.PinnedBytes <= treeBytes + (1 << 20), $"{store.PinnedBytes} bytes are pinned, and the checkpoint has {treeBytes}.");
         Assert.Equal(before, Content(pin));
@@ -121,7 +123,8 @@ public sealed class LongReaderTests
         store.Verify();
     }
 
-    // Each batch looked at all runs that pins keep, and there was nothing to free: tens of thousands during a snapshot's transfer, on a thread that other shards share.
+    // Each batch examined all runs that pins keep, although none could be freed. During a snapshot's transfer these were tens of thousands, on a
+    // thread that other shards share.
     [Fact]
     public void Begin_WhileAPinKeepsManyRuns_TakesNoLongerThanWithFew()
     {
@@ -134,13 +137,13 @@ public sealed class LongReaderTests
         RetireAll();
         Assert.True(store.PinnedBytes > 0);
         var few = BestBegin();
-        // No two pages beside each other, which would be one run.
+        // No two pages are adjacent, because they would form one run.
         Rewrite(every: 8);
         RetireAll();
         Assert.True(store.PinnedBytes > 2_000 * Page.Bytes, $"Only {store.PinnedBytes} bytes are pinned.");
-        // Whatever else the machine does, some of them are not disturbed.
+        // Other load on the machine may disturb some tries, but not all.
         for (var tries = 1; BestBegin() is var many && many > 5 * few; tries++)
-            Assert.True(tries < 50, $"{many} ticks with many runs and {few} with few, {tries} times.");
+            Assert.True(tries < 50, $"Begin took {many} ticks with many runs and {few} with few, in each of {tries} tries.");
 
         void Rewrite(int every)
         {
@@ -246,7 +249,7 @@ public sealed class LongReaderTests
             pins.RemoveAt(index);
         }
 
-        // Some find no room and are given up, and some have nothing new but the map.
+        // Some checkpoints find no space and are abandoned. Some change nothing but the map.
         void TryCheckpoint()
         {
             if (store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), UInt128.MaxValue, repeats: random.Next(2) == 0) is not { } checkpoint)
@@ -285,7 +288,7 @@ public sealed class LongReaderTests
         using var young = replica.Store.OpenSnapshot();
         Assert.Equal(TimeSpan.FromSeconds(6), Later(1));
         old.Dispose();
-        // Another one takes the slot, and has an age of its own.
+        // Another snapshot takes the slot. Its age starts at zero.
         using var other = replica.Store.OpenSnapshot();
         Assert.Equal(TimeSpan.FromSeconds(2), Later(2));
 
@@ -311,7 +314,7 @@ public sealed class LongReaderTests
         Assert.False(young.IsTooOld);
     }
 
-    // Readers were ended, one after the other, for bytes that a pin kept and that their end did not free.
+    // Readers were ended, one after the other, for bytes that a pin kept. Ending them freed nothing.
     [Fact]
     public void PinnedBytes_KeptByAPin_EndNoReader()
     {
@@ -320,7 +323,7 @@ public sealed class LongReaderTests
         var etag = Load(store);
         Checkpoint(store);
         using var pin = store.Pin();
-        // Of the same age as the pin: what it reaches too does not count before the pin has gone.
+        // This reader is as old as the pin. What it reaches does not count either until the pin is released.
         using var old = store.OpenSnapshot();
         LeaveAll(store, ref etag);
         Assert.True(store.PinnedBytes > 1 << 20);
@@ -334,9 +337,10 @@ public sealed class LongReaderTests
         Assert.False(young.IsTooOld);
     }
 
-    // Pages of the file whose reader has left are free only when the checkpoint under way is finished; meanwhile the next reader was ended for them.
+    // Pages of the file that a closed reader used are free only when the checkpoint in progress is finished. Until then the next reader was ended on
+    // their account.
     [Fact]
-    public void PinnedBytes_OfAReaderThatLeftDuringACheckpoint_EndNoOther()
+    public void PinnedBytes_OfAReaderClosedDuringACheckpoint_EndNoOtherReader()
     {
         using var disk = new SimulatedDisk();
         using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28, PinnedBytesMax = 1 << 20 }, new byte[16]);
@@ -358,9 +362,9 @@ public sealed class LongReaderTests
         Assert.True(store.PinnedBytes < 1 << 20, $"{store.PinnedBytes} bytes are pinned.");
     }
 
-    // Scratch memory was kept for good at the largest size that it ever had.
+    // Scratch memory kept the largest size that it ever had.
     [Fact]
-    public void Checkpoint_AfterManyChanges_GivesScratchBackToTheSystem()
+    public void Checkpoint_AfterManyChanges_ReturnsScratchMemoryToTheSystem()
     {
         using var disk = new SimulatedDisk();
         using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 29 }, new byte[16]);
@@ -377,7 +381,7 @@ public sealed class LongReaderTests
     }
 
     [Fact]
-    public void Finish_CallsThatASignalInterrupts_AreMadeAgain()
+    public void Finish_CallInterruptedByASignal_IsRepeated()
     {
         const int Interrupted = 4, NoSpace = 28;
         int[] errors = [Interrupted, Interrupted, 0, Interrupted, NoSpace];
@@ -403,7 +407,7 @@ public sealed class LongReaderTests
         return 1;
     }
 
-    /// <summary>All pages of the file are left, by checkpoints that are finished.</summary>
+    /// <summary>Rewrites all keys, so that finished checkpoints free all earlier pages of the file.</summary>
     private static void LeaveAll(PageStore store, ref UInt128 etag)
     {
         var batch = store.Begin();

@@ -9,7 +9,7 @@ using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Recovery;
 
-/// <summary>Walks every row of the recovery table: damages a sound store in the row's way and opens it.</summary>
+/// <summary>Walks every row of the recovery table: damages a sound store accordingly and opens it.</summary>
 public sealed class RecoveryTableTests : IDisposable
 {
     private const string State = StoreBench.DirectoryPath + "/state-00000001";
@@ -69,7 +69,7 @@ public sealed class RecoveryTableTests : IDisposable
         ["covered record damaged"] = test =>
         {
             test.OpenAnd(bench => bench.Checkpoint());
-            // In the envelope: bodies that a checkpoint covers are read only for followers.
+            // In the envelope, because bodies that a checkpoint covers are read only for followers.
             test.Disk.FlipBit(test.Segments()[0].Path, SegmentHeader.BlockBytes + 20);
         },
         ["torn record at the end"] = test => test.FlipInLastRecord(),
@@ -99,7 +99,7 @@ public sealed class RecoveryTableTests : IDisposable
 
     [Theory]
     [MemberData(nameof(Rows))]
-    public void Open_DamagedInARowsWay_IsDecidedByThatRow(string name)
+    public void Open_DamagedAsInARow_IsDecidedByThatRow(string name)
     {
         Damages[name](this);
         var before = Snapshot();
@@ -122,14 +122,14 @@ public sealed class RecoveryTableTests : IDisposable
 
     [Theory]
     [MemberData(nameof(RowsToRefill))]
-    public void Open_WithPeers_TellsTheLossUntilItIsRefilled(string name)
+    public void Open_WithPeers_ReportsTheLossUntilItIsRecovered(string name)
     {
         Damages[name](this);
         for (var opening = 0; opening < 3; opening++)
         {
             using var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: true);
-            // As the protocol asks it: from then on it neither votes nor acknowledges.
-            Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"Opening {opening} hides the loss.");
+            // The protocol asks this. If it is true, the replica neither votes nor acknowledges.
+            Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"After open {opening} the loss is not reported.");
             Assert.Equal(store.Last, store.Durable);
         }
         RecoverFromPeers();
@@ -145,7 +145,7 @@ public sealed class RecoveryTableTests : IDisposable
             {
                 using var test = new RecoveryTableTests();
                 Damages[name](test);
-                // A segment that was removed stays removed.
+                // Make the removal of a segment durable.
                 test.Disk.SyncDirectory(Journal);
                 test.Disk.CrashAtCall = test.Disk.Calls + call;
                 try
@@ -158,7 +158,7 @@ public sealed class RecoveryTableTests : IDisposable
                     test.Disk.Restart((UnsyncedWrites)(call % 4), call);
                 }
                 using var store = ReplicaStore.Open(test._bench.Context, StoreBench.DirectoryPath, mayRecover: true);
-                Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"{name}: call {call} hides the loss.");
+                Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"{name}: with a power loss at call {call} the loss is not reported.");
             }
         }
     }
@@ -169,13 +169,13 @@ public sealed class RecoveryTableTests : IDisposable
         QuarantineMark.Write(Disk, StoreBench.DirectoryPath, "a test\ndoes not believe it");
         Disk.Restart(UnsyncedWrites.Dropped, 1);
         Assert.EndsWith("not trusted: a test does not believe it.", Refusal(mayRecover: true).Message, StringComparison.Ordinal);
-        // An operator may.
+        // An operator may remove the mark.
         Disk.Delete(StoreBench.DirectoryPath + "/quarantined");
         OpensWith(RecordCount);
     }
 
     [Fact]
-    public void Quarantine_WhilePowerFails_LeavesADirectoryThatOpensOrSaysThatItIsMarked()
+    public void Quarantine_WhilePowerFails_LeavesADirectoryThatOpensOrReportsTheMark()
     {
         var refused = 0;
         for (var call = 1; ; call++)
@@ -197,7 +197,7 @@ public sealed class RecoveryTableTests : IDisposable
                 continue;
             }
             Assert.Equal("quarantined", test.Refusal(mayRecover: true).Row);
-            // Again, by whoever did not hear that it was done.
+            // A caller that did not hear of the success marks it again.
             QuarantineMark.Write(test.Disk, StoreBench.DirectoryPath, "a shorter one");
             Assert.EndsWith(": a shorter one.", test.Refusal(mayRecover: true).Message, StringComparison.Ordinal);
             refused++;
@@ -210,7 +210,7 @@ public sealed class RecoveryTableTests : IDisposable
         Assert.Equal(RecoveryTable.Rows.Select(row => row.Name).Order(), Damages.Keys.Order());
 
     [Fact]
-    public void Open_BadRecordUnderTheCheckpointInTheLastSegment_GoesOnBehindIt()
+    public void Open_BadCoveredRecordInTheLastSegment_ContinuesAfterIt()
     {
         OpenAnd(bench => bench.Checkpoint());
         FlipInLastRecord();
@@ -220,8 +220,9 @@ public sealed class RecoveryTableTests : IDisposable
     }
 
     /// <summary>
-    /// A replica cut its tail and went on in a new segment, and the header of that one went bad. The line then ended in the segment before, so that the cut
-    /// tail was back and what had been acknowledged since was gone, and nothing was said: only a first record that followed the tail told a lost header.
+    /// A replica cut its tail and continued in a new segment, whose header was then damaged. The journal then seemed to end in the segment before:
+    /// the cut tail was back, and records acknowledged since were gone without a report. Only a first record that followed the tail revealed a lost
+    /// header.
     /// </summary>
     [Theory]
     [InlineData(0)]
@@ -253,12 +254,12 @@ public sealed class RecoveryTableTests : IDisposable
             disk.FlipBit(newest.Path, SegmentHeader.BlockBytes + (lost * RecordEnvelope.BlockBytes) + 20);
         Assert.Equal("last segment lost its header", Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: false)).Row);
         using var store = ReplicaStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: true);
-        Assert.True(store.Last.Etag < store.Control.Acknowledged, "It opens as if the cut had never been.");
+        Assert.True(store.Last.Etag < store.Control.Acknowledged, "The replica opens as if it had never cut its tail.");
     }
 
-    /// <summary>A recycled segment that was never used again still holds records of its earlier life; they prove nothing.</summary>
+    /// <summary>A recycled segment that was never used again still holds records of its former use. They prove nothing.</summary>
     [Fact]
-    public void Open_RecordsOfAnEarlierLifeInThePreparedSegment_AreNoLoss()
+    public void Open_RecordsOfAnEarlierUseInThePreparedSegment_AreNoLoss()
     {
         var prepared = SegmentName.PathOf(Journal, Segments()[^1].Header.Number + 1);
         var content = Disk.ReadAll(Segments()[^2].Path);
@@ -274,7 +275,7 @@ public sealed class RecoveryTableTests : IDisposable
     [InlineData("torn record at the end")]
     [InlineData("last segment missing")]
     [InlineData("data file unusable")]
-    public void Open_DirectoryOfAnother_IsRefusedByNameAndUntouched(string damage)
+    public void Open_DirectoryOfAnotherReplica_IsRefusedAndUntouched(string damage)
     {
         Damages[damage](this);
         var before = Snapshot();
@@ -316,9 +317,9 @@ public sealed class RecoveryTableTests : IDisposable
     }
 
     [Fact]
-    public void Open_RecordOfAnEarlierLifeBehindTheEnd_IsNotRead()
+    public void Open_RecordOfAnEarlierUseAfterTheEnd_IsNotRead()
     {
-        // A recycled segment still holds sound records of its earlier life; only their envelopes tell (S6).
+        // A recycled segment still holds valid records of its former use. Only their envelopes tell the difference (S6).
         var tail = Segments()[^1];
         var bytes = Disk.ReadAll(tail.Path);
         var end = LastRecord(tail).End;
@@ -338,7 +339,7 @@ public sealed class RecoveryTableTests : IDisposable
     private RecoveryRefusedException Refusal(bool mayRecover) =>
         Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover));
 
-    /// <summary>Appends what is missing, and then lowers the mark, as the protocol does.</summary>
+    /// <summary>Appends the missing records and then removes the mark, as the protocol does.</summary>
     private void RecoverFromPeers()
     {
         using (var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: true))

@@ -6,9 +6,9 @@ using KvCluster.Tests.Storage.Store;
 namespace KvCluster.Tests.Storage.Recovery;
 
 /// <summary>
-/// On a file system without direct I/O a journal's write that failed was in the page cache all the same. The process ended, as it should; the next one read the record back from
-/// there, counted it as durable and acknowledged it, and with the power it was lost: no later sync writes what the system takes for written. What nothing proves durable is
-/// written again and synced now before it counts.
+/// On a file system without direct I/O, a journal write that failed remained in the page cache. The process ended, as it should. The next one read
+/// the record from there, counted it as durable and acknowledged it. A power loss then lost it, because no later sync writes pages that the system
+/// considers clean. Now everything that is not proven durable is written again and synced before it counts.
 /// </summary>
 public sealed class UnprovenTailTests : IDisposable
 {
@@ -74,28 +74,28 @@ public sealed class UnprovenTailTests : IDisposable
                 }
                 catch (SimulatedCrashException)
                 {
-                    // What the test is about.
+                    // Expected: this is the power loss that the test injects.
                 }
                 if (!disk.IsOff)
                     break;
                 disk.Restart(mode, call);
                 using var reopened = new ReplicaBench(1, disk: disk);
-                Assert.True(reopened.Store.Last.Etag >= durable.Etag, $"{mode}, call {call}: {durable} was durable, the journal ends at {reopened.Store.Last}.");
+                Assert.True(reopened.Store.Last.Etag >= durable.Etag, $"{mode}, call {call}: {durable} was durable, but the journal ends at {reopened.Store.Last}.");
             }
         }
     }
 
     [Fact]
-    public void Open_LongJournal_WritesTheTailAgainAndNoMore()
+    public void Open_LongJournal_RewritesOnlyTheTail()
     {
         Assert.Equal(4096, BytesWrittenAgain(hasDirect: false));
-        // Direct writes never were in the cache alone.
+        // With direct I/O nothing is in the cache only.
         Assert.Equal(0, BytesWrittenAgain(hasDirect: true));
     }
 
-    // The second of a promise's two writes failed in the cache: the promise was taken for one that is in both slots, and was in one.
+    // The second of a promise's two writes failed in the cache. The promise seemed to be in both slots and was in one.
     [Fact]
-    public void Open_PromisesSecondWriteFailedInTheCache_HasItInBothSlotsBeforeItIsReliedUpon()
+    public void Open_SecondWriteOfAPromiseFailedInTheCache_SyncsBothSlotsBeforeUse()
     {
         foreach (var slot in (int[])[0, 1])
         {
@@ -117,7 +117,7 @@ public sealed class UnprovenTailTests : IDisposable
         }
     }
 
-    // Of two syncs of one file that run at once the system may tell the wrong one that it failed.
+    // Of two concurrent syncs of one file, the system may report a failure to the wrong one.
     [Fact]
     public void Put_ThroughThePageCache_HasOneWriteInFlight()
     {
@@ -134,7 +134,7 @@ public sealed class UnprovenTailTests : IDisposable
                     return;
                 inFlight.Add(path);
                 most = Math.Max(most, inFlight.Count(other => other == path));
-                // What others do meanwhile.
+                // Requests that others make meanwhile.
                 if (answers.Count < 20)
                 {
                     answers.Add(bench.Submit(request => request.Put(StoreBench.Text($"key-{answers.Count}"), new byte[900])));

@@ -5,7 +5,7 @@ using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Sessions;
 
-/// <summary>Identified requests are applied once and get their first answer: repeated, across restart and failover, until they are closed (F22).</summary>
+/// <summary>Identified requests are applied once. Repetitions get the first answer, across restart and failover, until the request is closed (F22).</summary>
 public sealed class ExactlyOnceTests : IDisposable
 {
     private readonly ReplicaBench _bench = new(1);
@@ -26,7 +26,7 @@ public sealed class ExactlyOnceTests : IDisposable
     }
 
     [Fact]
-    public void RepeatedDelete_SaysAgainThatTheKeyWasThere()
+    public void RepeatedDelete_ReportsAgainThatTheKeyExisted()
     {
         var session = Open();
         _bench.Append(Put("k", "v"));
@@ -83,7 +83,7 @@ public sealed class ExactlyOnceTests : IDisposable
     }
 
     [Fact]
-    public void UnknownSession_IsRefusedAndNotExecuted_ByALeaderThatIsSureToBeOne()
+    public void UnknownSession_IsRefusedAndNotExecuted_ByAConfirmedLeader()
     {
         Open();
         _bench.AnswersReads = false;
@@ -161,7 +161,7 @@ public sealed class ExactlyOnceTests : IDisposable
         follower.Follow(_bench);
         follower.Store.Commit(follower.Store.Last.Etag);
         Assert.Equal(_bench.Digest(), follower.Digest());
-        // Prepared only: the new leader has it on top of its journal.
+        // Prepared only: the new leader has it in its journal, not yet committed.
         var unknown = Submit(session, 3, 1, Put("k", "third"), thenAppend: true);
         follower.Follow(_bench);
         _bench.Store.StopLeading();
@@ -185,7 +185,7 @@ public sealed class ExactlyOnceTests : IDisposable
     }
 
     [Fact]
-    public void StepDown_AnswersByWhatIsKnown()
+    public void StepDown_AnswersUnknownForWritesAndNotLeaderForTheRest()
     {
         var session = Open();
         var put = Submit(session, 1, 1, Put("k", "v"));
@@ -230,8 +230,8 @@ public sealed class ExactlyOnceTests : IDisposable
     }
 
     /// <summary>
-    /// A leader's wall clock was a year ahead: its first record ended all sessions of the shard, and for a year afterwards no session aged, so that a full table
-    /// stayed full and nobody could open one.
+    /// A leader's wall clock was a year ahead. Its first record ended all sessions of the shard, and for a year afterwards no session aged, so a full
+    /// table stayed full and nobody could open a session.
     /// </summary>
     [Theory]
     [InlineData(1)]
@@ -249,13 +249,13 @@ public sealed class ExactlyOnceTests : IDisposable
         }
         Assert.Equal(WriteOutcome.Applied, AppendAt(ahead, Identified(one, 1, 1, Put("k", "v"))).Outcome);
 
-        // The clock is right again, under a new leadership. Time passes, and the session that was idle longest goes for a new one.
+        // A new leader has the right time. As time passes, the longest-idle session makes way for a new one.
         bench.Store.StopLeading();
         bench.Lead(4);
         bench.Store.Commit(bench.Store.Last.Etag);
         bench.Run();
         Assert.Equal(WriteOutcome.Applied, AppendAt(ReplicaBench.WallTime, Identified(other, 1, 1, Put("k", "v"))).Outcome);
-        // A full table keeps a session that was idle for less than a minute.
+        // A full table keeps sessions that were idle for less than a minute.
         var since = ReplicaBench.WallTime;
         for (var turn = 1; turn <= 8; turn++)
         {
@@ -277,11 +277,11 @@ public sealed class ExactlyOnceTests : IDisposable
     }
 
     [Fact]
-    public void SessionWhoseRequestIsRepeated_IsNotAgedMeanwhile()
+    public void Session_RequestRepeated_DoesNotExpire()
     {
         var session = Open();
         var first = Append(session, 1, 1, Put("k", "v"));
-        // Another session's activity is what moves shard time; the open request's own session is younger than the least idle time.
+        // Activity of another session advances shard time. The session of the open request was idle for less than the limit.
         var later = At(StoreBench.SmallOptions.SessionIdleMax - TimeSpan.FromSeconds(1), Put("other", "v"));
         Assert.Equal(WriteOutcome.Applied, later.Outcome);
         Assert.Equal(first, At(StoreBench.SmallOptions.SessionIdleMax - TimeSpan.FromSeconds(1), Identified(session, 1, 1, Put("k", "v"))));
@@ -313,7 +313,7 @@ public sealed class ExactlyOnceTests : IDisposable
         Assert.Equal([$"{sessions[1]:X32}", $"{4:X32}"], ids);
     }
 
-    /// <summary>A client that counted wrongly had its second change acknowledged with the first one's etag, and never applied.</summary>
+    /// <summary>A client counted wrongly: its second change was acknowledged with the first one's etag and never applied.</summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
@@ -329,7 +329,7 @@ public sealed class ExactlyOnceTests : IDisposable
         Assert.Equal("v", _bench.Read("k"));
     }
 
-    /// <summary>One client could open as many sessions as a shard has and keep them busy: nobody else got one.</summary>
+    /// <summary>One client could open as many sessions as a shard has and keep them all active, so nobody else got one.</summary>
     [Fact]
     public void SessionsOfOneOwner_FillTheShard_AndMakeRoomForOthersUpToEqualShares()
     {
@@ -339,7 +339,7 @@ public sealed class ExactlyOnceTests : IDisposable
         for (var id = 1u; id <= 12; id++)
             Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(id, greedy));
         Assert.Equal(WriteOutcome.Busy, bench.TryOpenSession(13, greedy));
-        // Somebody else's connection from the same address, and callers from others: the longest idle go, of whoever has the most.
+        // Another connection from the same address, and callers from other addresses: the longest-idle session of the owner with the most sessions ends.
         Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(20, new SessionOwner(7, 2)));
         for (var id = 30u; id < 37; id++)
             Assert.Equal(id < 36 ? WriteOutcome.Applied : WriteOutcome.Busy, bench.TryOpenSession(id, new SessionOwner(8, 1)));
@@ -349,7 +349,7 @@ public sealed class ExactlyOnceTests : IDisposable
     }
 
     [Fact]
-    public void SessionWithARequestInTheBatch_IsNotTheOneThatMakesRoomInIt()
+    public void SessionWithARequestInTheBatch_IsNotEvictedByIt()
     {
         using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { SessionsMax = 3 });
         bench.Lead(3);
@@ -393,7 +393,7 @@ public sealed class ExactlyOnceTests : IDisposable
     private Task<WriteResult> Submit(UInt128 session, ulong sequence, ulong lowestOpen, Action<WriteRequest> fill, bool thenAppend = false) =>
         _bench.Submit(Identified(session, sequence, lowestOpen, fill), thenAppend);
 
-    /// <summary>Submits a request of which no record comes.</summary>
+    /// <summary>Submits a request that produces no record.</summary>
     private WriteResult Repeat(UInt128 session, ulong sequence, ulong lowestOpen, Action<WriteRequest> fill)
     {
         var answer = Submit(session, sequence, lowestOpen, fill);

@@ -106,7 +106,7 @@ public sealed class SessionFormatTests
     [InlineData("0618" + IdBytes + "01FF7F0500000000", "has a sequence beyond the window")]
     [InlineData("07" + OtherBytes, "ends a session that is not open")]
     [InlineData("05" + IdBytes + "0900000007000000", "opens a session that is open")]
-    public void Record_WhoseResultsCannotBe_StopsTheReplica(string payload, string why)
+    public void Record_WithInvalidResults_StopsTheReplica(string payload, string why)
     {
         using var leader = new ReplicaBench(1);
         using var follower = new ReplicaBench(2);
@@ -120,9 +120,9 @@ public sealed class SessionFormatTests
         Assert.True(follower.Store.Failure is CorruptStoreException or UnreadableRecordException, $"A record that {why} was applied: {follower.Store.Failure}");
     }
 
-    /// <summary>Nothing of a session's id may stand in a log, and what stops a replica is logged.</summary>
+    /// <summary>A session's id must not appear in a log, and the reason why a replica stopped is logged.</summary>
     [Fact]
-    public void Failure_OverASession_DoesNotTellItsId()
+    public void Failure_OfASession_DoesNotContainItsId()
     {
         using var leader = new ReplicaBench(1);
         leader.Lead(3);

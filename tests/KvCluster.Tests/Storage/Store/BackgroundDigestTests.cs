@@ -4,14 +4,14 @@ using KvCluster.Tests.Node;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>The digest of exactly one state, taken while the store goes on: paced, given up when it would cost too much, and gone with the store.</summary>
+/// <summary>A digest of exactly one state, taken while the store keeps working: paced, abandoned when it would cost too much, and ended with the store.</summary>
 public sealed class BackgroundDigestTests
 {
     private static readonly TimeSpan _second = TimeSpan.FromSeconds(1);
     private readonly List<byte[]?> _told = [];
 
     [Fact]
-    public void TakeDigest_WhileTheStoreGoesOn_IsOfTheStateOfThen()
+    public void TakeDigest_WhileTheStoreChanges_IsOfTheStateAtItsStart()
     {
         using var bench = Filled(400);
         var expected = bench.Digest();
@@ -57,7 +57,7 @@ public sealed class BackgroundDigestTests
             Put(bench, $"key-{index}", new string('y', 8000));
         Pass(bench);
         Assert.Null(Assert.Single(_told));
-        // What it kept is let go of, and another one goes through.
+        // Its memory is released, and another digest succeeds.
         Put(bench, "key-1", "1");
         Pass(bench);
         bench.Store.TakeDigest(bench.Store.Published, _told.Add);
@@ -66,10 +66,10 @@ public sealed class BackgroundDigestTests
     }
 
     [Fact]
-    public void TakeDigest_AnotherOne_TakesThePlaceOfTheFirst()
+    public void TakeDigest_Again_ReplacesTheFirst()
     {
         using var bench = Filled(20);
-        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("Nobody wants it any more."));
+        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("The replaced digest was reported."));
         bench.Store.TakeDigest(bench.Store.Published, _told.Add);
         Pass(bench);
         Assert.Equal(bench.Digest(), Assert.Single(_told));
@@ -79,7 +79,7 @@ public sealed class BackgroundDigestTests
     public void Close_DuringADigest_DoesNotWaitForIt()
     {
         using var bench = Filled(400);
-        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("The store has ended."));
+        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("A closed store reported a digest."));
         var closing = bench.Store.CloseAsync();
         bench.Run();
         Assert.True(closing.IsCompletedSuccessfully);
@@ -87,27 +87,27 @@ public sealed class BackgroundDigestTests
     }
 
     [Fact]
-    public void TakeDigest_ThatFailsInAnUnforeseenWay_EndsTheStoreAndNotTheProcess()
+    public void TakeDigest_UnexpectedException_EndsTheStoreAndNotTheProcess()
     {
-        // With no pace at all a rest cannot be reckoned.
+        // Without a pace the pause cannot be computed.
         using var bench = Filled(400, StoreBench.SmallOptions with { DigestBytesPerSecond = 0 });
-        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("There is none."));
+        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("A failed digest was reported."));
         Pass(bench);
         Assert.IsType<DivideByZeroException>(bench.FailureTold);
     }
 
     [Fact]
-    public void RestAfter_OfSeveralShards_SharesWhatANodeMaySpend()
+    public void RestAfter_SeveralShards_ShareTheNodesPace()
     {
         var time = new ManualTime();
         var pace = new DigestPace(1 << 20);
         var began = time.GetTimestamp();
         Assert.Equal(_second, pace.RestAfter(time, began, 1 << 20));
-        // The next shard's turn comes behind the first one's.
+        // The next shard waits until the first one's pause is over.
         Assert.Equal(2 * _second, pace.RestAfter(time, began, 1 << 20));
         time.Advance(10 * _second);
         began = time.GetTimestamp();
-        // Work that takes longer than its bytes would: three times as much rest.
+        // If the work takes longer than its bytes allow, the pause is three times as long as the work.
         time.Advance(4 * _second);
         Assert.Equal(12 * _second, pace.RestAfter(time, began, 1 << 20));
     }

@@ -6,8 +6,8 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// The prefix rule (S4): whatever call the power goes at, and whatever becomes of the unsynced, the reopened store holds the state
-/// after some first requests, whole ones, and at least those that were answered.
+/// The prefix rule (S4): at whichever call power is lost, and whatever becomes of unsynced writes, the reopened store holds the state after a prefix
+/// of the requests. Requests are whole, and all that were answered are included.
 /// </summary>
 public sealed class CrashTests
 {
@@ -22,7 +22,7 @@ public sealed class CrashTests
     {
         var unsynced = Enum.Parse<UnsyncedWrites>(mode);
         var calls = CallsOf(disk => Run(disk, out _));
-        Assert.True(calls > 100, $"The run makes {calls} calls only.");
+        Assert.True(calls > 100, $"The run made only {calls} calls.");
         for (var call = 1; call <= calls; call++)
         {
             using var disk = new SimulatedDisk { CrashAtCall = call };
@@ -67,7 +67,7 @@ public sealed class CrashTests
         return disk.Calls;
     }
 
-    /// <summary>Requests in bursts, four checkpoints and a reopen in between; ends where the power goes, or where the disk fails.</summary>
+    /// <summary>Makes requests in bursts with four checkpoints and a reopen in between. Ends when power is lost or the disk fails.</summary>
     internal static void Run(SimulatedDisk disk, out int answered)
     {
         var answers = new List<Task<WriteResult>>();
@@ -95,7 +95,7 @@ public sealed class CrashTests
         }
         catch (Exception failure) when (failure is SimulatedCrashException or StorageIoException)
         {
-            // The power went, or the disk failed, while the store was being opened.
+            // Power was lost or the disk failed while the store was opening.
         }
         answered = answers.TakeWhile(answer => answer is { IsCompletedSuccessfully: true } && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied).Count();
         Assert.DoesNotContain(answers.Skip(answered), answer => answer.IsCompleted && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
@@ -110,7 +110,7 @@ public sealed class CrashTests
         }
         catch (SimulatedCrashException)
         {
-            // The power went in recovery, which is what the test is about.
+            // Power was lost during recovery, which this test is about.
         }
     }
 
@@ -122,7 +122,7 @@ public sealed class CrashTests
         request.Put(StoreBench.Text(LastKey), StoreBench.Text($"{index}"));
     }
 
-    /// <summary>How many requests the state has that readers see.</summary>
+    /// <summary>The number of requests in the state that readers see.</summary>
     internal static int CountOf(StoreBench bench) => bench.Read(LastKey) is { } last ? int.Parse(last, System.Globalization.CultureInfo.InvariantCulture) + 1 : 0;
 
     internal static void CheckPrefix(SimulatedDisk disk, int answered, string story)
@@ -130,7 +130,7 @@ public sealed class CrashTests
         using var bench = new StoreBench(disk);
         bench.Open();
         var count = CountOf(bench);
-        Assert.True(count >= answered, $"{story}: {answered} requests were answered, {count} are there.");
+        Assert.True(count >= answered, $"{story}: {answered} requests were answered, but {count} are in the store.");
         var expected = new SortedDictionary<string, string>(StringComparer.Ordinal);
         for (var index = 0; index < count; index++)
         {

@@ -5,12 +5,12 @@ using KvCluster.Storage.Sessions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// A disk that errs at one call, whichever it is, and then works again, under the run of <see cref="CrashTests"/>: what says that it failed loses nothing that
-/// was answered, and what says that it succeeded and did something else is found, or leaves a prefix, and is never served.
+/// The disk fails at any one call and then works again, under the run of <see cref="CrashTests"/>. If the call reports the failure, nothing answered
+/// is lost. If it reports success but did something else, that is detected or leaves a prefix, and is never served.
 /// </summary>
 public sealed class DiskFaultTests
 {
-    /// <summary>Every seventh call of the run, beginning with another one in each test: all of them are for the nightly run.</summary>
+    /// <summary>Every seventh call of the run, with a different first call in each test. The nightly run takes all of them.</summary>
     private static readonly int Stride = Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 1 : 7;
 
     [Theory]
@@ -26,25 +26,25 @@ public sealed class DiskFaultTests
         {
             disk.HasDirect = hasDirect;
             var answered = run();
-            // The process starts again first, on what the running machine shows; then the power goes.
+            // First the process restarts with what the running machine has; then power is lost.
             using (var bench = new StoreBench(disk))
             {
                 bench.Open();
                 var served = CrashTests.CountOf(bench);
-                Assert.True(served >= answered, $"{story}: {answered} requests were answered, {served} are there after a restart of the process.");
-                // What it serves now counts as answered.
+                Assert.True(served >= answered, $"{story}: {answered} requests were answered, but {served} are in the store after a restart of the process.");
+                // Everything that it serves now counts as answered.
                 answered = served;
             }
             disk.Restart((UnsyncedWrites)(answered % 4), answered);
             CrashTests.CheckPrefix(disk, answered, story);
         });
-        Assert.True(happened > 20, $"It happened {happened} times only.");
+        Assert.True(happened > 20, $"The fault was injected only {happened} times.");
     }
 
     [Theory]
     [InlineData("LostWrite")]
     [InlineData("MisdirectedWrite")]
-    public void AnyWrite_IsNotWhereItShouldBe_IsFoundOrLeavesAPrefix(string name)
+    public void AnyWrite_LostOrMisdirected_IsFoundOrLeavesAPrefix(string name)
     {
         int found = 0, prefixes = 0;
         var happened = ForEachCall(Enum.Parse<DiskFault>(name), (disk, run, story) =>
@@ -61,13 +61,13 @@ public sealed class DiskFaultTests
                 found++;
             }
         });
-        Assert.True(happened > 10 && found > 0 && prefixes > 0, $"It happened {happened} times, was found {found} times, left a prefix {prefixes} times.");
+        Assert.True(happened > 10 && found > 0 && prefixes > 0, $"The fault was injected {happened} times, detected {found} times, and left a prefix {prefixes} times.");
     }
 
     /// <summary>
-    /// The sync of a meta page failed and the process ended, as it should; the next one found that meta page in the system's cache, where it was taken for
-    /// written, and never on the disk. With the following checkpoint, which overwrites the other meta page, the power went: what was left was a meta page from
-    /// two checkpoints before, whose pages and journal had been used again.
+    /// The sync of a meta page failed and the process ended, as it should. The next process found that meta page in the page cache and took it for
+    /// written, but it was never on the disk. The following checkpoint overwrote the other meta page, and power was lost. That left a meta page from
+    /// two checkpoints before, whose pages and journal had been reused.
     /// </summary>
     [Fact]
     public void MetaPage_WhoseSyncFailedBeforeARestart_IsOnTheDiskBeforeTheOtherIsOverwritten()
@@ -85,7 +85,7 @@ public sealed class DiskFaultTests
                 bench.RunUntilIdle();
                 if (!disk.IsOff)
                 {
-                    Assert.True(call > 6, $"The checkpoint makes {call} calls only.");
+                    Assert.True(call > 6, $"The checkpoint made only {call} calls.");
                     return;
                 }
             }
@@ -109,7 +109,7 @@ public sealed class DiskFaultTests
         }
         written = Write(bench, written);
         var syncs = 0;
-        // A checkpoint syncs its pages, and then its meta page.
+        // A checkpoint syncs its pages first and then its meta page.
         disk.Fault = call => call is { Operation: "Sync" } && call.Path.EndsWith("/data", StringComparison.Ordinal) && ++syncs == 2 ? DiskFault.SyncLosesData : DiskFault.None;
         _ = bench.Store.CheckpointAsync();
         bench.RunUntilIdle();
@@ -125,7 +125,7 @@ public sealed class DiskFaultTests
         return from + 15;
     }
 
-    /// <summary>How often it happened: a call may be one that cannot go wrong so.</summary>
+    /// <summary>Returns how often the fault was injected, since not every call can fail this way.</summary>
     private static int ForEachCall(DiskFault fault, Action<SimulatedDisk, Func<int>, string> runAndCheck)
     {
         using var sound = new SimulatedDisk();

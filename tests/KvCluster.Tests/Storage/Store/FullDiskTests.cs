@@ -6,8 +6,8 @@ using KvCluster.Storage.Sessions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// F18 at one replica: a full disk stops nothing but puts. A follower's records wait for room and are then written, its promises are
-/// written meanwhile, and it goes on by itself.
+/// F18 at one replica: a full disk only stops puts. A follower's records wait for space, and its promises are written meanwhile. It recovers without
+/// help.
 /// </summary>
 public sealed class FullDiskTests : IDisposable
 {
@@ -23,11 +23,11 @@ public sealed class FullDiskTests : IDisposable
     }
 
     [Fact]
-    public void Append_FollowersDiskFull_WaitsAndGoesOnByItselfWhenThereIsRoom()
+    public void Append_FollowersDiskFull_WaitsAndResumesWhenThereIsRoom()
     {
         FillFollowersDisk();
         var durable = _follower.Store.Durable;
-        Assert.True(durable.Etag < _follower.Store.Last.Etag, "All went into a full disk.");
+        Assert.True(durable.Etag < _follower.Store.Last.Etag, "A full disk took all records.");
         Assert.True(_follower.Store.IsDiskFull);
         for (var look = 0; look < 5; look++)
             LookAgain(_follower);
@@ -46,9 +46,9 @@ public sealed class FullDiskTests : IDisposable
         Assert.Equal(_leader.Store.Last, _follower.Store.Last);
     }
 
-    // A crash between the reserve's creation and its growth left a file without a byte, which was taken for the reserve for good.
+    // A crash between the creation and the growth of the reserve left an empty file, which was taken for the reserve ever after.
     [Fact]
-    public void Open_ReserveWithoutItsBytes_IsAllocatedAnew()
+    public void Open_EmptyReserve_IsAllocatedAgain()
     {
         const string Reserve = ReplicaBench.DirectoryPath + "/reserve";
         using (var file = _follower.Disk.Open(Reserve, new KvCluster.Storage.Files.StorageFileOptions(KvCluster.Storage.Files.StorageFileMode.OpenExisting)))
@@ -60,7 +60,7 @@ public sealed class FullDiskTests : IDisposable
     }
 
     [Fact]
-    public void WriteControl_RecordsWaitForRoom_PassesThem()
+    public void WriteControl_RecordsWaitForRoom_OvertakesThem()
     {
         FillFollowersDisk();
         _follower.Store.WriteControl(_follower.Store.Control with { PromisedEpoch = 7 });
@@ -69,7 +69,7 @@ public sealed class FullDiskTests : IDisposable
     }
 
     [Fact]
-    public void Cut_RecordsWaitForRoom_DropsThemAndIsToldWhenThereIsRoom()
+    public void Cut_RecordsWaitForRoom_DropsThemAndCompletesWhenThereIsRoom()
     {
         FillFollowersDisk();
         var kept = _follower.Store.Durable;
@@ -90,7 +90,7 @@ public sealed class FullDiskTests : IDisposable
     }
 
     [Fact]
-    public void CanAppendBodies_AsMuchWaitsAsMay_IsFalseUntilThereIsRoom()
+    public void CanAppendBodies_WaitingRecordsAtTheirBound_IsFalseUntilThereIsRoom()
     {
         FillFollowersDisk(records: 600);
         Assert.False(_follower.Store.CanAppendBodies);
@@ -100,12 +100,12 @@ public sealed class FullDiskTests : IDisposable
     }
 
     [Fact]
-    public void Commit_DiskFull_ACheckpointFreesJournalForWhatWaits()
+    public void Commit_DiskFull_ACheckpointFreesJournalForWaitingRecords()
     {
         FillFollowersDisk();
         _follower.Store.Commit(_follower.Store.Durable.Etag);
         var before = _follower.Store.Durable;
-        // Two, since the older meta page still needs the journal behind the first.
+        // Two checkpoints, because the older meta page still needs the journal after the first.
         for (var look = 0; look < 4; look++)
         {
             LookAgain(_follower);
@@ -168,7 +168,7 @@ public sealed class FullDiskTests : IDisposable
             }
             disk.Restart(unsynced, call);
             using var reopened = new ReplicaBench(2, Options, disk);
-            Assert.True(reopened.Store.Last.Etag >= durable.Etag, $"Call {call}: {durable} was durable, the journal ends at {reopened.Store.Last}.");
+            Assert.True(reopened.Store.Last.Etag >= durable.Etag, $"Call {call}: {durable} was durable, but the journal ends at {reopened.Store.Last}.");
             Assert.True(leader.Store.TryFind(reopened.Store.Last.Etag, out var same) && same.Checksum == reopened.Store.Last.Checksum);
             reopened.Follow(leader);
             Assert.Equal(leader.Store.Last, reopened.Store.Durable);

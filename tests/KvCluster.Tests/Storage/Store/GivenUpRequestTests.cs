@@ -5,9 +5,7 @@ using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>
-/// Requests whose callers do not wait any more. They used to keep their place in the queue and were applied all the same, however long after that.
-/// </summary>
+/// <summary>Requests whose callers stopped waiting. They used to keep their place in the queue and were applied anyway, however much later.</summary>
 public sealed class GivenUpRequestTests : IDisposable
 {
     private readonly ReplicaBench _bench = new(1);
@@ -30,7 +28,7 @@ public sealed class GivenUpRequestTests : IDisposable
     }
 
     [Fact]
-    public async Task GiveUp_OfAllThatWait_LeavesNoRecord()
+    public async Task GiveUp_AllWaitingRequests_AppendsNoRecord()
     {
         _bench.Lead(3);
         var last = _bench.Store.Last;
@@ -42,9 +40,9 @@ public sealed class GivenUpRequestTests : IDisposable
         Assert.True(_bench.Store.QueueIsEmpty);
     }
 
-    /// <summary>Its record may be on its way to others: what became of it is the answer.</summary>
+    /// <summary>Its record may already be on its way to other replicas, so the answer is its outcome.</summary>
     [Fact]
-    public void GiveUp_OfWhatTheWriterHasTaken_ChangesNothing()
+    public void GiveUp_RequestTakenByTheWriter_ChangesNothing()
     {
         _bench.Lead(3);
         var change = Submit("k", out var answer);
@@ -57,13 +55,13 @@ public sealed class GivenUpRequestTests : IDisposable
         Assert.Equal("v", _bench.Read("k"));
     }
 
-    /// <summary>The objects are used again: who gives up too late must not take another's change with it.</summary>
+    /// <summary>Request objects are reused. Giving up too late must not affect the next request in the same object.</summary>
     [Fact]
-    public async Task GiveUp_AfterTheAnswer_LeavesTheNextRequestOfTheObjectAlone()
+    public async Task GiveUp_AfterTheAnswer_DoesNotAffectTheNextRequestInTheObject()
     {
         _bench.Lead(3);
         var earlier = new Dictionary<WriteRequest, QueuedChange>();
-        // All that other tests have left in the pool come before the first one comes again.
+        // The pool hands out everything that other tests left in it before the first object comes back.
         for (var (round, again) = (0, 0); again < 50; round++)
         {
             var changes = Enumerable.Range(0, 64).Select(number => (Change: Submit($"k{number}", out var answer), Answer: answer)).ToList();
@@ -76,7 +74,7 @@ public sealed class GivenUpRequestTests : IDisposable
                 }
                 earlier[change.Request] = change;
             }
-            // Their objects come back by way of the queue or of the answer, whichever is later.
+            // Objects return to the pool through the queue or the answer, whichever is later.
             var givenUp = changes.Where((_, number) => number % 8 < 2).ToList();
             givenUp.ForEach(static change => change.Change.GiveUp());
             if (round % 2 == 0)
@@ -87,7 +85,7 @@ public sealed class GivenUpRequestTests : IDisposable
         }
     }
 
-    /// <summary>Nothing was recorded under its sequence, so a repetition of it is executed, and so is another change.</summary>
+    /// <summary>Nothing was recorded under its sequence number, so a repetition is executed, and so is a different change.</summary>
     [Fact]
     public async Task GiveUp_OfAnIdentifiedChange_LeavesItsSequenceOpen()
     {
@@ -105,9 +103,9 @@ public sealed class GivenUpRequestTests : IDisposable
         next.GiveUp();
     }
 
-    /// <summary>As of a unary call, of which its connection is all that says so.</summary>
+    /// <summary>As for a unary call, where only the closed connection shows that the caller has gone.</summary>
     [Fact]
-    public async Task GiveUpWith_ACallerThatGoes_EndsWhatWaits()
+    public async Task GiveUpWith_CallerCancels_GivesUpTheWaitingRequest()
     {
         _bench.Lead(3);
         using var caller = new CancellationTokenSource();
@@ -118,9 +116,9 @@ public sealed class GivenUpRequestTests : IDisposable
         Assert.False(_bench.AppendBatch());
     }
 
-    /// <summary>Their places are free at once, for as many again: one caller who gives up all that he asks for fills no queue that stands still, and no memory.</summary>
+    /// <summary>Places in the queue are free at once. A caller that gives up all its requests fills neither a blocked queue nor memory.</summary>
     [Fact]
-    public async Task GiveUp_OfMoreThanTheQueueHolds_LeavesTheRestInTheirPlaces()
+    public async Task GiveUp_MoreThanTheQueueHolds_KeepsTheOthersQueued()
     {
         const int Places = 8;
         using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { QueueCountMax = Places });
@@ -138,7 +136,7 @@ public sealed class GivenUpRequestTests : IDisposable
         bench.Store.Commit(bench.Store.Last.Etag);
         bench.Run();
         Assert.All(second, static change => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(change.Answer).Outcome));
-        // All of it again: nothing was left behind.
+        // Everything once more: nothing was left in the queue.
         dropped = await GiveUpAllAsync(Fill("third"));
         Assert.All(dropped, static outcome => Assert.Equal(WriteOutcome.GivenUp, outcome));
         Assert.False(bench.AppendBatch());
@@ -162,9 +160,9 @@ public sealed class GivenUpRequestTests : IDisposable
         }
     }
 
-    /// <summary>Whoever takes it first, the writer or its caller: what is answered is what became of it.</summary>
+    /// <summary>The writer or the caller may take the request first. The answer is always its real outcome.</summary>
     [Fact]
-    public async Task GiveUp_WhileTheWriterTakes_IsOneOrTheOther()
+    public async Task GiveUp_WhileTheWriterTakesTheRequest_HasOneOutcome()
     {
         _bench.Lead(3);
         for (var round = 0; round < 50; round++)

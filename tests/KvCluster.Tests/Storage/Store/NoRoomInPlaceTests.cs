@@ -5,9 +5,9 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// A journal's or a control file's write into allocated blocks found no room, as on a file system that copies on write or a volume that was promised more than there is.
-/// That ended the replica, although a full disk refuses puts elsewhere and goes on by itself. It is a full disk now: nothing of such a write counts, some of its sectors
-/// may have arrived, and all of it is written again when there is room.
+/// A write of the journal or the control file into allocated blocks found no space, as on a copy-on-write file system or an overcommitted volume. That ended
+/// the replica, although a full disk elsewhere only refuses puts. Now it is handled in the same way. Nothing of such a write counts, although some of its
+/// sectors may be on the disk, and all of it is written again when there is space.
 /// </summary>
 public sealed class NoRoomInPlaceTests : IDisposable
 {
@@ -45,7 +45,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
     }
 
     [Fact]
-    public void Put_JournalWriteFindsNoRoom_TakesWhatIsKeptForAFullDisk()
+    public void Put_JournalWriteFindsNoRoom_UsesTheReserve()
     {
         _replica.Run();
         _replica.Lead(1);
@@ -72,7 +72,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
         follower.Follow(_replica);
         Assert.Null(follower.FailureTold);
         Assert.True(follower.Store.Durable.Etag < follower.Store.Last.Etag);
-        // What it acknowledges it has, whatever it is asked after a loss of power.
+        // It has everything that it acknowledges, even after a power loss.
         using (var dead = follower.Disk.Copy())
         {
             using var reopened = new ReplicaBench(2, disk: dead);
@@ -86,7 +86,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
     }
 
     [Fact]
-    public void Cut_RecordsFoundNoRoom_TakesThemAwayAndGoesOn()
+    public void Cut_RecordsFoundNoRoom_DropsThemAndContinues()
     {
         using var follower = new ReplicaBench(2);
         _replica.Lead(1);
@@ -114,7 +114,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
     }
 
     [Fact]
-    public void WriteControl_NoRoom_IsToldWhenThereIsRoomAndRecordsPassIt()
+    public void WriteControl_NoRoom_CompletesWhenThereIsRoomAndRecordsOvertakeIt()
     {
         _replica.Lead(1);
         RefuseWrites("/control");
@@ -135,12 +135,12 @@ public sealed class NoRoomInPlaceTests : IDisposable
         Assert.Equal(8ul, _replica.Store.Control.PromisedEpoch);
     }
 
-    // The header of a new segment, and the zeros over a dead one, are writes in place as well.
-    // Where a file system copies on write, so are all other changes: a name that goes needs room.
+    // The header of a new segment and the zeros over a retired one are written in place, too. On a copy-on-write file system every other change needs
+    // space as well, even removing a name.
     [Theory]
     [InlineData(true, 60)]
     [InlineData(false, 150)]
-    public void Put_OverManySegmentsAndCheckpoints_EndsNothingWhateverCallFindsNoRoom(bool writesOnly, int count)
+    public void Put_AnyCallFindsNoRoom_DoesNotEndTheReplica(bool writesOnly, int count)
     {
         for (var full = 0; full < count; full++)
         {
@@ -173,7 +173,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
         }
     }
 
-    // Two lanes, writes that overtake each other, no room at times, and the power goes: what was answered is there, and nothing is without what was before it.
+    // Two lanes, reordered writes, a disk that is full at times, and a power loss: everything answered is there, and every write has its predecessors.
     [Fact]
     public void Put_NoRoomAtTimesAndThePowerLost_KeepsWhatWasAnswered()
     {
@@ -203,7 +203,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
             }
             Assert.Null(bench.Store.Failure);
             if (heals)
-                Assert.All(answers, put => Assert.True(put.Answer.IsCompleted, $"Seed {seed}: {put.Key} has no answer."));
+                Assert.All(answers, put => Assert.True(put.Answer.IsCompleted, $"Seed {seed}: {put.Key} got no answer."));
             var applied = answers.Where(put => put.Answer.IsCompleted && StoreBench.Answer(put.Answer).Outcome == WriteOutcome.Applied).Select(put => put.Key).ToList();
             var refused = answers.Where(put => put.Answer.IsCompleted && StoreBench.Answer(put.Answer).Outcome == WriteOutcome.DiskFull).Select(put => put.Key).ToList();
             bench.Close();
@@ -211,8 +211,8 @@ public sealed class NoRoomInPlaceTests : IDisposable
             bench.Disk.Restart(UnsyncedWrites.Torn, seed);
             bench.Open();
             var held = bench.ReadAllKeys().Keys;
-            Assert.True(applied.All(held.Contains), $"Seed {seed}: {string.Join(", ", applied.Except(held))} were answered and are lost.");
-            Assert.True(!refused.Any(held.Contains), $"Seed {seed}: {string.Join(", ", refused.Intersect(held))} were refused and are there.");
+            Assert.True(applied.All(held.Contains), $"Seed {seed}: {string.Join(", ", applied.Except(held))} were answered but are lost.");
+            Assert.True(!refused.Any(held.Contains), $"Seed {seed}: {string.Join(", ", refused.Intersect(held))} were refused but are in the store.");
         }
     }
 

@@ -5,7 +5,7 @@ using KvCluster.Storage.Maintenance;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>What runs in the background takes its time while there is some, and no longer than others can wait.</summary>
+/// <summary>Background work pauses while nobody waits for it, and does not pause when somebody does.</summary>
 public sealed class PacingTests
 {
     private const string Data = StoreBench.DirectoryPath + "/state-00000001/data";
@@ -50,14 +50,14 @@ public sealed class PacingTests
         Assert.True(done.IsCompletedSuccessfully);
     }
 
-    // Writers went on at full speed until nothing more fitted in, and then stood still.
+    // Writers continued at full speed until nothing more was accepted, and then stalled.
     [Fact]
-    public void TryAppendBatch_CheckpointsFallBehind_RestsBehindEachBatchAndGoesOnByItself()
+    public void TryAppendBatch_CheckpointsFallBehind_PausesAfterEachBatch()
     {
         using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { CheckpointScratchBytes = 32 << 10 });
         bench.Lead(1);
         var puts = 0;
-        // Nothing is committed, so that no checkpoint can begin.
+        // Nothing is committed, so no checkpoint can begin.
         for (; bench.Store.CanAppendBatch; puts++)
         {
             Assert.InRange(puts, 0, 100);
@@ -73,7 +73,7 @@ public sealed class PacingTests
         Assert.True(bench.AppendBatch());
     }
 
-    // A request was answered when a checkpoint found nothing newer: never, as long as writes went on.
+    // A request was answered only when a checkpoint found nothing newer, so it was never answered while writes continued.
     [Fact]
     public void CheckpointAsync_WhileWritesGoOn_IsAnsweredByTheCheckpointThatCoversIt()
     {
@@ -82,11 +82,11 @@ public sealed class PacingTests
         var done = bench.Store.CheckpointAsync();
         for (var index = 0; index < 300 && !done.IsCompleted; index++)
         {
-            // The checkpoint under way rests once more.
+            // The checkpoint in progress pauses once more.
             bench.Time.Advance(Rest);
             Put(bench, index);
         }
-        Assert.True(done.IsCompletedSuccessfully, "300 puts later the request is not answered.");
+        Assert.True(done.IsCompletedSuccessfully, "The request was not answered within 300 puts.");
         Assert.True(StoreBench.Answer(done).Etag >= wanted);
     }
 
@@ -98,11 +98,11 @@ public sealed class PacingTests
             Put(bench, index);
         bench.Time.Advance(Rest);
         bench.RunUntilIdle();
-        Assert.True(_syncs > 0, "The journal grew by half of what starts the next checkpoint, and this one still rests.");
+        Assert.True(_syncs > 0, "The journal grew by half of what starts the next checkpoint, but the current one still pauses.");
     }
 
     [Fact]
-    public void Close_CheckpointRests_LeavesWhatIsDurable()
+    public void Close_WhileACheckpointPauses_KeepsEverythingDurable()
     {
         using var bench = Filled();
         var closing = bench.Store.CloseAsync();
@@ -119,7 +119,7 @@ public sealed class PacingTests
     }
 
     [Fact]
-    public void Checkpoint_NoRecordComesForAWhile_IsWrittenOnceAndLeavesNothingToReplay()
+    public void Checkpoint_ShardIdle_IsWrittenOnceAndLeavesNothingToReplay()
     {
         var options = StoreBench.SmallOptions with { CheckpointIdleJournalBytes = 64 << 10 };
         using var bench = new ReplicaBench(1, options);
@@ -132,7 +132,7 @@ public sealed class PacingTests
         PutAndCommit(bench, "a", 40 << 10);
         Pass(bench, 10 * options.CheckpointIdleTime);
         Assert.Equal(0, _syncs);
-        // Enough is there, but for the time that the shard does not rest.
+        // There is enough journal for a checkpoint, but the shard is never idle for long enough.
         for (var index = 0; index < 20; index++)
         {
             PutAndCommit(bench, $"b-{index}", 3000);
@@ -141,7 +141,7 @@ public sealed class PacingTests
         Assert.Equal(0, _syncs);
         Pass(bench, 2 * options.CheckpointIdleTime);
         var syncs = _syncs;
-        Assert.True(syncs > 0, "It rests and has no checkpoint.");
+        Assert.True(syncs > 0, "The shard is idle and has written no checkpoint.");
         Pass(bench, 20 * options.CheckpointIdleTime);
         Assert.Equal(syncs, _syncs);
         bench.Reopen();
@@ -168,7 +168,7 @@ public sealed class PacingTests
         while (follower.Store.ApplyMore())
         {
         }
-        // With nothing further to hear of, the rest is covered once the shard has rested.
+        // No further event arrives. When the shard has been idle for long enough, a checkpoint covers the rest.
         Pass(follower, 3 * options.CheckpointIdleTime);
         using var source = follower.Store.OpenSnapshotSource();
         Assert.Equal(last, source.Covers.Etag);
@@ -189,11 +189,11 @@ public sealed class PacingTests
         bench.Lead(2);
         PutAndCommit(bench, "b", 100 << 10);
         Pass(bench, TimeSpan.FromSeconds(1));
-        Assert.True(_syncs > 0, "Each start puts the checkpoint off by what it replays.");
+        Assert.True(_syncs > 0, "Replayed journal did not count towards the next checkpoint.");
     }
 
     [Fact]
-    public async Task Digest_InSteps_IsThatOfTheWhole()
+    public async Task Digest_InSteps_EqualsTheDigestInOneStep()
     {
         using var bench = Filled();
         using var snapshot = bench.Standalone.OpenSnapshot();
@@ -204,7 +204,7 @@ public sealed class PacingTests
         for (found = null; found is null; steps++)
             found = digest.Step(3000);
         Assert.Equal(whole, found);
-        Assert.True(steps > 100, $"{steps} steps for 400 values of 3,000 bytes.");
+        Assert.True(steps > 100, $"The digest took only {steps} steps for 400 values of 3,000 bytes.");
         Assert.Equal(whole, await ReplicaStore.DigestAsync(snapshot, TimeProvider.System, CancellationToken.None));
     }
 
@@ -218,12 +218,12 @@ public sealed class PacingTests
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => ReplicaStore.DigestAsync(snapshot, TimeProvider.System, caller.Token));
     }
 
-    /// <summary>So full that a checkpoint of many writes has started by itself, and rests.</summary>
+    /// <summary>A store with so many changed pages that a checkpoint of many writes has started and is pausing.</summary>
     private StoreBench Filled()
     {
         var bench = new StoreBench(options: Options);
         bench.Open();
-        // The first one after an opening also syncs the meta page that was found.
+        // The first checkpoint after an open also syncs the meta page that was found.
         bench.Checkpoint();
         bench.Disk.Refuse = (operation, path) =>
         {

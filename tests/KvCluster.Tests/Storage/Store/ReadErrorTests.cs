@@ -6,8 +6,8 @@ using KvCluster.Storage.Sessions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// F46: a sector that cannot be read. Under a page of the tree it was a SIGBUS that ended the process with all its shards, at every touch; in a meta page, the
-/// journal or the control file the replica was opened again and again, for ever. It is damage of that replica, which its peers mend.
+/// F46: a sector that cannot be read. In a page of the tree it caused a SIGBUS, which ended the process with all its shards, at every touch. In a
+/// meta page, the journal or the control file, the replica was reopened again and again. Now it is damage of that replica, which its peers repair.
 /// </summary>
 public sealed class ReadErrorTests
 {
@@ -63,8 +63,8 @@ public sealed class ReadErrorTests
     }
 
     /// <summary>
-    /// A page that goes bad after its first touch ends the process. Whatever page it was, the next one looks at all of them at once; after a clean end they
-    /// wait for the interval.
+    /// A page that goes bad after its first touch ends the process. The next start checks all pages at once, because it does not know which one it
+    /// was. After a clean stop the check waits for its interval.
     /// </summary>
     [Theory]
     [InlineData(false)]
@@ -97,12 +97,12 @@ public sealed class ReadErrorTests
             }
             catch (CorruptStoreException)
             {
-                // It was needed to open.
+                // That page was needed to open the store.
                 disk.Dispose();
             }
         }
-        Assert.True(opened > Keys * 1500 / 8192, $"It opened {opened} times.");
-        Assert.True(isClean ? found == 0 : found >= Keys * 1500 / 8192, $"{found} bad pages of {opened} were found.");
+        Assert.True(opened > Keys * 1500 / 8192, $"The store opened only {opened} times.");
+        Assert.True(isClean ? found == 0 : found >= Keys * 1500 / 8192, $"{found} of {opened} bad pages were found.");
     }
 
     [Fact]
@@ -117,9 +117,9 @@ public sealed class ReadErrorTests
         Assert.IsType<CorruptStoreException>(bench.FailureTold);
     }
 
-    /// <summary>Of a replica with a checkpoint and a journal behind it, in which all was acknowledged: each block of each file in turn.</summary>
+    /// <summary>A replica with a checkpoint, journal after it, and everything acknowledged. Each block of each file becomes unreadable in turn.</summary>
     [Fact]
-    public void Open_AnyBlockThatTheDiskCannotRead_OpensWithAllOrSaysWhatIsLost()
+    public void Open_AnyBlockThatTheDiskCannotRead_OpensWithAllOrReportsTheLoss()
     {
         int whole = 0, recovered = 0, refused = 0;
         using var sample = Checkpointed(more: 5);
@@ -137,16 +137,16 @@ public sealed class ReadErrorTests
                     else if (store.Last.Etag < store.Control.Acknowledged)
                         recovered++;
                     else
-                        Assert.Fail($"{path}, {offset}: it ends with {store.Last} and does not know what it lost.");
+                        Assert.Fail($"{path}, {offset}: the journal ends at {store.Last} and the loss is not reported.");
                 }
                 catch (CorruptStoreException)
                 {
-                    // What the host takes for lost: a peer gives it back. Anything else that is thrown ends the test.
+                    // The host treats these as lost, and a peer restores the replica. Any other exception fails the test.
                     refused++;
                 }
             }
         }
-        Assert.True(whole > 20 && recovered > 3 && refused > 1, $"{whole} whole, {recovered} to be recovered, {refused} refused.");
+        Assert.True(whole > 20 && recovered > 3 && refused > 1, $"{whole} opened whole, {recovered} need recovery, {refused} were refused.");
     }
 
     private static ReplicaBench Checkpointed(int more = 0)

@@ -10,7 +10,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>A replica's store on a simulated disk whose owner is the test: it notes events, and nothing is committed by itself.</summary>
+/// <summary>A replica's store on a simulated disk, owned by the test. It records events, and nothing is committed unless the test commits it.</summary>
 internal sealed class ReplicaBench : IStoreEvents, IDisposable
 {
     public const string DirectoryPath = "/shard";
@@ -49,12 +49,12 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
 
     public bool AnswersReads { get; set; } = true;
 
-    /// <summary>Who opens sessions where that does not matter.</summary>
+    /// <summary>The owner of sessions where it does not matter.</summary>
     public static SessionOwner Owner { get; } = new(7, 9);
 
     public static DateTimeOffset WallTime { get; } = DateTimeOffset.UnixEpoch.AddDays(20_000);
 
-    /// <summary>As a node that is told to stop, and starts again.</summary>
+    /// <summary>Stops and restarts as a node that is told to stop.</summary>
     public void CloseAndReopen()
     {
         var closed = Store.CloseAsync();
@@ -63,7 +63,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         Reopen();
     }
 
-    /// <summary>As a process that died, and starts again.</summary>
+    /// <summary>Restarts as after the death of the process.</summary>
     public void Reopen()
     {
         _work.Clear();
@@ -79,7 +79,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         }
     }
 
-    /// <summary>Lets callers hear their answers, while disk and store do nothing.</summary>
+    /// <summary>Delivers answers to callers without running the disk or the store.</summary>
     public void Answer()
     {
         while (_completions.RunOne())
@@ -87,7 +87,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         }
     }
 
-    /// <summary>Leads an epoch and opens it.</summary>
+    /// <summary>Leads an epoch and appends the record that opens it.</summary>
     public void Lead(ulong epoch)
     {
         Store.Lead(epoch);
@@ -95,10 +95,10 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         Run();
     }
 
-    /// <summary>Submits a put and appends it as a batch of its own, not yet committed.</summary>
+    /// <summary>Submits a put and appends it as its own batch, not yet committed.</summary>
     public Task<WriteResult> Put(string key, string value) => Submit(request => request.Put(StoreBench.Text(key), StoreBench.Text(value)), thenAppend: true);
 
-    /// <summary>Submits a request, appends all that wait as one batch, commits it and gives the answer.</summary>
+    /// <summary>Submits a request, appends all waiting requests as one batch, commits it and returns the answer.</summary>
     public WriteResult Append(Action<WriteRequest> fill)
     {
         var answer = Submit(fill, thenAppend: true);
@@ -107,7 +107,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         return StoreBench.Answer(answer);
     }
 
-    /// <summary>Appends what waits as one batch, at this much later than <see cref="WallTime"/>, when as much time has passed.</summary>
+    /// <summary>Appends the waiting requests as one batch, at <see cref="WallTime"/> plus this much.</summary>
     public bool AppendBatch(TimeSpan later = default)
     {
         if (later > _passed)
@@ -118,7 +118,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         return AppendBatch(WallTime + later);
     }
 
-    /// <summary>The same with a wall clock that says something else than what has passed.</summary>
+    /// <summary>The same, with a wall clock that disagrees with the time that has passed.</summary>
     public bool AppendBatch(DateTimeOffset wallTime)
     {
         var appended = Store.TryAppendBatch(wallTime, out _);
@@ -126,14 +126,14 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         return appended;
     }
 
-    /// <summary>Opens a session, as nobody in particular.</summary>
+    /// <summary>Opens a session with the default owner.</summary>
     public UInt128 OpenSession(UInt128 id)
     {
         Assert.Equal(WriteOutcome.Applied, TryOpenSession(id, Owner));
         return id;
     }
 
-    /// <summary>Opens a session, in a batch with what waits.</summary>
+    /// <summary>Opens a session in one batch with the waiting requests.</summary>
     public WriteOutcome TryOpenSession(UInt128 id, SessionOwner owner)
     {
         var answer = Submit(request => request.OpenSession(id, owner));
@@ -168,7 +168,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         return answer;
     }
 
-    /// <summary>The bodies behind a record.</summary>
+    /// <summary>The bodies after a record.</summary>
     public List<ReadOnlyMemory<byte>> BodiesAfter(UInt128 etag)
     {
         var bodies = new List<ReadOnlyMemory<byte>>();
@@ -176,7 +176,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         return bodies;
     }
 
-    /// <summary>Appends all that another has behind this one's last record.</summary>
+    /// <summary>Appends all records that the leader has after this replica's last one.</summary>
     public void Follow(ReplicaBench leader)
     {
         foreach (var body in leader.BodiesAfter(Store.Last.Etag))

@@ -152,7 +152,9 @@ public sealed class ReplicaStoreTests : IDisposable
         Assert.Equal(40ul, _bench.Store.Keys);
     }
 
-    /// <summary>One of the two is the newer page: without it, the older one's checkpoint and the journal behind that must be there (S5).</summary>
+    /// <summary>
+    /// One of the two meta pages is the newer one. If it is damaged, the older one's checkpoint and the journal after that must still exist (S5).
+    /// </summary>
     [Theory]
     [InlineData(0)]
     [InlineData(1)]
@@ -176,7 +178,7 @@ public sealed class ReplicaStoreTests : IDisposable
     }
 
     [Fact]
-    public void Write_DiskFull_RefusesPutsLetsDeletesAndCheckpointsThroughAndRecovers()
+    public void Write_DiskFull_RefusesPutsButAllowsDeletesAndCheckpoints()
     {
         using var bench = new StoreBench(options: StoreBench.SmallOptions with { ReserveBytes = 256 << 10 });
         bench.Open();
@@ -184,11 +186,11 @@ public sealed class ReplicaStoreTests : IDisposable
             Put(index);
         bench.Disk.CapacityBytes = bench.Disk.UsedBytes + (32 << 10);
         var refused = Enumerable.Range(0, 200).Select(Put).ToList().FindIndex(result => result.Outcome == WriteOutcome.DiskFull);
-        Assert.True(refused >= 0, "200 puts went into 32 KiB.");
+        Assert.True(refused >= 0, "32 KiB took 200 puts.");
         for (var index = 0; index < 4; index++)
             Assert.Equal(WriteOutcome.Applied, Delete(index).Outcome);
         bench.Checkpoint();
-        // Many more than the reserve has room for: some wait for a checkpoint to free journal, none ends the engine.
+        // Many more deletes than the reserve has space for. Some wait until a checkpoint frees journal, and none ends the engine.
         var deleted = 0;
         for (var index = 0; index < 200; index++)
         {
@@ -197,7 +199,7 @@ public sealed class ReplicaStoreTests : IDisposable
             Assert.True(outcome is WriteOutcome.Applied or WriteOutcome.DiskFull, $"Delete {index} ended as {outcome}.");
             deleted += outcome == WriteOutcome.Applied ? 1 : 0;
         }
-        Assert.True(deleted >= 50, $"Only {deleted} deletes went through.");
+        Assert.True(deleted >= 50, $"Only {deleted} deletes succeeded.");
         Assert.Null(bench.Read("key-3"));
         bench.Disk.CapacityBytes = long.MaxValue;
         for (var attempt = 0; attempt < 3 && Put(7).Outcome == WriteOutcome.DiskFull; attempt++)
@@ -234,7 +236,7 @@ public sealed class ReplicaStoreTests : IDisposable
     }
 
     [Fact]
-    public void Write_LargestTransaction_GoesThroughSegmentOfItsOwn()
+    public void Write_LargestTransaction_UsesItsOwnSegment()
     {
         _bench.Open();
         var value = new byte[8 << 20];

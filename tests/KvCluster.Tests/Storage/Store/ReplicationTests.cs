@@ -7,7 +7,7 @@ using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>What the replication needs of a store: appending, committing, cutting, leading and stepping down.</summary>
+/// <summary>The operations of a store that replication uses: append, commit, cut, lead and step down.</summary>
 public sealed class ReplicationTests : IDisposable
 {
     private readonly ReplicaBench _leader = new(1);
@@ -20,8 +20,8 @@ public sealed class ReplicationTests : IDisposable
     }
 
     /// <summary>
-    /// A leader made a state for each record of its prepared tail, and each copied the pages on the way to what it changed: after a loss of power a store with
-    /// a full journal needed gigabytes.
+    /// A leader made a state for each record of its prepared tail, and each state copied the pages on the path to its change. After a power loss, a
+    /// store with a full journal needed gigabytes.
     /// </summary>
     [Fact]
     public void Lead_LongPreparedTail_TakesTheMemoryOfOneState()
@@ -65,7 +65,7 @@ public sealed class ReplicationTests : IDisposable
             if (index % 20 == 19)
                 Checkpoint(leader);
         }
-        // Two, as what only the older meta page needs stays, too.
+        // Two checkpoints, because journal that only the older meta page needs is kept as well.
         Checkpoint(leader);
         Checkpoint(leader);
         var last = leader.Store.Last.Etag;
@@ -75,7 +75,7 @@ public sealed class ReplicationTests : IDisposable
         var beyond = last - (2 * RetainedBytes / RecordBytes);
         Assert.Equal(-1, leader.Store.ReadBodies(beyond, int.MaxValue, []));
         Assert.InRange(leader.Store.JournalBytes, RetainedBytes / 2, 2 * RetainedBytes);
-        // What is kept for followers outlives a restart.
+        // Journal kept for followers survives a restart.
         leader.Reopen();
         Assert.Equal(RetainedBytes / RecordBytes / 2, leader.BodiesAfter(within).Count);
         Assert.Equal(-1, leader.Store.ReadBodies(beyond, int.MaxValue, []));
@@ -162,7 +162,8 @@ public sealed class ReplicationTests : IDisposable
         Assert.Equal(new WriteResult(WriteOutcome.ConditionFailed, StoreBench.Answer(second).Etag, 0, false), StoreBench.Answer(read));
     }
 
-    // A failed condition that came after a heartbeat round was sent left with that round's confirmation: a deposed leader could answer it from old state.
+    // A failed condition that arrived after a heartbeat round was sent was answered with that round's confirmation. A deposed leader could answer it
+    // from old state.
     [Fact]
     public void ReleaseReadAnswers_HeldAfterTheConfirmationWasAskedFor_StaysHeld()
     {
@@ -183,7 +184,7 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void TryAppendBatch_TwoWritesOnTheirWay_WaitsForASlotAndIsTold()
+    public void TryAppendBatch_TwoWritesInFlight_WaitsForASlot()
     {
         _leader.Lead(1);
         foreach (var key in (string[])["a", "b"])
@@ -201,10 +202,10 @@ public sealed class ReplicationTests : IDisposable
         Assert.Equal(new UInt128(1, 4), record.Etag);
     }
 
-    // A leader with a slow disk appended no further batch before its own two writes had ended, also when a majority of others had them: with 10 ms a write, 25.2 k
-    // puts a second became 5.5 k. Commits, answers and the state that is read had not waited for it before either.
+    // A leader with a slow disk appended no further batch until its own two writes had ended, even when a majority of the others had them. With 10 ms
+    // a write, 25.2 k puts per second became 5.5 k. Commits, answers and reads did not wait for the disk.
     [Fact]
-    public void TryAppendBatch_OwnWritesUnderWayAndCommittedByOthers_GoesOnAnswersAndPublishes()
+    public void TryAppendBatch_OwnWritesInFlightButCommitted_AppendsAnswersAndPublishes()
     {
         _leader.Lead(1);
         var durable = _leader.Store.Durable.Etag;
@@ -212,7 +213,7 @@ public sealed class ReplicationTests : IDisposable
         {
             var put = _leader.Submit(request => request.Put(StoreBench.Text($"key {number}"), "1"u8));
             Assert.True(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out var record));
-            // The disk has done nothing so far.
+            // The disk has written nothing so far.
             _leader.Store.Commit(record.Etag);
             _leader.Answer();
             Assert.Equal(record.Etag, _leader.Store.Published);
@@ -225,8 +226,8 @@ public sealed class ReplicationTests : IDisposable
         Assert.Equal(_leader.Store.Last.Etag, _leader.Store.Durable.Etag);
     }
 
-    // A leader filled its batches however long that took. With 10 M keys and cold pages a batch of 1 MiB took seconds, heartbeats and their answers waited behind
-    // it, and shards were elected other leaders without a fault.
+    // A leader filled its batches however long that took. With 10 million keys and cold pages, a batch of 1 MiB took seconds. Heartbeats and their
+    // answers waited behind it, and shards elected new leaders without a fault.
     [Fact]
     public void TryAppendBatch_WhereEachRequestTakesLong_ClosesTheBatchAndGoesOnWithTheNext()
     {
@@ -246,7 +247,7 @@ public sealed class ReplicationTests : IDisposable
         Assert.All(puts, put => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(put).Outcome));
     }
 
-    // And a follower applied as many committed records as there were, behind which the leader's heartbeats waited for their answers.
+    // A follower applied all committed records in one step, and its answers to heartbeats waited behind that.
     [Fact]
     public void ApplyMore_OfRecordsThatTakeLong_TakesSmallerSteps()
     {
@@ -284,7 +285,7 @@ public sealed class ReplicationTests : IDisposable
         Assert.Equal(WriteOutcome.NotLeader, StoreBench.Answer(failed).Outcome);
         Assert.Equal(WriteOutcome.NotLeader, StoreBench.Answer(queued).Outcome);
         Assert.Null(_leader.Read("a"));
-        // The tail may turn out to be committed after all.
+        // The tail may still turn out to be committed.
         _leader.Store.Commit(_leader.Store.Last.Etag);
         Assert.Equal("1", _leader.Read("a"));
     }
@@ -328,7 +329,7 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void Cut_PowerOffBehindIt_KeepsTheTailAside()
+    public void Cut_PowerLostAfterIt_KeepsTheTailAside()
     {
         _leader.Lead(1);
         var common = _leader.Store.Last;
@@ -351,7 +352,7 @@ public sealed class ReplicationTests : IDisposable
         _follower.Follow(_leader);
         _follower.Store.Commit(_leader.Store.Last.Etag);
         var common = _leader.Store.Last;
-        // The old leader goes on alone; the follower is led by a new one.
+        // The old leader continues alone; the follower has a new leader.
         _leader.Put("a", "old");
         _leader.Put("b", "old");
         _leader.Store.StopLeading();
@@ -373,7 +374,7 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void Cut_WhileTheTailIsBeingWritten_TellsNothingOfTheCutRecords()
+    public void Cut_WhileTheTailIsBeingWritten_ReportsNoCutRecord()
     {
         _leader.Lead(1);
         _leader.Put("a", "1");
@@ -390,7 +391,7 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void Cut_ToTheVeryBeginning_StartsTheLineAnew()
+    public void Cut_ToTheVeryBeginning_StartsTheJournalAgain()
     {
         _leader.Lead(1);
         _leader.Put("a", "1");

@@ -6,8 +6,8 @@ using KvCluster.Storage.Sessions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// F16 while a replica runs: whoever meets the bad bytes first, the replica ends with an exception that says so by its type, and another
-/// replica on the same threads goes on.
+/// F16 in a running replica: whatever reads the damaged bytes first, the replica ends with an exception whose type says so. Another replica on the
+/// same threads keeps working.
 /// </summary>
 public sealed class RunTimeDamageTests
 {
@@ -40,7 +40,7 @@ public sealed class RunTimeDamageTests
     {
         using var bench = Checkpointed();
         FlipEveryPage(bench);
-        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("There is none."));
+        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("A damaged replica reported a digest."));
         bench.Run();
         Assert.IsType<CorruptStoreException>(bench.FailureTold);
     }
@@ -59,23 +59,23 @@ public sealed class RunTimeDamageTests
     }
 
     [Fact]
-    public void Scrub_SoundFile_GoesThroughAllOfItAgainAndAgain()
+    public void Scrub_SoundFile_ChecksAllPagesInEachPass()
     {
         using var bench = Checkpointed();
         Scrub(bench, until: () => bench.Store.ScrubPasses == 1);
         Scrub(bench, until: () => bench.Store.ScrubPasses == 2);
-        // All that is in use but the two meta pages and the map of free pages.
+        // All pages in use, except the two meta pages and the map of free pages.
         Assert.InRange(bench.Store.ScrubbedPages / 2, 40 * 1500 / 8192, (bench.Store.DataBytes / 8192) - 2);
         Assert.Null(bench.FailureTold);
     }
 
     [Fact]
-    public void Scrub_LargeFile_TakesStepsWithRests()
+    public void Scrub_LargeFile_PausesBetweenSteps()
     {
         using var bench = Checkpointed(keys: 600, valueBytes: 10_000);
         var before = bench.Time.GetTimestamp();
         Scrub(bench, until: () => bench.Store.ScrubPasses == 1);
-        Assert.True(bench.Store.ScrubbedPages >= 600 * 2, $"{bench.Store.ScrubbedPages} pages for 600 values of two pages each.");
+        Assert.True(bench.Store.ScrubbedPages >= 600 * 2, $"The pass checked only {bench.Store.ScrubbedPages} pages of 600 values of two pages each.");
         var rested = bench.Time.GetElapsedTime(before) - bench.Context.Options.ScrubInterval;
         Assert.InRange(rested.TotalSeconds, 600 * 16_384.0 / bench.Context.Options.ScrubBytesPerSecond * 0.8, 60);
     }
@@ -100,7 +100,7 @@ public sealed class RunTimeDamageTests
             }
         }
         while (++number * 8192L < length);
-        // Pages that no tree reaches, as those of the map, which is read as the store is opened, go unnoticed, and no other.
+        // Only pages that no tree reaches go unnoticed, such as those of the map, which is read when the store is opened.
         Assert.Equal(pagesAPass, found);
     }
 
@@ -132,12 +132,12 @@ public sealed class RunTimeDamageTests
             bench.Run();
             Assert.Null(bench.FailureTold);
             Assert.Equal(last, bench.Store.Last);
-            // It is not looked at when the journal is opened: nothing is replayed from it.
+            // Opening the journal does not read the record, because nothing is replayed from it.
             bench.Reopen();
         }
     }
 
-    /// <summary>A replica that was opened again, so that none of its pages is in memory or checked.</summary>
+    /// <summary>A reopened replica: none of its pages is in memory or verified.</summary>
     private static ReplicaBench Checkpointed(int keys = 40, int valueBytes = 1500)
     {
         var bench = Filled(keys, valueBytes);
@@ -148,7 +148,7 @@ public sealed class RunTimeDamageTests
         return bench;
     }
 
-    /// <summary>The record that opens the epoch, and one for each key.</summary>
+    /// <summary>The record that opens the epoch, and one record for each key.</summary>
     private static ReplicaBench Filled(int keys, int valueBytes)
     {
         var bench = new ReplicaBench(1, StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 20 });
@@ -174,7 +174,7 @@ public sealed class RunTimeDamageTests
         }
     }
 
-    /// <summary>In its payload, where it was written last.</summary>
+    /// <summary>Flips a bit in the record's payload, where it was written last.</summary>
     private static void FlipRecord(ReplicaBench bench, UInt128 etag)
     {
         var found = 0;

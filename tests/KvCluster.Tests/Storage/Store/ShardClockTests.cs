@@ -3,7 +3,7 @@ using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>Shard time beside wall clocks that are right, ahead and behind.</summary>
+/// <summary>Shard time with wall clocks that are right, ahead and behind.</summary>
 public sealed class ShardClockTests
 {
     private static readonly DateTimeOffset Wall = DateTimeOffset.UnixEpoch.AddDays(20_000);

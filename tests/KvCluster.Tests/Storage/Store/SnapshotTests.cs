@@ -57,7 +57,7 @@ public sealed class SnapshotTests : IDisposable
     }
 
     [Fact]
-    public void Stop_WithWorkUnderWay_IsQuietOnlyBehindTheWorkAndIsReadUntilItIsClosed()
+    public void Stop_WithWorkInProgress_CompletesAfterItAndStaysReadableUntilClosed()
     {
         var data = $"{ReplicaBench.DirectoryPath}/state-00000001/data";
         _ = _leader.Put("under-way", "1");
@@ -69,7 +69,7 @@ public sealed class SnapshotTests : IDisposable
         Assert.Equal(_leader.Disk.Calls, callsWhenQuiet);
         Assert.Equal([data], _leader.Disk.OpenPaths);
 
-        // Its successor works in the same directory while the old state is read.
+        // The successor works in the same directory while the old state is still read.
         using var successor = ReplicaStore.Open(_leader.Context, ReplicaBench.DirectoryPath);
         Assert.Equal(_leader.Store.Last, successor.Last);
         Assert.Equal(new string('b', 40), _leader.Read("key-1"));
@@ -87,9 +87,9 @@ public sealed class SnapshotTests : IDisposable
         }
     }
 
-    // A checkpoint that somebody waited for failed when a received snapshot took the store's place, although the replica went on.
+    // A checkpoint that a caller waited for failed when a received snapshot replaced the store, although the replica continued.
     [Fact]
-    public void CheckpointAsync_AnotherStoreTakesThePlace_IsWrittenThere()
+    public void CheckpointAsync_StoreReplaced_IsWrittenByTheNewStore()
     {
         _ = _leader.Put("under-way", "1");
         _leader.Store.Commit(_leader.Store.Last.Etag);
@@ -111,7 +111,7 @@ public sealed class SnapshotTests : IDisposable
     }
 
     [Fact]
-    public void CheckpointAsync_NoStoreTakesThePlace_IsRefused()
+    public void CheckpointAsync_StoreNotReplaced_IsRefused()
     {
         foreach (var ends in (Action[])[() => _leader.Store.EndRequests(), () => _ = _leader.Store.CloseAsync()])
         {
@@ -130,7 +130,7 @@ public sealed class SnapshotTests : IDisposable
     }
 
     [Fact]
-    public void Close_AReaderStays_LetsGoOfAllButTheFileThatItReads()
+    public void Close_ReaderStillOpen_KeepsOnlyTheFileThatItReads()
     {
         using var reader = _leader.Store.OpenSnapshot();
         var closed = _leader.Store.CloseAsync();
@@ -199,9 +199,9 @@ public sealed class SnapshotTests : IDisposable
     }
 
     [Fact]
-    public void Read_PageWentBadOnTheDisk_IsFoundBeforeItIsGivenAway()
+    public void Read_PageWentBadOnTheDisk_IsFoundBeforeItIsSent()
     {
-        // Receivers found the damage only when they had all of it, and counted as lost themselves, one after the other.
+        // Receivers detected the damage only after receiving everything, and were themselves marked lost, one after the other.
         var data = $"{ReplicaBench.DirectoryPath}/state-00000001/data";
         var pages = _leader.Disk.ReadAll(data).Length / Page.Bytes;
         var chunk = new byte[5_000];
@@ -221,7 +221,7 @@ public sealed class SnapshotTests : IDisposable
             Assert.Equal(used, thrown is CorruptStoreException);
             found += used ? 1 : 0;
         }
-        Assert.True(found > 3, $"Only {found} pages were used.");
+        Assert.True(found > 3, $"Only {found} pages are in use.");
     }
 
     [Fact]
@@ -234,9 +234,9 @@ public sealed class SnapshotTests : IDisposable
     }
 
     [Fact]
-    public void Install_NoRoom_IsRefusedWithTheFirstBytesAndTakesNone()
+    public void Install_NoRoom_IsRefusedAtTheFirstBytesAndUsesNoSpace()
     {
-        // All of it was sent, and the end of the room ended the receiver's process, again at each of its starts.
+        // The whole snapshot was sent, and the full disk ended the receiver's process, again after each start.
         using var source = _leader.Store.OpenSnapshotSource();
         var used = _follower.Disk.UsedBytes;
         _follower.Disk.CapacityBytes = used + _follower.Context.Options.SnapshotRoomBytes + (source.BytesTotal / 2);
@@ -268,15 +268,15 @@ public sealed class SnapshotTests : IDisposable
         installer.BeginVerify(_follower.Store.Control);
         var steps = 1;
         for (var before = installer.BytesVerified; !installer.VerifyStep(Page.Bytes); before = installer.BytesVerified, steps++)
-            Assert.True(installer.BytesVerified > before, "A step verified nothing.");
+            Assert.True(installer.BytesVerified > before, "A step verified no page.");
         Assert.True(steps > 3, $"{steps} steps.");
         Assert.Equal(source.Pages.Sum(run => run.Count * Page.Bytes), installer.BytesVerified + (2 * Page.Bytes));
     }
 
     [Fact]
-    public void Source_HoldsBackMoreJournalThanItMay_IsTakenBack()
+    public void Source_RetainsMoreJournalThanAllowed_IsTakenBack()
     {
-        // A snapshot for a follower that was slow, or gone, held back all journal and all pages from then on.
+        // A snapshot for a follower that was slow or gone kept all journal and all pages from then on.
         using var leader = new ReplicaBench(1, StoreBench.SmallOptions with { SnapshotPinnedBytesMax = 300 << 10, RetainedJournalBytes = 0 });
         leader.Lead(1);
         leader.Put("key", "value");

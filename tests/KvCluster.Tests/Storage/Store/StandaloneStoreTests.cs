@@ -11,7 +11,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>The engine on its own threads and the machine's disk.</summary>
+/// <summary>The engine on its own threads and a real disk.</summary>
 public sealed class StandaloneStoreTests : IDisposable
 {
     private readonly string _directory = Path.Combine(Path.GetTempPath(), $"kv-store-{Environment.ProcessId}-{Guid.NewGuid():n}");

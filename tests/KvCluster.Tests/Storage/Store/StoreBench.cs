@@ -10,7 +10,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>A standalone store on a simulated disk, driven on the test's thread: the executors run in seeded order.</summary>
+/// <summary>A standalone store on a simulated disk, run on the test's thread. The executors run in seeded order.</summary>
 internal sealed class StoreBench : IDisposable
 {
     public const string DirectoryPath = "/shard";
@@ -56,7 +56,7 @@ internal sealed class StoreBench : IDisposable
         RunUntilIdle();
     }
 
-    /// <summary>Closes the store as a process that dies: nothing that waits is done any more.</summary>
+    /// <summary>Closes the store as if the process had died: nothing that waits is executed.</summary>
     public void Close()
     {
         foreach (var executor in (StepExecutor[])[_writer, .. _lanes, _checkpoints])
@@ -68,7 +68,7 @@ internal sealed class StoreBench : IDisposable
         }
     }
 
-    /// <summary>Runs one item of an executor chosen by the seed; false when none waits.</summary>
+    /// <summary>Runs one item of an executor chosen by the seed. False if none waits.</summary>
     public bool Step()
     {
         var waiting = new[] { _writer, _lanes[0], _lanes[1], _checkpoints, _completions }.Where(executor => executor is { Count: > 0, IsRunning: false }).ToArray();
@@ -82,7 +82,7 @@ internal sealed class StoreBench : IDisposable
         }
     }
 
-    /// <summary>While a journal lane writes, the others go on, so that a later write may be there before it.</summary>
+    /// <summary>While one journal lane writes, the others run, so a later write may be durable first.</summary>
     private void RunBeside(string path)
     {
         if (_lanes.Any(lane => lane.IsRunning))
@@ -92,7 +92,7 @@ internal sealed class StoreBench : IDisposable
         }
     }
 
-    /// <summary>Submits a request that the queue has room for.</summary>
+    /// <summary>Submits a request. The queue must have a free place.</summary>
     public Task<WriteResult> Submit(Action<WriteRequest> fill)
     {
         var request = WriteRequest.Rent();
@@ -110,14 +110,14 @@ internal sealed class StoreBench : IDisposable
         return Answer(answer);
     }
 
-    /// <summary>What a task gave that must be done.</summary>
+    /// <summary>The result of a task that must be complete.</summary>
     public static T Answer<T>(Task<T> task)
     {
-        Assert.True(task.IsCompleted, "There was no answer, and nothing is left to run.");
+        Assert.True(task.IsCompleted, "The task is not complete, and nothing is left to run.");
         return task.GetAwaiter().GetResult();
     }
 
-    /// <summary>Writes a checkpoint of all that is published.</summary>
+    /// <summary>Writes a checkpoint of everything published.</summary>
     public void Checkpoint()
     {
         var done = Store.CheckpointAsync();

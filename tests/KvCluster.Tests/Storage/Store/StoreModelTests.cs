@@ -10,8 +10,8 @@ using Xunit.Abstractions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// The whole engine against a sorted dictionary: random requests with conditions in random batches, readers that stay open, checkpoints at
-/// any moment, closing without warning and reopening. KV_SEED repeats a run, KV_LONG=1 makes many.
+/// Compares the whole engine with a sorted dictionary: random requests with conditions in random batches, readers that stay open, checkpoints at any
+/// moment, closing without warning and reopening. KV_SEED repeats a run, KV_LONG=1 makes many.
 /// </summary>
 public sealed class StoreModelTests(ITestOutputHelper output)
 {
@@ -75,7 +75,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
             }
         }
 
-        /// <summary>Submits a request; what it does to the model is applied when its answer comes, which is in the order of submission.</summary>
+        /// <summary>Submits a request. Its change is made in the model when its answer comes; answers come in the order of submission.</summary>
         private void Submit(StoreBench bench)
         {
             var conditions = _random.Next(3) == 0 ? 1 + _random.Next(2) : 0;

@@ -3,7 +3,7 @@ using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Trees;
 
-/// <summary>Cursors against the model: seeks, both ways, bounds.</summary>
+/// <summary>Compares cursors with the model: seeks, both directions, bounds.</summary>
 public sealed class CursorTests
 {
     public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];

@@ -8,11 +8,11 @@ using TreePage = KvCluster.Storage.Pages.TreePage;
 
 namespace KvCluster.Tests.Storage.Trees;
 
-/// <summary>Splitting and joining pages, with keys and values of every length.</summary>
+/// <summary>Splits and merges pages, with keys and values of every length.</summary>
 public sealed unsafe class SplitTests
 {
-    // A put ended the engine on every replica in turn: a branch was split where its own entries had about the same bytes, and the separator that was coming in did
-    // not fit its half ("A cell of 2048 bytes does not fit into a page with a gap of 2056 bytes").
+    // A put ended the engine on every replica in turn. A branch was split where its existing entries were halved by bytes, and the incoming separator
+    // did not fit into its half ("A cell of 2048 bytes does not fit into a page with a gap of 2056 bytes").
     [Fact]
     public void Put_KeysWhoseSeparatorsFillAQuarterOfABranch_AreAllStored()
     {
@@ -26,7 +26,7 @@ public sealed unsafe class SplitTests
     [Fact]
     public void Put_KeysAndValuesOfAllLengths_AreAllStored() => Seeded.Run(12, random =>
     {
-        // Keys share beginnings of any length, so that every page has another prefix.
+        // Keys share prefixes of any length, so every page has a different prefix.
         var longest = random.Next(3) switch { 0 => Page.KeyBytesMax, 1 => random.Next(1, Page.KeyBytesMax + 1), _ => random.Next(1, 40) };
         var shared = new byte[random.Next(longest)];
         var values = random.Next(3) switch { 0 => Page.InlineValueBytesMax + 2, 1 => 3 * Page.Bytes, _ => 300 };
@@ -34,7 +34,7 @@ public sealed unsafe class SplitTests
     });
 
     [Fact]
-    public void Branch_WithASeparatorThatDoesNotFitIn_FitsBothHalvesAndKeepsTheOrder() => Seeded.Run(150, random =>
+    public void Branch_SeparatorDoesNotFit_IsSplitSoThatBothHalvesFit() => Seeded.Run(150, random =>
     {
         using var pages = new Pages();
         var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(1, Page.KeyBytesMax + 1);
@@ -72,9 +72,10 @@ public sealed unsafe class SplitTests
         }
     });
 
-    // A share counted only what was there already, so that a large entry found no room after it either, and the next share moved the same entries back: hundreds of times in one put.
+    // Redistribution counted only existing entries, so a large new entry still did not fit afterwards. The next redistribution moved the same entries
+    // back, hundreds of times in one put.
     [Fact]
-    public void Share_WithAKeyThatComesIn_LeavesRoomForItWhereItBelongs() => Seeded.Run(300, random =>
+    public void Redistribute_IncomingKey_LeavesRoomInItsPage() => Seeded.Run(300, random =>
     {
         using var pages = new Pages();
         var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
@@ -96,13 +97,13 @@ public sealed unsafe class SplitTests
 
         Assert.Equal([.. first, .. second], [.. Keys(pages.Left, 0), .. Keys(pages.Right, 0)]);
         var own = key.AsSpan().SequenceCompareTo(separator.AsSpan(0, length)) < 0 ? pages.Left : pages.Right;
-        Assert.True(key.AsSpan().StartsWith(Page.Prefix(own)) && Page.Gap(own) >= bytes, "There is no room for the key.");
+        Assert.True(key.AsSpan().StartsWith(Page.Prefix(own)) && Page.Gap(own) >= bytes, "The key does not fit into its page.");
         Assert.All(Keys(pages.Left, 0), left => Assert.True(left.AsSpan().SequenceCompareTo(separator.AsSpan(0, length)) < 0));
         Assert.All(Keys(pages.Right, 0), right => Assert.True(right.AsSpan().SequenceCompareTo(separator.AsSpan(0, length)) >= 0));
     });
 
     [Fact]
-    public void Leaf_WithAKeyThatComesIn_IsSplitSoThatBothHalvesHoldTheirs() => Seeded.Run(100, random =>
+    public void Leaf_IncomingKey_IsSplitSoThatBothHalvesFit() => Seeded.Run(100, random =>
     {
         using var pages = new Pages();
         var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
@@ -123,7 +124,7 @@ public sealed unsafe class SplitTests
     });
 
     [Fact]
-    public void Join_OfWhatASplitGave_IsTheWholeAgainOrRefused() => Seeded.Run(400, random =>
+    public void Merge_HalvesOfASplit_GivesTheOriginalPageOrIsRefused() => Seeded.Run(400, random =>
     {
         using var pages = new Pages();
         var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
@@ -143,7 +144,7 @@ public sealed unsafe class SplitTests
         if (PageSplit.TryMerge(pages.Source, pages.Second, PageSplit.Separator(first.Max, second.Min), pages.Left))
             Assert.Equal([.. first, .. second], Keys(pages.Left, 0));
         else
-            Assert.True(Page.Used(pages.Source) + Page.Used(pages.Second) > Page.BodyBytes / 4, "Two pages that are nearly empty are not joined.");
+            Assert.True(Page.Used(pages.Source) + Page.Used(pages.Second) > Page.BodyBytes / 4, "Two nearly empty pages were not joined.");
     });
 
     private static (SortedSet<byte[]> First, SortedSet<byte[]> Second) FillTwoLeaves(Random random, Pages pages, byte[] prefix, int longest, int values)
@@ -244,7 +245,7 @@ public sealed unsafe class SplitTests
         Assert.False(cursor.MoveNext(), name);
     }
 
-    /// <summary>Memory for the pages that a function takes and writes.</summary>
+    /// <summary>Memory for the pages that a function reads and writes.</summary>
     private sealed class Pages : IDisposable
     {
         private readonly AlignedBuffer _memory = new(4 * Page.Bytes);
@@ -261,7 +262,7 @@ public sealed unsafe class SplitTests
 
         private byte* At(int page)
         {
-            // Native memory: the address stays good.
+            // Native memory: the address remains valid.
             fixed (byte* memory = _memory.Span)
                 return memory + (page * Page.Bytes);
         }
