@@ -15,7 +15,7 @@ public sealed class AnswerLimitTests : IAsyncLifetime
 {
     private const int MessageBytesMax = 4 << 20;
 
-    // In two shards, which begin at "k" and before. Beside small entries some that nearly fill a message, fill it, and are larger.
+    // Two shards, divided at "k". Small entries, and others that nearly fill a message, fill it, and exceed it.
     private static readonly (string Key, int ValueBytes)[] Entries =
     [
         ("a", 100_000), ("b", (4 << 20) - 70_000), ("c", 10), ("d", 8 << 20), ("e", 20_000), ("f", 4 << 20), ("g", 1), ("h", 8 << 20),
@@ -43,7 +43,10 @@ public sealed class AnswerLimitTests : IAsyncLifetime
         await _cluster.DisposeAsync();
     }
 
-    /// <summary>A page was filled to 128 KiB and one entry more: with one of nearly 4 MiB it was larger than a client takes that would have taken each of its entries.</summary>
+    /// <summary>
+    /// A page was filled to 128 KiB plus one entry. With an entry of nearly 4 MiB it exceeded the limit of a client that would have accepted each
+    /// entry alone.
+    /// </summary>
     [Theory]
     [InlineData(false, false)]
     [InlineData(false, true)]
@@ -52,7 +55,7 @@ public sealed class AnswerLimitTests : IAsyncLifetime
     public async Task ScanPage_WithSeveralEntries_HasAtMost4MiB(bool byRouter, bool reverse)
     {
         var found = new List<(string, int)>();
-        // A node's scan ends with its shard.
+        // A scan at a node ends with its shard.
         foreach (var request in byRouter ? [new ScanRequest()] : (ScanRequest[])[new() { End = ByteString.CopyFromUtf8("k") }, new() { Start = ByteString.CopyFromUtf8("k") }])
         {
             request.Reverse = reverse;
@@ -73,7 +76,7 @@ public sealed class AnswerLimitTests : IAsyncLifetime
     [Theory]
     [InlineData(1)]
     [InlineData(5)]
-    public async Task ScanPage_OfALimitedScan_LeavesNoEntryOut(ulong limit)
+    public async Task ScanPages_OfALimitedScan_OmitNoEntry(ulong limit)
     {
         foreach (var byRouter in (bool[])[false, true])
         {
@@ -88,12 +91,12 @@ public sealed class AnswerLimitTests : IAsyncLifetime
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task UnaryAnswer_KeepsTo16MiB(bool byRouter)
+    public async Task UnaryAnswer_HasAtMost16MiB(bool byRouter)
     {
         var kv = Kv(byRouter);
         foreach (var (key, valueBytes) in Entries.Where(entry => entry.ValueBytes >= 4 << 20))
             Assert.Equal(valueBytes, (await kv.GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8(key) })).Value.Length);
-        // At a node keys of one shard only.
+        // A node answers for keys of one shard only.
         var many = await kv.GetManyAsync(Many("a", "b", "d"));
         Assert.Equal([100_000, (4 << 20) - 70_000, 8 << 20], many.Entries.Select(entry => entry.Value.Length));
         await AssertTooLargeAsync(kv, Many("d", "h"));
@@ -129,7 +132,7 @@ public sealed class AnswerLimitTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Read_WithALargerResponseThanItsCallAllows_IsRefusedWithItsSize()
+    public async Task Read_ResponseLargerThanTheCallAllows_IsRefusedWithItsSize()
     {
         using var exchange = Kv(byRouter: false).Exchange();
         var get = new GetRequest { Key = ByteString.CopyFromUtf8("d") }.ToByteString();

@@ -4,12 +4,12 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Loops that meet bugs.</summary>
+/// <summary>Loops whose work or pause throws.</summary>
 public sealed class BackgroundLoopTests
 {
-    /// <summary>An exception of what says the time to the next turn ended the loop without a word.</summary>
+    /// <summary>An exception from the function that computes the next pause ended the loop silently.</summary>
     [Fact]
-    public async Task Loop_WhoseTurnAndPauseFail_CountsItAndGoesOn()
+    public async Task Loop_TurnAndPauseThrow_CountsThemAndContinues()
     {
         var before = LoopFailures.Total;
         var turns = new SemaphoreSlim(0);

@@ -3,7 +3,7 @@ using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>What every coordinator does alike. Run for each by a class that gives it.</summary>
+/// <summary>What every coordinator must do. The test class of each coordinator runs it.</summary>
 internal static class CoordinatorContract
 {
     public static async Task CheckAsync(ICoordinator coordinator)

@@ -6,13 +6,13 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Trees that differ though every checksum is right: the replicas find it by themselves, and the odd one is rebuilt.</summary>
+/// <summary>Trees that differ although every checksum is right. The replicas detect this by themselves, and the differing one is rebuilt.</summary>
 public sealed class DigestComparisonTests
 {
     private static readonly ReplicationOptions _often = new() { DigestIntervalUs = 500_000 };
 
     [Fact]
-    public async Task Comparison_OfEqualTrees_IsShownByItsLeaderAndHarmsNobody()
+    public async Task Comparison_OfEqualTrees_IsShownAndStopsNoReplica()
     {
         await using var cluster = await StartAsync(_often);
         var before = await RecordAsync(cluster);
@@ -21,13 +21,13 @@ public sealed class DigestComparisonTests
     }
 
     [Fact]
-    public async Task ValueThatChangedSilently_InOneReplica_IsFoundAndTheReplicaRebuiltWhileWritesGoOn()
+    public async Task SilentlyChangedValue_InAFollower_IsDetectedAndTheReplicaRebuiltDuringWrites()
     {
         await using var cluster = await StartAsync(new ReplicationOptions());
         var bad = await cluster.LeaderOfAsync(0) == 1 ? 2u : 1u;
         await StopAndChangeAsync(cluster, bad);
         await cluster.StartNodeAsync(bad);
-        // It is there, and nothing else would find it.
+        // The changed value is served, and nothing else would detect it.
         await Tests.Grpc.Eventually.TrueAsync(() => AppliedAtAsync(cluster, bad).Result == "wrong-7", "the replica serves the changed value");
         var before = await RecordAsync(cluster);
         cluster.Replication = _often;
@@ -44,16 +44,16 @@ public sealed class DigestComparisonTests
     }
 
     [Fact]
-    public async Task ValueThatChangedSilently_InTheLeader_IsFoundByItAndItHandsOverToBeRebuilt()
+    public async Task SilentlyChangedValue_InTheLeader_IsDetectedAndItTransfersAndIsRebuilt()
     {
         await using var cluster = await StartAsync(NodeCluster.Steady);
         var bad = await cluster.LeaderOfAsync(0);
         await StopAndChangeAsync(cluster, bad);
-        // The others compare when they are asked to, and not for an hour by themselves.
+        // The others compare only when asked to: their own interval is an hour.
         cluster.Replication = NodeCluster.Steady with { DigestIntervalUs = _often.DigestIntervalUs };
         await cluster.StartNodeAsync(bad);
         var before = await RecordAsync(cluster);
-        // It finds out as long as it leads: again where another was elected first.
+        // It detects the difference only while it leads. If another was elected first, try again.
         await WriteUntilAsync(cluster, async () =>
         {
             if (await RebuiltAsync(cluster, bad, before))
@@ -74,16 +74,16 @@ public sealed class DigestComparisonTests
 
     private static async Task StopAndChangeAsync(NodeCluster cluster, uint node)
     {
-        // A follower that is behind has applied all that it has, too: the value must be there.
+        // A follower that lags may have applied everything it has, so the value must be there as well.
         await Tests.Grpc.Eventually.TrueAsync(
             () => AppliedAtAsync(cluster, node).Result == "value-7" && cluster.StatusOfAsync(node).Result.Replicas.SingleOrDefault() is { Applied: not null } replica && replica.Applied.Equals(replica.Last),
-            "all is applied");
+            "everything is applied");
         await new Admin.AdminClient(cluster.ChannelOf(node)).CheckpointAsync(new CheckpointRequest());
         await cluster.StopNodeAsync(node);
         SilentDamage.ChangeValue(Path.Combine(cluster.DirectoryOf(node), "shards", "0"), "value-7"u8, "wrong-7"u8);
     }
 
-    // What is acknowledged meanwhile is there in the end.
+    // Everything acknowledged meanwhile must be there at the end.
     private static async Task WriteUntilAsync(NodeCluster cluster, Func<Task<bool>> condition)
     {
         var acknowledged = new List<string>();
@@ -104,7 +104,7 @@ public sealed class DigestComparisonTests
         }
     }
 
-    // Asks for it, if another leads.
+    // Requests a transfer if another node leads.
     private static async Task LeadAsync(NodeCluster cluster, uint node)
     {
         var leader = await cluster.LeaderOfAsync(0);
@@ -116,7 +116,7 @@ public sealed class DigestComparisonTests
         }
         catch (RpcException failure) when (failure.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
         {
-            // It has not caught up yet, or is being rebuilt.
+            // The node has not caught up yet or is being rebuilt.
         }
     }
 
@@ -132,7 +132,7 @@ public sealed class DigestComparisonTests
 
     private static IEnumerable<ulong> IdsOf(ShardRecord record) => record.Replicas.Select(replica => replica.Replica);
 
-    // All three, and none of them was replaced meanwhile.
+    // All three have the same digest, and none was replaced meanwhile.
     private static async Task<bool> ComparedAsync(NodeCluster cluster, ShardRecord? before)
     {
         var leader = await cluster.LeaderOfAsync(0);
@@ -142,7 +142,7 @@ public sealed class DigestComparisonTests
 
     private static Task<string?> AppliedAtAsync(NodeCluster cluster, uint node) => ReadAsync(cluster, node, "k07", ReadMode.Stale);
 
-    // Null: the replica is not open yet, or does not lead.
+    // Null if the replica is not open yet or does not lead.
     private static async Task<string?> ReadAsync(NodeCluster cluster, uint node, string key, ReadMode mode)
     {
         try

@@ -2,7 +2,7 @@ using KvCluster.Node.Shards;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>When a replica calls its disk slow.</summary>
+/// <summary>When a replica considers its disk slow.</summary>
 public sealed class DiskPaceTests
 {
     private readonly DiskPace _pace = new();
@@ -17,11 +17,11 @@ public sealed class DiskPaceTests
     }
 
     [Fact]
-    public void Observe_SlowSyncs_IsSlowOnceAndHealthyAgainOnlyWhenTheyAreShort()
+    public void Observe_SlowSyncs_IsSlowUntilTheyAreShortAgain()
     {
         Assert.Equal(1, ChangesOver(30, 400_000));
         Assert.True(_pace.IsSlow);
-        // Between the two bounds nothing changes.
+        // Between the two bounds the judgement does not change.
         Assert.Equal(0, ChangesOver(100, 150_000));
         Assert.True(_pace.IsSlow);
         Assert.Equal(1, ChangesOver(100, 5_000));

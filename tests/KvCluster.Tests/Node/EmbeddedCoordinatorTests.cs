@@ -25,7 +25,7 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
     }
 
     [Fact]
-    public async Task Open_AfterClose_HasEverything()
+    public async Task Open_AfterClose_RestoresEverything()
     {
         long revision;
         await using (var coordinator = Open())
@@ -48,7 +48,7 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
     }
 
     [Fact]
-    public async Task Open_AfterATornAppend_DropsOnlyThat()
+    public async Task Open_AfterATornAppend_DropsOnlyThatRecord()
     {
         await using (var coordinator = Open())
             await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
@@ -115,7 +115,7 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
     }
 
     [Fact]
-    public async Task Lease_AfterReopen_HasItsWholeTimeAgain()
+    public async Task Lease_AfterReopen_HasItsFullTimeAgain()
     {
         await using (var coordinator = Open())
         {
@@ -131,7 +131,7 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
     }
 
     [Fact]
-    public async Task Watch_FromARevisionNoLongerKept_SaysSo()
+    public async Task Watch_FromADiscardedRevision_ReportsIt()
     {
         await using (var coordinator = Open())
             await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
@@ -161,9 +161,12 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
         await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => coordinator.GetAsync("/k", Never));
     }
 
-    /// <summary>Power goes at every call of a short run, with each fate of unsynced writes: what was answered is there, and nothing that was not asked for.</summary>
+    /// <summary>
+    /// Power is lost at every call of a short run, with each fate of unsynced writes. Every answered change is there, and nothing that was not
+    /// requested.
+    /// </summary>
     [Fact]
-    public async Task Open_AfterACrashAtAnyCall_HasWhatWasAnswered()
+    public async Task Open_AfterACrashAtAnyCall_HasEveryAnsweredChange()
     {
         for (var call = 1; ; call++)
         {
@@ -184,7 +187,7 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
         }
     }
 
-    // Values of 200,000 bytes more each time, so that the file is rewritten on the way. How many changes were answered.
+    // Writes values that grow by 200,000 bytes each time, so that the file is rewritten. Returns the number of answered changes.
     private async Task<int> CountUntilCrashAsync(SimulatedDisk disk)
     {
         var answered = 0;

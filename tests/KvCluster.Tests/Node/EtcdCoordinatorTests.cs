@@ -9,7 +9,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Our client of etcd's API against both servers of it, and the real etcdctl against ours.</summary>
+/// <summary>The client for etcd's API against both of its servers, and the real etcdctl against the embedded one.</summary>
 public sealed class EtcdCoordinatorTests
 {
     private static readonly CancellationToken Never = CancellationToken.None;
@@ -23,13 +23,13 @@ public sealed class EtcdCoordinatorTests
     }
 
     [Fact]
-    public async Task Watch_AfterTheServerReopened_SaysThatChangesAreGone()
+    public async Task Watch_AfterTheServerReopened_ReportsMissingChanges()
     {
         await using var server = await EmbeddedServer.StartAsync();
         await using var coordinator = Connect(server.Address);
         var revision = (await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never)).Revision;
         await server.RestartAsync();
-        // The connection to the server before may only now be found broken.
+        // The connection to the former server may be found broken only now.
         await coordinator.GetUntilAnsweredAsync("/k", Never);
         await Assert.ThrowsAsync<CoordinatorCompactedException>(async () => await coordinator.WatchAsync("/", revision, Never).GetAsyncEnumerator().MoveNextAsync());
     }
@@ -53,9 +53,9 @@ public sealed class EtcdCoordinatorTests
         await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => coordinator.GetAsync("/k", Never));
     }
 
-    /// <summary>The first attempt was applied and its answer lost: repeating the same compare loses, and the value found is our own.</summary>
+    /// <summary>The first attempt was applied but its answer was lost. The repeated compare fails, and the value found is the client's own.</summary>
     [Fact]
-    public async Task SetUntilSettled_AfterALostAnswer_FindsItsOwnChange()
+    public async Task SetUntilSettled_AnswerLost_FindsItsOwnChange()
     {
         await using var server = await EmbeddedServer.StartAsync();
         await using var coordinator = new CoordinatorThatLosesAnswers(Connect(server.Address)) { LostAnswers = 1 };
@@ -66,7 +66,7 @@ public sealed class EtcdCoordinatorTests
     }
 
     [Fact]
-    public async Task SetUntilSettled_AfterALostAnswerToALostCompare_IsLost()
+    public async Task SetUntilSettled_AnswerOfAFailedCompareLost_IsLost()
     {
         await using var server = await EmbeddedServer.StartAsync();
         await using var coordinator = new CoordinatorThatLosesAnswers(Connect(server.Address));
@@ -77,25 +77,25 @@ public sealed class EtcdCoordinatorTests
     }
 
     [Fact]
-    public void HeaderCheck_ARevisionBelowOneSeenBeforeTheRequest_Alarms()
+    public void HeaderCheck_RevisionLowerThanBeforeTheRequest_Alarms()
     {
         var check = new EtcdHeaderCheck(NullLogger.Instance);
         check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, 0);
-        // An answer that was overtaken by another is none.
+        // An answer overtaken by a later one must not alarm.
         check.Check(new ResponseHeader { ClusterId = 7, Revision = 9 }, 9);
         Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 7, Revision = 9 }, 10));
         Assert.Throws<CoordinatorAlarmException>(check.ThrowIfAlarmed);
     }
 
     [Fact]
-    public void HeaderCheck_AnotherClusterId_Alarms()
+    public void HeaderCheck_DifferentClusterId_Alarms()
     {
         var check = new EtcdHeaderCheck(NullLogger.Instance);
         check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, 0);
         Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 8, Revision = 11 }, 10));
     }
 
-    /// <summary>The other server's answer says that it was done; it was sent, but not to the store that was asked.</summary>
+    /// <summary>The answer came from a server that was put in the place of the first. It was applied there, but not in the store that was asked.</summary>
     [Fact]
     public async Task CompareAndSet_AnsweredByAReplacedServer_IsUnknown()
     {
@@ -104,7 +104,7 @@ public sealed class EtcdCoordinatorTests
         await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
         await server.RestartAsync(withAnotherFolder: true);
         Assert.Equal(CompareAndSetOutcome.Unknown, (await coordinator.CompareAndSetAsync("/other", 0, "1", 0, Never)).Outcome);
-        // At the latest now it is found out, and from then on nothing is sent.
+        // The client detects the other server now at the latest, and sends nothing from then on.
         await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.GetUntilAnsweredAsync("/k", Never));
         await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/other", 0, "2", 0, Never));
     }
@@ -116,7 +116,7 @@ public sealed class EtcdCoordinatorTests
         await using var coordinator = Connect(server.Address);
         await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
         await server.RestartAsync(withAnotherFolder: true);
-        // The connection to the server before may only now be found broken.
+        // The connection to the former server may be found broken only now.
         await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.GetUntilAnsweredAsync("/k", Never));
         await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never));
         await using var other = Connect(server.Address);
@@ -163,7 +163,7 @@ public sealed class EtcdCoordinatorTests
         return lines;
     }
 
-    /// <summary>Applies changes, and says of the first ones that their outcome is not known.</summary>
+    /// <summary>Applies changes and reports the first ones as unknown.</summary>
     private sealed class CoordinatorThatLosesAnswers(ICoordinator inner) : ICoordinator
     {
         public int LostAnswers { get; set; }
@@ -193,7 +193,7 @@ public sealed class EtcdCoordinatorTests
         public ValueTask DisposeAsync() => inner.DisposeAsync();
     }
 
-    /// <summary>An embedded coordinator and its server, which can be started again on the same port.</summary>
+    /// <summary>An embedded coordinator with its server, which can be restarted on the same port.</summary>
     private sealed class EmbeddedServer : IAsyncDisposable
     {
         private readonly TemporaryDirectory _directory = new();

@@ -4,7 +4,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>The frames of many shards that wait for one stream.</summary>
+/// <summary>Frames of many shards that wait for one stream.</summary>
 public sealed class FrameLanesTests
 {
     private const int FrameBodyBytes = 256 << 10;
@@ -23,7 +23,7 @@ public sealed class FrameLanesTests
     }
 
     [Fact]
-    public void TryTake_ShardWithMuchToSend_LeavesAShareOfTheNextMessageToEachOther()
+    public void TryTake_ShardWithMuchToSend_LeavesEachOtherShardAShareOfTheMessage()
     {
         Fill(shard: 1);
         for (var shard = 2u; shard <= 4; shard++)
@@ -63,14 +63,14 @@ public sealed class FrameLanesTests
     }
 
     [Fact]
-    public void TryAdd_OtherSideDoesNotKeepUp_IsBoundedOverAllShardsAndLeavesEachAFrame()
+    public void TryAdd_ReceiverDoesNotKeepUp_IsBoundedOverAllShardsAndLeavesEachAFrame()
     {
         const int Shards = 100;
         var frames = 0L;
         for (var shard = 1u; shard <= Shards; shard++)
         {
             var added = Fill(shard);
-            Assert.True(added > 0, $"Shard {shard} has no room at all.");
+            Assert.True(added > 0, $"Shard {shard} has no space at all.");
             frames += added;
         }
         Assert.InRange(frames * FrameBodyBytes, FrameLanes.BytesMax / 2, FrameLanes.BytesMax + (Shards * (long)FrameBodyBytes));
@@ -86,7 +86,7 @@ public sealed class FrameLanesTests
     }
 
     [Fact]
-    public void TryAdd_FrameLargerThanTheCredit_GoesIntoAnEmptyLane()
+    public void TryAdd_FrameLargerThanTheCredit_IsAcceptedInAnEmptyLane()
     {
         var large = new Frame { Shard = 1, Append = new Append { Bodies = { UnsafeByteOperations.UnsafeWrap(new byte[20 << 20]) } } };
         Assert.True(_lanes.TryAdd(Heartbeat(1, 1)));
@@ -96,7 +96,7 @@ public sealed class FrameLanesTests
     }
 
     [Fact]
-    public void Clear_GivesAllCreditBack()
+    public void Clear_ReturnsAllCredit()
     {
         var added = Fill(shard: 1);
         _lanes.Clear();

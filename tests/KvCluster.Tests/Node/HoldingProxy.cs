@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>A loopback port in front of another one. What passes is held back while a test wants it to be: late, but complete and in order.</summary>
+/// <summary>A loopback port in front of another one. A test can hold back its traffic: it then arrives late, but complete and in order.</summary>
 internal sealed class HoldingProxy : IAsyncDisposable
 {
     private readonly TcpListener _listener = new(IPAddress.Loopback, 0);
@@ -23,7 +23,7 @@ internal sealed class HoldingProxy : IAsyncDisposable
 
     public string Address { get; }
 
-    /// <summary>Holds everything in both directions from now on, new connections too.</summary>
+    /// <summary>Holds all traffic in both directions from now on, including new connections.</summary>
     public void Hold() => _open = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
 
     public void Release() => _open.TrySetResult();
@@ -65,7 +65,7 @@ internal sealed class HoldingProxy : IAsyncDisposable
         }
         catch (Exception failure) when (failure is SocketException or OperationCanceledException or ObjectDisposedException)
         {
-            // One side is gone: so is the pair.
+            // One side has closed, so the connection ends.
         }
     }
 

@@ -4,13 +4,13 @@ using KvCluster.Node.Telemetry;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>What is told of the prefixes that callers ask for most.</summary>
+/// <summary>What is reported of the prefixes that callers use most.</summary>
 public sealed class HotPrefixesTests
 {
     private readonly ManualTime _time = new();
 
     [Fact]
-    public void Read_AfterManyDistinctPrefixes_TellsTheHotOneAndNeverTooMuch()
+    public void Read_AfterManyDistinctPrefixes_ReportsTheHotOneWithoutOvercounting()
     {
         var hot = new HotPrefixes(_time);
         for (var i = 0; i < 20_000; i++)
@@ -19,7 +19,7 @@ public sealed class HotPrefixesTests
         Assert.Equal(20_000UL, samples);
         Assert.Equal("hot/", prefixes[0].Prefix.ToStringUtf8());
         Assert.InRange(prefixes[0].Samples, 4_500UL, 5_000UL);
-        Assert.All(prefixes.Skip(1), prefix => Assert.True(prefix.Samples <= 1, $"{prefix.Prefix.ToStringUtf8()} was seen once and told {prefix.Samples} times"));
+        Assert.All(prefixes.Skip(1), prefix => Assert.True(prefix.Samples <= 1, $"{prefix.Prefix.ToStringUtf8()} was seen once and reported {prefix.Samples} times"));
         Assert.True(prefixes.Count <= HotPrefixes.ShownMax);
     }
 
@@ -29,7 +29,7 @@ public sealed class HotPrefixesTests
     [InlineData("/usr/share/doc", "/usr/share/", "/usr/")]
     [InlineData("plainkey-without", "plainkey")]
     [InlineData("k", "k")]
-    public void Count_OfAKey_IsOfItsFirstAndItsLastPart(string key, params string[] prefixes)
+    public void Count_OfAKey_CountsItsShortestAndLongestPrefix(string key, params string[] prefixes)
     {
         var hot = new HotPrefixes(_time);
         hot.Count(Key(key));
@@ -37,7 +37,7 @@ public sealed class HotPrefixesTests
     }
 
     [Fact]
-    public void Read_AfterAMinuteWithoutCalls_TellsNothing()
+    public void Read_AfterAMinuteWithoutCalls_ReportsNothing()
     {
         var hot = new HotPrefixes(_time);
         for (var i = 0; i < 50; i++)
@@ -49,7 +49,7 @@ public sealed class HotPrefixesTests
     }
 
     [Fact]
-    public void Saw_OfManyCalls_SamplesAboutOneInSixtyFour()
+    public void Saw_ManyCalls_SamplesAboutOneInSixtyFour()
     {
         var hot = new HotPrefixes(_time);
         for (var i = 0; i < 64_000; i++)

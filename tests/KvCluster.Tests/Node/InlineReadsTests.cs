@@ -3,8 +3,8 @@ using KvCluster.Node.Api;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// When the loop of an exchange reads trees itself. It always did where a place was free, and it needs only one: 128 Gets of pages that the disk needed 200 ms for were read one after the other, and
-/// what came behind them on the stream, of other callers and other shards, waited for 25 seconds.
+/// When the loop of an exchange reads trees itself. It used to do so whenever a place was free, and it needs only one. 128 Gets of pages for which
+/// the disk needed 200 ms were read one after the other, and later calls on the stream, of other callers and other shards, waited for 25 seconds.
 /// </summary>
 public sealed class InlineReadsTests
 {
@@ -16,12 +16,12 @@ public sealed class InlineReadsTests
     private int _asked;
 
     [Fact]
-    public void Begun_AfterASecondCallThatWaitedForTheDisk_KeepsTheLoopAwayForAMultipleOfThat()
+    public void Begun_AfterASecondWaitForTheDisk_KeepsTheLoopAwayForAMultipleOfTheWait()
     {
         var reads = Create();
         _waits = true;
         Assert.True(reads.Begun(0));
-        // Of the first nobody knows whether it was the disk.
+        // After the first call it is unknown whether the disk was the cause.
         Assert.True(reads.Begun(5 * Millisecond));
         Assert.False(reads.Begun(15 * Millisecond));
         Assert.False(reads.Begun((15 * Millisecond) + 1));
@@ -29,13 +29,13 @@ public sealed class InlineReadsTests
         reads.Ended((15 * Millisecond) + 3);
         reads.Starts((15 + 160) * Millisecond);
         Assert.True(reads.Begun((15 + 160) * Millisecond));
-        // Now it is known at once.
+        // Now the cause is known at once.
         reads.Ended((15 + 160 + 1) * Millisecond);
         Assert.False(reads.Begun((15 + 160 + 1 + 16) * Millisecond - 1));
     }
 
     [Fact]
-    public void Begun_AfterMessagesOfOneCallThatWaitedForTheDisk_KeepsTheLoopAway()
+    public void Begun_AfterSingleCallsThatWaitedForTheDisk_KeepsTheLoopAway()
     {
         var reads = Create();
         _waits = true;
@@ -48,18 +48,18 @@ public sealed class InlineReadsTests
         Assert.False(reads.Begun(4 * Millisecond));
     }
 
-    // On a busy machine a loop has no processor for milliseconds many times a second, and reads elsewhere cost several times as much.
+    // On a busy machine a loop loses its processor for milliseconds many times a second, and reads on other threads cost several times as much.
     [Fact]
-    public void Begun_AfterCallsThatHadNoProcessor_LetsTheLoopRead()
+    public void Begun_AfterCallsThatLostTheProcessor_LetsTheLoopRead()
     {
         var reads = Create();
         for (var now = 0L; now < Second; now += 50 * Millisecond)
             Assert.True(reads.Begun(now));
     }
 
-    // What the thread waited for before, in other work, is not the call's.
+    // Waits of the thread before the call, in other work, do not count for the call.
     [Fact]
-    public void Begun_AfterACallWithoutWaitsOnAThreadThatHadSome_LetsTheLoopRead()
+    public void Begun_AfterACallWithoutWaitsOnAThreadThatHadWaited_LetsTheLoopRead()
     {
         var reads = Create();
         for (var now = 0L; now < 10 * Second; now += Second / 2)
@@ -72,7 +72,7 @@ public sealed class InlineReadsTests
     }
 
     [Fact]
-    public void Begun_AfterQuickCallsAndATimeWithoutAny_LetsTheLoopReadAndAsksNobody()
+    public void Begun_AfterQuickCallsOrAPause_LetsTheLoopReadWithoutMeasuring()
     {
         var reads = Create();
         _waits = true;
@@ -85,7 +85,7 @@ public sealed class InlineReadsTests
     }
 
     [Fact]
-    public void Begun_AfterACallThatTookVeryLong_TriesAgainAfterTenSeconds()
+    public void Begun_AfterAVeryLongCall_TriesAgainAfterTenSeconds()
     {
         var reads = Create();
         _waits = true;
@@ -98,10 +98,10 @@ public sealed class InlineReadsTests
     }
 
     [Fact]
-    public void OfThisThread_OfAThreadThatDoesNothing_StaysTheSame()
+    public void OfThisThread_IdleThread_StaysTheSame()
     {
         var rounds = 0;
-        // Its own code may be fetched first.
+        // The first calls may still load this test's own code.
         for (var before = -1L; DiskWaits.OfThisThread() is var now && now != before; before = now)
             Assert.True(++rounds < 1_000);
     }

@@ -7,7 +7,7 @@ using KvCluster.Wire;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>The service Kv as its callers see it: one node, two shards that meet at "m".</summary>
+/// <summary>The service Kv as its callers see it: one node, and two shards divided at "m".</summary>
 public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApiTests.OneNode>
 {
     private readonly Kv.KvClient _kv = fixture.Cluster.KvOf(1);
@@ -25,14 +25,14 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         Assert.True(Compare(got.Position.Etag, put.Position.Etag) >= 0);
     }
 
-    /// <summary>Operators' calls ended INTERNAL with the words of the library that could not read the bytes, as if the node had failed.</summary>
+    /// <summary>Operators' calls ended with INTERNAL and the text of the library that could not parse the bytes, as if the node had failed.</summary>
     [Theory]
     [InlineData("kvcluster.v1.Kv", "Put")]
     [InlineData("kvcluster.v1.Admin", "Quarantine")]
     [InlineData("kvcluster.v1.Admin", "Transfer")]
     [InlineData("kvcluster.v1.Cluster", "GetStatus")]
     [InlineData("grpc.health.v1.Health", "Check")]
-    public async Task Call_WithBytesThatAreNoMessage_SaysWhatIsWrongInOurWords(string service, string name)
+    public async Task Call_WithMalformedBytes_IsRefusedWithOurOwnText(string service, string name)
     {
         var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
         var method = new Method<byte[], byte[]>(MethodType.Unary, service, name, bytes, bytes);
@@ -68,9 +68,9 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         Assert.True(Compare(second.Position.Etag, first.Position.Etag) > 0);
     }
 
-    /// <summary>Each position that a scan had seen became two objects, for as long as the scan lasted: nine million empty ones, 17 MiB, took 630 MB.</summary>
+    /// <summary>Each position that a scan had seen became two objects for the duration of the scan. Nine million empty ones, 17 MiB, took 630 MB.</summary>
     [Fact]
-    public async Task Scan_WithManyPositions_MakesNoObjectsOfThemAndHeedsAll()
+    public async Task Scan_WithManyPositions_AllocatesNoObjectsAndObeysThemAll()
     {
         await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("v") });
         var parts = new byte[1_000_000];
@@ -79,7 +79,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         var far = new ReadOptions { Mode = ReadMode.Session, Seen = { new Position { Shard = ShardOf(_prefix), Etag = new V1.Etag { Epoch = ulong.MaxValue >> 1, Change = 1 } } } };
         var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
         var method = new Method<byte[], byte[]>(MethodType.ServerStreaming, "kvcluster.v1.Kv", "Scan", bytes, bytes);
-        // Two values of one field are one message's.
+        // Two values of one message field are merged.
         foreach (var (read, isServed) in ((ReadOptions, bool)[])[(new ReadOptions { Mode = ReadMode.Session }, true), (far, false)])
         {
             using var message = new MemoryStream();
@@ -102,7 +102,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
     }
 
     [Fact]
-    public async Task Delete_SaysWhetherTheKeyExisted()
+    public async Task Delete_ReportsWhetherTheKeyExisted()
     {
         await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("v") });
         Assert.True((await _kv.DeleteAsync(new DeleteRequest { Key = Key("k") })).Existed);
@@ -160,7 +160,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
     }
 
     [Fact]
-    public async Task Limits_EachHaveTheirOwnReason()
+    public async Task Limits_Exceeded_EachHaveTheirOwnReason()
     {
         var longKey = ByteString.CopyFrom(new byte[2049]);
         var largeValue = UnsafeByteOperations.UnsafeWrap(new byte[(8 << 20) + 1]);
@@ -204,7 +204,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
     }
 
     [Fact]
-    public async Task Scan_OverTheShardsEnd_SaysWhereItGoesOn()
+    public async Task Scan_BeyondTheShardsEnd_ReportsWhereItContinues()
     {
         var pages = await PagesAsync(new ScanRequest { Start = Bytes("k"), End = Bytes("p"), KeysOnly = true });
         Assert.Equal(Bytes("m"), pages[^1].NextStart);
@@ -252,7 +252,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
                 new Call { Id = 3, Method = (V1.Method)99 },
                 new Call { Id = 4, Method = V1.Method.Put, Request = ByteString.CopyFrom(0xFF) },
                 new Call { Id = 5, Method = V1.Method.Get, Request = new GetRequest { Key = Key("same") }.ToByteString(), Shard = 77, Generation = 1 },
-                // The range decides: what the caller knows of the shard may be newer than what this node knows, or older.
+                // Only the range counts. What the caller knows of the shard may be newer or older than what this node knows.
                 new Call { Id = 6, Method = V1.Method.Get, Request = new GetRequest { Key = Key("same") }.ToByteString(), Shard = ShardOf(_prefix), Generation = 77 },
             },
         });
@@ -266,7 +266,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
     }
 
     [Fact]
-    public async Task Exchange_OfMoreCallsThanMayBeOpen_AnswersAll()
+    public async Task Exchange_MoreCallsThanMayBeOpen_AnswersAll()
     {
         using var exchange = _kv.Exchange();
         const int calls = 20_000;
@@ -299,7 +299,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
     }
 
     [Fact]
-    public async Task Checkpoint_CoversWhatWasPut()
+    public async Task Checkpoint_CoversEarlierPuts()
     {
         var put = await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("v") });
         var done = await new Admin.AdminClient(fixture.Cluster.ChannelOf(1)).CheckpointAsync(new CheckpointRequest());
@@ -348,7 +348,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
     private async Task<List<string>> ScanAsync(ScanRequest request) =>
         [.. (await PagesAsync(request)).SelectMany(page => page.Entries).Select(entry => entry.Key.ToStringUtf8()[_prefix.Length..])];
 
-    /// <summary>One node that all tests of the class share; each uses keys of its own.</summary>
+    /// <summary>One node that all tests of the class share. Each test uses its own keys.</summary>
     public sealed class OneNode : IAsyncLifetime
     {
         internal NodeCluster Cluster { get; private set; } = null!;

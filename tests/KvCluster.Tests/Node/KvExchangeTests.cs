@@ -13,12 +13,12 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>An exchange whose calls end with exceptions that nobody expects.</summary>
+/// <summary>Exchanges with stuck shards, cancelled calls, unexpected exceptions and large answers.</summary>
 public sealed class KvExchangeTests
 {
     /// <summary>
-    /// A shard that has lost its majority answers no change. Four thousand changes of it once had a node stop reading the stream, so that the reads behind them,
-    /// of any shard, were not served either.
+    /// A shard without a majority answers no changes. Four thousand of its changes made a node stop reading the stream, so later reads, of any shard,
+    /// were not served either.
     /// </summary>
     [Fact]
     public async Task Exchange_WithChangesOfAStuckShard_StillServesReads()
@@ -42,13 +42,16 @@ public sealed class KvExchangeTests
             before.AddRange(exchange.ResponseStream.Current.Replies.Where(static reply => reply.Id != 10_000));
         }
         Assert.Equal(0, read!.Code);
-        // The changes are still stuck: what was answered of them is what found no place.
+        // The changes are still stuck. The only answers are refusals of those that found no place.
         Assert.All(before, reply => Assert.Equal("BUSY", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason));
     }
 
-    /// <summary>Twenty MiB of changes of such a shard had the node read no further, too. Nor does giving them up say what becomes of those that had their turn.</summary>
+    /// <summary>
+    /// Twenty MiB of changes of such a shard also stopped the node from reading the stream. Giving them up does not tell the outcome of those already
+    /// taken.
+    /// </summary>
     [Fact]
-    public async Task Exchange_WithLargeChangesOfAStuckShard_StillServesReadsAndLeavesTheChangesToTheirAnswers()
+    public async Task Exchange_WithLargeChangesOfAStuckShard_StillServesReadsAndLeavesTheChangesPending()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("v") });
@@ -69,15 +72,15 @@ public sealed class KvExchangeTests
         Assert.InRange(replies.Count, 1, 5);
     }
 
-    /// <summary>A change whose caller had given it up while it waited for its turn kept its place, and was applied however long after that.</summary>
+    /// <summary>A change whose caller gave it up while it waited kept its place and was applied however much later.</summary>
     [Fact]
-    public async Task Cancel_OfChangesThatWaitForTheirTurn_DropsThem_AndTellsWhichWereApplied()
+    public async Task Cancel_OfWaitingChanges_DropsThemAndReportsWhichWereApplied()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("first"), Value = ByteString.CopyFromUtf8("v") });
         using var exchange = cluster.KvOf(1).Exchange(deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
         var outcomes = new HashSet<int>();
-        // Who comes first, the writer or the cancel, is chance: until both were seen.
+        // Whether the writer or the cancel comes first is chance. Repeat until both were seen.
         for (var round = 0; outcomes.Count < 2; round++)
         {
             var puts = Enumerable.Range(1, 500).Select(id => new PutRequest { Key = ByteString.CopyFromUtf8($"{round}-{id}"), Value = ByteString.CopyFromUtf8("v") }).ToList();
@@ -103,9 +106,9 @@ public sealed class KvExchangeTests
         }
     }
 
-    /// <summary>A call that its caller had given up kept its place until its answer: there was no way to say so.</summary>
+    /// <summary>A call that its caller had given up kept its place until its answer, because there was no way to cancel it.</summary>
     [Fact]
-    public async Task Cancel_OfReadsThatWait_EndsThemAndFreesTheirPlaces()
+    public async Task Cancel_OfWaitingReads_EndsThemAndFreesTheirPlaces()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var route = (await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("v") })).Position;
@@ -126,17 +129,17 @@ public sealed class KvExchangeTests
                     replies.Add(reply.Id, reply);
             }
             var reasons = replies.Values.Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason).CountBy(reason => reason).ToDictionary();
-            // As many as a shard's reads may have of the stream, the second time as well.
+            // As many as the reads of one shard may occupy on a stream, in the second round as well.
             Assert.Equal(1_536, reasons["CANCELLED"]);
             Assert.Equal(Sent - 1_536, reasons["BUSY"]);
         }
     }
 
-    /// <summary>Such a call was never answered, its place never came back, and its exception broke the stream for all other calls.</summary>
+    /// <summary>Such a call was never answered, its place was never freed, and its exception broke the stream for all other calls.</summary>
     [Fact]
-    public async Task Call_ThatEndsWithABug_IsAnsweredInternalAndTheStreamGoesOn()
+    public async Task Call_ThrowsUnexpectedly_IsAnsweredInternalAndTheStreamContinues()
     {
-        // Without shards every call that looks for one fails.
+        // Without shards every call that looks one up fails.
         await using var metrics = new NodeMetrics(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 0);
         var lookup = new ShardLookup(1, null!, metrics.Activity.Hot);
         var calls = new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), metrics, TimeProvider.System);
@@ -157,9 +160,9 @@ public sealed class KvExchangeTests
         Assert.Equal([("INTERNAL", "no"), ("INTERNAL", "unknown"), ("KEY_EMPTY", "no")], reasons.Select(info => (info.Reason, info.Metadata["applied"])));
     }
 
-    /// <summary>All replies that were there went into one message: 130 Gets of 8 MiB became one of 1 GB, which no client took.</summary>
+    /// <summary>All waiting replies went into one message: 130 Gets of 8 MiB became a message of 1 GB, which no client accepted.</summary>
     [Fact]
-    public async Task Replies_OfManyLargeReads_ComeInMessagesOfAtMost4MiB()
+    public async Task Replies_ToManyLargeReads_ArriveInMessagesOfAtMost4MiB()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var key = ByteString.CopyFromUtf8("big");
@@ -180,9 +183,9 @@ public sealed class KvExchangeTests
         Assert.Equal(request.Calls.Select(one => one.Id), answered);
     }
 
-    /// <summary>A call that waits for its turn because nobody reads is not begun any more when its time is up.</summary>
+    /// <summary>A call that waits because nobody reads the answers is not started after its deadline.</summary>
     [Fact]
-    public async Task Call_WhoseTimeIsUpBeforeItsTurn_IsNotBegun()
+    public async Task Call_DeadlinePassesBeforeItsTurn_IsNotStarted()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var key = ByteString.CopyFromUtf8("big");

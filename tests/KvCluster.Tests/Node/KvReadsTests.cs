@@ -9,7 +9,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Reads that wait for their turn, at a node of whose read threads there is one, which the test holds: a disk that is as slow as is wanted.</summary>
+/// <summary>Reads that wait for their turn. The node has one read thread, which the test holds, like a disk that is as slow as the test wants.</summary>
 public sealed class KvReadsTests : IAsyncLifetime
 {
     private const int SnapshotsMax = 32;
@@ -34,10 +34,11 @@ public sealed class KvReadsTests : IAsyncLifetime
     }
 
     /// <summary>
-    /// A GetMany kept its place for all of its keys, up to 10,000: 22 of them over pages that were not in memory had every other read of the node wait until they were done, for minutes.
+    /// A GetMany kept its place for all of its keys, up to 10,000. With 22 of them over pages that were not in memory, every other read of the node
+    /// waited for minutes.
     /// </summary>
     [Fact]
-    public async Task GetMany_OfManyKeys_LetsOthersHaveTheirTurn_AndStaysAtItsSnapshot()
+    public async Task GetMany_OfManyKeys_TakesTurnsWithOthersAndKeepsItsSnapshot()
     {
         await using var threads = new ReadThreads(hereMax: 0, threads: 1);
         threads.Run();
@@ -54,9 +55,9 @@ public sealed class KvReadsTests : IAsyncLifetime
         Assert.Equal(["get", "many"], _order);
     }
 
-    /// <summary>It was read to its end for a caller who had gone.</summary>
+    /// <summary>It was read to its end although its caller had gone.</summary>
     [Fact]
-    public async Task GetMany_WhoseCallerGoesBetweenItsTurns_EndsThere()
+    public async Task GetMany_CallerGoneBetweenTurns_Ends()
     {
         await using var threads = new ReadThreads(hereMax: 1, threads: 1);
         threads.Run();
@@ -69,20 +70,20 @@ public sealed class KvReadsTests : IAsyncLifetime
         Assert.Equal("CANCELLED", (await many.WaitAsync(Eventually.Limit)).Reason);
     }
 
-    /// <summary>Reads whose deadline had passed while they waited were made all the same, and those behind them waited longer.</summary>
+    /// <summary>Reads whose deadline had passed while they waited were executed anyway, and those behind them waited longer.</summary>
     [Theory]
     [InlineData(0)]
     [InlineData(2)]
     [InlineData(Keys)]
-    public async Task Read_WhoseDeadlinePassesBeforeItsTurn_IsRefused(int keys)
+    public async Task Read_DeadlinePassesBeforeItsTurn_IsRefused(int keys)
     {
         await using var threads = new ReadThreads(hereMax: 1, threads: 1);
         threads.Run();
         var reads = Create(threads);
         using var disk = await HoldAsync(threads);
-        // Far more than the test's own looks at the clock.
+        // Far more than the clock advances when the test itself looks at it.
         var target = new CallTarget(0, 0, _time.GetTimestamp() + 1_000_000, CancellationToken.None) { ReadsElsewhere = true };
-        // It comes before the first turn of these, and before the second of one of many keys.
+        // The deadline passes before the first turn of a short read, and before the second turn of a read of many keys.
         var late = keys == Keys ? null : RunAsync(threads, () => _time.Advance(2_000_000));
         var read = keys == 0 ? GetAsync(reads, "read", target) : ManyAsync(reads, "read", keys, target);
         late ??= RunAsync(threads, () => _time.Advance(2_000_000));
@@ -92,13 +93,14 @@ public sealed class KvReadsTests : IAsyncLifetime
     }
 
     /// <summary>
-    /// A read that had been confirmed had its snapshot while it waited for its turn: as many of them as there are snapshots, over a slow disk, had every read of the shard refused.
+    /// A confirmed read held its snapshot while it waited for its turn. Over a slow disk, as many such reads as there are snapshots made every other
+    /// read of the shard fail.
     /// </summary>
     [Theory]
     [InlineData(0)]
     [InlineData(2)]
     [InlineData(Keys)]
-    public async Task Reads_ThatAreConfirmedAndWaitForTheirTurn_HoldNoSnapshot(int keys)
+    public async Task ConfirmedReads_WaitingForTheirTurn_HoldNoSnapshot(int keys)
     {
         const int Reads = 4 * SnapshotsMax;
         await using var threads = new ReadThreads(hereMax: 0, threads: 1);
@@ -107,18 +109,18 @@ public sealed class KvReadsTests : IAsyncLifetime
         using var first = await HoldAsync(threads);
         var quorum = new ReadOptions { Mode = ReadMode.Quorum };
         var waiting = Enumerable.Range(0, Reads).Select(_ => keys == 0 ? GetAsync(reads, "read", read: quorum) : ManyAsync(reads, "read", keys, read: quorum)).ToList();
-        // Behind the turns in which they find that they are to be confirmed.
+        // Queued behind the turns in which the reads find that they must be confirmed.
         var holding = HoldAsync(threads);
         first.Release();
         using var second = await holding;
-        // Whoever asks later is confirmed no earlier. Where these are not yet waiting again, the test shows less.
+        // A later read is confirmed no earlier than these. If they are not waiting again yet, the test shows less.
         Assert.NotNull(await _cluster.ShardsOf(1).Find("k"u8)!.Replica!.ConfirmReadAsync(CancellationToken.None));
         second.Release();
         Assert.All(await Task.WhenAll(waiting).WaitAsync(Eventually.Limit), static outcome => Assert.Equal("", outcome.Reason));
     }
 
     [Fact]
-    public async Task GetMany_OfMoreCallersThanAreReadAtOnce_IsAnsweredToAllWhoWait()
+    public async Task GetMany_MoreCallersThanRunAtOnce_AnswersAll()
     {
         const int Reads = 4 * KvReads.LongReadsMax;
         await using var threads = new ReadThreads(hereMax: 0, threads: 2);
@@ -135,9 +137,9 @@ public sealed class KvReadsTests : IAsyncLifetime
         }
     }
 
-    /// <summary>The thread that asks is a stream's, for which all of its callers wait.</summary>
+    /// <summary>The calling thread belongs to a stream, and all callers of the stream wait for it.</summary>
     [Fact]
-    public async Task Read_ThatIsForElsewhereOrOfManyKeys_DoesNotHoldUpTheThreadThatAsks()
+    public async Task Read_MarkedElsewhereOrOfManyKeys_DoesNotBlockTheCallingThread()
     {
         await using var threads = new ReadThreads(hereMax: 4, threads: 1);
         threads.Run();
@@ -179,7 +181,7 @@ public sealed class KvReadsTests : IAsyncLifetime
         return await sink.Told.Task;
     }
 
-    /// <summary>Takes the only thread.</summary>
+    /// <summary>Takes the only read thread.</summary>
     private static async Task<Held> HoldAsync(ReadThreads threads)
     {
         var held = new Held();
@@ -206,7 +208,7 @@ public sealed class KvReadsTests : IAsyncLifetime
         }
     }
 
-    /// <param name="Reason">Why there is no answer; "": there is one.</param>
+    /// <param name="Reason">Why there is no answer, or "" if there is one.</param>
     private sealed record Outcome(string Reason, byte[] Answer);
 
     private readonly record struct Sink(string Name, List<string> Order, TaskCompletionSource<Outcome> Told) : IReplySink
@@ -232,10 +234,10 @@ public sealed class KvReadsTests : IAsyncLifetime
         }
     }
 
-    /// <summary>What holds a thread up; not for longer than the test.</summary>
+    /// <summary>Blocks a thread, but not for longer than the test.</summary>
     private sealed class Held : IDisposable
     {
-        // Not disposed of: the thread may be about to wait.
+        // Not disposed, because the thread may be about to wait.
         private readonly ManualResetEventSlim _released = new();
 
         public void Wait() => _released.Wait();
@@ -245,7 +247,7 @@ public sealed class KvReadsTests : IAsyncLifetime
         public void Dispose() => Release();
     }
 
-    /// <summary>A clock of milliseconds that goes on by one whenever somebody looks.</summary>
+    /// <summary>A clock in milliseconds that advances by one whenever it is read.</summary>
     private sealed class SteppingTime : TimeProvider
     {
         private long _now;

@@ -5,11 +5,11 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Leaderships handed over: asked for, on a drain, on a stop, and back to a node that came back.</summary>
+/// <summary>Transfers of leadership: requested, on a drain, on a stop, and back to a node that returned.</summary>
 public sealed class LeaderPlacementTests
 {
     [Fact]
-    public async Task Transfer_ToANode_MakesItLeadAndKeepsWhatWasWritten()
+    public async Task Transfer_ToANode_MakesItLeadAndKeepsAllWrites()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await PutAsync(cluster, "a", "1");
@@ -40,8 +40,8 @@ public sealed class LeaderPlacementTests
                 Assert.Equal(("NOT_LEADER", "NOT_TRANSFERRED"), (atFollower, toNodeDown));
                 break;
             }
-            // A leader whose disk is slow for a moment, as on a machine that stalls, hands over by itself.
-            Assert.True(round < 5, $"Refused as {atFollower} and {toNodeDown}, and the leader changes each time.");
+            // A leader transfers by itself if its disk is slow for a moment, as when the machine stalls.
+            Assert.True(round < 5, $"Refused with {atFollower} and {toNodeDown}, and the leader changed each time.");
             await cluster.StartNodeAsync(down);
         }
         await PutAsync(cluster, "b", "2");
@@ -49,7 +49,7 @@ public sealed class LeaderPlacementTests
 
     /// <summary>An operator who mistyped a shard was told that the node does not hold "the key".</summary>
     [Fact]
-    public async Task TransferAndReplace_OfAShardThatThereIsNot_SaySo()
+    public async Task TransferAndReplace_OfAnUnknownShard_ReportIt()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.LeaderOfAsync(0);
@@ -63,7 +63,7 @@ public sealed class LeaderPlacementTests
     }
 
     [Fact]
-    public async Task Drain_GivesEveryLeadershipAway_AndTheNodeTakesNoneUntilToldOtherwise()
+    public async Task Drain_TransfersEveryLeadership_AndTheNodeTakesNoneUntilUndrained()
     {
         await using var cluster = await NodeCluster.StartAsync(3, "h"u8.ToArray(), "p"u8.ToArray());
         for (var shard = 0u; shard < 3; shard++)
@@ -72,12 +72,12 @@ public sealed class LeaderPlacementTests
 
         for (var round = 0; ; round++)
         {
-            await Grpc.Eventually.TrueAsync(() => LedByAsync(cluster, 1).Result == 1, "node 1 leads the shard placed on it");
+            await Grpc.Eventually.TrueAsync(() => LedByAsync(cluster, 1).Result == 1, "node 1 leads the shard that prefers it");
             var before = await EpochsAsync(cluster);
             var drained = await AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 1, Draining = true }, deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
             if (drained is { Kept.Count: 0, GivenAway: 1 } && await EpochsAsync(cluster) == before + 1)
                 break;
-            // A machine that stalled for seconds: no follower was close for as long, or a leadership went by itself.
+            // The machine stalled for seconds: no follower kept up for that long, or a leadership moved by itself.
             Assert.True(round < 5, $"{drained} after {await EpochsAsync(cluster) - before} changes of leaders.");
             await AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 1 });
         }
@@ -86,11 +86,11 @@ public sealed class LeaderPlacementTests
             Assert.NotEqual(1u, await cluster.LeaderOfAsync(shard));
 
         await AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 1 });
-        await Grpc.Eventually.TrueAsync(() => LedByAsync(cluster, 1).Result == 1, "the shard placed on node 1 is given back");
+        await Grpc.Eventually.TrueAsync(() => LedByAsync(cluster, 1).Result == 1, "node 1 leads the shard that prefers it again");
     }
 
     [Fact]
-    public async Task Drain_OfANodeWithoutWhichThereIsNoMajority_IsRefusedUnlessForced()
+    public async Task Drain_OfANodeNeededForAMajority_IsRefusedUnlessForced()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await PutAsync(cluster, "a", "1");
@@ -117,23 +117,23 @@ public sealed class LeaderPlacementTests
     }
 
     [Fact]
-    public async Task Stop_HandsLeadershipsOverBeforeTheNodeGoes()
+    public async Task Stop_TransfersLeadershipsFirst()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await PutAsync(cluster, "a", "1");
-        // A node that stops asks once: if the machine had just stalled, no follower has been heard of lately, and there is nobody to hand over to.
+        // A stopping node asks once. If the machine has just stalled, no follower was heard from lately, and there is no target for a transfer.
         for (var stop = 0; ; stop++)
         {
             var leader = await cluster.LeaderOfAsync(0);
             await FollowedAsync(cluster, leader);
             var before = await EpochAsync(cluster);
             await cluster.StopNodeAsync(leader);
-            // An election would not have begun yet: its least timeout is longer than what is left of a stop.
+            // An election would not have begun yet, because its shortest timeout is longer than the rest of a stop.
             var handedOver = await EpochAsync(cluster) == before + 1;
             Assert.NotEqual(leader, await cluster.LeaderOfAsync(0));
             if (handedOver)
                 return;
-            Assert.True(stop < 5, "Nothing was handed over.");
+            Assert.True(stop < 5, "No leadership was transferred.");
             await cluster.StartNodeAsync(leader);
         }
     }
@@ -141,7 +141,7 @@ public sealed class LeaderPlacementTests
     private static async Task<ulong> EpochAsync(NodeCluster cluster) =>
         RecordText.Parse<ShardRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None)).Value!).Epoch;
 
-    // Of all shards together: so many leaderships have begun.
+    // The number of leaderships of all shards together.
     private static async Task<ulong> EpochsAsync(NodeCluster cluster) =>
         (await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!).Epoch).Aggregate((sum, epoch) => sum + epoch);
 
@@ -157,7 +157,9 @@ public sealed class LeaderPlacementTests
             ?.Detail?.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
         "both followers replicate");
 
-    /// <summary>Again and again, as long as that node does not follow closely, or its disk is slow for a moment, or the leadership was given back to whom it belongs.</summary>
+    /// <summary>
+    /// Repeats the request while that node does not follow closely, its disk is slow for a moment, or the leadership went back to the preferred node.
+    /// </summary>
     private static Task TransferAsync(NodeCluster cluster, uint to) => Grpc.Eventually.TrueAsync(
         () =>
         {
@@ -173,7 +175,7 @@ public sealed class LeaderPlacementTests
         },
         $"leadership goes to node {to}");
 
-    /// <summary>Why a call is refused; "": it is not.</summary>
+    /// <summary>Returns why a call is refused, or "" if it is not.</summary>
     private static async Task<string> ReasonAsync(Func<Task> call)
     {
         try

@@ -1,6 +1,6 @@
 namespace KvCluster.Tests.Node;
 
-/// <summary>A clock that stands still until it is moved; timers run on the thread that moves it.</summary>
+/// <summary>A clock that advances only when told to. Timers run on the thread that advances it.</summary>
 internal sealed class ManualTime : TimeProvider
 {
     private readonly Lock _gate = new();

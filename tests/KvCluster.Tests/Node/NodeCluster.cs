@@ -16,12 +16,12 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Nodes in this process over an embedded coordinator, on free loopback ports, in a folder of their own.</summary>
+/// <summary>Nodes in this process over an embedded coordinator, on free loopback ports, in a directory of their own.</summary>
 internal sealed class NodeCluster : IAsyncDisposable
 {
     /// <summary>
-    /// Times for tests that are not about elections: a machine that stalls for some seconds is no reason for one. The first leader of a new shard
-    /// needs none, and one whose node stops hands over.
+    /// Timeouts for tests that are not about elections: a machine that stalls for some seconds must not cause one. The first leader of a new shard
+    /// needs no timeout, and a node that stops transfers its leaderships.
     /// </summary>
     public static readonly ReplicationOptions Steady = new() { TimeoutLeastUs = 10_000_000, TimeoutGreatestUs = 20_000_000 };
 
@@ -36,22 +36,22 @@ internal sealed class NodeCluster : IAsyncDisposable
 
     public CoordinatorKeys Keys { get; } = new("local");
 
-    /// <summary>Of nodes that are started from now on.</summary>
+    /// <summary>For nodes that start from now on.</summary>
     public ReplicationOptions Replication { get; set; } = new();
 
-    /// <summary>Of nodes that are started from now on.</summary>
+    /// <summary>For nodes that start from now on.</summary>
     public TimeSpan RejoinWaitMax { get; set; } = Eventually.Limit;
 
-    /// <summary>Likewise.</summary>
+    /// <summary>For nodes that start from now on.</summary>
     public TimeSpan ReadWaitMax { get; set; } = Eventually.Limit;
 
-    /// <summary>Likewise.</summary>
+    /// <summary>For nodes that start from now on.</summary>
     public TimeSpan LearnerPatience { get; set; } = new NodeOptions { Node = 1, DataDirectory = "", Listen = "" }.LearnerPatience;
 
-    /// <summary>Likewise.</summary>
+    /// <summary>For all nodes.</summary>
     public KvCluster.Storage.Context.StoreOptions Storage { get; init; } = new();
 
-    /// <summary>One node whose replicas have these bounds.</summary>
+    /// <summary>Starts one node whose replicas have these bounds.</summary>
     public static async Task<NodeCluster> StartAsync(KvCluster.Storage.Context.StoreOptions storage)
     {
         var cluster = new NodeCluster { Storage = storage };
@@ -61,7 +61,10 @@ internal sealed class NodeCluster : IAsyncDisposable
         return cluster;
     }
 
-    /// <summary>With <see cref="Steady"/> times where there are several nodes; one by itself loses no leadership, and is soon to lead again when it is restarted.</summary>
+    /// <summary>
+    /// With <see cref="Steady"/> timeouts if there are several nodes. A single node never loses a leadership and should lead again soon after a
+    /// restart.
+    /// </summary>
     public static Task<NodeCluster> StartAsync(int nodeCount, params byte[][] splitKeys) => StartAsync(nodeCount, nodeCount == 1 ? new ReplicationOptions() : Steady, splitKeys);
 
     public static async Task<NodeCluster> StartAsync(int nodeCount, ReplicationOptions replication, params byte[][] splitKeys)
@@ -74,8 +77,8 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>
-    /// A cluster whose node 1 hears from the others and speaks to them only through <see cref="LinksOfFirst"/>: nodes with greater ids open the
-    /// streams between nodes. Callers of the tests are not held up.
+    /// A cluster whose node 1 exchanges messages with the others only through <see cref="LinksOfFirst"/>. Nodes with greater ids open the streams
+    /// between nodes. The tests' own calls are not held.
     /// </summary>
     public static async Task<NodeCluster> StartWithLinksToHoldAsync(int nodeCount, ReplicationOptions replication)
     {
@@ -90,8 +93,8 @@ internal sealed class NodeCluster : IAsyncDisposable
         return cluster;
     }
 
-    /// <summary>What node 1 and the others say to one another.</summary>
-    public HoldingProxy LinksOfFirst => _linksOfFirst ?? throw new InvalidOperationException("The cluster was started without.");
+    /// <summary>The traffic between node 1 and the others.</summary>
+    public HoldingProxy LinksOfFirst => _linksOfFirst ?? throw new InvalidOperationException("The cluster was started without links to hold.");
 
     public string DirectoryOf(uint node) => Path.Combine(_directory.Path, $"node-{node}");
 
@@ -111,7 +114,10 @@ internal sealed class NodeCluster : IAsyncDisposable
 
     public GrpcChannel ChannelOf(uint node) => _channels[node];
 
-    /// <summary>Watches a node's metrics; when it is asked to record, the newest value of each is there, the first one of those with several.</summary>
+    /// <summary>
+    /// Watches a node's metrics. After the listener is asked to record, the newest value of each is there; of a metric with several series, the first
+    /// one.
+    /// </summary>
     public MeterListener WatchMetrics(uint node, Dictionary<string, double> values)
     {
         var meter = _nodes[node].Meter;
@@ -162,10 +168,10 @@ internal sealed class NodeCluster : IAsyncDisposable
         }
     }
 
-    /// <summary>Puts by whatever node leads, going on through changes of leaders.</summary>
+    /// <summary>Puts at the current leader, across changes of leaders.</summary>
     public Task<PutResponse> PutAsync(PutRequest request, uint shard = 0) => AskLeaderAsync(kv => kv.PutAsync(request, deadline: DateTime.UtcNow + Eventually.Limit), shard);
 
-    /// <summary>Asks whatever node leads, going on through changes of leaders and through times without one, which a machine that stalls brings about.</summary>
+    /// <summary>Calls the current leader, across changes of leaders and times without one, as when the machine stalls.</summary>
     public async Task<T> AskLeaderAsync<T>(Func<Kv.KvClient, AsyncUnaryCall<T>> call, uint shard = 0)
     {
         var waited = Stopwatch.StartNew();
@@ -193,7 +199,7 @@ internal sealed class NodeCluster : IAsyncDisposable
         _directory.Dispose();
     }
 
-    /// <summary>What a node is started with.</summary>
+    /// <summary>The options with which a node is started.</summary>
     public NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax, Storage = Storage };
 
     private async Task StartNodeAsync(NodeOptions options)

@@ -2,14 +2,14 @@ using KvCluster.Node.Shards;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>What a node's replicas make of their disk together.</summary>
+/// <summary>How the replicas of a node judge their common disk.</summary>
 public sealed class NodeDiskTests
 {
     private readonly ManualTime _time = new();
     private readonly List<int> _told = [];
 
     [Fact]
-    public void Judge_OneBusyShardOnASlowDisk_TellsAllOfThemOneByOneAndLeadersFirst()
+    public void Judge_OneBusyShardOnASlowDisk_TellsAllReplicasOneByOneAndLeadersFirst()
     {
         var disk = new NodeDisk(_time);
         var shares = Enumerable.Range(0, 5).Select(shard => disk.Join(() => shard >= 3, isSlow => _told.Add(isSlow ? shard : -shard))).ToArray();
@@ -20,7 +20,7 @@ public sealed class NodeDiskTests
         for (var turn = 0; turn < 10; turn++)
             _time.Advance(TimeSpan.FromMilliseconds(20));
         Assert.Equal([1, 3, 4, 0, 2], _told);
-        // One that comes now learns it at once.
+        // A replica that joins now is told at once.
         disk.Join(() => false, isSlow => _told.Add(isSlow ? 9 : -9));
         Assert.Equal(9, _told[^1]);
     }
@@ -38,7 +38,7 @@ public sealed class NodeDiskTests
     }
 
     [Fact]
-    public void Judge_FairAgain_IsFairOnlyWhenNoneThatJudgedLatelySaysSlow()
+    public void Judge_DiskRecovers_IsHealthyWhenNoRecentJudgementSaysSlow()
     {
         var disk = new NodeDisk(_time);
         var (one, other) = (disk.Join(() => true, _ => { }), disk.Join(() => true, isSlow => _told.Add(isSlow ? 1 : 0)));
@@ -48,7 +48,7 @@ public sealed class NodeDiskTests
         other.Judge(isSlow: false);
         Settle();
         Assert.Equal([1], _told);
-        // What the first found is too long ago.
+        // The first replica's judgement is too old to count.
         _time.Advance(TimeSpan.FromSeconds(31));
         other.Judge(isSlow: false);
         Settle();
@@ -56,7 +56,7 @@ public sealed class NodeDiskTests
     }
 
     [Fact]
-    public void Dispose_OfTheOnlyOneThatSaysSlow_LetsTheOthersDecide()
+    public void Dispose_OfTheOnlyReplicaThatJudgedSlow_LetsTheOthersDecide()
     {
         var disk = new NodeDisk(_time);
         var (one, other) = (disk.Join(() => true, _ => { }), disk.Join(() => true, isSlow => _told.Add(isSlow ? 1 : 0)));

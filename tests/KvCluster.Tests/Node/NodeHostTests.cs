@@ -16,11 +16,11 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Nodes as they start, lead, stop and refuse to start.</summary>
+/// <summary>Nodes that start, lead, stop and refuse to start.</summary>
 public sealed class NodeHostTests
 {
     [Fact]
-    public async Task ThreeNodes_ElectLeadersAndAnswerPuts_AndGoOnWithoutOne()
+    public async Task ThreeNodes_ElectLeadersAndAnswerPutsEvenWithoutOne()
     {
         await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
         await cluster.PutAsync(Request("a", "1"), shard: 0);
@@ -33,7 +33,7 @@ public sealed class NodeHostTests
 
         await cluster.StartNodeAsync(leader);
         var put = await cluster.PutAsync(Request("c", "3"), shard: 0);
-        // Leadership may go back to the preferred node in between, which is a change too: digests are compared at one etag.
+        // The leadership may return to the preferred node meanwhile, which is a change too. Digests are compared at one etag.
         var compared = new List<ReplicaStatus>();
         await Grpc.Eventually.TrueAsync(
             () =>
@@ -47,7 +47,7 @@ public sealed class NodeHostTests
         Assert.Single(compared.DistinctBy(replica => replica.Digest));
     }
 
-    /// <summary>etcd refused the mark of a new replica for its load, once, and the replica stayed failed until the node was started again.</summary>
+    /// <summary>etcd was overloaded and refused the mark of a new replica once. The replica stayed failed until the node was restarted.</summary>
     [Fact]
     public async Task Start_WhileTheCoordinatorRefusesAReplicasMark_OpensItSoonAfter()
     {
@@ -64,7 +64,7 @@ public sealed class NodeHostTests
     }
 
     [Fact]
-    public async Task Status_OfOneShard_ShowsItsProtocolAndWhatItDecided()
+    public async Task Status_OfOneShard_ShowsItsProtocolStateAndDecisions()
     {
         await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
         await cluster.PutAsync(Request("z", "1"), shard: 1);
@@ -81,15 +81,15 @@ public sealed class NodeHostTests
         Assert.Empty(following.Followers);
     }
 
-    /// <summary>The data path does not need the coordinator: what has a leader goes on, also when its connections are opened anew.</summary>
+    /// <summary>The data path does not need the coordinator. Shards with a leader keep working, also over new connections.</summary>
     [Fact]
-    public async Task Puts_WithoutTheCoordinator_GoOn()
+    public async Task Puts_WithoutTheCoordinator_StillSucceed()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await cluster.PutAsync(Request("a", "1"));
-        // A majority is enough for the put; the third may still be reading its record.
+        // A majority is enough for the put. The third replica may still be reading its record.
         foreach (var node in (uint[])[1, 2, 3])
-            await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(node).Result.Replicas is [{ Role: "leader" or "follower" }], $"the replica of node {node} takes part");
+            await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(node).Result.Replicas is [{ Role: "leader" or "follower" }], $"the replica of node {node} has joined");
         await cluster.Coordinator.DisposeAsync();
         await cluster.PutAsync(Request("b", "2"));
         await cluster.StopNodeAsync(new[] { 1u, 2u, 3u }.First(node => node != cluster.LeaderOfAsync(0).Result));
@@ -99,7 +99,7 @@ public sealed class NodeHostTests
     }
 
     [Fact]
-    public async Task Restart_KeepsWhatWasAcknowledged()
+    public async Task Restart_KeepsEverythingAcknowledged()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.PutAsync(Request("k", "v"));
@@ -125,14 +125,14 @@ public sealed class NodeHostTests
     }
 
     [Fact]
-    public async Task Start_InAFolderInUse_IsRefused()
+    public async Task Start_InADirectoryInUse_IsRefused()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await Assert.ThrowsAsync<DirectoryInUseException>(() => cluster.StartNodeAsync(1));
     }
 
     [Fact]
-    public async Task Start_WithACopyOfTheFolderWhileTheNodeRuns_IsRefusedAndDisturbsNothing()
+    public async Task Start_WithACopyOfTheDirectoryWhileTheNodeRuns_IsRefused()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await Grpc.Eventually.TrueAsync(() => ReadNode(cluster) is not null, "the node is registered");
@@ -150,7 +150,7 @@ public sealed class NodeHostTests
     }
 
     [Fact]
-    public async Task Start_InAFolderOfAnotherFormat_IsRefused()
+    public async Task Start_InADirectoryOfAnotherFormat_IsRefused()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
@@ -159,7 +159,7 @@ public sealed class NodeHostTests
     }
 
     [Fact]
-    public async Task Start_InAFolderOfSomethingElse_IsRefusedAndLeftAlone()
+    public async Task Start_InADirectoryOfSomethingElse_IsRefusedAndChangesNothing()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
@@ -170,9 +170,9 @@ public sealed class NodeHostTests
         Assert.Equal(["LOCK", "letter.txt"], Directory.EnumerateFileSystemEntries(cluster.DirectoryOf(1)).Select(Path.GetFileName).Order(StringComparer.Ordinal));
     }
 
-    /// <summary>A replica that may have promised and acknowledged is never made anew under its id.</summary>
+    /// <summary>A replica that may have promised and acknowledged is never created again under its id.</summary>
     [Fact]
-    public async Task Start_WithAReplicasFolderGone_ReportsItLost()
+    public async Task Start_WithAReplicasDirectoryMissing_ReportsItLost()
     {
         await using var cluster = await NodeCluster.StartAsync(1, "m"u8.ToArray());
         await cluster.LeaderOfAsync(0);
@@ -189,14 +189,14 @@ public sealed class NodeHostTests
     }
 
     [Fact]
-    public async Task Start_WithAReplicaThatCannotBeReadYet_OpensItOnceItCan()
+    public async Task Start_WithATemporarilyUnreadableReplica_OpensItLater()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.PutAsync(Request("k", "v"));
         await cluster.StopNodeAsync(1);
         var data = Directory.EnumerateFiles(Path.Combine(cluster.DirectoryOf(1), "shards", "0"), "data", SearchOption.AllDirectories).Single();
         File.Move(data, data + ".away");
-        // A file that is there and whose every read fails.
+        // A file that exists and whose every read fails.
         File.CreateSymbolicLink(data, "/proc/self/mem");
         await cluster.StartNodeAsync(1);
         await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas is [{ Role: "failed" }], "the replica is reported");
@@ -206,7 +206,7 @@ public sealed class NodeHostTests
     }
 
     [Fact]
-    public async Task Start_OnATakenPort_IsRefusedAndLetsGoOfTheFolder()
+    public async Task Start_OnAPortInUse_IsRefusedAndReleasesTheDirectory()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var options = new NodeOptions { Node = 2, DataDirectory = cluster.DirectoryOf(2), Listen = $"http://{cluster.ChannelOf(1).Target}" };
@@ -215,10 +215,10 @@ public sealed class NodeHostTests
     }
 
     [Fact]
-    public async Task Start_RegistersTheNode_AndStopTakesItAway()
+    public async Task Start_RegistersTheNodeAndStopUnregistersIt()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        // A stop gives this one second and leaves the rest to the end of the lease: a machine that stalls so long stops the node again.
+        // A stop gives this one second and leaves the rest to the expiry of the lease. If the machine stalls for that long, the node is stopped again.
         for (var stop = 0; ; stop++)
         {
             await Grpc.Eventually.TrueAsync(() => ReadNode(cluster) is { } record && AddressIn(record) == $"http://{cluster.ChannelOf(1).Target}", "the node is registered");
@@ -230,7 +230,7 @@ public sealed class NodeHostTests
         }
     }
 
-    // A leader that nothing is asked of rests after two seconds, without a lease and grants.
+    // Without requests a leader becomes quiescent after two seconds, without a lease and grants.
     private static bool WrittenTo(NodeCluster cluster) => cluster.PutAsync(Request("z", "1"), shard: 1).Result.Position is not null;
 
     // Empty until the node has opened the replica.

@@ -27,9 +27,9 @@ public sealed class PeerLinkTests
         await session;
     }
 
-    /// <summary>A sender that ended by a bug left a session that only listened, and looked alive.</summary>
+    /// <summary>After its sender failed with an unexpected exception, a session only listened and looked alive.</summary>
     [Fact]
-    public async Task Session_WhoseSenderFailsUnexpectedly_EndsWithThatFailure()
+    public async Task Session_SenderFailsUnexpectedly_EndsWithThatFailure()
     {
         var session = _link.RunSessionAsync(new FakeStream(), new FailingStream(), static _ => { }, CancellationToken.None);
         _link.Send(new Frame { Epoch = 1 });
@@ -47,9 +47,9 @@ public sealed class PeerLinkTests
         public Task WriteAsync(PeerMessage message, CancellationToken cancellationToken) => Task.FromException(new InvalidCastException("a bug"));
     }
 
-    // One shard's records used up what all shards' frames could wait in, and stood in front of their heartbeats.
+    // One shard's records used up the space for the frames of all shards and delayed their heartbeats.
     [Fact]
-    public async Task Send_WhenTheOtherSideDoesNotRead_DropsWhatIsBeyondAShardsCreditAndNoOthersFrames()
+    public async Task Send_ReceiverDoesNotRead_DropsOnlyFramesBeyondTheShardsCredit()
     {
         const uint Others = 200;
         var pipe = new FakeStream { IsHeld = true };
@@ -66,18 +66,18 @@ public sealed class PeerLinkTests
         var epochs = frames.Where(frame => frame.Shard == 1).Select(frame => frame.Epoch).ToList();
         Assert.InRange(epochs.Count, 7, 9);
         Assert.Equal(Enumerable.Range(1, epochs.Count).Select(epoch => (ulong)epoch), epochs);
-        // All others were in front of most of it.
-        Assert.True(frames.FindLastIndex(frame => frame.Shard != 1) < frames.Count - 5, "The other shards waited for the one.");
+        // The frames of all other shards came before most of this shard's.
+        Assert.True(frames.FindLastIndex(frame => frame.Shard != 1) < frames.Count - 5, "The frames of the other shards waited for those of one shard.");
         pipe.End();
         await session;
     }
 
     [Fact]
-    public async Task Answers_ThatNobodyAwaits_TravelWithWhatIsSentNext()
+    public async Task Answers_ThatNobodyAwaits_AreSentWithTheNextMessage()
     {
         var pipe = new FakeStream();
         var session = RunAsync(pipe);
-        // A machine that stalls in the middle of a turn lets the answers' patience end: then they go without the last. Not so in most turns.
+        // If the machine stalls within a turn, the answers are sent before the last one is added. That must not happen in most turns.
         var whole = 0;
         for (var turn = 0ul; turn < 30; turn++)
         {
@@ -121,7 +121,7 @@ public sealed class PeerLinkTests
     }
 
     [Fact]
-    public async Task RunSession_HandsOnWhatArrives()
+    public async Task RunSession_PassesOnReceivedFrames()
     {
         var pipe = new FakeStream();
         var received = new List<ulong>();

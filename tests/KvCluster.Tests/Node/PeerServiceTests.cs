@@ -11,7 +11,7 @@ namespace KvCluster.Tests.Node;
 public sealed class PeerServiceTests
 {
     [Fact]
-    public async Task Connect_WithAHelloThatDoesNotFit_IsRefused()
+    public async Task Connect_WithAWrongHello_IsRefused()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var record = RecordText.Parse<ClusterRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value!);
@@ -33,7 +33,7 @@ public sealed class PeerServiceTests
             Assert.Equal(code, (await Assert.ThrowsAsync<RpcException>(() => ConnectAsync(cluster, first))).StatusCode);
     }
 
-    /// <summary>They took as much as nodes send, and so did strangers' requests there.</summary>
+    /// <summary>Each port served the other's calls, so anybody could open a stream with messages as large as nodes send.</summary>
     [Fact]
     public async Task Connect_OnThePortForClients_IsNotServed()
     {
@@ -45,11 +45,11 @@ public sealed class PeerServiceTests
         Assert.Equal(StatusCode.Unimplemented, failure.StatusCode);
     }
 
-    /// <summary>It ended with INTERNAL, as if this node had failed.</summary>
+    /// <summary>The stream ended with INTERNAL, as if this node had failed.</summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task Connect_WithBytesThatAreNoMessage_EndsAsAnInvalidArgument(bool afterTheHello)
+    public async Task Connect_WithMalformedBytes_EndsWithInvalidArgument(bool afterTheHello)
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var record = RecordText.Parse<ClusterRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value!);

@@ -15,7 +15,7 @@ namespace KvCluster.Tests.Node;
 public sealed class ReadModeTests
 {
     [Fact]
-    public async Task Get_LinearizableAtAnyReplica_ShowsWhatWasAcknowledgedBefore()
+    public async Task Get_LinearizableAtAnyReplica_ShowsEverythingAcknowledgedBefore()
     {
         await using var cluster = await StartAsync();
         for (var round = 0; round < 100; round++)
@@ -52,14 +52,14 @@ public sealed class ReadModeTests
     }
 
     [Fact]
-    public async Task Get_AtAFollowerInAModeOfTheLeader_IsRefusedWithTheRoute()
+    public async Task Get_AtAFollowerInALeaderOnlyMode_IsRefusedWithTheRoute()
     {
         await using var cluster = await StartAsync();
         await cluster.PutAsync(Put("k", "v"));
         foreach (var mode in (ReadMode[])[ReadMode.Unspecified, ReadMode.Leader, ReadMode.Quorum])
         {
             Assert.Equal("v", await AnsweredAsync(async () => (await cluster.KvOf(await cluster.LeaderOfAsync(0)).GetAsync(Get("k", mode))).Value.ToStringUtf8(), "NOT_LEADER"));
-            // Whoever leads while one that does not is asked.
+            // The leader while a follower is asked.
             uint leader;
             (StatusCode Code, string? Reason, uint? Leader) refused;
             do
@@ -87,7 +87,7 @@ public sealed class ReadModeTests
         Assert.Equal("mine", (await waiting).Value.ToStringUtf8());
     }
 
-    /// <summary>It waited for as long as its stream lived, and kept its place, for an etag that nobody will ever give out.</summary>
+    /// <summary>The read waited as long as its stream lived, and kept its place, for an etag that will never exist.</summary>
     [Fact]
     public async Task Get_OfASessionWithoutADeadline_IsRefusedAsBehindInTime()
     {
@@ -99,7 +99,7 @@ public sealed class ReadModeTests
         await cluster.LeaderOfAsync(0);
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await cluster.KvOf(1).GetAsync(Session("k", ahead)));
         Assert.Equal("REPLICA_BEHIND", failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
-        // Also one whose deadline no timer can wait for.
+        // Also with a deadline that is too far away for a timer.
         failure = await Assert.ThrowsAsync<RpcException>(async () => await cluster.KvOf(1).GetAsync(Session("k", ahead), deadline: DateTime.UtcNow.AddDays(60)));
         Assert.Equal("REPLICA_BEHIND", failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
     }
@@ -121,7 +121,7 @@ public sealed class ReadModeTests
     }
 
     [Fact]
-    public async Task FollowerThatIsCutOff_RefusesLinearizableReads_AndServesStaleOnesWithTheirAge()
+    public async Task IsolatedFollower_RefusesLinearizableReadsAndServesStaleOnesWithTheirAge()
     {
         await using var cluster = await NodeCluster.StartWithLinksToHoldAsync(3, new ReplicationOptions());
         var old = await cluster.PutAsync(Put("k", "old"));
@@ -133,10 +133,10 @@ public sealed class ReadModeTests
         var second = await cluster.KvOf(1).GetAsync(Get("k", ReadMode.Stale));
         Assert.Equal(("old", old.Position.Etag), (first.Value.ToStringUtf8(), first.Etag));
         Assert.True(second.Position.AgeUs > first.Position.AgeUs, $"{second.Position.AgeUs} us after {first.Position.AgeUs} us");
-        // It was refused only after as long without an answer.
+        // Linearizable reads were refused only after this long without an answer from the leader.
         Assert.True(first.Position.AgeUs > 300_000, $"{first.Position.AgeUs} us");
         await Eventually.TrueAsync(
-            () => cluster.KvOf(cluster.LeaderOfAsync(0).Result).Get(Get("k", ReadMode.Stale)).Value.ToStringUtf8() == "new", "stale reads at the leader show what is new");
+            () => cluster.KvOf(cluster.LeaderOfAsync(0).Result).Get(Get("k", ReadMode.Stale)).Value.ToStringUtf8() == "new", "stale reads at the leader show the new value");
 
         cluster.LinksOfFirst.Release();
         await Eventually.TrueAsync(
@@ -145,14 +145,14 @@ public sealed class ReadModeTests
     }
 
     [Fact]
-    public async Task Get_ConfirmedByAQuorum_IsRefusedByALeaderThatIsCutOff_WhateverItsLease()
+    public async Task Get_ConfirmedByAQuorum_IsRefusedByAnIsolatedLeaderEvenWithALease()
     {
         await using var cluster = await NodeCluster.StartWithLinksToHoldAsync(3, new ReplicationOptions());
         await cluster.PutAsync(Put("k", "old"));
         string? reason;
         do
         {
-            // Again where another was elected before the links were held, as may happen on a machine that stalls.
+            // Try again if another node was elected before the links were held, as may happen when the machine stalls.
             await LeadAsync(cluster, 1);
             cluster.LinksOfFirst.Hold();
             var refused = await RefusedAsync(cluster, 1, Get("k", ReadMode.Quorum));
@@ -186,7 +186,7 @@ public sealed class ReadModeTests
         Assert.NotNull((await client.GetAsync("a", KvReadMode.Stale)).Age);
     }
 
-    /// <summary>Each read gives what was acknowledged before it, or a refusal that says that another replica or a little later will do.</summary>
+    /// <summary>Each read returns what was acknowledged before it, or a refusal that points to another replica or a later attempt.</summary>
     [Fact]
     public async Task Get_LinearizableAtAReplicaWhileTheLeaderChanges_IsAnsweredOrRefusedCleanly()
     {
@@ -228,7 +228,7 @@ public sealed class ReadModeTests
         Assert.All(await Task.WhenAll(reading), answered => Assert.True(answered > 0));
     }
 
-    /// <summary>Three nodes whose replicas all take part: a leader needs only two of them.</summary>
+    /// <summary>Three nodes whose replicas have all joined; a leader needs only two of them.</summary>
     private static async Task<NodeCluster> StartAsync(ReplicationOptions? replication = null)
     {
         var cluster = await NodeCluster.StartAsync(3, replication ?? NodeCluster.Steady);
@@ -249,7 +249,7 @@ public sealed class ReadModeTests
 
     private static string? ReasonOf(RpcException failure) => failure.GetRpcStatus()?.GetDetail<ErrorInfo>()?.Reason;
 
-    /// <summary>Why a read is refused; OK: it is answered.</summary>
+    /// <summary>Returns why a read is refused, or OK if it is answered.</summary>
     private static async Task<(StatusCode Code, string? Reason, uint? Leader)> RefusedAsync(NodeCluster cluster, uint node, GetRequest request)
     {
         try
@@ -292,12 +292,13 @@ public sealed class ReadModeTests
         return pages;
     }
 
-    /// <summary>Has another node than 1 lead, and node 1 hear from it and apply what was written so far; then holds node 1's links.</summary>
+    /// <summary>Makes another node than 1 lead, waits until node 1 has applied everything written so far, then holds node 1's links.</summary>
     private static async Task CutOffFirstAsync(NodeCluster cluster, params Position[] seen)
     {
         do
         {
-            // Again where leadership came to node 1 before its links were held: it belongs there, and is given back to it some seconds after the start.
+            // Try again if the leadership went to node 1 before its links were held. It is the preferred node and gets the leadership back some
+            // seconds after the start.
             cluster.LinksOfFirst.Release();
             if (await cluster.LeaderOfAsync(0) == 1)
                 await LeadAsync(cluster, 2);
@@ -310,7 +311,7 @@ public sealed class ReadModeTests
 
     private static async Task LeadAsync(NodeCluster cluster, uint node)
     {
-        // Its replica takes part.
+        // Wait until its replica has joined.
         await UntilServedAsync(cluster, node, Get("k", ReadMode.Replica));
         await Eventually.TrueAsync(
             () =>
@@ -329,8 +330,8 @@ public sealed class ReadModeTests
         await Eventually.TrueAsync(() => cluster.LeaderOfAsync(0).Result == node, $"node {node} leads by its own account");
     }
 
-    /// <summary>A refusal for the moment is no answer: the leader may not have been heard in time.</summary>
-    /// <param name="passing">Another reason that is one for the moment only.</param>
+    /// <summary>A temporary refusal is no answer: the leader may not have been heard from in time.</summary>
+    /// <param name="passing">Another reason for a temporary refusal.</param>
     private static async Task<T> AnsweredAsync<T>(Func<Task<T>> read, string passing = "NO_LEADER")
     {
         for (var waited = Stopwatch.StartNew(); ;)

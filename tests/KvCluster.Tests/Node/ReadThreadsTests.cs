@@ -4,13 +4,14 @@ using KvCluster.Tests.Grpc;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// Where trees are read. A page that is not in memory holds its thread up for as long as the disk takes: 128 Gets of a file whose disk needed 200 ms for a read had the pool
-/// stand still for 20.9 seconds (15 threads, all of them in a read; it adds one or two a second), and the node lost the shards that it led.
+/// Where trees are read. A page that is not in memory blocks its thread for as long as the disk takes. 128 Gets over a disk that needed 200 ms for a
+/// read blocked the thread pool for 20.9 seconds (all of its 15 threads were reading, and it adds one or two a second), and the node lost the shards
+/// that it led.
 /// </summary>
 public sealed class ReadThreadsTests
 {
     [Fact]
-    public async Task EnterAsync_ManyReadsThatWaitForTheDisk_LeaveThePoolItsThreads()
+    public async Task EnterAsync_ManyReadsWaitingForTheDisk_LeaveTheThreadPoolFree()
     {
         const int HereMax = 3;
         const int Threads = 4;
@@ -33,7 +34,7 @@ public sealed class ReadThreadsTests
             Assert.True(Thread.CurrentThread.IsThreadPoolThread);
         })).ToList();
         await Eventually.TrueAsync(() => Volatile.Read(ref onPool) + Volatile.Read(ref elsewhere) == HereMax + Threads, "every place is taken");
-        // The pool is free for everything else, and what the reads began with has all run: nothing else waits there.
+        // The pool is free for everything else, and all reads have begun: nothing else waits there.
         await Task.WhenAll(Enumerable.Range(0, 100).Select(_ => Task.Run(static () => { })));
         Assert.Equal((HereMax, Threads), (Volatile.Read(ref onPool), Volatile.Read(ref elsewhere)));
         disk.Set();
@@ -42,7 +43,7 @@ public sealed class ReadThreadsTests
     }
 
     [Fact]
-    public async Task TryEnterHere_WithPlaces_StaysOnTheThreadThatAsks()
+    public async Task TryEnterHere_WithPlaces_StaysOnTheCallingThread()
     {
         await using var reads = new ReadThreads(hereMax: 2, threads: 1);
         reads.Run();
@@ -59,7 +60,7 @@ public sealed class ReadThreadsTests
     }
 
     [Fact]
-    public async Task EnterAsync_Elsewhere_LeavesTheThreadThatAsksThoughThereArePlaces()
+    public async Task EnterAsync_Elsewhere_LeavesTheCallingThreadDespiteFreePlaces()
     {
         await using var reads = new ReadThreads(hereMax: 2, threads: 1);
         reads.Run();
@@ -71,7 +72,7 @@ public sealed class ReadThreadsTests
         Assert.False(reads.TryEnterHere());
     }
 
-    // With the places of threads that had lost a race, none would be left after some hours.
+    // If threads that lose a race lost their place too, none would be left after some hours.
     [Fact]
     public async Task TryEnterHere_ByManyAtOnce_LosesNoPlace()
     {
@@ -90,7 +91,7 @@ public sealed class ReadThreadsTests
     }
 
     [Fact]
-    public async Task Dispose_WithReadsThatWait_RunsThemAndThoseThatComeLaterOnThePool()
+    public async Task Dispose_WithWaitingReads_RunsThemAndLaterOnesOnThePool()
     {
         var reads = new ReadThreads(hereMax: 0, threads: 1);
         reads.Run();

@@ -10,12 +10,12 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Our client of etcd's API against the real one: one member and three, in clear text and with TLS, with users, and with members that go away.</summary>
+/// <summary>The client for etcd's API against the real etcd: one member and three, in clear text and with TLS, with users, and with members that stop.</summary>
 public sealed class RealEtcdTests
 {
     private static readonly CancellationToken Never = CancellationToken.None;
 
-    // Long enough to be used after they are given, also by a machine that is busy; etcd ends them up to a second later.
+    // Long enough to be used after it was issued, even on a busy machine. etcd ends it up to a second later.
     private const string TokenSeconds = "3";
     private static readonly TimeSpan TokenLife = TimeSpan.FromSeconds(4.5);
 
@@ -30,7 +30,7 @@ public sealed class RealEtcdTests
     [ToolFact("etcd", "etcdctl")]
     public async Task Contract_WithThreeMembersTlsAndClientCertificates_Holds()
     {
-        // No member is to lose its leader because the machine is busy: that would be an unknown outcome.
+        // A busy machine must not cost etcd its leader, because that would give an unknown outcome.
         await using var etcd = await EtcdMembers.StartAsync(3, secure: true, "--heartbeat-interval", "500", "--election-timeout", "10000");
         await using var coordinator = Connect(Secured(etcd));
         await CoordinatorContract.CheckAsync(coordinator);
@@ -48,7 +48,7 @@ public sealed class RealEtcdTests
     }
 
     [Fact]
-    public void Create_WithAFileThatIsNoCertificate_NamesIt()
+    public void Create_WithAFileThatIsNoCertificate_NamesTheFile()
     {
         using var folder = new TemporaryDirectory();
         var file = Path.Combine(folder.Path, "ca.pem");
@@ -58,9 +58,9 @@ public sealed class RealEtcdTests
         Assert.Contains("absent.pem", Assert.Throws<UnusableFileException>(() => Connect(options with { AuthorityFile = "absent.pem" })).Message, StringComparison.Ordinal);
     }
 
-    /// <summary>Tokens live some seconds here: every kind of call goes on past the end of some, and past a restart that forgets them all.</summary>
+    /// <summary>Tokens live for some seconds here. Every kind of call works after tokens ended and after a restart that forgets them all.</summary>
     [ToolFact("etcd", "etcdctl")]
-    public async Task Calls_OfAUser_GoOnWhenItsTokenEnds()
+    public async Task Calls_OfAUser_ContinueWhenItsTokenEnds()
     {
         await using var etcd = await EtcdMembers.StartAsync(arguments: ["--auth-token-ttl", TokenSeconds]);
         await AddUserAsync(etcd, "node", "secret");
@@ -71,7 +71,7 @@ public sealed class RealEtcdTests
         var revision = 0L;
         for (var round = 0; round < 2; round++)
         {
-            // Until etcd itself refuses the old token to a client that has no other.
+            // Wait until etcd itself refuses the old token to a client that has no other.
             await TokenEndsAsync(etcd);
             var set = await coordinator.CompareAndSetAsync("/kvcluster/user", revision, $"{round}", 0, Never);
             Assert.Equal(CompareAndSetOutcome.Won, set.Outcome);
@@ -84,14 +84,14 @@ public sealed class RealEtcdTests
     }
 
     [ToolFact("etcd", "etcdctl")]
-    public async Task Watch_OfAUserWhoseTokenHasEnded_GoesOnWithAnother()
+    public async Task Watch_OfAUserWhoseTokenEnded_ContinuesWithANewToken()
     {
         await using var etcd = await EtcdMembers.StartAsync(arguments: ["--auth-token-ttl", TokenSeconds]);
         await AddUserAsync(etcd, "node", "secret");
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints, User = "node", Password = "secret" });
         var set = await coordinator.CompareAndSetAsync("/kvcluster/w", 0, "1", 0, Never);
         await TokenEndsAsync(etcd);
-        // The first attempt may be refused for its token; the next one has another, which may end as well where it takes long.
+        // The first attempt may be refused because of its token. The next one has another token, which may also end if it takes long.
         for (var attempt = 0; ; attempt++)
         {
             try
@@ -109,7 +109,7 @@ public sealed class RealEtcdTests
     }
 
     [ToolFact("etcd", "etcdctl")]
-    public async Task Calls_OfAUserWithAnotherPasswordOrWithoutTheRight_AreRefusedAndChangeNothing()
+    public async Task Calls_OfAUserWithAWrongPasswordOrWithoutPermission_AreRefusedAndChangeNothing()
     {
         await using var etcd = await EtcdMembers.StartAsync();
         await AddUserAsync(etcd, "node", "secret");
@@ -124,9 +124,9 @@ public sealed class RealEtcdTests
         Assert.Null((await user.GetAsync("/kvcluster/k", Never)).Value);
     }
 
-    /// <summary>F9: each member dies once, the leader of etcd among them; a change of unknown outcome is settled by the same compare.</summary>
+    /// <summary>F9: each member dies once, etcd's leader among them. A change of unknown outcome is settled by repeating the compare.</summary>
     [ToolFact("etcd", "etcdctl")]
-    public async Task Calls_WhileOneMemberAfterTheOtherDies_GoOnAtTheOthers()
+    public async Task Calls_WhileOneMemberAfterTheOtherDies_ContinueAtTheOthers()
     {
         await using var etcd = await EtcdMembers.StartAsync(3);
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints });
@@ -144,7 +144,7 @@ public sealed class RealEtcdTests
         }
     }
 
-    /// <summary>A member that is stopped, or has lost the others, must not hold a watch for ever.</summary>
+    /// <summary>A member that is stopped or cut off from the others must not hold a watch for ever.</summary>
     [ToolFact("etcd", "etcdctl")]
     public async Task Watch_AtAMemberWithoutALeader_Ends()
     {
@@ -159,7 +159,7 @@ public sealed class RealEtcdTests
     }
 
     [ToolFact("etcd", "etcdctl")]
-    public async Task Watch_FromARevisionThatWasCompacted_SaysSo()
+    public async Task Watch_FromACompactedRevision_ReportsIt()
     {
         await using var etcd = await EtcdMembers.StartAsync();
         await using var coordinator = Connect(new EtcdOptions { Endpoints = etcd.Endpoints });
@@ -169,7 +169,7 @@ public sealed class RealEtcdTests
         await Assert.ThrowsAsync<CoordinatorCompactedException>(async () => await coordinator.WatchAsync("/", first.Revision, Never).GetAsyncEnumerator().MoveNextAsync());
     }
 
-    /// <summary>F11: an older copy of the data directory is put back; its revision is below one that was seen.</summary>
+    /// <summary>F11: an older copy of the data directory is restored, so its revision is lower than one seen before.</summary>
     [ToolFact("etcd", "etcdctl")]
     public async Task CompareAndSet_AfterARestoredBackup_ChangesNothing()
     {
@@ -190,7 +190,7 @@ public sealed class RealEtcdTests
         Assert.EndsWith("\n1", await etcd.ControlAsync("get", "/k"), StringComparison.Ordinal);
     }
 
-    // A machine that is busy, or slow to write, is no reason for an unknown outcome here.
+    // A busy machine or a slow disk must not cause an unknown outcome here.
     private static EtcdCoordinator Connect(EtcdOptions options) => new(options with { RequestTime = Eventually.Limit }, NullLogger.Instance);
 
     private static EtcdOptions Secured(EtcdMembers etcd) => new()
@@ -213,7 +213,7 @@ public sealed class RealEtcdTests
         await etcd.ControlAsync("auth", "enable");
     }
 
-    // Shows that tokens of this age are refused: one that etcd gave after all others is.
+    // Shows that tokens of this age are refused, with a token that etcd issued after all others.
     private static async Task TokenEndsAsync(EtcdMembers etcd)
     {
         using var channel = GrpcChannel.ForAddress(etcd.Endpoints[0]);
@@ -224,7 +224,7 @@ public sealed class RealEtcdTests
         {
             try
             {
-                // A use prolongs a token's life, so there is one only now and then.
+                // Each use prolongs the token's life, so it is used seldom.
                 await Task.Delay(TokenLife, limit.Token);
                 await kv.RangeAsync(EtcdRequests.Get("/kvcluster/"), new Metadata { { "token", token } });
             }

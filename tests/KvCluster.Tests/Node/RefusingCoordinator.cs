@@ -2,12 +2,14 @@ using KvCluster.Node.Coordination;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>A coordinator that refuses the first changes of one key, as etcd does with RESOURCE_EXHAUSTED when too many requests wait; nothing is changed then.</summary>
+/// <summary>
+/// A coordinator that refuses the first changes of one key without applying them, as etcd does with RESOURCE_EXHAUSTED when too many requests wait.
+/// </summary>
 internal sealed class RefusingCoordinator(ICoordinator inner, string key, int refusals) : ICoordinator
 {
     private int _left = refusals;
 
-    /// <summary>Refusals still to come; below 0: none, and so many changes came since.</summary>
+    /// <summary>Refusals still to come. Below 0 there are none left, and its magnitude counts the changes since.</summary>
     public int Left => Volatile.Read(ref _left);
 
     public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);

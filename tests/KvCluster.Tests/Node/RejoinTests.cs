@@ -13,7 +13,9 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Nodes that start with a copy of their data that is not the newest: they rejoin where the others have what it holds, and are refused where that is not known.</summary>
+/// <summary>
+/// Nodes that start with an old copy of their data. They rejoin if the other nodes have everything it holds, and are refused if that is not known.
+/// </summary>
 public sealed class RejoinTests
 {
     private const int Shards = 2;
@@ -26,14 +28,14 @@ public sealed class RejoinTests
         await FillAsync(cluster);
         await RestoreAsync(cluster, 3);
         var before = await RecordsAsync(cluster);
-        // As if the node had been killed after the first of its folders.
+        // As if the node had been killed after it set aside the first of its directories.
         var aside = Directory.CreateDirectory(Path.Combine(cluster.DirectoryOf(3), "aside"));
         Directory.Move(FolderOf(cluster, 3, 0), Path.Combine(aside.FullName, "0"));
         await cluster.StartNodeAsync(3);
         await RebuiltAsync(cluster, 3, before);
         Assert.Equal(["0", "1"], Directory.GetDirectories(aside.FullName).Select(Path.GetFileName).Order(StringComparer.Ordinal));
 
-        // The folder that was the newest then is an old copy now; what was set aside before makes room.
+        // The directory that was the newest then is an old copy now. What was set aside before is deleted for it.
         await cluster.StopNodeAsync(3);
         GiveNewestBack(cluster, 3);
         before = await RecordsAsync(cluster);
@@ -42,7 +44,7 @@ public sealed class RejoinTests
     }
 
     [Fact]
-    public async Task OldCopies_OfAllNodes_AreRefusedUntilAMajorityHasItsNewestFolders()
+    public async Task OldCopies_OfAllNodes_AreRefusedUntilAMajorityHasItsNewestDirectories()
     {
         await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
         uint[] nodes = [1, 2, 3];
@@ -55,21 +57,21 @@ public sealed class RejoinTests
         {
             var refusal = await RefusalAsync(cluster, cluster.OptionsOf(node));
             Assert.Matches("which led shard [01] last, is not running|has no leader on another node", refusal);
-            Assert.All(Enumerable.Range(0, Shards), shard => Assert.True(Directory.Exists(FolderOf(cluster, node, (uint)shard)), "a refused folder stays as it is"));
+            Assert.All(Enumerable.Range(0, Shards), shard => Assert.True(Directory.Exists(FolderOf(cluster, node, (uint)shard)), "a refused directory is unchanged"));
         }
 
         GiveNewestBack(cluster, 1);
         GiveNewestBack(cluster, 2);
         cluster.Replication = new ReplicationOptions();
         var before = await RecordsAsync(cluster);
-        // At the same time, as after a failure of power: the third waits until the others serve.
+        // At the same time, as after a power failure. The third node waits until the others serve.
         await Task.WhenAll(nodes.Select(node => cluster.StartNodeAsync(node)));
         await RebuiltAsync(cluster, 3, before);
         for (var key = 0; key < 20; key++)
             Assert.Equal(Key(key), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Key(key) }))).Value);
     }
 
-    /// <summary>Nobody else has what it holds. It is for its operator to say that there is no newer one.</summary>
+    /// <summary>Nobody else has the data. Only the operator can say that there is no newer copy.</summary>
     [Fact]
     public async Task OldCopy_OfTheOnlyReplicas_IsRefusedUntilTheCountOfStartsIsSetBack()
     {
@@ -79,7 +81,7 @@ public sealed class RejoinTests
         await RestoreAsync(cluster, 1);
         Assert.Contains("shard 0 has no replica on another node", await RefusalAsync(cluster, cluster.OptionsOf(1)), StringComparison.Ordinal);
         Assert.False(Directory.Exists(Path.Combine(cluster.DirectoryOf(1), "aside")));
-        // The advice of deploy/OPERATIONS.md.
+        // As deploy/OPERATIONS.md advises.
         var starts = await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts"));
         var counted = await cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1/starts", CancellationToken.None);
         await cluster.Coordinator.CompareAndSetAsync("/kvcluster/local/nodes/1/starts", counted.ModRevision, $$"""{"starts":"{{starts}}"}""", 0, CancellationToken.None);
@@ -90,7 +92,7 @@ public sealed class RejoinTests
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public async Task OldCopyOrEmptyFolder_WhileTheNodeRuns_IsRefused(bool copy)
+    public async Task OldCopyOrEmptyDirectory_WhileTheNodeRuns_IsRefused(bool copy)
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var other = cluster.OptionsOf(1) with { DataDirectory = cluster.DirectoryOf(1) + ".other", RejoinWaitMax = TimeSpan.Zero };
@@ -99,10 +101,10 @@ public sealed class RejoinTests
             EtcdMembers.CopyFolder(cluster.DirectoryOf(1), other.DataDirectory);
         await cluster.StartNodeAsync(1);
         await Grpc.Eventually.TrueAsync(() => cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1", CancellationToken.None).Result.Value is not null, "it is registered");
-        // A machine that stalls may cost it its registration for a moment.
-        await Grpc.Eventually.TrueAsync(() => Regex.IsMatch(RefusalOf(cluster, other).Result, "Node 1 is already running|node 1 is registered at"), "it is refused as long as the node runs");
+        // A machine that stalls may lose the node's registration for a moment.
+        await Grpc.Eventually.TrueAsync(() => Regex.IsMatch(RefusalOf(cluster, other).Result, "Node 1 is already running|node 1 is registered at"), "it is refused while the node runs");
         Assert.False(Directory.Exists(Path.Combine(other.DataDirectory, "aside")));
-        // The one that was refused has counted nothing: the node's own folder is still the newest.
+        // The refused start did not count, so the node's own directory is still the newest.
         await cluster.StopNodeAsync(1);
         await cluster.StartNodeAsync(1);
     }
@@ -115,12 +117,12 @@ public sealed class RejoinTests
         await RestoreAsync(cluster, 3);
         EtcdMembers.CopyFolder(FolderOf(cluster, 3, 0), FolderOf(cluster, 3, 7));
         Assert.Contains("no record of shard 7", await RefusalAsync(cluster, cluster.OptionsOf(3)), StringComparison.Ordinal);
-        Assert.True(Directory.Exists(FolderOf(cluster, 3, 0)), "a refused folder stays as it is");
+        Assert.True(Directory.Exists(FolderOf(cluster, 3, 0)), "a refused directory is unchanged");
     }
 
-    /// <summary>Two processes of a node, one of them cut off from the coordinator for so long that it does not count as running.</summary>
+    /// <summary>Two processes of a node run, one of which was cut off from the coordinator for so long that it does not count as running.</summary>
     [Fact]
-    public async Task Replica_ThatAnotherProcessOfTheNodeHasMadeMeanwhile_IsNotMadeTwice()
+    public async Task Replica_CreatedByAnotherProcessOfTheNodeMeanwhile_IsNotCreatedTwice()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
@@ -134,12 +136,12 @@ public sealed class RejoinTests
         using var channel = global::Grpc.Net.Client.GrpcChannel.ForAddress(host.Address);
         ReplicaStatus? replica = null;
         await Grpc.Eventually.TrueAsync(
-            () => (replica = new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica is looked at");
+            () => (replica = new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica has a status");
         Assert.Equal(("failed", "lost: another process of this node created it."), (replica!.Role, replica.Failure));
-        Assert.False(Directory.Exists(FolderOf(cluster, 1, 0)), "its folder must not be opened by the next process");
+        Assert.False(Directory.Exists(FolderOf(cluster, 1, 0)), "its directory must not be opened by the next process");
     }
 
-    // Takes a copy of the node's folder, and has it start once more.
+    // Copies the node's directory and starts the node once more.
     private static async Task CopyAsync(NodeCluster cluster, uint node)
     {
         await cluster.StopNodeAsync(node);
@@ -147,7 +149,7 @@ public sealed class RejoinTests
         await cluster.StartNodeAsync(node);
     }
 
-    // Stops the node and puts the copy in the place of its folder.
+    // Stops the node and replaces its directory with the copy.
     private static async Task RestoreAsync(NodeCluster cluster, uint node)
     {
         await cluster.StopNodeAsync(node);
@@ -165,7 +167,7 @@ public sealed class RejoinTests
 
     private static string NewestOf(NodeCluster cluster, uint node) => cluster.DirectoryOf(node) + ".newest";
 
-    // Without waiting, but for the end of what the node's last process left in the coordinator.
+    // Starts without waiting, except until the registration of the node's last process ends.
     private static async Task<string> RefusalAsync(NodeCluster cluster, NodeOptions options)
     {
         var refusal = "";
@@ -212,7 +214,7 @@ public sealed class RejoinTests
 
     private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
 
-    /// <summary>Another process' mark always comes first.</summary>
+    /// <summary>Always marks the replica as another process first.</summary>
     private sealed class MarkedByAnother(ICoordinator inner, string key) : ICoordinator
     {
         public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);

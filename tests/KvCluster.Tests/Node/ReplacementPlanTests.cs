@@ -4,7 +4,10 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>The steps of a replacement, as records, requests and followers are. That they lead to its end, replicas and the cluster simulation show.</summary>
+/// <summary>
+/// The steps of a replacement, depending on records, requests and followers. That they lead to its end is shown by the replica tests and the cluster
+/// simulation.
+/// </summary>
 public sealed class ReplacementPlanTests
 {
     private const int Voters = 3;
@@ -12,7 +15,7 @@ public sealed class ReplacementPlanTests
     private static readonly TimeSpan Patience = TimeSpan.FromSeconds(3);
 
     [Fact]
-    public void Plan_OfALostVoter_PutsALearnerInItsPlaceAndLetsItVote()
+    public void Plan_OfALostVoter_ReplacesItByALearnerThatBecomesAVoter()
     {
         var plan = Plan(Record(Voter(1), Voter(2), Voter(3)), from: 3, to: 3, lost: 33);
         Assert.Equal((null, 0UL, 33UL), (plan.Removal, plan.Learner, plan.Leaves));
@@ -20,9 +23,9 @@ public sealed class ReplacementPlanTests
         Assert.Equal(new ReplicaChange.Promote(New, Voters), plan.Last(New));
     }
 
-    // The lost learner was taken for the one that was to come: the leader waited for it until its patience ended, and removed it only then.
+    // The lost learner was taken for the one to come. The leader waited for it until its patience ended and removed it only then.
     [Fact]
-    public void Plan_OfALostLearnerWhereAVoterIsMissing_PutsAnotherOneInItsPlace()
+    public void Plan_OfALostLearnerWhereAVoterIsMissing_ReplacesIt()
     {
         var plan = Plan(Record(Voter(1), Voter(2), Learner(3)), from: 3, to: 3, lost: 33);
         Assert.Equal((null, 0UL, 33UL), (plan.Removal, plan.Learner, plan.Leaves));
@@ -37,7 +40,7 @@ public sealed class ReplacementPlanTests
     }
 
     [Fact]
-    public void Plan_OfAMoveThatWasBrokenOff_GoesOnWithItsLearner()
+    public void Plan_OfAnInterruptedMove_ContinuesWithItsLearner()
     {
         var plan = Plan(Record(Voter(1), Voter(2), Voter(3), Learner(4)), from: 2, to: 4);
         Assert.Equal(44UL, plan.Learner);
@@ -45,7 +48,7 @@ public sealed class ReplacementPlanTests
     }
 
     [Fact]
-    public void Plan_WithALearnerOfAnother_WaitsUntilItIsGone()
+    public void Plan_WithALearnerOfAnotherReplacement_WaitsUntilItIsGone()
     {
         var plan = Plan(Record(Voter(1), Voter(2), Learner(3)), from: 0, to: 4);
         Assert.Equal([33UL], plan.Orphans(static node => node == 3).Select(static replica => replica.Replica));
@@ -65,7 +68,7 @@ public sealed class ReplacementPlanTests
     }
 
     [Fact]
-    public void CatchUp_OfALearnerThatGetsFurther_IsWaitedForAndEndsWithTheLeader()
+    public void CatchUp_OfALearnerThatProgresses_ContinuesUntilItHasEverything()
     {
         var watch = new ReplacementPlan.CatchUp(44, Patience, TimeSpan.Zero);
         Assert.Null(watch.Look(Status("snapshot", stored: 100), Patience * 0.9));
@@ -75,7 +78,7 @@ public sealed class ReplacementPlanTests
     }
 
     [Fact]
-    public void CatchUp_OfALearnerThatGetsNoFurther_IsGivenUpAfterThePatience()
+    public void CatchUp_OfALearnerThatMakesNoProgress_IsAbandonedAfterThePatience()
     {
         var watch = new ReplacementPlan.CatchUp(44, Patience, TimeSpan.Zero);
         Assert.Null(watch.Look(Status("snapshot", stored: 100), TimeSpan.FromSeconds(1)));
@@ -96,7 +99,7 @@ public sealed class ReplacementPlanTests
 
     private static ReplicaRecord Learner(uint node) => new(Voter(node)) { Learner = true };
 
-    // Of a leader that has committed 10,000 changes.
+    // The status of a follower whose leader has committed 10,000 changes.
     private static ReplicaStatus Status(string state, ulong acknowledged = 0, ulong stored = 0) => new()
     {
         Committed = new V1.Etag { Epoch = 1, Change = 10_000 },

@@ -3,11 +3,11 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Which replica moves next: a table of what the cluster looks like and what follows. Each runs its moves to the end, too.</summary>
+/// <summary>Which replica moves next: a table of cluster states and their next moves. One test runs the moves to the end.</summary>
 public sealed class ReplicaMovesTests
 {
     [Fact]
-    public void Next_WithEverythingLevel_IsNothing() =>
+    public void Next_BalancedCluster_IsNothing() =>
         Assert.Null(Next([Shard(0, 1, 2, 3), Shard(1, 2, 3, 1)], [1, 2, 3], []));
 
     [Fact]
@@ -23,7 +23,7 @@ public sealed class ReplicaMovesTests
         Assert.Equal((1u, 4u, 1u), Where(Next([Shard(0, 1, 2, 3), Shard(1, 4, 2, 3)], [1, 2, 3, 4], [4])));
 
     [Fact]
-    public void Next_WithANodeThatLeavesAndIsGone_MovesFromItAllTheSame() =>
+    public void Next_WithANodeThatLeavesAndIsDown_StillMovesFromIt() =>
         Assert.Equal((0u, 3u, 4u), Where(Next([Shard(0, 1, 2, 3)], [1, 2, 4], [3])));
 
     [Fact]
@@ -39,7 +39,7 @@ public sealed class ReplicaMovesTests
     }
 
     [Fact]
-    public void Next_WithALearnerOnANodeThatIsGone_GoesOnWithoutIt()
+    public void Next_WithALearnerOnANodeThatIsDown_ContinuesWithoutIt()
     {
         var interrupted = Shard(0, 1, 2, 3);
         interrupted.Replicas.Add(new ReplicaRecord { Replica = 99, Node = 5, Learner = true });
@@ -47,7 +47,7 @@ public sealed class ReplicaMovesTests
     }
 
     [Fact]
-    public void Next_WithALearnerOnANodeThatIsGoneForGood_TakesItAwayAndPutsNothingInItsPlace()
+    public void Next_WithALearnerOnANodeThatIsGoneForGood_RemovesItWithoutReplacement()
     {
         var interrupted = Shard(0, 1, 2, 3);
         interrupted.Replicas.Add(new ReplicaRecord { Replica = 99, Node = 5, Learner = true });
@@ -56,7 +56,7 @@ public sealed class ReplicaMovesTests
     }
 
     [Fact]
-    public void Next_WithALearnerOnANodeThatLeaves_TakesItAway()
+    public void Next_WithALearnerOnANodeThatLeaves_RemovesIt()
     {
         var interrupted = Shard(0, 1, 2, 3);
         interrupted.Replicas.Add(new ReplicaRecord { Replica = 99, Node = 5, Learner = true });
@@ -64,11 +64,11 @@ public sealed class ReplicaMovesTests
     }
 
     [Fact]
-    public void Next_WithAShardThatLacksAVoter_AddsOneFirstWhereFewestAre() =>
+    public void Next_WithAShardThatLacksAVoter_FirstAddsOneOnTheEmptiestNode() =>
         Assert.Equal((1u, 0u, 4u), Where(Next([Shard(0, 1, 2, 3), Shard(1, 1, 2)], [1, 2, 3, 4], [1])));
 
     [Fact]
-    public void Next_WithAShardThatLacksAVoterAndANodeToItself_AddsItWhereItWas() =>
+    public void Next_WithAShardThatLacksAVoterAndOnlyItsFormerNodeFree_AddsItThere() =>
         Assert.Equal((0u, 0u, 3u), Where(Next([Shard(0, 1, 2)], [1, 2, 3], [])));
 
     [Fact]
@@ -76,7 +76,7 @@ public sealed class ReplicaMovesTests
         Assert.Null(Next([Shard(0, 1, 2)], [1, 2, 3], [3]));
 
     [Fact]
-    public void Next_WithALearnerForTheVoterThatIsMissing_LeavesItToTheLearnersNodeUntilThatIsGone()
+    public void Next_WithALearnerForTheMissingVoter_LeavesItToTheLearnersNodeUntilThatIsGone()
     {
         var rebuilt = Shard(0, 1, 2);
         rebuilt.Replicas.Add(new ReplicaRecord { Replica = 99, Node = 3, Learner = true });
@@ -86,7 +86,7 @@ public sealed class ReplicaMovesTests
     }
 
     [Fact]
-    public void InOrder_WithANodeThatTakesNone_NamesTheNextOneToo()
+    public void InOrder_SeveralEmptyNodes_ListsMovesToEach()
     {
         var moves = ReplicaMoves.InOrder([Shard(0, 1, 2, 3), Shard(1, 1, 2, 3), Shard(2, 1, 2, 3)], new HashSet<uint> { 1, 2, 3, 4, 5 }, new HashSet<uint>(), new HashSet<uint>(), 3).ToList();
         Assert.Equal(4u, moves[0].ToNode);
@@ -94,7 +94,7 @@ public sealed class ReplicaMovesTests
     }
 
     [Fact]
-    public void IsRepair_OfWhatAShardLacks_AndOfNoOtherMove()
+    public void IsRepair_IsTrueOnlyForMissingVoters()
     {
         Assert.True(ReplicaMoves.IsRepair(new ReplicaMove(0, 0, 3, ""), Shard(0, 1, 2), 3));
         Assert.True(ReplicaMoves.IsRepair(new ReplicaMove(0, 3, 0, ""), Shard(0, 1, 2), 3));
@@ -107,7 +107,7 @@ public sealed class ReplicaMovesTests
     [InlineData(5, new uint[] { 1 })]
     [InlineData(5, new uint[] { 4, 5 })]
     [InlineData(9, new uint[] { 2, 4 })]
-    public void Next_UntilThereIsNone_EndsLevelWithNothingOnNodesThatLeave(int nodes, uint[] leaving)
+    public void Next_RepeatedUntilNone_EndsBalancedWithNothingOnNodesThatLeave(int nodes, uint[] leaving)
     {
         var present = Enumerable.Range(1, nodes).Select(node => (uint)node).ToHashSet();
         var shards = Enumerable.Range(0, 20).Select(shard => Shard((uint)shard, 1, 2, 3)).ToList();
@@ -130,7 +130,7 @@ public sealed class ReplicaMovesTests
 
     private static (uint Shard, uint From, uint To) Where(ReplicaMove? move) => (move!.Shard, move.FromNode, move.ToNode);
 
-    // Led by the replica on the first node.
+    // The replica on the first node leads.
     private static ShardRecord Shard(uint shard, params uint[] nodes)
     {
         var record = new ShardRecord { Shard = shard, Leader = (shard * 10) + 1 };

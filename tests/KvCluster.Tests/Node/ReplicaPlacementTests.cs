@@ -5,11 +5,11 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Replicas that move by themselves: to nodes that join, away from nodes that leave, and not at all while an operator says so.</summary>
+/// <summary>Replicas that move by themselves: to nodes that join, away from nodes that leave, and not at all while an operator has paused moves.</summary>
 public sealed class ReplicaPlacementTests
 {
     [Fact]
-    public async Task Nodes_ThatJoinAndLeaveAgain_GetReplicasAndLoseThem()
+    public async Task Nodes_JoiningAndLeaving_GetReplicasAndLoseThem()
     {
         await using var cluster = await NodeCluster.StartAsync(3, "f"u8.ToArray(), "p"u8.ToArray());
         foreach (var (key, shard) in Keys)
@@ -33,7 +33,7 @@ public sealed class ReplicaPlacementTests
         }
 
         await cluster.StartNodeAsync(4);
-        await Grpc.Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3, 4], "the map names one that joins again");
+        await Grpc.Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3, 4], "the map names the node that joined again");
         await PlaceAsync(cluster, new PlaceRequest { Stay = { 4 } });
         await Grpc.Eventually.TrueAsync(() => HeldAsync(cluster).Result[3] > 0, "it gets a replica");
     }
@@ -48,9 +48,9 @@ public sealed class ReplicaPlacementTests
         Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
     }
 
-    /// <summary>Node 0 was taken for no mistake, and stayed in the record as one that leaves.</summary>
+    /// <summary>Node 0 was accepted and stayed in the record as a node that leaves.</summary>
     [Fact]
-    public async Task Place_OfANodeThatThereIsNot_ChangesNothing()
+    public async Task Place_OfAnUnknownNode_ChangesNothing()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         foreach (var request in (PlaceRequest[])[new() { Leave = { 0 } }, new() { Stay = { 0 } }, new() { Leave = { 1, 0 } }])
@@ -86,7 +86,7 @@ public sealed class ReplicaPlacementTests
         return [.. stream.ResponseStream.Current.Nodes.Select(node => node.Node).Order()];
     }
 
-    // Voters on each node; a learner counts for nothing yet.
+    // The number of voters on each node. A learner does not count yet.
     private static async Task<int[]> HeldAsync(NodeCluster cluster)
     {
         var list = await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None);

@@ -6,7 +6,9 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Replicas that are replaced: asked for, lost, quarantined. Each new one has a new id and the same content.</summary>
+/// <summary>
+/// Replicas that are replaced on request, because they are lost, or because they are quarantined. Each new one has a new id and the same content.
+/// </summary>
 public sealed class ReplicaReplacementTests
 {
     [Fact]
@@ -23,7 +25,7 @@ public sealed class ReplicaReplacementTests
     }
 
     [Fact]
-    public async Task Quarantine_WithNobodyToRebuildFrom_HoldsThroughARestartUntilThereIs()
+    public async Task Quarantine_WithoutPeersToRebuildFrom_OutlastsARestartUntilThereAreSome()
     {
         await using var cluster = await NodeCluster.StartAsync(3, new ReplicationOptions());
         await FillAsync(cluster);
@@ -37,8 +39,8 @@ public sealed class ReplicaReplacementTests
             await cluster.StopNodeAsync(1);
             await cluster.StartNodeAsync(1);
             ReplicaStatus? status = null;
-            // Until the node has read which replicas it has, it tells of none.
-            await Grpc.Eventually.TrueAsync(() => (status = cluster.StatusOfAsync(1).Result.Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica is looked at");
+            // The node reports no replicas until it has read which ones it has.
+            await Grpc.Eventually.TrueAsync(() => (status = cluster.StatusOfAsync(1).Result.Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica has a status");
             Assert.Equal("failed", status!.Role);
             Assert.EndsWith("a test does not believe it.", status.Failure, StringComparison.Ordinal);
         }
@@ -48,8 +50,8 @@ public sealed class ReplicaReplacementTests
     }
 
     /// <summary>
-    /// Two calls within a second, at two of three nodes, once took a shard down for good: both replicas marked their folders, and the third found
-    /// no majority that could have replaced them.
+    /// Two calls within a second, at two of three nodes, took a shard down for good: both replicas marked their directories, and the third found no
+    /// majority to replace them.
     /// </summary>
     [Fact]
     public async Task Quarantine_OfTwoReplicasOfThree_IsRefusedForTheSecond()
@@ -75,7 +77,7 @@ public sealed class ReplicaReplacementTests
     }
 
     [Fact]
-    public async Task Quarantine_BesideAReplicaThatIsAway_IsRefusedUnlessForced()
+    public async Task Quarantine_WhileAnotherReplicaIsDown_IsRefusedUnlessForced()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
@@ -107,7 +109,7 @@ public sealed class ReplicaReplacementTests
     }
 
     [Fact]
-    public async Task Quarantine_WithAnEndlessReason_IsRefused()
+    public async Task Quarantine_WithTooLongAReason_IsRefused()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var refused = await Assert.ThrowsAsync<RpcException>(async () =>
@@ -115,7 +117,7 @@ public sealed class ReplicaReplacementTests
         Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), (refused.StatusCode, ReasonOf(refused)));
     }
 
-    /// <summary>A reason with a line break and an escape sequence was kept, and cleared the screen of whoever asked for the status.</summary>
+    /// <summary>A reason with a line break and an escape sequence was stored, and cleared the screen of everyone who asked for the status.</summary>
     [Theory]
     [InlineData("a slip\nnode 2: all is well")]
     [InlineData("\u001b[2J")]
@@ -133,7 +135,7 @@ public sealed class ReplicaReplacementTests
     }
 
     [Fact]
-    public async Task Quarantine_OfAShardThatTheNodeDoesNotHave_SaysSo()
+    public async Task Quarantine_OfAShardThatTheNodeDoesNotHave_ReportsIt()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var failure = await Assert.ThrowsAsync<RpcException>(
@@ -142,7 +144,7 @@ public sealed class ReplicaReplacementTests
     }
 
     [Fact]
-    public async Task Start_WithAReplicasFolderGone_HasItRebuilt()
+    public async Task Start_WithAReplicasDirectoryMissing_RebuildsIt()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
@@ -155,7 +157,7 @@ public sealed class ReplicaReplacementTests
     }
 
     [Fact]
-    public async Task Replace_ByAnotherNode_MovesTheReplicaAndTakesTheOldFolderAway()
+    public async Task Replace_ByAnotherNode_MovesTheReplicaAndRetiresTheOldDirectory()
     {
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
@@ -167,18 +169,18 @@ public sealed class ReplicaReplacementTests
         var after = await RecordAsync(cluster);
         Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from).Order(), after.Replicas.Select(replica => replica.Node).Order());
         Assert.DoesNotContain(after.Replicas, replica => replica.Learner);
-        await Grpc.Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old folder is taken away");
+        await Grpc.Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old directory is retired");
         var left = before.Replicas.Single(replica => replica.Node == from).Replica;
-        Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "retired", $"0-{left:x16}")), "it is kept until its space is needed");
+        Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "retired", $"0-{left:x16}")), "the retired directory is kept until its space is needed");
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
     }
 
     /// <summary>
-    /// The coordinator was restored from a backup taken before a replica was added, with its revision raised, as etcd's own tool does it. The new replica, a
-    /// voter that had acknowledged writes, once had its directory deleted, because the record did not name it.
+    /// The coordinator was restored from a backup made before a replica was added, with its revision raised, as etcd's own tool does it. The new
+    /// replica, a voter that had acknowledged writes, had its directory deleted because the record did not name it.
     /// </summary>
     [Fact]
-    public async Task Record_RestoredFromBeforeAReplicaWasAdded_TakesNoDirectoryAway()
+    public async Task Record_RestoredFromBeforeAReplicaWasAdded_RetiresNoDirectory()
     {
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
@@ -188,19 +190,19 @@ public sealed class ReplicaReplacementTests
         var to = FourthOf(before);
         await Grpc.Eventually.TrueAsync(() => ReplacedAsync(cluster, from, to).Result, $"node {to} votes in the place of node {from}");
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("since"), Value = ByteString.CopyFromUtf8("1") });
-        await Grpc.Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old folder is taken away");
+        await Grpc.Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old directory is retired");
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
         var newest = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
         Assert.Equal(CompareAndSetOutcome.Won, (await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), newest.ModRevision, RecordText.Format(before), 0, CancellationToken.None)).Outcome);
         await Grpc.Eventually.TrueAsync(
             () => cluster.StatusOfAsync(to, shard: 0).Result.Replicas is [{ Detail.Decisions: var decisions }] && decisions.Any(line => line.Alarm), $"node {to} raises an alarm");
-        Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(to), "shards", "0")), "the directory of a voter is taken away");
+        Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(to), "shards", "0")), "the directory of a voter was retired");
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("1") });
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
     }
 
     [Fact]
-    public async Task Replace_ThatIsNonsense_ChangesNothing()
+    public async Task Replace_WithImpossibleArguments_ChangesNothing()
     {
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
@@ -210,7 +212,7 @@ public sealed class ReplicaReplacementTests
         Assert.Contains("there is no node 99", await RefusalAsync(leader, 99), StringComparison.Ordinal);
         Assert.Contains("node 99 has no voter of the shard", await RefusalAsync(99, to), StringComparison.Ordinal);
         await cluster.StopNodeAsync(to);
-        // Its stream may be up for some moments yet; what is begun then waits for a learner that nobody makes.
+        // Its stream may be open for some moments yet. A replacement begun then waits for a learner that nobody creates.
         await Grpc.Eventually.TrueAsync(() => RefusalAsync(99, to).Result is var why && (why.Contains("there is no node", StringComparison.Ordinal) || why.Contains("is not connected", StringComparison.Ordinal)), "the leader knows that the node is gone");
         Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Replica));
 
@@ -218,9 +220,9 @@ public sealed class ReplicaReplacementTests
             async () => await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = target }))).Status.Detail;
     }
 
-    /// <summary>The leadership was handed over for a replacement that the next leader then refused: writers waited for nothing.</summary>
+    /// <summary>The leadership was transferred for a replacement that the next leader then refused, so writers waited for nothing.</summary>
     [Fact]
-    public async Task Replace_OfTheLeadersReplicaByWhatCannotBe_HandsNothingOver()
+    public async Task Replace_OfTheLeadersReplicaWithImpossibleArguments_TransfersNothing()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
@@ -241,10 +243,11 @@ public sealed class ReplicaReplacementTests
     }
 
     /// <summary>
-    /// Of calls for the same at the same time one did it, and the others said that it was not done: the learner that they waited for had its vote, or had been made by another call.
+    /// Of several concurrent calls for the same replacement, one succeeded and the others reported failure: the learner that they waited for had
+    /// become a voter, or another call had made it.
     /// </summary>
     [Fact]
-    public async Task Replace_AskedForSeveralTimesAtOnce_IsDoneOnceAndAnsweredToAll()
+    public async Task Replace_RequestedSeveralTimesAtOnce_IsDoneOnceAndAnsweredToAll()
     {
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
@@ -267,9 +270,9 @@ public sealed class ReplicaReplacementTests
             () => new Admin.AdminClient(cluster.ChannelOf(leader)).Replace(new ReplaceRequest { FromNode = node, ToNode = target })).Status.Detail;
     }
 
-    /// <summary>What is left of a replacement that was broken off is no reason for one more voter.</summary>
+    /// <summary>What remains of an interrupted replacement does not justify an additional voter.</summary>
     [Fact]
-    public async Task Replace_OfNobodysReplica_MakesNoVoterOfALearner()
+    public async Task Replace_OfANodeWithoutAVoter_DoesNotPromoteALearner()
     {
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
@@ -289,7 +292,7 @@ public sealed class ReplicaReplacementTests
     }
 
     [Fact]
-    public async Task Replace_BesideALearnerWhoseNodeIsGone_TakesThatAway()
+    public async Task Replace_WithALearnerWhoseNodeIsGone_RemovesTheLearner()
     {
         await using var cluster = await NodeCluster.StartAsync(5);
         await FillAsync(cluster);
@@ -302,9 +305,11 @@ public sealed class ReplicaReplacementTests
         Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(free[1]).Where(node => node != from).Order(), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Node).Order());
     }
 
-    /// <summary>The leader died between the two steps of a rebuild, or lost the coordinator: nobody's replica asks for anything, and the operator has moves paused.</summary>
+    /// <summary>
+    /// The leader died between the two steps of a rebuild, or lost the coordinator. No replica asks to be rebuilt, and the operator has paused moves.
+    /// </summary>
     [Fact]
-    public async Task ARebuildThatEndedWithTheOldReplicaGone_IsFinished()
+    public async Task Rebuild_InterruptedAfterTheOldReplicaWasRemoved_IsFinished()
     {
         await using var cluster = await NodeCluster.StartAsync(3, new ReplicationOptions());
         await FillAsync(cluster);
@@ -324,7 +329,7 @@ public sealed class ReplicaReplacementTests
     }
 
     [Fact]
-    public async Task ALearnerWhoseNodeIsGoneForGood_IsTakenAwayByItself()
+    public async Task Learner_WhoseNodeIsGoneForGood_IsRemovedAutomatically()
     {
         await using var cluster = await NodeCluster.StartAsync(3, new ReplicationOptions());
         await FillAsync(cluster);
@@ -339,7 +344,7 @@ public sealed class ReplicaReplacementTests
     }
 
     [Fact]
-    public async Task Replace_InPlaceWhereTheOthersAreNoMajority_LeavesTheHealthyReplica()
+    public async Task Replace_InPlaceWithoutAMajorityOfOthers_LeavesTheHealthyReplica()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
@@ -361,7 +366,7 @@ public sealed class ReplicaReplacementTests
         () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
         "both followers replicate");
 
-    // As a change that was broken off does; nobody moves replicas meanwhile.
+    // As an interrupted change does. Nobody moves replicas meanwhile.
     private static async Task LeaveALearnerAsync(NodeCluster cluster, uint node)
     {
         await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).PlaceAsync(new PlaceRequest { Paused = true });
@@ -384,7 +389,7 @@ public sealed class ReplicaReplacementTests
         while (set.Outcome != CompareAndSetOutcome.Won);
     }
 
-    // As an operator does: asks the leader, and again when it is another by now, or a replica was slow for the moment.
+    // As an operator does: asks the leader, and asks again if the leader changed or a replica was slow for a moment.
     private static async Task<bool> ReplacedAsync(NodeCluster cluster, uint from, uint to)
     {
         try
@@ -401,7 +406,7 @@ public sealed class ReplicaReplacementTests
 
     private static uint OtherThan(uint node) => node == 1 ? 2u : 1u;
 
-    // Of four nodes, the one without a replica.
+    // The one of four nodes without a replica.
     private static uint FourthOf(ShardRecord record) => new[] { 1u, 2u, 3u, 4u }.Single(node => record.Replicas.All(replica => replica.Node != node));
 
     private static async Task FillAsync(NodeCluster cluster)

@@ -4,7 +4,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>What justifies taking a replica's directory away, and what becomes of it.</summary>
+/// <summary>When a replica's directory may be retired, and what becomes of it.</summary>
 public sealed class RetirementTests
 {
     private static readonly Retirement Seen = new(Generation: 5, Epoch: 7, Revision: 100);
@@ -17,7 +17,7 @@ public sealed class RetirementTests
     [InlineData(4, 8, 120, true, false, "older")]
     [InlineData(6, 6, 120, true, false, "older")]
     [InlineData(6, 8, 99, true, false, "older")]
-    public void WhyNot_OfARecord_JustifiesOnlyANewOneThatListsTheReplica(ulong generation, ulong epoch, long revision, bool isRemoved, bool isNamed, string? why)
+    public void WhyNot_AllowsRetirementOnlyByANewerRecordThatListsTheReplicaAsRemoved(ulong generation, ulong epoch, long revision, bool isRemoved, bool isNamed, string? why)
     {
         var record = new ShardRecord { Generation = generation, Epoch = epoch };
         if (isRemoved)
@@ -32,7 +32,7 @@ public sealed class RetirementTests
     }
 
     [Fact]
-    public async Task MakeRoom_OnADiskWithLittleRoom_DeletesTheLongestUnusedFirst()
+    public async Task MakeRoom_OnANearlyFullDisk_DeletesTheOldestFirst()
     {
         using var folder = new TemporaryDirectory();
         var now = DateTime.UtcNow;
@@ -46,7 +46,7 @@ public sealed class RetirementTests
         await using var retiredReplicas = new RetiredReplicas(folder.Path, () => (free, 100), NullLogger.Instance);
         retiredReplicas.MakeRoom(CancellationToken.None);
         Assert.Equal(3, Directory.GetDirectories(folder.Path).Length);
-        // Room for one more appears with the second that goes.
+        // There is space for one more as soon as the second is deleted.
         var full = new RetiredReplicas(folder.Path, () => (Directory.GetDirectories(folder.Path).Length > 1 ? 19 : 20, 100), NullLogger.Instance);
         await using (full)
             await Grpc.Eventually.TrueAsync(() => Directory.GetDirectories(folder.Path).Length == 1, "two are deleted");

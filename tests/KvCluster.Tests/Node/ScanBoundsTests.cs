@@ -10,21 +10,21 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Scans that are read slowly, at a node: how long their snapshots stay.</summary>
+/// <summary>Scans at a node that are read slowly: how long their snapshots live.</summary>
 public sealed class ScanBoundsTests
 {
     private const int Keys = 200;
 
-    // A scan that was not read held its snapshot until its caller went away, and the node kept the memory of everything that was written meanwhile.
+    // A scan that nobody read held its snapshot until its caller went away, and the node kept the memory of everything written meanwhile.
     [Fact]
-    public async Task Scan_ThatIsNotRead_EndsWithSnapshotTooOldBehindTrueEntries()
+    public async Task Scan_ThatIsNotRead_EndsWithSnapshotTooOldAfterCorrectEntries()
     {
         await using var cluster = await NodeCluster.StartAsync(new StoreOptions { SnapshotAgeMax = TimeSpan.FromMilliseconds(300) });
         var metrics = new Dictionary<string, double>();
         using var listener = cluster.WatchMetrics(1, metrics);
         await AssertEndsTooOldAsync(cluster, async () =>
         {
-            // How replicas stand is read now and then: the change tells a reading with the scan in it from one before.
+            // Replicas are measured at intervals. The change distinguishes a measurement with the scan from an earlier one.
             var change = (await cluster.PutAsync(new PutRequest { Key = Key(Keys) })).Position.Etag.Change;
             await Eventually.TrueAsync(
                 () => Record(listener, metrics, "kvcluster.node.shard.changes") >= change && metrics["kvcluster.node.store.readers"] == 0, "the snapshot of the scan that nobody reads is gone");
@@ -32,14 +32,14 @@ public sealed class ScanBoundsTests
     }
 
     [Fact]
-    public async Task Scan_ThatPinsTooMuch_EndsWithSnapshotTooOldBehindTrueEntries()
+    public async Task Scan_ThatPinsTooMuch_EndsWithSnapshotTooOldAfterCorrectEntries()
     {
         await using var cluster = await NodeCluster.StartAsync(new StoreOptions { Pages = new PageStoreOptions { PinnedBytesMax = 1 << 20 } });
-        // Every value anew: what the scan's snapshot has is kept for it alone.
+        // Every value is overwritten, so the snapshot's values are kept for the scan alone.
         await AssertEndsTooOldAsync(cluster, meanwhile: () => FillAsync(cluster.KvOf(1), 2));
     }
 
-    // The page that a caller does not take is flushed for as long as the stream is open; the deadline is the server's to keep, whatever the caller does about its own.
+    // A page that the caller does not take is flushed for as long as the stream is open. The server keeps the deadline, whatever the caller does.
     [Fact]
     public async Task Scan_CallerNeitherReadsNorKeepsItsDeadline_EndsByTheDeadline()
     {
@@ -49,7 +49,7 @@ public sealed class ScanBoundsTests
         using var listener = cluster.WatchMetrics(1, metrics);
         await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(300), async deadline =>
         {
-            // Only the header: the client knows of no deadline.
+            // Only the header carries the deadline; the client knows of none.
             using var call = cluster.KvOf(1).Scan(new ScanRequest(), new Metadata { { "grpc-timeout", $"{deadline.TotalMilliseconds}m" } });
             var waited = Stopwatch.StartNew();
             var wasActive = false;
@@ -64,7 +64,7 @@ public sealed class ScanBoundsTests
     }
 
     [Fact]
-    public async Task Metrics_OfASnapshotThatIsHeld_TellItsAgeAndWhatItPins()
+    public async Task Metrics_OfAHeldSnapshot_ShowItsAgeAndPinnedBytes()
     {
         await using var cluster = await NodeCluster.StartAsync(new StoreOptions());
         await FillAsync(cluster.KvOf(1), 1);
@@ -110,13 +110,13 @@ public sealed class ScanBoundsTests
         Assert.InRange(entries.Count, 1, Keys - 1);
         Assert.Equal(Enumerable.Range(0, entries.Count).Select(Key), entries.Select(entry => entry.Key));
         Assert.All(entries, entry => Assert.Equal(1, entry.Value[0]));
-        // Another one goes on behind them.
+        // Another scan continues after them.
         using var rest = kv.Scan(new ScanRequest { ResumeAfter = entries[^1].Key });
         Assert.True(await rest.ResponseStream.MoveNext(CancellationToken.None));
         Assert.Equal(Key(entries.Count), rest.ResponseStream.Current.Entries[0].Key);
     }
 
-    /// <summary>Much more than a stream takes ahead of its reader.</summary>
+    /// <summary>Writes much more than a stream buffers ahead of its reader.</summary>
     private static async Task FillAsync(Kv.KvClient kv, byte value)
     {
         var bytes = new byte[100_000];

@@ -5,7 +5,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Request ids as callers of the service Kv see them: one node, two shards that meet at "m".</summary>
+/// <summary>Request ids as callers of the service Kv see them: one node, and two shards divided at "m".</summary>
 public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApiTests.OneNode>
 {
     private readonly Kv.KvClient _kv = fixture.Cluster.KvOf(1);
@@ -23,7 +23,7 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     }
 
     [Fact]
-    public async Task Delete_Repeated_SaysAgainThatTheKeyExisted()
+    public async Task Delete_Repeated_ReportsAgainThatTheKeyExisted()
     {
         var id = await OpenAsync();
         await _kv.PutAsync(new PutRequest { Key = Key("k") });
@@ -64,7 +64,7 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     }
 
     [Fact]
-    public async Task Put_WithAnIdThatCannotBe_IsABadRequest()
+    public async Task Put_WithAnInvalidId_IsABadRequest()
     {
         var id = await OpenAsync();
         foreach (var bad in (RequestId[])
@@ -81,9 +81,9 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
             await RefusedAsync(() => PutAsync("k", bad), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
     }
 
-    /// <summary>One text named rules for all that may be wrong with an id, and a session of zeros and a sequence beyond the largest kept them all.</summary>
+    /// <summary>One error text listed the rules for ids, but a session of zeros and a sequence beyond the largest broke none of those listed.</summary>
     [Fact]
-    public async Task Put_WithAnIdThatCannotBe_IsToldTheRuleThatItBreaks()
+    public async Task Put_WithAnInvalidId_IsToldWhichRuleItBreaks()
     {
         var id = await OpenAsync();
         Assert.Contains("not all of them zero", await DetailAsync(new RequestId(id) { Session = ByteString.CopyFrom(new byte[16]) }), StringComparison.Ordinal);
@@ -100,12 +100,12 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     }
 
     /// <summary>
-    /// Ids of sessions were the etags of their openings: whoever opened one knew the others'. A stranger who made a change by a victim's next sequence had the
-    /// victim's own change acknowledged, with the etag of his, and never applied (F43). Nothing that the service answers tells an id but to its opener, and what
-    /// an etag tells is not one.
+    /// Session ids were the etags of their openings, so whoever opened a session knew the ids of others. A stranger used a victim's next sequence
+    /// number for a change. The victim's own change was then acknowledged with the stranger's etag and never applied (F43). Now the service tells an
+    /// id only to its opener, and an etag reveals none.
     /// </summary>
     [Fact]
-    public async Task Put_OfAStranger_WhoKnowsEverythingButTheId_IsRefusedAndTheOwnersAreAppliedOnce()
+    public async Task Put_OfAStrangerWhoKnowsEverythingButTheId_IsRefusedAndTheOwnersPutsAreAppliedOnce()
     {
         var opened = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k") });
         var id = new RequestId { Session = opened.Session, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard };
@@ -130,7 +130,7 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     }
 
     [Fact]
-    public async Task Put_OfAnotherValueUnderASequenceThatIsTaken_IsRefusedAndNotTakenForTheFirst()
+    public async Task Put_OfAnotherValueUnderAUsedSequence_IsRefused()
     {
         var id = await OpenAsync();
         await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("first"), RequestId = id });
@@ -162,7 +162,7 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
 
     private AsyncUnaryCall<PutResponse> PutAsync(string key, RequestId id) => _kv.PutAsync(new PutRequest { Key = Key(key), Value = Bytes("v"), RequestId = id });
 
-    /// <summary>The id of the first request of a new session.</summary>
+    /// <summary>The id for the first request of a new session.</summary>
     private async Task<RequestId> OpenAsync()
     {
         var opened = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k") });

@@ -4,7 +4,7 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Of the folders of replicas that are taken out of service the one that has most is kept.</summary>
+/// <summary>Of the directories of replicas taken out of service, the one with the most data is kept.</summary>
 public sealed class SetAsideTests : IDisposable
 {
     private const uint Shard = 7;
@@ -13,9 +13,9 @@ public sealed class SetAsideTests : IDisposable
     public void Dispose() => _temporary.Dispose();
 
     [Fact]
-    public async Task SetAside_ACopyThatHasLess_LeavesTheBetterOne()
+    public async Task SetAside_CopyWithLessData_KeepsTheBetterOne()
     {
-        // A replica that was lost was set aside, the one that was being rebuilt in its place was lost too, and what it had of a shard took the place of the whole.
+        // A lost replica was set aside. The replica that was being rebuilt in its place was lost, too, and its part of the shard replaced the complete copy.
         await using var directory = NodeDirectory.Open(Path.Combine(_temporary.Path, "data"), LocalDisk.Instance);
         SetAside(directory, committed: 100);
         SetAside(directory, committed: 3);
@@ -27,7 +27,7 @@ public sealed class SetAsideTests : IDisposable
     }
 
     [Fact]
-    public async Task SetAside_ACopyThatCannotBeRead_LeavesTheOneThatCan()
+    public async Task SetAside_UnreadableCopy_KeepsTheReadableOne()
     {
         await using var directory = NodeDirectory.Open(Path.Combine(_temporary.Path, "data"), LocalDisk.Instance);
         SetAside(directory, committed: 100);

@@ -3,7 +3,7 @@ using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Many timers over one of the system's.</summary>
+/// <summary>Many timers over one system timer.</summary>
 public sealed class SharedTimersTests
 {
     [Fact]
@@ -20,9 +20,10 @@ public sealed class SharedTimersTests
             Assert.True(await source.Task.WaitAsync(Eventually.Limit) >= TimeSpan.FromMilliseconds(199 - index), $"timer {index}");
     }
 
-    // They fired on the thread pool. Under full load a leader's heartbeats stood behind its callers there for 693 ms, more than the 600 after which followers stand.
+    // Timers fired on the thread pool. Under full load a leader's heartbeats waited there behind its callers for 693 ms, longer than the 600 ms after
+    // which followers campaign.
     [Fact]
-    public async Task Timers_Fire_OnAThreadThatCallersDoNotShare()
+    public async Task Timers_FireOnAThreadThatCallersDoNotUse()
     {
         using var timers = new SharedTimers();
         var isOfPool = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -43,7 +44,7 @@ public sealed class SharedTimersTests
     }
 
     [Fact]
-    public async Task Change_ToEarlierAndAgainAfterFiring_IsFollowed()
+    public async Task Change_ToEarlierAndAgainAfterFiring_TakesEffect()
     {
         using var timers = new SharedTimers();
         using var fired = new SemaphoreSlim(0);
@@ -68,7 +69,7 @@ public sealed class SharedTimersTests
             await first.DisposeAsync();
             var wasInTime = timers.GetElapsedTime(begun) < time;
             await later.Task.WaitAsync(Eventually.Limit);
-            Assert.True(gone == 0 || !wasInTime, "It fired after it was disposed.");
+            Assert.True(gone == 0 || !wasInTime, "The timer fired after it was disposed.");
             return wasInTime;
         });
     }

@@ -6,8 +6,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// Changes a value in a replica's data file as a bug in applying records, or memory that fails before a checkpoint, would: all checksums up to the meta
-/// page are right again, so nothing but another replica's tree can tell. For a stopped node whose keys lie in one leaf.
+/// Changes a value in a replica's data file as a bug in applying records or failing memory would: all checksums up to the meta page are correct, so
+/// only the trees of other replicas reveal it. For a stopped node whose keys lie in one leaf.
 /// </summary>
 internal static class SilentDamage
 {
@@ -23,7 +23,7 @@ internal static class SilentDamage
         var leaf = file.AsSpan((int)root.Reference, Page.Bytes);
         Assert.Equal((byte)PageType.Leaf, leaf[4]);
         var at = leaf.IndexOf(from);
-        Assert.True(at > 0, "The value is in the leaf.");
+        Assert.True(at > 0, "The value is not in the leaf.");
         to.CopyTo(leaf[at..]);
         root.Checksum = Crc32C.Of(leaf[sizeof(uint)..]);
         BitConverter.TryWriteBytes(leaf, root.Checksum);

@@ -13,7 +13,7 @@ using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>What a replica's driver does for snapshots: off the writer thread, and whatever comes, the replica goes on.</summary>
+/// <summary>How a replica's driver handles snapshots: off the writer thread, and whatever happens, the replica keeps working.</summary>
 public sealed class SnapshotTransfersTests : IDisposable
 {
     private const ulong Receiver = 2;
@@ -36,7 +36,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         var done = _leader.Store.CheckpointAsync();
         _leader.Run();
         Assert.True(done.IsCompletedSuccessfully);
-        _sender = Transfers(_leader, static _ => Assert.Fail("A sender takes nothing into use."));
+        _sender = Transfers(_leader, static _ => Assert.Fail("A sender must not install a store."));
         _receiver = Transfers(_follower, store => _used = store);
     }
 
@@ -47,9 +47,9 @@ public sealed class SnapshotTransfersTests : IDisposable
         _follower.Dispose();
     }
 
-    // Chunks were read and written on the writer thread, which other shards share: their heartbeats waited for every megabyte of a snapshot.
+    // Chunks were read and written on the writer thread, which other shards share. Their heartbeats waited for every megabyte of a snapshot.
     [Fact]
-    public void Transfer_FromTheFirstChunkToTheSwitch_TouchesTheDiskWithTheWriterFree()
+    public void Transfer_FromTheFirstChunkToTheSwitch_DoesNotUseTheDiskOnTheWriterThread()
     {
         var (calls, heartbeats) = (0, 0);
         foreach (var bench in (ReplicaBench[])[_leader, _follower])
@@ -57,7 +57,7 @@ public sealed class SnapshotTransfersTests : IDisposable
             bench.Disk.Fault = call =>
             {
                 Assert.False(_writer.IsRunning, $"{call} on the writer thread.");
-                // Of another shard, which comes while the disk takes its time.
+                // A heartbeat of another shard, which arrives while the disk is busy.
                 _writer.Post(new WorkAction(() => heartbeats++));
                 while (_writer.RunOne())
                 {
@@ -75,7 +75,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         OnWriter(() => _receiver.Install(_follower.Store.Control with { Committed = NameOf(frame).Etag.Value }, () => _isInstalled = true));
         RunAll();
         Assert.True(_isInstalled);
-        Assert.True(calls > 20, $"Only {calls} calls.");
+        Assert.True(calls > 20, $"Only {calls} calls to the disk.");
         Assert.Equal(calls, heartbeats);
         Assert.Equal(NameOf(frame).Etag.Value, _used!.Published);
 
@@ -87,7 +87,7 @@ public sealed class SnapshotTransfersTests : IDisposable
     }
 
     [Fact]
-    public void SendChunk_CheckpointLetGoOf_SendsNothing()
+    public void SendChunk_CheckpointReleased_SendsNothing()
     {
         var (source, frame) = Begin();
         _sender.SendChunk(frame, (int)source.BytesTotal, _sent.Add);
@@ -99,7 +99,7 @@ public sealed class SnapshotTransfersTests : IDisposable
     }
 
     [Fact]
-    public void Install_DiskFullWhenTheStateIsOpened_WaitsForRoomAndGoesOn()
+    public void Install_DiskFullWhenTheStateIsOpened_WaitsForRoomAndContinues()
     {
         var frame = Received();
         _receiver.Verify(NameOf(frame), _follower.Store.Control);
@@ -120,7 +120,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         Assert.Equal(NameOf(frame).Etag.Value, _used!.Published);
     }
 
-    // Whoever had asked for a checkpoint, or asked for one now, waited without an end: the old store was stopped, and none took its place while the disk was full.
+    // Requests for a checkpoint never ended: the old store was stopped, and no new one took its place while the disk was full.
     [Fact]
     public void Install_DiskFullWhenTheStateIsOpened_EndsRequestsForCheckpoints()
     {
@@ -131,7 +131,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         _receiver.Install(_follower.Store.Control with { Committed = NameOf(frame).Etag.Value }, () => _isInstalled = true);
         RunDisk();
         _follower.Run();
-        // Stopped, and nothing looked for room yet.
+        // The store is stopped, and nothing has looked for space yet.
         var before = _follower.Store.CheckpointAsync();
         _follower.Run();
         Assert.False(before.IsCompleted);
@@ -147,9 +147,9 @@ public sealed class SnapshotTransfersTests : IDisposable
     }
 
     [Fact]
-    public void Verify_PageOfALyingPeer_FailsTheSnapshotAndNothingElse()
+    public void Verify_PageOfAMaliciousPeer_FailsOnlyTheSnapshot()
     {
-        // All checksums are right; what the page says of itself is not.
+        // All checksums are valid, but the content of the page is not.
         var frame = Received();
         var sound = frame.SnapshotChunk.Data.ToByteArray();
         var refused = 0;
@@ -171,12 +171,12 @@ public sealed class SnapshotTransfersTests : IDisposable
                 Assert.True(Assert.IsType<Event.SnapshotVerified>(_told[^1]).IsWhole, $"KV_SEED={seed}");
             }
         }
-        Assert.True(refused > 50, $"Only {refused} of 200 were refused.");
+        Assert.True(refused > 50, $"Only {refused} of 200 snapshots were refused.");
     }
 
     private static LogPosition NameOf(Frame frame) => frame.SnapshotChunk.Covers.FromWire();
 
-    // A few bytes of the tree's only page are others, and it, and both meta pages, have checksums for that.
+    // Changes a few bytes of the tree's only page and adapts the checksums of that page and of both meta pages.
     private static byte[] WithAnotherRoot(byte[] stream, Random random)
     {
         var bytes = stream.ToArray();
@@ -197,7 +197,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         var page = bytes.AsSpan(at, Page.Bytes);
         for (var change = random.Next(1, 8); change > 0; change--)
         {
-            // The header and the entries behind it more often than not.
+            // Mostly in the header and the entries after it.
             page[random.Next(4, random.Next(4) == 0 ? Page.Bytes : 100)] = (byte)random.Next(256);
         }
         var checksum = Crc32C.Of(page[sizeof(uint)..]);

@@ -4,7 +4,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>What a leader says when replicas of its shard are to stop or to leave: replica 1 on node 1 leads, replica N is on node N.</summary>
+/// <summary>What a leader answers when replicas of its shard are to stop or to leave. Replica 1 on node 1 leads, and replica N is on node N.</summary>
 public sealed class StayingMajorityTests
 {
     private static readonly TimeSpan _kept = TimeSpan.FromSeconds(30);
@@ -30,8 +30,9 @@ public sealed class StayingMajorityTests
     }
 
     /// <summary>
-    /// Found by the simulation: replica 4 was about to take the place of 3, which took some hundred milliseconds. Replica 2 was let go meanwhile, as 1 and 3 stayed, and then 4, which was
-    /// still a learner and so nobody's concern. When the change was done, two of three voters had stopped for good.
+    /// Found by the simulation: replica 4 was about to take the place of 3, which took some hundred milliseconds. Replica 2 was allowed to stop
+    /// meanwhile, because 1 and 3 remained. Then 4 was, because it was still a learner and did not count. After the change, two of three voters had
+    /// stopped for good.
     /// </summary>
     [Fact]
     public void TryLetGo_AVoterAndTheLearnerThatIsAboutToVote_RefusesOne()
@@ -42,9 +43,9 @@ public sealed class StayingMajorityTests
         Assert.NotNull(_majority.TryLetGo(_status, record, 4, _kept));
     }
 
-    /// <summary>The other order, and the change last: a learner that was let go does not stand for a majority when it is to vote.</summary>
+    /// <summary>The reverse order, with the change last: a learner that was allowed to stop does not count for the majority when it becomes a voter.</summary>
     [Fact]
-    public void TryLetGo_ALearnerFirst_ItCountsForNothingLater()
+    public void TryLetGo_ALearnerFirst_DoesNotCountItLater()
     {
         var record = RecordOf(learners: [4], 1, 2, 3);
         var swap = new ReplicaChange.Swap(3, 4);
@@ -56,9 +57,9 @@ public sealed class StayingMajorityTests
         Assert.NotNull(_majority.TryBegin(_status, record, swap, force: false));
     }
 
-    /// <summary>Of two voters that will be left, none may go, although three vote until the change is done.</summary>
+    /// <summary>If two voters remain after the change, neither of them may stop, although three vote until then.</summary>
     [Fact]
-    public void TryLetGo_WhileAnotherVoterLeaves_CountsThoseWhoStay()
+    public void TryLetGo_WhileAnotherVoterLeaves_CountsOnlyTheRemainingOnes()
     {
         var record = RecordOf(learners: [], 1, 2, 3);
         var remove = new ReplicaChange.Remove(3);
@@ -70,7 +71,7 @@ public sealed class StayingMajorityTests
     }
 
     [Fact]
-    public void TryLetGo_InALaterLeadership_ForgetsWhatTheEarlierOneBegan()
+    public void TryLetGo_InALaterLeadership_ForgetsChangesOfTheEarlierOne()
     {
         var record = RecordOf(learners: [4], 1, 2, 3);
         Assert.Null(_majority.TryBegin(_status, record, new ReplicaChange.Swap(3, 4), force: false));

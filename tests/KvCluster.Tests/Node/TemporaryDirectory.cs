@@ -1,6 +1,6 @@
 namespace KvCluster.Tests.Node;
 
-/// <summary>A folder of its own for a test, removed with all that is in it.</summary>
+/// <summary>A directory of its own for a test, removed with everything in it.</summary>
 internal sealed class TemporaryDirectory : IDisposable
 {
     public string Path { get; } = Directory.CreateTempSubdirectory("kvcluster-").FullName;

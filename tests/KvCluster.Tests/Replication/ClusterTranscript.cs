@@ -6,18 +6,18 @@ using Event = KvCluster.Replication.Protocol.Event;
 namespace KvCluster.Tests.Replication;
 
 /// <summary>
-/// Runs the commands of a file in Transcripts on a few cores and gives the file back with what they did. Lines that begin with "> " are commands,
-/// with "#" remarks; the rest is written anew. Disk and coordinator answer at once, frames arrive at once, in order, unless their path is cut or held.
+/// Runs the commands of a file in Transcripts on a few cores and returns the file with what they did. Lines that begin with "> " are commands, with
+/// "#" remarks; all other lines are written anew. Disk and coordinator answer at once. Frames arrive at once and in order, unless their path is cut
+/// or held.
 /// </summary>
 /// <remarks>
 /// Commands: <c>cluster N</c>, <c>wake R</c> (a tick), <c>tick MS</c> (time passes for all), <c>append R</c>, <c>cut A-B</c>, <c>heal A-B</c> (both
-/// ways), <c>hold A-B</c> (frames from A to B wait), <c>deliver A-B</c> (those waiting arrive), <c>trim R</c> (drops the journal before what is committed),
-/// <c>unknown done|lost</c> (the next compare-and-set's outcome), <c>read R</c>, <c>follower-read R</c>,
-/// <c>transfer R TARGET</c>, <c>learner R NEW</c>,
-/// <c>promote R ID</c>, <c>remove R ID</c>, <c>digests MS</c> (before the cluster: how often trees are compared), <c>tree R WORD</c> (its tree is another
-/// one), <c>slow R</c> (its digests take until <c>done R</c>), <c>watch R</c> (it hears of
-/// the record), <c>silent R NODE</c> (its transport hears nothing of that node), <c>age R</c> (of what it would answer a stale read with), <c>state</c>. Heartbeats but those of a leader that rests, their
-/// answers, acknowledgements and logs are not shown.
+/// directions), <c>hold A-B</c> (frames from A to B wait), <c>deliver A-B</c> (the waiting ones arrive), <c>trim R</c> (drops committed records from
+/// the journal), <c>unknown done|lost</c> (the outcome of the next compare-and-set), <c>read R</c>, <c>follower-read R</c>, <c>transfer R TARGET</c>,
+/// <c>learner R NEW</c>, <c>promote R ID</c>, <c>remove R ID</c>, <c>digests MS</c> (before the cluster: the interval between comparisons), <c>tree R
+/// WORD</c> (changes its tree), <c>slow R</c> (its digests take until <c>done R</c>), <c>watch R</c> (it reads the record), <c>silent R NODE</c> (its
+/// transport hears nothing from that node), <c>age R</c> (of its stale reads), <c>state</c>.
+/// Not shown are acknowledgements, logs, heartbeats except those of a quiescent leader, and answers to heartbeats.
 /// </remarks>
 internal sealed class ClusterTranscript
 {
@@ -34,13 +34,13 @@ internal sealed class ClusterTranscript
     private long _idLast;
     private int _steps;
 
-    /// <summary>Of all members.</summary>
+    /// <summary>The options of all members.</summary>
     public ReplicationOptions Options { get; private set; } = new();
 
-    /// <summary>Boot clock of all members.</summary>
+    /// <summary>The boot clock of all members.</summary>
     public long NowUs { get; private set; } = 1_000_000;
 
-    /// <summary>The file as it should be.</summary>
+    /// <summary>Returns the file as it should be.</summary>
     public static string Run(string text)
     {
         var transcript = new ClusterTranscript();
@@ -58,16 +58,16 @@ internal sealed class ClusterTranscript
         return string.Join('\n', lines) + "\n";
     }
 
-    /// <summary>One line of the trace.</summary>
+    /// <summary>Adds one line to the trace.</summary>
     public void Show(string line) => _shown.Add(line);
 
-    /// <summary>A frame on its way.</summary>
+    /// <summary>Sends a frame.</summary>
     public void Send(Frame frame) => _frames.Enqueue(frame.Clone());
 
-    /// <summary>The record as it is, for a read sent now.</summary>
+    /// <summary>A read of the current record.</summary>
     public Event.ShardRecordRead Read(long readId) => new(readId, _record.Clone(), _revision);
 
-    /// <summary>One transaction.</summary>
+    /// <summary>Executes one transaction.</summary>
     public Event.CompareAndSetDone Set(Effect.CompareAndSet set)
     {
         var unknown = _unknown;
@@ -212,7 +212,7 @@ internal sealed class ClusterTranscript
     {
         while (_frames.TryDequeue(out var frame))
         {
-            Assert.True(++_steps < StepsMax, "The cluster does not come to rest.");
+            Assert.True(++_steps < StepsMax, "The cluster does not become idle.");
             var path = (frame.Sender, frame.Receiver);
             if (_cuts.Contains(path) || !_members.TryGetValue(frame.Receiver, out var receiver))
                 continue;

@@ -1,7 +1,8 @@
 namespace KvCluster.Tests.Replication;
 
 /// <summary>
-/// Conversations of whole clusters, as files to read. KV_TRANSCRIPTS=directory writes what the files should be there, for review after an intended change.
+/// Conversations of whole clusters, as readable files. KV_TRANSCRIPTS=directory writes the files as they are now, for review after an intended
+/// change.
 /// </summary>
 public sealed class ClusterTranscriptTests
 {
@@ -11,7 +12,7 @@ public sealed class ClusterTranscriptTests
 
     [Theory]
     [MemberData(nameof(Files))]
-    public void Transcript_IsWhatTheCoresDo(string file)
+    public void Transcript_MatchesWhatTheCoresDo(string file)
     {
         var expected = File.ReadAllText(Path.Combine(_folder, file)).ReplaceLineEndings("\n");
         var shown = ClusterTranscript.Run(expected);

@@ -6,7 +6,7 @@ using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Replication;
 
-/// <summary>A follower whose leader compares trees: where it takes its digest, and what it needs to be told before it stops for good.</summary>
+/// <summary>A follower whose leader compares trees: when it takes its digest, and what makes it stop for good.</summary>
 public sealed class DigestAnswersTests
 {
     [Fact]
@@ -19,12 +19,12 @@ public sealed class DigestAnswersTests
         Commit(replica, 2, 5);
         replica.Shows("to 2: epoch 2 heartbeat ack 1\ncommit 2.4\ntake the digest at 2.4\ncommit 2.5\ncontrol: promised 2 to 2, acknowledged 2.5, lease 553000");
         replica.Step(new Event.DigestTaken(replica.TakeId, Digest("abc"))).Shows("to 2: epoch 2 digest 1 is abc");
-        // A lost report is told again; nothing is computed again.
+        // A lost report is sent again without another computation.
         Ask(replica, 1, 2, 4).Shows("to 2: epoch 2 digest 1 is abc");
     }
 
     [Fact]
-    public void Ask_BehindTheRecord_HasNone()
+    public void Ask_AfterTheRecordWasPassed_ReportsNone()
     {
         var replica = Following();
         Commit(replica, 1, 2);
@@ -34,7 +34,7 @@ public sealed class DigestAnswersTests
     }
 
     [Fact]
-    public void Ask_ForANewComparison_TakesThePlaceOfTheLastOneAlsoAtTheSameRecord()
+    public void Ask_ForANewComparison_ReplacesTheLastOneEvenAtTheSameRecord()
     {
         var replica = AtRecord();
         Ask(replica, 1, 1, 2).Shows("take the digest at 1.2");
@@ -42,7 +42,7 @@ public sealed class DigestAnswersTests
         Ask(replica, 2, 1, 2).Shows("drop the digest\ntake the digest at 1.2");
         replica.Step(new Event.DigestTaken(first, Digest("old"))).Shows("");
         replica.Step(new Event.DigestTaken(replica.TakeId, Digest("new"))).Shows("to 2: epoch 2 digest 2 is new");
-        // Overtaken on its way.
+        // Late: it was overtaken by the newer question.
         Ask(replica, 1, 1, 2).Shows("");
     }
 

@@ -4,7 +4,7 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Tests.Replication;
 
-/// <summary>All that digests can say: a letter is a digest, a dot is a voter of which none is known.</summary>
+/// <summary>All combinations of digests. A letter is a digest; a dot is a voter whose digest is unknown.</summary>
 public sealed class DigestVerdictTests
 {
     [Theory]
@@ -31,7 +31,7 @@ public sealed class DigestVerdictTests
     }
 
     [Fact]
-    public void Of_ALearnersDigest_IsJudgedAndDoesNotJudge()
+    public void Of_ALearnersDigest_IsComparedAndHasNoVote()
     {
         var digests = new Dictionary<ulong, ByteString> { [1] = ByteString.CopyFromUtf8("a"), [9] = ByteString.CopyFromUtf8("a") };
         Assert.Null(DigestVerdict.Of(new Quorum([1, 2, 3]), digests).Expected);

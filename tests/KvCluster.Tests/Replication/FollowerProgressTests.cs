@@ -2,15 +2,15 @@ using KvCluster.Replication.Progress;
 
 namespace KvCluster.Tests.Replication;
 
-/// <summary>Which of a replica's processes a leader listens to.</summary>
+/// <summary>From which process of a replica a leader accepts frames.</summary>
 public sealed class FollowerProgressTests
 {
     /// <summary>
-    /// A replica that restarted spoke first after an election, then a frame came that its dead process had sent. The leader took that one for the newer
-    /// process and dropped every frame of the living one from then on: the replica never caught up.
+    /// After an election a restarted replica spoke first, and then a frame of its dead process arrived. The leader took the dead process for the
+    /// newer one and dropped every frame of the living one, so the replica never caught up.
     /// </summary>
     [Fact]
-    public void TryHear_OfAProcessThatEndedAfterItsSuccessor_IsFalseAndChangesNothing()
+    public void TryHear_DeadProcessAfterItsSuccessor_IsFalseAndChangesNothing()
     {
         var follower = new FollowerProgress(2, default, 0);
         Assert.True(follower.TryHear(20, out var restarted));

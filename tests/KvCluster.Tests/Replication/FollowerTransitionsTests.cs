@@ -2,7 +2,7 @@ using KvCluster.Replication.Progress;
 
 namespace KvCluster.Tests.Replication;
 
-/// <summary>Walks the whole table of follower states: every row is stated here once more, and no pair is without a row.</summary>
+/// <summary>Walks the whole table of follower states. Every row is repeated here, and every pair has a row.</summary>
 public sealed class FollowerTransitionsTests
 {
     private static readonly FollowerState[] AfterProbe =

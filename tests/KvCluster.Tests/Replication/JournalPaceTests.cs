@@ -2,14 +2,14 @@ using KvCluster.Replication.State;
 
 namespace KvCluster.Tests.Replication;
 
-/// <summary>When a replica calls its disk slow beside the others'. Time is what the tests say.</summary>
+/// <summary>When a replica considers its disk slow compared with the others'. The tests set the time.</summary>
 public sealed class JournalPaceTests
 {
     private readonly JournalPace _pace = new();
     private long _nowUs = 1_000_000;
     private ulong _change;
 
-    // A leader whose disk took 10 ms for a write kept its shards: slow was a second, whatever the others' disks did.
+    // A leader whose disk took 10 ms for a write kept its shards, because only a second counted as slow, whatever the other disks did.
     [Fact]
     public void Lead_TenMillisecondsWhereTheOthersNeedThree_IsSlowAfterThreeSecondsAndNotBefore()
     {
@@ -21,21 +21,21 @@ public sealed class JournalPaceTests
     }
 
     [Fact]
-    public void Lead_AsSlowAsAMajorityOfTheOthers_IsNotSlow()
+    public void Lead_DiskAsSlowAsTheOthersMajority_IsNotSlow()
     {
         Lead(seconds: 60, ownUs: 50_000, othersUs: 40_000);
         Assert.False(_pace.IsSlow);
     }
 
     [Fact]
-    public void Lead_FastDisksOfWhichOneIsTwiceAsFast_IsNotSlow()
+    public void Lead_FastDiskBesideFasterOnes_IsNotSlow()
     {
         Lead(seconds: 60, ownUs: 1_500, othersUs: 200);
         Assert.False(_pace.IsSlow);
     }
 
     [Fact]
-    public void Lead_WhereNoMajorityWithoutItAnswers_JudgesNothing()
+    public void Lead_WithoutAMajorityOfOthers_MakesNoJudgement()
     {
         for (var end = _nowUs + 10_000_000; _nowUs < end;)
         {
@@ -48,12 +48,12 @@ public sealed class JournalPaceTests
 
         Assert.False(_pace.IsSlow);
         Assert.Equal(long.MinValue, _pace.JudgedUs);
-        // What a majority needs is known all the same: its own disk was part of it.
+        // The pace of a majority is known, because the leader's own disk was part of it.
         Assert.InRange(_pace.PaceUs(_nowUs), 40_000, 60_000);
     }
 
     [Fact]
-    public void Lead_AWriteThatDoesNotEnd_CountsWithTheTimeItHasWaited()
+    public void Lead_UnfinishedWrite_CountsWithTheTimeSoFar()
     {
         for (var end = _nowUs + 5_000_000; _nowUs < end;)
         {
@@ -66,9 +66,10 @@ public sealed class JournalPaceTests
         Assert.True(_pace.IsSlow);
     }
 
-    // A disk that is slow and well by turns, each shorter than the judgement takes, changes nothing; one that was slow stays so until it kept up for long.
+    // A disk that alternates between slow and normal, faster than the judgement takes, does not change it. A disk that was slow stays slow until it
+    // has kept up for long.
     [Fact]
-    public void Lead_ByTurnsSlowAndFair_KeepsTheJudgement()
+    public void Lead_DiskSlowByTurns_KeepsTheJudgement()
     {
         for (var turn = 0; turn < 100; turn++)
         {
@@ -91,7 +92,7 @@ public sealed class JournalPaceTests
     }
 
     [Fact]
-    public void Follow_SlowerThanWhatItsLeaderSaysAMajorityNeeds_IsSlow()
+    public void Follow_SlowerThanTheMajoritysPace_IsSlow()
     {
         Follow(seconds: 60, ownUs: 5_000, paceUs: 4_000);
         Assert.False(_pace.IsSlow);
@@ -102,7 +103,7 @@ public sealed class JournalPaceTests
     }
 
     [Fact]
-    public void PaceUs_LongAfterTheLastRecord_IsNotKnown()
+    public void PaceUs_LongAfterTheLastRecord_IsUnknown()
     {
         Lead(seconds: 1, ownUs: 2_000, othersUs: 3_000);
         Assert.InRange(_pace.PaceUs(_nowUs), 1_500, 3_500);
@@ -113,7 +114,7 @@ public sealed class JournalPaceTests
 
     private Etag Next() => new(1, ++_change);
 
-    // One record after the other, committed by the earlier of the two.
+    // Appends one record after the other, each committed by the earlier of the two times.
     private void Lead(double seconds, long ownUs, long othersUs)
     {
         for (var end = _nowUs + (long)(seconds * 1e6); _nowUs < end;)

@@ -2,7 +2,9 @@ using KvCluster.Replication.Log;
 
 namespace KvCluster.Tests.Replication;
 
-/// <summary>A journal that a transcript writes by hand. A body is one byte for the epoch and one for the change; its checksum is its epoch's digit.</summary>
+/// <summary>
+/// A journal that a transcript writes by hand. A body is one byte for the epoch and one for the change; its checksum is the digit of its epoch.
+/// </summary>
 internal sealed class ListJournal : IJournalView
 {
     private readonly List<JournalRecord> _records = [];
@@ -44,10 +46,10 @@ internal sealed class ListJournal : IJournalView
         return index >= 0 || etag >= _base.Etag;
     }
 
-    /// <summary>The records behind <paramref name="after"/>, in order.</summary>
+    /// <summary>The records after <paramref name="after"/>, in order.</summary>
     public IEnumerable<JournalRecord> Behind(Etag after) => _records.Where(record => record.Etag > after);
 
-    /// <summary>Begins behind this record, as after a checkpoint that lets go of what it covers.</summary>
+    /// <summary>Makes the journal begin after this record, as a checkpoint does that covers it.</summary>
     public void Trim(JournalRecord covers)
     {
         var dropped = _records.RemoveAll(record => record.Etag <= covers.Etag);
@@ -55,7 +57,7 @@ internal sealed class ListJournal : IJournalView
         _base = covers;
     }
 
-    /// <summary>A snapshot takes the place of everything.</summary>
+    /// <summary>A snapshot replaces everything.</summary>
     public void Replace(LogPosition covers)
     {
         _records.Clear();

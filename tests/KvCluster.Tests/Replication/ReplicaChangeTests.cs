@@ -3,11 +3,11 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Replication;
 
-/// <summary>What a change makes of a shard's record. How it is made is the transcripts'.</summary>
+/// <summary>What a change makes of a shard's record. The transcripts test how it is made.</summary>
 public sealed class ReplicaChangeTests
 {
     [Fact]
-    public void Promote_BesideAllVoters_IsRefusedWhoeverBroughtTheLearnerUp()
+    public void Promote_WithAllVotersPresent_IsRefused()
     {
         var record = Record(1, 2, 3);
         record.Replicas.Add(new ReplicaRecord { Replica = 4, Node = 4, Learner = true, Created = true });
@@ -18,14 +18,14 @@ public sealed class ReplicaChangeTests
     }
 
     [Fact]
-    public void AddLearner_InThePlaceOfALostReplica_DoesBothInOneGeneration()
+    public void AddLearner_InPlaceOfALostReplica_ReplacesItInOneGeneration()
     {
         var record = Record(1, 2, 3);
         var changed = new ReplicaChange.AddLearner(9, Node: 3, InPlaceOf: 3).ApplyTo(record, 1, out _)!;
         Assert.Equal(record.Generation + 1, changed.Generation);
         Assert.Equal([(1ul, 1u, false), (2ul, 2u, false), (9ul, 3u, true)], changed.Replicas.Select(replica => (replica.Replica, replica.Node, replica.Learner)));
         Assert.Equal([3ul], changed.Removed);
-        // A leader that asks again by what it read before finds its own change, and makes no second one.
+        // A leader that asks again based on its earlier read finds its own change and makes no second one.
         Assert.Null(new ReplicaChange.AddLearner(10, Node: 3, InPlaceOf: 3).ApplyTo(changed, 1, out _));
     }
 

@@ -6,15 +6,15 @@ using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Replication;
 
-/// <summary>The protocol as conversations of one replica, in the order in which they are to happen.</summary>
+/// <summary>The protocol as conversations of one replica, in the order in which they must happen.</summary>
 public sealed class ReplicaCoreTranscriptTests
 {
     [Fact]
-    public void FirstLeader_OfANewShard_StandsAtOnceAndServesWhenItsEpochOpenRecordCommits()
+    public void FirstLeader_OfANewShard_CampaignsAtOnceAndServesWhenItsEpochOpenRecordCommits()
     {
         var replica = Leading();
         replica.Shows("");
-        // The lease runs from the send of the round that a follower granted.
+        // The lease begins when the round that a follower granted was sent.
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true, Durable = new V1.Etag { Epoch = 1, Change = 1 } });
         Assert.Equal(1_000_000 + 500_000, replica.Core.LeaseEndUs);
     }
@@ -31,7 +31,7 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void Replica_ToldOfAnEpochThatNobodyGaveOut_GoesOn()
+    public void Replica_ToldOfAnEpochThatWasNeverAssigned_Continues()
     {
         var leader = Leading();
         leader.From(2, ulong.MaxValue, frame => frame.Fenced = new Fenced()).Shows("");
@@ -43,7 +43,8 @@ public sealed class ReplicaCoreTranscriptTests
         follower.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Shows("append up to 2.3");
     }
 
-    // One such frame, and the leader counted a follower for every record of its epoch: with both followers gone it acknowledged what its own disk alone held.
+    // After one such frame, the leader counted a follower for every record of its epoch. With both followers gone, it acknowledged records that only
+    // its own disk held.
     [Fact]
     public void Leader_ToldOfRecordsThatItHasNotWritten_DropsTheFrameAndRaisesAnAlarm()
     {
@@ -66,13 +67,13 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void Follower_SaysNothingBeforeItsPromiseIsSynced()
+    public void Follower_AnswersOnlyWhenItsPromiseIsSynced()
     {
         var replica = Following();
         replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3)));
         replica.Shows("append up to 2.3");
         replica.Durable().Shows("to 2: epoch 2 ack 2.3");
-        // Its first grant is on disk as the longest one before it is given.
+        // Before it gives its first grant, it syncs that grant as its longest one.
         var heartbeat = new Heartbeat { Round = 7, LeaseUs = 500_000, Committed = new V1.Etag { Epoch = 2, Change = 9 } };
         replica.From(2, 2, frame => frame.Heartbeat = heartbeat);
         replica.Shows("to 2: epoch 2 heartbeat ack 7\ncommit 2.3\ncontrol: promised 2 to 2, acknowledged 2.3, lease 553000");
@@ -90,7 +91,7 @@ public sealed class ReplicaCoreTranscriptTests
         replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("to 2: epoch 2 heartbeat ack 1");
         replica.Tick(553_000).Shows("control: promised 3 to 3, acknowledged 1.2, lease 553000");
         replica.Synced().Shows("to 3: epoch 3 prepared 1.2");
-        // What the older leader still says is refused with the higher epoch.
+        // Later frames of the older leader are refused with the higher epoch.
         replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("to 2: epoch 3 fenced");
     }
 
@@ -107,7 +108,7 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void Cut_ThatEndsUnderALaterLeader_IsNoMatchWithIt()
+    public void Cut_CompletedUnderALaterLeader_IsNoMatchWithIt()
     {
         var control = new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30, Acknowledged = new Etag(1, 2) };
         var replica = new Transcript(journal => { journal.Append(1, 2); journal.Append(1, 4); }, control, epoch: 2, leader: 2);
@@ -122,7 +123,7 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void LostTail_NeitherVotesNorAcknowledgesUntilRefilledToTheLeadersCommittedEtag()
+    public void LostTail_NeitherVotesNorAcknowledgesUntilRecoveredToTheLeadersCommittedEtag()
     {
         var control = new HardState { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, 5) };
         var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
@@ -137,26 +138,26 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void LostTail_OfWhichOnlyTheLeaderKnows_IsRefilledFromTheFirstWordOfIt()
+    public void LostTail_KnownOnlyToTheLeader_IsRecoveredFromItsFirstProbe()
     {
-        // The control file says less than was acknowledged, as it may for a second, so the replica believes to be whole.
+        // The control file may lag behind what was acknowledged by a second, so the replica does not know of its loss.
         var control = new HardState { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, 3) };
         var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
         var remembering = new Probe { Record = Transcript.Id(2, 3), Remembered = new V1.Etag { Epoch = 2, Change = 5 } };
         replica.From(2, 2, frame => frame.Probe = remembering);
         replica.Shows("alarm\nto 2: epoch 2 has 2.3\nto 2: epoch 2 ack 2.3 recovering\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
-        // The mark is not on disk yet; a candidate gets no answer all the same.
+        // A candidate gets no answer, although the mark is not on disk yet.
         replica.From(3, 3, frame => frame.Prepare = new Prepare()).Synced().Shows("control: promised 3 to 3, acknowledged 2.5, lease 0");
         replica.Synced().Shows("");
     }
 
     [Fact]
-    public void LostTail_OfWhichOnlyTheLeaderKnows_IsToldToEachProcessBeforeItIsSentAnything()
+    public void LostTail_KnownOnlyToTheLeader_IsReportedToEachProcessBeforeAnyRecord()
     {
         var replica = Leading();
         var lacks = new Match { Record = Transcript.Id(0, 0) };
         replica.From(2, 1, frame => (frame.SenderIncarnation, frame.Match) = (21, lacks)).Shows("to 2: epoch 1 probe 0.0, remembers 1.1");
-        // That process died too, with or without a mark on its disk: the next one hears of it with the first probe.
+        // That process died too, with or without a mark on its disk. The next one is told in the first probe.
         replica.From(2, 1, frame => (frame.SenderIncarnation, frame.HeartbeatAck) = (22, new HeartbeatAck { Round = 1 }));
         replica.Shows("to 2: epoch 1 probe 1.1, remembers 1.1");
         replica.From(2, 1, frame => (frame.SenderIncarnation, frame.Match) = (22, lacks)).Shows("to 2: epoch 1 probe 0.0, remembers 1.1");
@@ -184,7 +185,7 @@ public sealed class ReplicaCoreTranscriptTests
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true, Durable = new V1.Etag { Epoch = 1, Change = 1 } });
         replica.Step(new Event.TransferAsked(7, 2)).Shows("to 2: epoch 1 transferask");
         Assert.NotEqual(0, replica.Core.LeaseEndUs);
-        // A write that is under way when serving stops.
+        // A write is in progress when serving stops.
         replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 2))).Shows("to 2: epoch 1 bodies after 1.1");
         replica.Step(new Event.BodiesSent(2, 1, new LogPosition(new Etag(1, 2), 1), 4)).Shows("");
         replica.From(2, 1, frame => frame.TransferReady = new TransferReady()).Shows("stop serving");
@@ -193,7 +194,7 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Durable().Shows("");
         replica.From(2, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 2 } });
         replica.Shows("commit 1.2\nto 2: epoch 1 release round 1, stand\nto 3: epoch 1 release round 1");
-        // No heartbeat keeps the others from electing.
+        // No heartbeat prevents the others from electing.
         replica.Tick(100_000).Shows("to 3: epoch 1 probe 0.0\nto 2: epoch 1 release round 1, stand\nto 3: epoch 1 release round 1");
         replica.From(2, 2, frame => frame.Prepare = new Prepare());
         replica.Shows("transfer 7 done\nstop leading\ncontrol: promised 2 to 2, acknowledged 1.2, lease 0");
@@ -201,7 +202,7 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void Transfer_ThatNobodyTakes_EndsTheLeadershipAfterOneTimeout()
+    public void Transfer_TargetSilent_EndsTheLeadershipAfterOneTimeout()
     {
         var replica = Leading();
         replica.Step(new Event.TransferAsked(7, 0)).From(2, 1, frame => frame.TransferReady = new TransferReady());
@@ -212,12 +213,12 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void SlowDisk_LetsALeaderHandOverToAVoterWhoseDiskIsNot()
+    public void SlowDisk_OfALeader_TransfersToAVoterWithAHealthyDisk()
     {
         var replica = Leading();
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, DiskImpaired = true });
         replica.Step(new Event.DiskHealth(true)).Shows("");
-        // Nobody better is there yet.
+        // No better voter is known yet.
         replica.Tick(100_000).Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 probe 0.0");
         replica.From(3, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) }).Shows("to 3: epoch 1 bodies after 0.0");
         replica.Step(new Event.BodiesSent(3, 1, new LogPosition(new Etag(1, 1), 1), 4));
@@ -226,7 +227,7 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void SlowDisk_WithAFollowerThatIsAsSlow_HandsOverToTheOther()
+    public void SlowDisk_WithAnEquallySlowFollower_TransfersToTheOther()
     {
         var replica = Leading();
         replica.From(3, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) });
@@ -234,10 +235,10 @@ public sealed class ReplicaCoreTranscriptTests
         replica.From(3, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } });
         replica.Shown();
         AppendWithDisks(replica, 2, 120, [40_000, 36_000, 2_000]);
-        // A majority of the others is as slow: nothing would be won.
+        // A majority of the others is as slow, so a transfer would gain nothing.
         Assert.False(replica.Core.Pace.IsSlow);
         Assert.DoesNotContain("transferask", replica.Shown(), StringComparison.Ordinal);
-        // Its own becomes slower still: the one that is fast is asked, and not the one that is nearly as slow.
+        // Its disk becomes slower still. It asks the replica with the fast disk, not the one that is nearly as slow as itself.
         AppendWithDisks(replica, 120, 150, [200_000, 90_000, 2_000]);
         Assert.True(replica.Core.Pace.IsSlow);
         replica.Shown();
@@ -245,7 +246,7 @@ public sealed class ReplicaCoreTranscriptTests
         Assert.Contains("to 3: epoch 1 transferask", replica.Shown(), StringComparison.Ordinal);
     }
 
-    // Leader 1 appends changes one by one; the disks of replicas 1, 2 and 3 need so many microseconds for each, the first the longest.
+    // Leader 1 appends changes one by one. The disks of replicas 1, 2 and 3 take this many microseconds for each, the first the longest.
     private static void AppendWithDisks(Transcript replica, ulong first, ulong end, long[] disks)
     {
         for (var change = first; change < end; change++)
@@ -262,7 +263,7 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void Target_ReadsTheRecordBeforeTheLeaderStopsAndStandsWithoutAsking()
+    public void Target_ReadsTheRecordBeforeTheLeaderStopsAndCampaignsWithoutPreVote()
     {
         var replica = Following();
         var heartbeat = new Heartbeat { Round = 1, LeaseUs = 500_000 };
@@ -272,15 +273,15 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Record.Epoch = 2;
         replica.Record.Leader = 2;
         replica.Read().Shows("to 2: epoch 2 transferready");
-        // Its own grant ends with the release, so that nothing is waited for.
+        // Its own grant ends with the release, so it does not have to wait.
         replica.From(2, 2, frame => frame.Release = new Release { Round = 1, Stand = true }).Shows("set epoch 3 leader 1 if revision 5");
-        // What the old leader sent before comes late.
+        // A frame that the old leader sent earlier arrives late.
         replica.From(2, 2, frame => frame.Heartbeat = heartbeat).Shows("");
         replica.Set(SetOutcome.Won).Shows("to 2: epoch 3 prepare\nto 3: epoch 3 prepare\ncontrol: promised 3 to 1, acknowledged 1.2, lease 553000");
     }
 
     [Fact]
-    public void Release_VoidsGrantsOfItsRoundsThatComeLate()
+    public void Release_VoidsLateGrantsOfItsRounds()
     {
         var replica = Following();
         var late = new Heartbeat { Round = 3, LeaseUs = 500_000 };
@@ -303,23 +304,22 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void FollowerRead_SharesTheNextQuestionAndIsRefusedWhenTheLeaderChanges()
+    public void FollowerReads_ShareTheNextQuestionAndAreRefusedWhenTheLeaderChanges()
     {
         var replica = Following();
         replica.Step(new Event.FollowerReadArrived(1)).Shows("to 2: epoch 2 read index 1?");
         replica.Step(new Event.FollowerReadArrived(2)).Step(new Event.FollowerReadArrived(3)).Shows("");
         replica.From(2, 2, frame => frame.ReadIndexAnswer = new ReadIndexAnswer { Number = 1, Committed = new V1.Etag { Epoch = 2, Change = 5 } });
         replica.Shows("commit 1.2\nfollower reads up to 1 once 2.5 is applied\nto 2: epoch 2 read index 2?");
-        // A late copy of the first answer is none to the second question.
+        // A late copy of the first answer does not answer the second question.
         replica.From(2, 2, frame => frame.ReadIndexAnswer = new ReadIndexAnswer { Number = 1, Committed = new V1.Etag { Epoch = 2, Change = 5 } }).Shows("");
         replica.From(3, 3, frame => frame.Heartbeat = new Heartbeat { Round = 1 });
         replica.Shows("follower reads up to 3 refused\ncontrol: promised 3 to 3, acknowledged 1.2, lease 0");
     }
 
-    // Replica 1 leads epoch 1 with its epoch-open record 1.1 committed.
     /// <summary>
-    /// etcd was restored from a backup, with its revision raised: its watch shows a record from before a change of the replicas. The leader once took that for
-    /// the newest, stepped down for its voters, and had routes published that went back.
+    /// etcd was restored from a backup with its revision raised, so its watch showed a record from before a change of the replicas. The leader took
+    /// it for the newest, stepped down for its voters, and had outdated routes published.
     /// </summary>
     [Fact]
     public void Replica_ToldOfARecordWithAnOlderGeneration_AdoptsNothingAndRaisesAnAlarm()
@@ -331,7 +331,7 @@ public sealed class ReplicaCoreTranscriptTests
         newer.Removed.Add(3);
         replica.Step(new Event.ShardRecordRead(0, newer, 7));
         Assert.Same(newer, replica.Core.Effects.OfType<Effect.RecordAdopted>().Single().Record);
-        // Its voters are those of a change that this leader did not make, so it steps down: that is another rule, and the follower goes on below.
+        // The record names voters of a change that this leader did not make, so it steps down. That is another rule; the test continues with it as a follower.
         replica.Shown();
         replica.Step(new Event.ShardRecordRead(0, replica.Record, 8)).Shows("read the record");
         Assert.Empty(replica.Core.Effects.OfType<Effect.RecordAdopted>());
@@ -351,9 +351,9 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Step(new Event.ReadArrived(1)).Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
     }
 
-    /// <summary>A record that does not name a replica was once enough to end it for good: a backup from before it was added is such a one.</summary>
+    /// <summary>A record that does not name a replica used to stop it for good, even a record from a backup made before the replica was added.</summary>
     [Fact]
-    public void Replica_NeitherNamedNorListedAsRemoved_GoesOnWithAnAlarm()
+    public void Replica_NeitherNamedNorListedAsRemoved_ContinuesWithAnAlarm()
     {
         var replica = Following();
         var foreign = replica.Record.Clone();
@@ -371,9 +371,9 @@ public sealed class ReplicaCoreTranscriptTests
     }
 
     [Fact]
-    public void Lease_OfALaterLeadership_CoversNoSnapshotFromBefore()
+    public void Lease_OfALaterLeadership_CoversNoEarlierSnapshot()
     {
-        // Deposed after the snapshot was taken, and leading again by the time its lease was read: another leader's changes are missing in the snapshot.
+        // A replica was deposed after a snapshot was taken and led again by the time its lease was read. The snapshot lacks the other leader's changes.
         var replica = Leading();
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true, Durable = new V1.Etag { Epoch = 1, Change = 1 } });
         var lease = replica.Core.Lease;
@@ -385,6 +385,7 @@ public sealed class ReplicaCoreTranscriptTests
         Assert.Same(Lease.None, replica.Core.Lease);
     }
 
+    // Replica 1 leads epoch 1 with its epoch-open record 1.1 committed.
     private static Transcript Leading()
     {
         var replica = new Transcript();

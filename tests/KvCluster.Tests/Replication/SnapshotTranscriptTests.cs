@@ -6,7 +6,7 @@ using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Replication;
 
-/// <summary>Snapshots as conversations: what a follower does beside its live state, and what a leader does when nothing comes of one.</summary>
+/// <summary>Snapshots as conversations: what a follower does beside its live state, and what a leader does when a transfer fails.</summary>
 public sealed class SnapshotTranscriptTests
 {
     private const long SecondUs = 1_000_000;
@@ -16,8 +16,8 @@ public sealed class SnapshotTranscriptTests
     [Fact]
     public void Follower_OvertakenBeforeTheLastChunkIsStored_KeepsTheNewerState()
     {
-        // Once the last chunk was handed over, a late append that reached further could be acknowledged and committed before the chunk was stored. The snapshot
-        // was then installed over it, and what had been acknowledged was gone.
+        // After the last chunk was handed over, a late append that reached further could be acknowledged and committed before the chunk was stored.
+        // The snapshot was then installed over it, and acknowledged records were lost.
         var follower = Receiving(bytesTotal: 4);
         var append = Transcript.Append((1, 2), (2, 3), (2, 4), (2, 5));
         append.Committed = new V1.Etag { Epoch = 2, Change = 5 };
@@ -42,7 +42,7 @@ public sealed class SnapshotTranscriptTests
     [Fact]
     public void Follower_WhileItVerifies_GrantsAndVotes()
     {
-        // It takes minutes for a large shard. The replica was silent for as long, and with another one down nobody could be elected.
+        // Verifying a large shard takes minutes. The replica was silent meanwhile, and if another one was down, nobody could be elected.
         var follower = Receiving(bytesTotal: 4);
         follower.Step(new Event.SnapshotStored(Covers, 4)).Shown();
         var heartbeat = new Heartbeat { Round = 1, LeaseUs = 500_000 };
@@ -52,21 +52,22 @@ public sealed class SnapshotTranscriptTests
         follower.Tick(553_000).Shown();
         follower.From(3, 3, frame => frame.Prepare = new Prepare()).Shows("control: promised 3 to 3, acknowledged 1.2, lease 553000");
         follower.Synced().Shows("to 3: epoch 3 prepared 1.2");
-        // Whoever was elected may need the journal as it is, until it says that it leads.
+        // The newly elected leader may need the journal as it is, until it says that it leads.
         follower.Step(new Event.SnapshotVerified(Covers, 4, IsWhole: true)).Shows("");
         follower.From(3, 3, frame => frame.Probe = new Probe { Record = Transcript.Id(3, 9) });
         Assert.Contains("install the snapshot at 2.4", follower.Shown(), StringComparison.Ordinal);
     }
 
-    // Every new epoch had a received snapshot dropped, however far it was verified, and sent again as a whole: under elections a large shard was never rebuilt.
+    // Every new epoch made followers drop a received snapshot, however far it was verified, and receive it again in full. With repeated elections a
+    // large shard was never rebuilt.
     [Theory]
     [InlineData(3)]
     [InlineData(4)]
     [InlineData(5)]
-    public void Follower_NewEpochWhileItVerifies_InstallsAndGoesOnFromThere(ulong offeredChange)
+    public void Follower_NewEpochWhileItVerifies_InstallsTheSnapshotAndContinues(ulong offeredChange)
     {
         var follower = Verifying(out var leaderFrame);
-        // An older one, the same one and a newer one than it has: it does not store it beside, and says how far it is.
+        // It is offered an older, the same and a newer snapshot than it has. It stores none of them and reports its progress.
         var offered = Chunk(0, 8);
         offered.Covers = new LogPosition(new Etag(2, offeredChange), offeredChange == 4 ? Covers.Checksum : 7).ToWire();
         var told = $"to 3: epoch 3 snapshot 2.{offeredChange}";
@@ -78,7 +79,7 @@ public sealed class SnapshotTranscriptTests
     }
 
     [Fact]
-    public void Follower_NewEpochsAgainAndAgain_KeepsWhatIsVerified()
+    public void Follower_RepeatedNewEpochsWhileItVerifies_KeepsTheProgress()
     {
         var follower = Verifying(out _);
         for (var epoch = 4ul; epoch < 10; epoch++)
@@ -100,20 +101,20 @@ public sealed class SnapshotTranscriptTests
     }
 
     [Fact]
-    public void Follower_KeptSnapshotIsDamaged_TakesThePresentLeaders()
+    public void Follower_KeptSnapshotIsDamaged_TakesTheNewLeadersSnapshot()
     {
         var follower = Verifying(out var leaderFrame);
         var offered = Chunk(0, 8);
         offered.Covers = Transcript.Id(2, 5);
         leaderFrame(frame => frame.SnapshotChunk = offered).Shows("to 3: epoch 3 snapshot 2.5: 0 stored, 0 verified");
-        // It says nothing of a fault: that one's pages may all be sound.
+        // It reports no fault, because the pages of the offered snapshot may all be sound.
         follower.Step(new Event.SnapshotFailed(Covers, SnapshotFault.Damaged, "it happens")).Shows("to 3: epoch 3 snapshot 2.5: 0 stored, 0 verified");
         leaderFrame(frame => frame.SnapshotChunk = offered).Shows("store from 0 on");
     }
 
-    // The next leader's pages lie elsewhere: what is to come would not fit what is here.
+    // The next leader's pages are at other places, so further chunks would not match those received.
     [Fact]
-    public void Follower_NewEpochWhileItReceives_DropsWhatItHas()
+    public void Follower_NewEpochWhileItReceives_DropsTheSnapshot()
     {
         var follower = Receiving(bytesTotal: 8);
         follower.Step(new Event.SnapshotStored(Covers, 4)).Shown();
@@ -121,9 +122,9 @@ public sealed class SnapshotTranscriptTests
         Assert.Contains("drop the snapshot", follower.Shown(), StringComparison.Ordinal);
     }
 
-    // Nothing of an earlier epoch stands in its way: it ends in the first epoch that lasts as long as the transfer.
+    // Nothing of an earlier epoch hinders it. The transfer completes in the first epoch that lasts long enough.
     [Fact]
-    public void Follower_NewEpochsAgainAndAgainWhileItReceives_BeginsAnewAtOnceAndEndsInTheFirstThatLasts()
+    public void Follower_RepeatedNewEpochsWhileItReceives_StartsOverAtOnceAndCompletesInTheFirstThatLasts()
     {
         var follower = Receiving(bytesTotal: 8);
         for (var epoch = 3ul; epoch <= 8; epoch++)
@@ -141,7 +142,7 @@ public sealed class SnapshotTranscriptTests
     }
 
     [Fact]
-    public void Follower_Verified_IsFrozenForTheSwitchOnly()
+    public void Follower_Verified_IsBlockedOnlyWhileItInstalls()
     {
         var follower = Receiving(bytesTotal: 4);
         follower.Step(new Event.SnapshotStored(Covers, 4)).Shown();
@@ -155,11 +156,11 @@ public sealed class SnapshotTranscriptTests
     [InlineData(nameof(SnapshotFault.NoRoom))]
     [InlineData(nameof(SnapshotFault.Damaged))]
     [InlineData(nameof(SnapshotFault.Storage))]
-    public void Follower_SnapshotFails_SaysSoAndTakesTheNextOne(string fault)
+    public void Follower_SnapshotFails_ReportsItAndTakesTheNextOne(string fault)
     {
         var follower = Receiving(bytesTotal: 8);
         follower.Step(new Event.SnapshotFailed(Covers, Enum.Parse<SnapshotFault>(fault), "it happens")).Shows($"to 2: epoch 2 snapshot 2.4: {fault}");
-        // What was under way of it begins none.
+        // Chunks still in flight do not start a new snapshot.
         follower.From(2, 2, frame => frame.SnapshotChunk = Chunk(4, 8)).Shows("to 2: epoch 2 snapshot 2.4: 0 stored, 0 verified");
         follower.From(2, 2, frame => frame.SnapshotChunk = Chunk(0, 8)).Shows("store from 0 on");
         follower.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Shows("append up to 2.3");
@@ -191,9 +192,9 @@ public sealed class SnapshotTranscriptTests
     }
 
     [Fact]
-    public void Leader_FollowerDiesInTheMiddle_LetsGoOfTheCheckpointAndProbesIt()
+    public void Leader_FollowerDiesInTheMiddle_ReleasesTheCheckpointAndProbesIt()
     {
-        // The checkpoint stayed pinned for as long as the leader led, and with it all pages and all of the journal since.
+        // The checkpoint stayed pinned for as long as the leader led, with all pages and all journal since.
         var leader = Sending();
         leader.From(3, 1, frame => frame.SnapshotAck = new SnapshotAck { Covers = LeadersCovers.ToWire(), BytesStored = 4 }).Shown();
         PassUs(leader, 59 * SecondUs);
@@ -202,7 +203,7 @@ public sealed class SnapshotTranscriptTests
         var shown = leader.Shown();
         Assert.Contains("close the snapshot for 3", shown, StringComparison.Ordinal);
         Assert.Contains("to 3: epoch 1 probe", shown, StringComparison.Ordinal);
-        // It is back.
+        // The follower has returned.
         PassUs(leader, 10 * SecondUs);
         leader.Shown();
         leader.From(3, 1, frame => frame.Match = new Match { Record = Transcript.Id(0, 5) });
@@ -221,7 +222,7 @@ public sealed class SnapshotTranscriptTests
 
         var shown = leader.Shown();
         Assert.DoesNotContain("close the snapshot", shown, StringComparison.Ordinal);
-        // It is asked how far it is, and sent nothing twice.
+        // The leader asks for its progress and sends nothing twice.
         Assert.Contains("to 3: epoch 1 asks for the snapshot at 1.1", shown, StringComparison.Ordinal);
         Assert.DoesNotContain("bytes from", shown, StringComparison.Ordinal);
         leader.From(3, 1, frame => frame.SnapshotAck = new SnapshotAck { Covers = LeadersCovers.ToWire(), Installed = true });
@@ -231,7 +232,7 @@ public sealed class SnapshotTranscriptTests
     [Theory]
     [InlineData(nameof(SnapshotFault.NoRoom), 1)]
     [InlineData(nameof(SnapshotFault.Storage), 2)]
-    public void Leader_SnapshotFailsAtTheFollower_BeginsAnewAfterAPause(string fault, int growth)
+    public void Leader_SnapshotFailsAtTheFollower_StartsOverAfterAPause(string fault, int growth)
     {
         var leader = Sending();
         for (var (attempt, pauseUs) = (0, 5 * SecondUs); attempt < 3; attempt++, pauseUs *= growth)
@@ -249,7 +250,7 @@ public sealed class SnapshotTranscriptTests
     }
 
     [Fact]
-    public void Leader_FollowerFindsTheSnapshotDamaged_LooksAtItsOwnPages()
+    public void Leader_FollowerFindsTheSnapshotDamaged_ChecksItsOwnPages()
     {
         var leader = Sending();
         leader.From(3, 1, frame => frame.SnapshotAck = new SnapshotAck { Covers = LeadersCovers.ToWire(), Fault = SnapshotFault.Damaged });
@@ -257,7 +258,7 @@ public sealed class SnapshotTranscriptTests
     }
 
     [Fact]
-    public void Leader_PinIsTakenBack_BeginsAnewLater()
+    public void Leader_PinIsTakenBack_StartsOverLater()
     {
         var leader = Sending();
         leader.Step(new Event.SnapshotLost(3, Covers, "of another one")).Shows("");
@@ -277,7 +278,7 @@ public sealed class SnapshotTranscriptTests
         return replica;
     }
 
-    // It has all of the snapshot of epoch 2 and verifies it when replica 3 leads epoch 3, from which come the frames.
+    // It has the whole snapshot of epoch 2 and verifies it. Replica 3 now leads epoch 3, and the frames come from it.
     private static Transcript Verifying(out Func<Action<Frame>, Transcript> leaderFrame)
     {
         var replica = Receiving(bytesTotal: 4);
@@ -288,7 +289,7 @@ public sealed class SnapshotTranscriptTests
         return replica;
     }
 
-    // Replica 1 leads epoch 1, replica 2 follows, and replica 3 is sent a snapshot of 10 bytes that covers 1.1.
+    // Replica 1 leads epoch 1, replica 2 follows, and replica 3 receives a snapshot of 10 bytes that covers 1.1.
     private static Transcript Sending()
     {
         var replica = new Transcript();

@@ -7,8 +7,8 @@ using Event = KvCluster.Replication.Protocol.Event;
 namespace KvCluster.Tests.Replication;
 
 /// <summary>
-/// Drives one core by hand and writes down what it asks for, one line an effect, so that a test reads as a conversation. The replica under test
-/// is 1; 2 and 3 are its peers, each on the node of the same number. Journal and control file do nothing by themselves.
+/// Drives one core by hand and records its effects, one per line, so that a test reads as a conversation. The replica under test is 1; 2 and 3 are
+/// its peers, each on the node with the same number. Journal and control file do nothing by themselves.
 /// </summary>
 internal sealed class Transcript
 {
@@ -87,10 +87,10 @@ internal sealed class Transcript
         return append;
     }
 
-    /// <summary>What was asked for since the last call.</summary>
+    /// <summary>Compares the effects since the last call.</summary>
     public void Shows(string expected) => Assert.Equal(expected.ReplaceLineEndings("\n"), Shown());
 
-    /// <summary>The same, for tests that want a part of it.</summary>
+    /// <summary>Returns the effects since the last call.</summary>
     public string Shown()
     {
         var shown = string.Join('\n', _lines);

@@ -7,7 +7,7 @@ using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Replication;
 
-/// <summary>One core of a <see cref="ClusterTranscript"/> with its journal; does what the core asks for at once and says so in the trace.</summary>
+/// <summary>One core of a <see cref="ClusterTranscript"/> with its journal. It executes the core's effects at once and writes them into the trace.</summary>
 internal sealed class TranscriptMember
 {
     private const int SnapshotBytes = 10;
@@ -27,16 +27,16 @@ internal sealed class TranscriptMember
 
     public ReplicaCore Core { get; }
 
-    /// <summary>What is in its tree, beside what its journal says.</summary>
+    /// <summary>The content of its tree, in addition to its journal.</summary>
     public string Tree { get; set; } = "";
 
-    /// <summary>Digests take time: until <see cref="EndDigest"/>.</summary>
+    /// <summary>Whether digests take time, until <see cref="EndDigest"/>.</summary>
     public bool HoldsDigests { get; set; }
 
     public string State => string.Join(", ", Core.Followers.Select(follower => $"{follower.Replica} in {follower.State}")
         .Prepend($"{_id}: {Core.Role} of epoch {Core.Epoch}, last {_journal.Last.Name}, committed {Short(Core.Committed)}"));
 
-    /// <summary>A batch of the leader's store.</summary>
+    /// <summary>Appends a batch of the leader's store.</summary>
     public void Append() => Step(new Event.RecordAppended(AppendOwn(_journal.Last.Etag.Change + 1)));
 
     public void EndDigest()
@@ -53,7 +53,7 @@ internal sealed class TranscriptMember
         _journal.Trim(covers);
     }
 
-    /// <summary>One event and all that follows from it here.</summary>
+    /// <summary>Executes one event and everything that follows from it here.</summary>
     public void Step(Event happened)
     {
         _events.Enqueue(happened);
@@ -184,7 +184,7 @@ internal sealed class TranscriptMember
         var append = send.Frame.PayloadCase == Frame.PayloadOneofCase.Append;
         var bodies = append ? send.Frame.Append.Bodies : send.Frame.Tail.Bodies;
         var last = send.After;
-        // What precedes must be here, else the journal no longer reaches back that far.
+        // The preceding record must be here; otherwise the journal no longer reaches back that far.
         if (_journal.TryFind(send.After.Etag, out _))
         {
             foreach (var record in _journal.Behind(send.After.Etag))
@@ -203,7 +203,7 @@ internal sealed class TranscriptMember
     private void Send(Frame frame)
     {
         if (frame.Heartbeat is { RestUs: > 0 })
-            Show($"to {frame.Receiver}: rests");
+            Show($"to {frame.Receiver}: quiescent");
         else if (frame.PayloadCase is not (Frame.PayloadOneofCase.Heartbeat or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Ack))
             Show($"to {frame.Receiver}: {Text(frame)}");
         _cluster.Send(frame);

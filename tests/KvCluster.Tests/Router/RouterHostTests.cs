@@ -330,7 +330,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     [InlineData("Replace", "Admin")]
     [InlineData("Place", "Admin")]
     [InlineData("GetStatus", "Cluster")]
-    public async Task Call_WithBytesThatAreNoMessage_SaysWhatIsWrongInOurWords(string name, string service = "Kv")
+    public async Task Call_WithMalformedBytes_IsRefusedWithOurOwnText(string name, string service = "Kv")
     {
         var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
         var isScan = name == "Scan";
