@@ -52,7 +52,6 @@ internal sealed class ReplicaStore : IDisposable
     private readonly MergedTransaction _transaction;
     private readonly CheckpointSchedule _checkpoints;
     private readonly Scrub _scrub;
-    private readonly SnapshotAges _snapshotAges;
     private BackgroundDigest? _digest;
     private (UInt128 Etag, Action<byte[]?> Done)? _digestAwaited;
     private readonly WorkAction _failureNotice;
@@ -107,7 +106,7 @@ internal sealed class ReplicaStore : IDisposable
             context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, _reserve, new WorkAction(OnJournalCompleted));
         _checkpoints = new CheckpointSchedule(context, _pages, _index, _reader, _journal, _reserve, CheckpointBound, Fail, WatchSpace);
         _scrub = new Scrub(context, _pages, Fail);
-        _snapshotAges = new SnapshotAges(_pages, context.Time);
+        Statistics = new StoreStatistics(_pages, _index, _journal, _checkpoints, _scrub, context.Time);
         _endedUncleanly = recovered.EndedUncleanly;
     }
 
@@ -156,38 +155,8 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>What stopped the engine; null while it works. Any thread.</summary>
     public Exception? Failure => _failure;
 
-    /// <summary>Size of the data file in bytes. Any thread.</summary>
-    public long DataBytes => _pages.FileBytes;
-
-    /// <summary>Size of the live journal segments in bytes. Any thread.</summary>
-    public long JournalBytes => _journal.Bytes;
-
-    /// <summary>Keys in the published state. Any thread.</summary>
-    public ulong Keys => _pages.Count(TreeId.Kv);
-
-    /// <summary>Bytes of changed pages in memory that the next checkpoint writes or that readers still need. Any thread; may be out of date.</summary>
-    public long ScratchBytes => _pages.ScratchBytes;
-
-    /// <summary>Whether a restart would have to replay more of the journal than a quiescent shard may leave. Any thread; may be out of date.</summary>
-    public bool HasMuchToReplay => _checkpoints.HasMuchToCover;
-
-    /// <summary>Open snapshots. Any thread.</summary>
-    public int Readers => _pages.ReaderCount;
-
-    /// <inheritdoc cref="PageStore.PinnedBytes"/>
-    public long PinnedBytes => _pages.PinnedBytes;
-
-    /// <inheritdoc cref="SnapshotAges.Oldest"/>
-    public TimeSpan OldestSnapshotAge() => _snapshotAges.Oldest();
-
-    /// <summary>Journal bytes of the records after an etag, as far as the live segments reach back.</summary>
-    public long JournalBytesBehind(UInt128 etag) => _index.BytesAfter(etag);
-
-    /// <summary>Pages of the data file whose checksums the scrub has verified since the store was opened. Any thread.</summary>
-    public long ScrubbedPages => _scrub.PagesChecked;
-
-    /// <summary>How many times the scrub has read the whole data file since the store was opened. Any thread.</summary>
-    public long ScrubPasses => _scrub.Passes;
+    /// <summary>Sizes, counts and ages of this store.</summary>
+    public StoreStatistics Statistics { get; }
 
     private bool HasEnded => _failure is not null || _isStopping;
 
@@ -250,21 +219,6 @@ internal sealed class ReplicaStore : IDisposable
             recovered.Dispose();
             throw;
         }
-    }
-
-    /// <summary>
-    /// Which replica a directory belongs to, according to its control file alone; null when that is missing or damaged. Any thread; changes nothing.
-    /// </summary>
-    public static StoreIdentity? IdentityOf(IFileSystem files, string directory) => ControlOf(files, directory)?.Identity;
-
-    /// <summary>The content of a directory's control file; null when that is missing or damaged. Any thread; changes nothing.</summary>
-    public static ControlState? ControlOf(IFileSystem files, string directory)
-    {
-        var path = new StoreLayout(directory).Control;
-        if (!files.FileExists(path))
-            return null;
-        using var control = ControlFile.TryOpen(files, path);
-        return control?.State;
     }
 
     /// <summary>Sets the owner. Called once, before any other use.</summary>
@@ -559,35 +513,6 @@ internal sealed class ReplicaStore : IDisposable
     {
         if (!HasEnded)
             _scrub.Hurry();
-    }
-
-    /// <summary>Computes the <see cref="TreeDigest"/> of a snapshot without pauses. Any thread.</summary>
-    public static byte[] Digest(ReadSnapshot snapshot)
-    {
-        using var digest = new TreeDigest(snapshot);
-        return digest.Step(long.MaxValue)!;
-    }
-
-    /// <summary>
-    /// Computes the same digest asynchronously. It pauses as long as it works, so it takes at most half a core whatever the size of the tree. Run only one
-    /// at a time. Returns null if the snapshot has to end because too much was written meanwhile. Any thread; the snapshot must stay open until this
-    /// completes.
-    /// </summary>
-    public static async Task<byte[]?> DigestAsync(ReadSnapshot snapshot, TimeProvider time, CancellationToken cancellationToken)
-    {
-        using var digest = new TreeDigest(snapshot);
-        while (true)
-        {
-            var began = time.GetTimestamp();
-            if (digest.Step(TreeDigest.StepBytes) is { } whole)
-                return whole;
-            if (snapshot.IsTooOld)
-                return null;
-            await Task.Delay(time.GetElapsedTime(began), time, cancellationToken).ConfigureAwait(false);
-            // Leave the thread that ran the timer; it is not meant for this work.
-            await Task.Yield();
-            cancellationToken.ThrowIfCancellationRequested();
-        }
     }
 
     /// <summary>

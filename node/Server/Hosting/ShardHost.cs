@@ -344,7 +344,7 @@ internal sealed class ShardHost : IAsyncDisposable
             var (generation, epoch, revision) = await shard.Replica.SeenAsync().ConfigureAwait(false);
             return shard.Seen.Or(new Retirement(generation, epoch, revision));
         }
-        return ReplicaStore.ControlOf(LocalDisk.Instance, _directory.ShardPath(shard.Shard)) is { } control && control.ReplicaId == shard.ReplicaId
+        return ControlFile.StateOf(LocalDisk.Instance, _directory.ShardPath(shard.Shard)) is { } control && control.ReplicaId == shard.ReplicaId
             ? shard.Seen.Or(new Retirement(control.Generation, control.PromisedEpoch, control.CoordinatorRevision))
             : shard.Seen;
     }
@@ -504,7 +504,7 @@ internal sealed class ShardHost : IAsyncDisposable
     // Whether the directory is left over from a removed replica: the node was stopped when it was removed, or did not see the removal before it got a new
     // one. A directory that does not tell whose it is counts as such: the new replica has none yet, so nothing was ever acknowledged under its id.
     private bool IsOfAReplicaThatLeft(ShardRecord record, long revision, string path) =>
-        ReplicaStore.ControlOf(LocalDisk.Instance, path) is not { } found
+        ControlFile.StateOf(LocalDisk.Instance, path) is not { } found
         || (found.ClusterHash == _clusterHash && found.Shard == record.Shard
             && new Retirement(found.Generation, found.PromisedEpoch, found.CoordinatorRevision).WhyNot(record, revision, found.ReplicaId) is null);
 

@@ -11,6 +11,7 @@ using KvCluster.Storage.Control;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Maintenance;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Sessions;
@@ -256,7 +257,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     }
 
     /// <summary>Whether a restart would have to replay so much that a checkpoint before it is worthwhile. Any thread.</summary>
-    public bool HasMuchToReplay => _journal.Store.HasMuchToReplay;
+    public bool HasMuchToReplay => _journal.Store.Statistics.HasMuchToReplay;
 
     /// <summary>Writes a checkpoint and waits until it is durable.</summary>
     /// <returns>The etag that it covers, and the size of the data file in bytes.</returns>
@@ -266,7 +267,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         if (!await VisitAsync(() => checkpoint = _journal.Store.CheckpointAsync()).ConfigureAwait(false))
             throw new ReplicaHaltedException(_failure?.Message ?? "The replica is stopping.");
         var coverage = await checkpoint!.ConfigureAwait(false);
-        return (Etag.FromValue(coverage.Etag), _journal.Store.DataBytes);
+        return (Etag.FromValue(coverage.Etag), _journal.Store.Statistics.DataBytes);
     }
 
     /// <summary>
@@ -587,9 +588,9 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         status.Durable = ToMessage(store.Durable.Etag);
         status.Committed = ToMessage(_core.Committed.Value);
         status.Applied = ToMessage(store.Published);
-        status.Keys = store.Keys;
-        status.DataBytes = (ulong)store.DataBytes;
-        status.JournalBytes = (ulong)store.JournalBytes;
+        status.Keys = store.Statistics.Keys;
+        status.DataBytes = (ulong)store.Statistics.DataBytes;
+        status.JournalBytes = (ulong)store.Statistics.JournalBytes;
         if (status.Detail is { } detail)
             Describe(detail, NowUs());
     }
@@ -599,8 +600,8 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         detail.Record = _performer.Record;
         detail.Rests = _core.Rests;
         detail.LeaseLeftUs = Math.Max(0, _core.LeaseEndUs - nowUs);
-        detail.ScrubbedPages = (ulong)_journal.Store.ScrubbedPages;
-        detail.ScrubPasses = (ulong)_journal.Store.ScrubPasses;
+        detail.ScrubbedPages = (ulong)_journal.Store.Statistics.ScrubbedPages;
+        detail.ScrubPasses = (ulong)_journal.Store.Statistics.ScrubPasses;
         detail.GrantLeftUs = Math.Max(0, _core.GrantEndUs - nowUs);
         if (DigestsCompared is { } compared)
             detail.Compared = new ComparedDigests { Etag = ToMessage(compared.Etag.Value), Replicas = (uint)compared.Replicas, AgoUs = nowUs - compared.AtUs };
@@ -627,6 +628,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private ReplicaReading Read()
     {
         var store = _journal.Store;
+        var statistics = store.Statistics;
         var role = _core.Role;
         // A quiescent leader has no lease between its heartbeats, and some of these may be lost.
         var isFollowed = role == ReplicaRole.Leader && (LeaseHolds() || (_core.Rests && AgeUs <= RestsUnansweredMax * (ulong)_context.Replication.RestIntervalUs));
@@ -640,16 +642,16 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
             Change = (ulong)store.Published,
             HasLease = LeaseHolds(),
             Disk = _diskTold.ToString().ToLowerInvariant(),
-            Keys = (long)store.Keys,
-            DataBytes = store.DataBytes,
-            JournalBytes = store.JournalBytes,
-            ChangedBytes = store.ScratchBytes,
-            Readers = store.Readers,
-            SnapshotAge = store.OldestSnapshotAge(),
-            PinnedBytes = store.PinnedBytes,
+            Keys = (long)statistics.Keys,
+            DataBytes = statistics.DataBytes,
+            JournalBytes = statistics.JournalBytes,
+            ChangedBytes = statistics.ScratchBytes,
+            Readers = statistics.Readers,
+            SnapshotAge = statistics.OldestSnapshotAge(),
+            PinnedBytes = statistics.PinnedBytes,
             Followers = [.. _core.Followers.Select(follower => new FollowerReading(
                 _performer.NodeOf(follower.Replica),
-                store.JournalBytesBehind(follower.Acked.Value),
+                statistics.JournalBytesBehind(follower.Acked.Value),
                 (long)(store.Last.Change - Math.Min(store.Last.Change, follower.Acked.Change))))],
         };
     }
@@ -657,7 +659,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private async Task AddDigestAsync(ReplicaStatus status, CancellationToken cancellationToken)
     {
         using var snapshot = OpenSnapshot();
-        var digest = await ReplicaStore.DigestAsync(snapshot, _context.Clock, cancellationToken).ConfigureAwait(false);
+        var digest = await TreeDigest.OfAsync(snapshot, _context.Clock, cancellationToken).ConfigureAwait(false);
         // Too much was written meanwhile; there is no digest this time.
         if (digest is null)
             return;

@@ -67,6 +67,16 @@ internal sealed class ControlFile : IDisposable
         }
     }
 
+    /// <summary>The content of the control file in a replica's directory; null when that is missing or damaged. Any thread; changes nothing.</summary>
+    public static ControlState? StateOf(IFileSystem files, string directory)
+    {
+        var path = new StoreLayout(directory).Control;
+        if (!files.FileExists(path))
+            return null;
+        using var control = TryOpen(files, path);
+        return control?.State;
+    }
+
     /// <summary>Opens the file; null when neither slot is intact.</summary>
     /// <exception cref="FormatVersionException">An intact slot has another version.</exception>
     public static ControlFile? TryOpen(IFileSystem files, string path)

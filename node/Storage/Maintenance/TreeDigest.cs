@@ -21,6 +21,35 @@ internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
     private Cursor? _cursor;
     private int _tree;
 
+    /// <summary>Computes the digest of a snapshot without pauses. Any thread.</summary>
+    public static byte[] Of(ReadSnapshot snapshot)
+    {
+        using var digest = new TreeDigest(snapshot);
+        return digest.Step(long.MaxValue)!;
+    }
+
+    /// <summary>
+    /// Computes the same digest asynchronously. It pauses as long as it works, so it takes at most half a core whatever the size of the tree. Run only one
+    /// at a time. Returns null if the snapshot has to end because too much was written meanwhile. Any thread; the snapshot must stay open until this
+    /// completes.
+    /// </summary>
+    public static async Task<byte[]?> OfAsync(ReadSnapshot snapshot, TimeProvider time, CancellationToken cancellationToken)
+    {
+        using var digest = new TreeDigest(snapshot);
+        while (true)
+        {
+            var began = time.GetTimestamp();
+            if (digest.Step(StepBytes) is { } whole)
+                return whole;
+            if (snapshot.IsTooOld)
+                return null;
+            await Task.Delay(time.GetElapsedTime(began), time, cancellationToken).ConfigureAwait(false);
+            // Leave the thread that ran the timer; it is not meant for this work.
+            await Task.Yield();
+            cancellationToken.ThrowIfCancellationRequested();
+        }
+    }
+
     /// <summary>Continues for about this many bytes of keys and values; null if there is more.</summary>
     /// <exception cref="CorruptStoreException">A page is not what was written.</exception>
     public byte[]? Step(long bytesMax)

@@ -19,6 +19,7 @@ using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
+using KvCluster.Storage.Maintenance;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Sessions;
@@ -735,7 +736,7 @@ internal sealed class ClusterNode : IDisposable
         try
         {
             using var snapshot = Replica!.OpenSnapshot();
-            return Convert.ToHexString(ReplicaStore.Digest(snapshot));
+            return Convert.ToHexString(TreeDigest.Of(snapshot));
         }
         catch (CorruptStoreException found) when (Damaged)
         {

@@ -119,7 +119,7 @@ public sealed class NodeHostTests
             await cluster.PutAsync(new PutRequest { Key = Bytes($"large/{number}"), Value = ByteString.CopyFrom(new byte[900 << 10]) });
         await cluster.StopNodeAsync(1);
         using var store = StandaloneStore.Open(LocalDisk.Instance, Path.Combine(cluster.DirectoryOf(1), "shards", "0"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
-        Assert.False(store.Store.HasMuchToReplay);
+        Assert.False(store.Store.Statistics.HasMuchToReplay);
         using var snapshot = store.OpenSnapshot();
         Assert.True(snapshot.TryGet(TreeId.Kv, "large/5"u8, out _));
     }

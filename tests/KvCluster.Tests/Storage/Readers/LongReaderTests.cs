@@ -281,7 +281,7 @@ public sealed class LongReaderTests
     public void OldestSnapshotAge_SnapshotsComeAndGo_CountsFromTheFirstLook()
     {
         using var replica = new ReplicaBench(1);
-        Assert.Equal(TimeSpan.Zero, replica.Store.OldestSnapshotAge());
+        Assert.Equal(TimeSpan.Zero, replica.Store.Statistics.OldestSnapshotAge());
         var old = replica.Store.OpenSnapshot();
         Assert.Equal(TimeSpan.Zero, Later(5));
         Assert.Equal(TimeSpan.FromSeconds(5), Later(5));
@@ -295,7 +295,7 @@ public sealed class LongReaderTests
         TimeSpan Later(int seconds)
         {
             replica.Time.Advance(TimeSpan.FromSeconds(seconds));
-            return replica.Store.OldestSnapshotAge();
+            return replica.Store.Statistics.OldestSnapshotAge();
         }
     }
 

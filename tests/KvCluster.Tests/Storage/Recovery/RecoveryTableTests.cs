@@ -279,7 +279,7 @@ public sealed class RecoveryTableTests : IDisposable
     {
         Damages[damage](this);
         var before = Snapshot();
-        var own = ReplicaStore.IdentityOf(Disk, StoreBench.DirectoryPath)!.Value;
+        var own = ControlFile.StateOf(Disk, StoreBench.DirectoryPath)!.Identity;
         var calls = Disk.Calls;
         foreach (var other in (StoreIdentity[])[own with { ReplicaId = 99 }, own with { Shard = 99 }, own with { ClusterHash = 99 }])
         {
@@ -302,10 +302,10 @@ public sealed class RecoveryTableTests : IDisposable
     [Theory]
     [InlineData("control file missing")]
     [InlineData("control file unreadable")]
-    public void IdentityOf_WithoutAControlFile_IsUnknown(string damage)
+    public void StateOf_WithoutAControlFile_IsUnknown(string damage)
     {
         Damages[damage](this);
-        Assert.Null(ReplicaStore.IdentityOf(Disk, StoreBench.DirectoryPath));
+        Assert.Null(ControlFile.StateOf(Disk, StoreBench.DirectoryPath));
     }
 
     [Fact]

@@ -165,7 +165,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
             Assert.True(replica.FailureTold is null && !replica.Store.IsDiskFull, $"Write {full}: {replica.FailureTold}");
             Assert.Equal(replica.Store.Last, replica.Store.Durable);
             var applied = answers.Count(answer => StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
-            Assert.Equal((ulong)applied, replica.Store.Keys);
+            Assert.Equal((ulong)applied, replica.Store.Statistics.Keys);
             replica.Disk.Fault = null;
             var last = replica.Store.Last;
             replica.Reopen();

@@ -1,4 +1,3 @@
-using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Maintenance;
@@ -35,7 +34,7 @@ public sealed class PacingTests
             Assert.InRange(_writes - before, 0, 4);
         }
         Assert.InRange(steps, 5, 100);
-        Assert.Equal(400ul, bench.Store.Keys);
+        Assert.Equal(400ul, bench.Store.Statistics.Keys);
     }
 
     [Fact]
@@ -115,7 +114,7 @@ public sealed class PacingTests
         Assert.Equal(0, _syncs);
         bench.Close();
         bench.Open();
-        Assert.Equal(400ul, bench.Store.Keys);
+        Assert.Equal(400ul, bench.Store.Statistics.Keys);
     }
 
     [Fact]
@@ -197,7 +196,7 @@ public sealed class PacingTests
     {
         using var bench = Filled();
         using var snapshot = bench.Standalone.OpenSnapshot();
-        var whole = ReplicaStore.Digest(snapshot);
+        var whole = TreeDigest.Of(snapshot);
         using var digest = new TreeDigest(snapshot);
         byte[]? found;
         var steps = 0;
@@ -205,7 +204,7 @@ public sealed class PacingTests
             found = digest.Step(3000);
         Assert.Equal(whole, found);
         Assert.True(steps > 100, $"The digest took only {steps} steps for 400 values of 3,000 bytes.");
-        Assert.Equal(whole, await ReplicaStore.DigestAsync(snapshot, TimeProvider.System, CancellationToken.None));
+        Assert.Equal(whole, await TreeDigest.OfAsync(snapshot, TimeProvider.System, CancellationToken.None));
     }
 
     [Fact]
@@ -215,7 +214,7 @@ public sealed class PacingTests
         using var snapshot = bench.Standalone.OpenSnapshot();
         using var caller = new CancellationTokenSource();
         await caller.CancelAsync();
-        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => ReplicaStore.DigestAsync(snapshot, TimeProvider.System, caller.Token));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => TreeDigest.OfAsync(snapshot, TimeProvider.System, caller.Token));
     }
 
     /// <summary>A store with so many changed pages that a checkpoint of many writes has started and is pausing.</summary>

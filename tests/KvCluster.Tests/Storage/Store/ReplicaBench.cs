@@ -3,6 +3,7 @@ using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Maintenance;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
@@ -195,7 +196,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     public byte[] Digest()
     {
         using var snapshot = Store.OpenSnapshot();
-        return ReplicaStore.Digest(snapshot);
+        return TreeDigest.Of(snapshot);
     }
 
     public void Durable(RecordRef record) => DurableTold.Add(record);

@@ -143,13 +143,13 @@ public sealed class ReplicaStoreTests : IDisposable
                 _bench.Write(request => request.Put(StoreBench.Text($"key-{index}"), StoreBench.Text($"{round}")));
             _bench.Checkpoint();
         }
-        Assert.True(_bench.Store.JournalBytes <= 5 * StoreBench.SmallOptions.SegmentBytesMax, $"The journal has {_bench.Store.JournalBytes} bytes.");
+        Assert.True(_bench.Store.Statistics.JournalBytes <= 5 * StoreBench.SmallOptions.SegmentBytesMax, $"The journal has {_bench.Store.Statistics.JournalBytes} bytes.");
         Assert.True(_bench.Store.TryFind(_bench.Store.Last.Etag, out _));
         Assert.False(_bench.Store.TryFind(new UInt128(1, 2), out _));
         _bench.Close();
         _bench.Open();
         Assert.Equal("9", _bench.Read("key-39"));
-        Assert.Equal(40ul, _bench.Store.Keys);
+        Assert.Equal(40ul, _bench.Store.Statistics.Keys);
     }
 
     /// <summary>
@@ -174,7 +174,7 @@ public sealed class ReplicaStoreTests : IDisposable
         _bench.Open();
         Assert.Equal("9", _bench.Read("key-39"));
         Assert.Equal("1", _bench.Read("last"));
-        Assert.Equal(41ul, _bench.Store.Keys);
+        Assert.Equal(41ul, _bench.Store.Statistics.Keys);
     }
 
     [Fact]
@@ -232,7 +232,7 @@ public sealed class ReplicaStoreTests : IDisposable
         _bench.Checkpoint();
         _bench.Write(request => request.Put("a"u8, "2"u8));
         _bench.Checkpoint();
-        Assert.True(_bench.Store.JournalBytes <= 4 * StoreBench.SmallOptions.SegmentBytesMin, $"The journal has {_bench.Store.JournalBytes} bytes.");
+        Assert.True(_bench.Store.Statistics.JournalBytes <= 4 * StoreBench.SmallOptions.SegmentBytesMin, $"The journal has {_bench.Store.Statistics.JournalBytes} bytes.");
     }
 
     [Fact]

@@ -40,14 +40,14 @@ public sealed class ReplicationTests : IDisposable
             _ = bench.Put($"key-{random.Next(Keys):0000}", $"{index}");
         bench.Reopen();
         Assert.True(bench.Store.Last.Change >= Keys + Records, "The tail is prepared.");
-        var before = bench.Store.ScratchBytes;
+        var before = bench.Store.Statistics.ScratchBytes;
         bench.Store.Lead(2);
-        Assert.InRange(bench.Store.ScratchBytes - before, 1, 4 * bench.Store.DataBytes);
+        Assert.InRange(bench.Store.Statistics.ScratchBytes - before, 1, 4 * bench.Store.Statistics.DataBytes);
         bench.Store.AppendEpochOpen(ReplicaBench.WallTime);
         bench.Run();
         bench.Store.Commit(bench.Store.Last.Etag);
         Assert.Equal(bench.Store.Last.Etag, bench.Store.Published);
-        Assert.Equal(Keys, (int)bench.Store.Keys);
+        Assert.Equal(Keys, (int)bench.Store.Statistics.Keys);
     }
 
     [Fact]
@@ -74,7 +74,7 @@ public sealed class ReplicationTests : IDisposable
         Assert.True(leader.Store.TryFind(within, out _));
         var beyond = last - (2 * RetainedBytes / RecordBytes);
         Assert.Equal(-1, leader.Store.ReadBodies(beyond, int.MaxValue, []));
-        Assert.InRange(leader.Store.JournalBytes, RetainedBytes / 2, 2 * RetainedBytes);
+        Assert.InRange(leader.Store.Statistics.JournalBytes, RetainedBytes / 2, 2 * RetainedBytes);
         // Journal kept for followers survives a restart.
         leader.Reopen();
         Assert.Equal(RetainedBytes / RecordBytes / 2, leader.BodiesAfter(within).Count);
@@ -120,7 +120,7 @@ public sealed class ReplicationTests : IDisposable
         _follower.Lead(7);
         Assert.Equal(committed, _follower.Store.Published);
         _follower.Store.Commit(_follower.Store.Last.Etag);
-        Assert.Equal(30ul, _follower.Store.Keys);
+        Assert.Equal(30ul, _follower.Store.Statistics.Keys);
         Assert.False(_follower.Store.ApplyMore());
     }
 

@@ -62,10 +62,10 @@ public sealed class RunTimeDamageTests
     public void Scrub_SoundFile_ChecksAllPagesInEachPass()
     {
         using var bench = Checkpointed();
-        Scrub(bench, until: () => bench.Store.ScrubPasses == 1);
-        Scrub(bench, until: () => bench.Store.ScrubPasses == 2);
+        Scrub(bench, until: () => bench.Store.Statistics.ScrubPasses == 1);
+        Scrub(bench, until: () => bench.Store.Statistics.ScrubPasses == 2);
         // All pages in use, except the two meta pages and the map of free pages.
-        Assert.InRange(bench.Store.ScrubbedPages / 2, 40 * 1500 / 8192, (bench.Store.DataBytes / 8192) - 2);
+        Assert.InRange(bench.Store.Statistics.ScrubbedPages / 2, 40 * 1500 / 8192, (bench.Store.Statistics.DataBytes / 8192) - 2);
         Assert.Null(bench.FailureTold);
     }
 
@@ -74,8 +74,8 @@ public sealed class RunTimeDamageTests
     {
         using var bench = Checkpointed(keys: 600, valueBytes: 10_000);
         var before = bench.Time.GetTimestamp();
-        Scrub(bench, until: () => bench.Store.ScrubPasses == 1);
-        Assert.True(bench.Store.ScrubbedPages >= 600 * 2, $"The pass checked only {bench.Store.ScrubbedPages} pages of 600 values of two pages each.");
+        Scrub(bench, until: () => bench.Store.Statistics.ScrubPasses == 1);
+        Assert.True(bench.Store.Statistics.ScrubbedPages >= 600 * 2, $"The pass checked only {bench.Store.Statistics.ScrubbedPages} pages of 600 values of two pages each.");
         var rested = bench.Time.GetElapsedTime(before) - bench.Context.Options.ScrubInterval;
         Assert.InRange(rested.TotalSeconds, 600 * 16_384.0 / bench.Context.Options.ScrubBytesPerSecond * 0.8, 60);
     }
@@ -88,11 +88,11 @@ public sealed class RunTimeDamageTests
         do
         {
             using var bench = Checkpointed();
-            Scrub(bench, until: () => bench.Store.ScrubPasses == 1);
-            pagesAPass = bench.Store.ScrubbedPages;
-            length = bench.Store.DataBytes;
+            Scrub(bench, until: () => bench.Store.Statistics.ScrubPasses == 1);
+            pagesAPass = bench.Store.Statistics.ScrubbedPages;
+            length = bench.Store.Statistics.DataBytes;
             bench.Disk.FlipBit(Data, (number * 8192L) + 70);
-            Scrub(bench, until: () => bench.Store.ScrubPasses == 2 || bench.FailureTold is not null);
+            Scrub(bench, until: () => bench.Store.Statistics.ScrubPasses == 2 || bench.FailureTold is not null);
             if (bench.FailureTold is not null)
             {
                 Assert.IsType<CorruptStoreException>(bench.FailureTold);
@@ -201,7 +201,7 @@ public sealed class RunTimeDamageTests
             bench.Time.Advance(TimeSpan.FromMilliseconds(50));
             bench.Run();
         }
-        Assert.True(until(), $"{bench.Store.ScrubPasses} passes, {bench.Store.ScrubbedPages} pages, {bench.FailureTold}");
+        Assert.True(until(), $"{bench.Store.Statistics.ScrubPasses} passes, {bench.Store.Statistics.ScrubbedPages} pages, {bench.FailureTold}");
     }
 
     private static void FlipEveryPage(ReplicaBench bench)

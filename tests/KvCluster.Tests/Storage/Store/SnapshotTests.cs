@@ -289,7 +289,7 @@ public sealed class SnapshotTests : IDisposable
         {
             leader.Put("key", new string('x', 100 << 10));
             Checkpoint(leader);
-            held = leader.Store.JournalBytesBehind(source.Covers.Etag);
+            held = leader.Store.Statistics.JournalBytesBehind(source.Covers.Etag);
         }
         Assert.Contains("than a snapshot may retain", why, StringComparison.Ordinal);
         Assert.InRange(held, 0, 500 << 10);

@@ -67,7 +67,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
                 Settle();
                 Assert.Empty(_expected);
                 Assert.Equal(Text(_model.Select(pair => (pair.Key, pair.Value.Value, pair.Value.Etag))), Text(bench));
-                Assert.Equal((ulong)_model.Count, bench.Store.Keys);
+                Assert.Equal((ulong)_model.Count, bench.Store.Statistics.Keys);
                 while (_readers.Count > 0)
                     CloseReader();
                 bench.Store.Verify();

@@ -1,0 +1,48 @@
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Maintenance;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage;
+
+/// <summary>
+/// What a store tells about itself, for metrics, status and tests. The engine decides nothing by it. Any thread, unless a member says otherwise; a value
+/// may be out of date when it is read.
+/// </summary>
+internal sealed class StoreStatistics(PageStore pages, JournalIndex index, JournalWriter journal, CheckpointSchedule checkpoints, Scrub scrub, TimeProvider time)
+{
+    private readonly SnapshotAges _snapshotAges = new(pages, time);
+
+    /// <summary>Keys in the published state.</summary>
+    public ulong Keys => pages.Count(TreeId.Kv);
+
+    /// <summary>Size of the data file in bytes.</summary>
+    public long DataBytes => pages.FileBytes;
+
+    /// <summary>Size of the live journal segments in bytes.</summary>
+    public long JournalBytes => journal.Bytes;
+
+    /// <summary>Bytes of changed pages in memory that the next checkpoint writes or that readers still need.</summary>
+    public long ScratchBytes => pages.ScratchBytes;
+
+    /// <inheritdoc cref="PageStore.PinnedBytes"/>
+    public long PinnedBytes => pages.PinnedBytes;
+
+    /// <summary>Open snapshots.</summary>
+    public int Readers => pages.ReaderCount;
+
+    /// <summary>Whether a restart would have to replay more of the journal than a quiescent shard may leave.</summary>
+    public bool HasMuchToReplay => checkpoints.HasMuchToCover;
+
+    /// <summary>Pages of the data file whose checksums the scrub has verified since the store was opened.</summary>
+    public long ScrubbedPages => scrub.PagesChecked;
+
+    /// <summary>How many times the scrub has read the whole data file since the store was opened.</summary>
+    public long ScrubPasses => scrub.Passes;
+
+    /// <inheritdoc cref="SnapshotAges.Oldest"/>
+    public TimeSpan OldestSnapshotAge() => _snapshotAges.Oldest();
+
+    /// <summary>Journal bytes of the records after an etag, as far as the live segments reach back. Writer executor.</summary>
+    public long JournalBytesBehind(UInt128 etag) => index.BytesAfter(etag);
+}
