@@ -4,8 +4,8 @@ using System.Net.Sockets;
 namespace KvCluster.Tests.Client;
 
 /// <summary>
-/// A port at which connections are neither made nor refused, as at a host that is gone: its queue of connections that nobody accepts is full, and the system drops what
-/// else comes, which is tried again by the other side. Until <see cref="ForwardTo"/>.
+/// A port that neither accepts nor refuses connections, like a host that is down: its accept queue is full, and the system drops further attempts,
+/// which the other side repeats. It stays so until <see cref="ForwardTo"/>.
 /// </summary>
 internal sealed class DroppingHost : IDisposable
 {
@@ -18,13 +18,13 @@ internal sealed class DroppingHost : IDisposable
     {
         var host = new DroppingHost();
         host._listener.Bind(new IPEndPoint(IPAddress.Loopback, 0));
-        // A queue of none holds one.
+        // A backlog of 0 holds one connection.
         host._listener.Listen(0);
         await host._first.ConnectAsync(host._listener.LocalEndPoint!);
         return host;
     }
 
-    /// <summary>Takes all connections from now on, and passes them on.</summary>
+    /// <summary>Accepts all connections from now on and forwards them.</summary>
     public void ForwardTo(int port) => _ = AcceptAsync(port);
 
     public void Dispose()
@@ -57,7 +57,7 @@ internal sealed class DroppingHost : IDisposable
         }
         catch (Exception failure) when (failure is IOException or SocketException)
         {
-            // One of the sides is gone.
+            // One of the sides has closed.
         }
     }
 }

@@ -7,8 +7,8 @@ using KvCluster.V1;
 namespace KvCluster.Tests.Client;
 
 /// <summary>
-/// Nodes that serve one dictionary, split into shards with a leader each, and send map and hints as real nodes do. What a test wants to go
-/// wrong it makes go wrong, by a node's script. For tests of the client library, the router and `kv`.
+/// Nodes that serve one dictionary, split into shards with a leader each, and send maps and hints as real nodes do. A node's script makes calls fail
+/// as a test wants. For tests of the client library, the router and `kv`.
 /// </summary>
 internal sealed class FakeCluster : IAsyncDisposable
 {
@@ -33,29 +33,29 @@ internal sealed class FakeCluster : IAsyncDisposable
 
     public List<FakeNode> Nodes { get; } = [];
 
-    /// <summary>Operations applied, by key: shows what was applied twice.</summary>
+    /// <summary>Counts applied operations by key, which reveals any that were applied twice.</summary>
     public ConcurrentDictionary<string, int> Applied { get; } = new();
 
-    /// <summary>The sessions by shard and etag's change, with what their requests were answered with. Taking one away ends it.</summary>
+    /// <summary>The sessions by shard and etag's change, with the answers to their requests. Removing one ends it.</summary>
     public ConcurrentDictionary<(uint Shard, ulong Change), Dictionary<ulong, Reply>> Results { get; } = new();
 
-    /// <summary>Random at a cluster's creation.</summary>
+    /// <summary>A random id for each cluster.</summary>
     public string ClusterId { get; } = Guid.NewGuid().ToString("N");
 
-    /// <summary>Told in the map instead of a node's own address.</summary>
+    /// <summary>Addresses that the map contains instead of a node's own.</summary>
     public ConcurrentDictionary<uint, string> AddressesTold { get; } = new();
 
     public string Endpoint => Nodes[0].Address;
 
-    /// <summary>A client with so much time that none of its calls runs out of it, on any machine.</summary>
+    /// <summary>A client with a timeout that none of its calls reaches, on any machine.</summary>
     public KvClient Connect(KvReadMode read = KvReadMode.Leader, bool exactlyOnce = true) =>
         new(new KvClientOptions { Endpoints = [Endpoint], Read = read, ExactlyOnce = exactlyOnce, Timeout = Eventually.Limit });
 
     public static Task<FakeCluster> StartAsync(int nodes, params string[] splits) => StartAsync(nodes, firstShard: 1, splits);
 
-    /// <param name="nodes">How many.</param>
-    /// <param name="firstShard">The number of the shard with the first keys; of a real cluster it is 0.</param>
-    /// <param name="splits">Where the others begin.</param>
+    /// <param name="nodes">The number of nodes.</param>
+    /// <param name="firstShard">The number of the shard with the first keys. In a real cluster it is 0.</param>
+    /// <param name="splits">Where the other shards begin.</param>
     public static async Task<FakeCluster> StartAsync(int nodes, uint firstShard, params string[] splits)
     {
         var cluster = new FakeCluster([.. splits.Select(System.Text.Encoding.UTF8.GetBytes)], (uint)nodes, firstShard);
@@ -70,14 +70,14 @@ internal sealed class FakeCluster : IAsyncDisposable
             await node.DisposeAsync();
     }
 
-    /// <summary>Stops a node and starts it again where it was.</summary>
+    /// <summary>Stops a node and restarts it on the same port.</summary>
     public async Task<FakeNode> RestartAsync(FakeNode node)
     {
         await node.DisposeAsync();
         return Nodes[(int)node.Id - 1] = await FakeNode.StartAsync(this, node.Id, new Uri(node.Address).Port);
     }
 
-    /// <summary>Gives a shard a new leader, in a new epoch. Nobody is told but by hints, until <see cref="Announce"/>.</summary>
+    /// <summary>Gives a shard a new leader in a new epoch. Clients learn of it by hints only, until <see cref="Announce"/>.</summary>
     public void Lead(uint shard, uint node)
     {
         lock (_lock)
@@ -121,7 +121,7 @@ internal sealed class FakeCluster : IAsyncDisposable
                     return route;
             }
         }
-        throw new InvalidOperationException("The map has a hole.");
+        throw new InvalidOperationException("The map has a gap.");
     }
 
     public GetResponse Get(ReadOnlySpan<byte> key)
@@ -136,7 +136,7 @@ internal sealed class FakeCluster : IAsyncDisposable
         }
     }
 
-    /// <summary>Null: a condition did not hold.</summary>
+    /// <summary>Null if a condition did not hold.</summary>
     public Position? Write(IEnumerable<Condition> conditions, IEnumerable<Operation> operations)
     {
         lock (_lock)
@@ -172,21 +172,21 @@ internal sealed class FakeCluster : IAsyncDisposable
         }
     }
 
-    /// <summary>What an identified change was answered with; executes it if it comes for the first time. Null: its session is not known.</summary>
+    /// <summary>The answer to an identified change, which is executed if it comes for the first time. Null if its session is unknown.</summary>
     public Reply? Once(uint shard, RequestId id, Func<Reply> execute)
     {
         lock (_lock)
         {
             if (id.Shard != shard || !Results.TryGetValue((shard, System.Buffers.Binary.BinaryPrimitives.ReadUInt64LittleEndian(id.Session.Span)), out var results))
                 return null;
-            Assert.True(id.Sequence >= id.LowestOpen && id.Sequence - id.LowestOpen < 4_096, $"{id} is not within the window.");
+            Assert.True(id.Sequence >= id.LowestOpen && id.Sequence - id.LowestOpen < 4_096, $"{id} is outside the window.");
             if (!results.TryGetValue(id.Sequence, out var reply))
                 results.Add(id.Sequence, reply = execute());
             return reply;
         }
     }
 
-    /// <summary>The entries of one shard's part of a range, as pages of a few.</summary>
+    /// <summary>The entries of one shard's part of a range, in pages of a few.</summary>
     public IEnumerable<ScanPage> Scan(ShardRoute route, ScanRequest request, int pageEntries)
     {
         KeyValuePair<byte[], (byte[] Value, V1.Etag Etag)>[] entries;
@@ -232,7 +232,7 @@ internal sealed class FakeCluster : IAsyncDisposable
             Condition.TestOneofCase.Exists => exists == condition.Exists,
             Condition.TestOneofCase.EtagEquals => exists && entry.Etag.Equals(condition.EtagEquals),
             Condition.TestOneofCase.ValueEquals => exists && condition.ValueEquals.Span.SequenceEqual(entry.Value),
-            _ => throw new InvalidOperationException("A condition without a test."),
+            _ => throw new InvalidOperationException("A condition without an expectation."),
         };
     }
 }

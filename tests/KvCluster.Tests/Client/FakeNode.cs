@@ -15,7 +15,9 @@ using Status = Google.Rpc.Status;
 
 namespace KvCluster.Tests.Client;
 
-/// <summary>One node of a <see cref="FakeCluster"/>: a real server on a loopback port. Serves what it leads, hints where it does not.</summary>
+/// <summary>
+/// One node of a <see cref="FakeCluster"/>: a real server on a loopback port. It serves the shards that it leads and sends hints for the others.
+/// </summary>
 internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 {
     private readonly FakeCluster _cluster;
@@ -35,34 +37,34 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
     public string Address { get; private set; } = "";
 
-    /// <summary>Asked first for each call but those that open sessions; null: serve it. A reply with id 0 is never sent: silence.</summary>
+    /// <summary>Asked first for each call except those that open sessions. Null means to serve the call. A reply with id 0 is never sent.</summary>
     public Func<Call, Task<Reply?>>? Script { get; set; }
 
-    /// <summary>Runs in each call of an operator that changes something, before its answer.</summary>
+    /// <summary>Runs in each changing call of an operator, before its answer.</summary>
     public Func<Task>? AdminScript { get; set; }
 
-    /// <summary>How many of these calls came.</summary>
+    /// <summary>The number of these calls received.</summary>
     public int AdminCallsSeen => Volatile.Read(ref _adminCalls);
 
-    /// <summary>Nobody hears of the map before it has ended.</summary>
+    /// <summary>The map is not sent until this task has ended.</summary>
     public Task MapMayGo { get; set; } = Task.CompletedTask;
 
-    /// <summary>Asked before each page of a scan.</summary>
+    /// <summary>Called before each page of a scan.</summary>
     public Action<ScanPage>? ScanScript { get; set; }
 
-    /// <summary>Calls that came over Exchange streams, but for those that open sessions.</summary>
+    /// <summary>Calls received over Exchange streams, except those that open sessions.</summary>
     public ConcurrentQueue<Call> Calls { get; } = new();
 
-    /// <summary>Numbers of calls that their callers gave up.</summary>
+    /// <summary>Ids of calls that their callers gave up.</summary>
     public ConcurrentQueue<ulong> Cancelled { get; } = new();
 
-    /// <summary>Replies that have been handed to the connection.</summary>
+    /// <summary>The number of replies handed to the connection.</summary>
     public int Replies => Volatile.Read(ref _replies);
 
-    /// <summary>Scans that were asked for.</summary>
+    /// <summary>Scans received.</summary>
     public ConcurrentQueue<ScanRequest> Scans { get; } = new();
 
-    /// <summary>Messages that they came in.</summary>
+    /// <summary>The number of messages in which the calls arrived.</summary>
     public int Messages { get; private set; }
 
     public static readonly Reply Silence = new();
@@ -102,7 +104,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         await app.DisposeAsync();
     }
 
-    /// <summary>Breaks every connection, as a node that dies does.</summary>
+    /// <summary>Breaks every connection, as the death of a node does.</summary>
     public void Abort()
     {
         foreach (var connection in _connections.Values)
@@ -171,7 +173,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     private static byte[] FirstKey(ScanRequest request) =>
         new[] { request.Start, request.Prefix, request.ResumeAfter }.Select(bytes => bytes.ToByteArray()).MaxBy(Convert.ToHexString)!;
 
-    // Some key of the shard that the range ends in.
+    // A key of the shard in which the range ends.
     private byte[] LastKey(ScanRequest request)
     {
         var ends = new[] { request.End.ToByteArray(), KvCluster.Client.Routing.KeyRange.EndOfPrefix(request.Prefix.Span), request.ResumeAfter.ToByteArray() }.Where(end => end.Length > 0).ToArray();
@@ -189,7 +191,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         return status;
     }
 
-    /// <summary>Does what a call asks for and gives the reply.</summary>
+    /// <summary>Executes a call and returns the reply.</summary>
     public Reply Serve(Call call)
     {
         var message = call.Request;

@@ -11,7 +11,7 @@ namespace KvCluster.Tests.Client;
 public sealed class KvClientTests(ITestOutputHelper output)
 {
     [Fact]
-    public async Task PutGetDelete_OfOneKey_ReadWhatWasWritten()
+    public async Task PutGetDelete_OfOneKey_ReadTheLastWrite()
     {
         await using var cluster = await FakeCluster.StartAsync(2, "m");
         await using var client = cluster.Connect();
@@ -64,7 +64,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     }
 
     [Fact]
-    public async Task GetMany_OverShards_AnswersInTheOrderAsked()
+    public async Task GetMany_OverShards_AnswersInTheOrderOfTheRequest()
     {
         await using var cluster = await FakeCluster.StartAsync(3, "g", "p");
         await using var client = cluster.Connect();
@@ -87,18 +87,18 @@ public sealed class KvClientTests(ITestOutputHelper output)
         var delays = Enumerable.Range(0, 16).Select(_ => random.Next(10)).ToArray();
         cluster.Nodes[0].Script = async call =>
         {
-            // Answers leave in another order than the calls came in.
+            // Answers leave in a different order than the calls arrived.
             await Task.Delay(delays[call.Id / 65536 % 16]);
             return null;
         };
         var results = await Task.WhenAll(Enumerable.Range(0, Callers).Select(number => client.GetAsync($"key{number}").AsTask()));
         for (var number = 0; number < Callers; number++)
             Assert.Equal($"value{number}", Encoding.UTF8.GetString(results[number].Value.Span));
-        Assert.True(cluster.Nodes[0].Messages < Callers, $"{cluster.Nodes[0].Messages} messages for {2 * Callers} calls: nothing was gathered.");
+        Assert.True(cluster.Nodes[0].Messages < Callers, $"{cluster.Nodes[0].Messages} messages for {2 * Callers} calls: calls did not share messages.");
     }
 
     [Fact]
-    public async Task Scan_OfRandomRanges_GivesWhatALinearScanGives()
+    public async Task Scan_OfRandomRanges_EqualsALinearScan()
     {
         var random = Seeds.Next(output);
         await using var cluster = await FakeCluster.StartAsync(3, "b/", "b/m", "d");
@@ -138,7 +138,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task Scan_OverAStreamThatBreaks_GoesOnAfterTheLastKey(bool reverse)
+    public async Task Scan_OverAStreamThatBreaks_ContinuesAfterTheLastKey(bool reverse)
     {
         await using var cluster = await FakeCluster.StartAsync(2, "key30");
         await using var client = cluster.Connect();
@@ -150,7 +150,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
         {
             node.ScanScript = _ =>
             {
-                // What was on its way is lost with the connection, so it does not break for ever.
+                // Data in flight is lost with the connection, so the stream must not break every time.
                 if (++pages is 3 or 9 or 15)
                     node.Abort();
             };
@@ -162,7 +162,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
     }
 
     [Fact]
-    public async Task Status_OfANodeThatIsDead_IsItsError()
+    public async Task Status_OfADeadNode_IsItsError()
     {
         await using var cluster = await FakeCluster.StartAsync(3);
         await using var client = cluster.Connect();
@@ -194,9 +194,9 @@ public sealed class KvClientTests(ITestOutputHelper output)
     [InlineData("")]
     [InlineData("127.0.0.1:7400")]
     [InlineData("ftp://host")]
-    public void Client_WithAnEndpointThatIsNoAddress_IsRefused(string endpoint) => Assert.Throws<ArgumentException>(() => new KvClient(endpoint));
+    public void Client_WithAMalformedEndpoint_IsRefused(string endpoint) => Assert.Throws<ArgumentException>(() => new KvClient(endpoint));
 
-    /// <summary>A user's own gRPC or protobuf packages must never meet ours.</summary>
+    /// <summary>A user's own gRPC or protobuf packages must never conflict with ours.</summary>
     [Fact]
     public void PublicApi_NamesNoGeneratedOrGrpcType()
     {
@@ -217,11 +217,11 @@ public sealed class KvClientTests(ITestOutputHelper output)
         _ => [],
     }).SelectMany(type => type.GetGenericArguments().Append(type));
 
-    // A scan whose reader was slow kept the memory of everything written meanwhile. The node ends it now; the caller hears of that only if he asked for one snapshot.
+    // A slow reader's scan kept the memory of everything written meanwhile. Now the node ends the scan. Only a caller that asked for one snapshot is told.
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task Scan_WhoseSnapshotIsTooOld_GoesOnAfterTheLastKeyUnlessItWantsOneSnapshot(bool oneSnapshot)
+    public async Task Scan_SnapshotTooOld_ContinuesAfterTheLastKeyUnlessItWantsOneSnapshot(bool oneSnapshot)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();

@@ -4,12 +4,15 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Client;
 
-/// <summary>The places of a connection to a node. Once calls to a shard that was stuck took all of them, cancelled ones until their deadline, and nobody else got one.</summary>
+/// <summary>
+/// The places of a connection to a node. Calls to a stuck shard used to take all of them, cancelled ones until their deadline, so other calls got
+/// none.
+/// </summary>
 public sealed class OpenCallsTests
 {
     private const int Places = 64;
 
-    /// <summary>Of the three quarters of them that are not kept for who has few, one shard's calls of a kind leave half.</summary>
+    /// <summary>Three quarters of the places are not reserved for callers with few. Of these, one shard's calls of a kind leave half.</summary>
     private const int Share = 24;
 
     private readonly List<ulong> _givenUp = [];
@@ -46,19 +49,19 @@ public sealed class OpenCallsTests
         var waiting = _open.TakePlaceAsync(Waits(out var call), CancellationToken.None);
         Assert.False(waiting.IsCompleted);
         _open.Cancel(ids[0]);
-        // Before it is sent its entry in the stream's queue is what keeps the place, and goes when its turn comes.
+        // An unsent call still has an entry in the stream's queue, which keeps the place until its turn comes.
         if (!isSent)
             Assert.False(_open.TrySend(ids[0], out _));
         Assert.True(await waiting);
         Assert.NotEqual(0ul, _open.Add(call));
-        // A late reply finds nothing.
+        // A late reply finds no call.
         _open.Complete(new Reply { Id = ids[0] });
         Assert.False(_open.TryTakePlace(Call(1, Method.Put)));
     }
 
-    /// <summary>The node kept the places of calls that nobody waited for any more, and had no word of it.</summary>
+    /// <summary>The node was not told of calls given up by their callers, and kept their places.</summary>
     [Fact]
-    public void CallsThatWereSent_AndAreGivenUp_AreToldOf()
+    public void GivenUpCalls_AlreadySent_AreReportedToTheNode()
     {
         var ids = new[] { 1L, 1, long.MaxValue, long.MaxValue }.Select(deadlineMs =>
         {
@@ -74,7 +77,7 @@ public sealed class OpenCallsTests
         Assert.Equal([ids[0], ids[2]], _givenUp);
     }
 
-    /// <summary>Bytes of requests were counted by the node alone, which stopped reading: the large writes of one shard stopped all that came behind them.</summary>
+    /// <summary>Only the node counted the bytes of requests, and it stopped reading. The large writes of one shard blocked everything behind them.</summary>
     [Fact]
     public async Task TryTakePlace_WithLargeRequests_LeavesBytesForOtherShards()
     {
@@ -93,7 +96,7 @@ public sealed class OpenCallsTests
     }
 
     [Fact]
-    public async Task TakePlaceAsync_ThatIsGivenUp_TakesNone()
+    public async Task TakePlaceAsync_GivenUp_TakesNoPlace()
     {
         Fill(shard: 1, Method.Put, out var ids);
         using var givesUp = new CancellationTokenSource();

@@ -3,7 +3,7 @@ using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Client;
 
-/// <summary>Calls of operators that change something: what their callers are told when the answer does not come.</summary>
+/// <summary>Changing calls of operators: what their callers are told when the answer is lost.</summary>
 public sealed class OperatorCallTests
 {
     public static TheoryData<string, bool> Calls()
@@ -17,10 +17,10 @@ public sealed class OperatorCallTests
         return calls;
     }
 
-    /// <summary>An operator whose transfer was done read that nothing was applied, because the connection broke under the answer.</summary>
+    /// <summary>An operator was told that nothing was applied, although the transfer was done: the connection had broken before the answer.</summary>
     [Theory]
     [MemberData(nameof(Calls))]
-    public async Task Change_WhoseAnswerIsLost_HasAnUnknownOutcome(string name, bool gateway)
+    public async Task Change_AnswerLost_HasAnUnknownOutcome(string name, bool gateway)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         var node = cluster.Nodes[0];
@@ -42,9 +42,9 @@ public sealed class OperatorCallTests
         });
     }
 
-    /// <summary>The first attempt may have been done: that a later one was refused, or found nobody, says nothing of it.</summary>
+    /// <summary>The first attempt may have succeeded. If a later one is refused or reaches nobody, that does not change it.</summary>
     [Fact]
-    public async Task Transfer_WhoseNodeIsGoneAfterAnAnswerWasLost_StaysOfUnknownOutcome()
+    public async Task Transfer_NodeGoneAfterALostAnswer_KeepsItsUnknownOutcome()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         var node = cluster.Nodes[0];
@@ -59,7 +59,7 @@ public sealed class OperatorCallTests
 
     [Theory]
     [MemberData(nameof(Calls))]
-    public async Task Change_ThatItsCallerStopsWaitingFor_IsACancellation(string name, bool gateway)
+    public async Task Change_CallerStopsWaiting_IsCancelled(string name, bool gateway)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         using var stopped = new CancellationTokenSource();
@@ -75,7 +75,7 @@ public sealed class OperatorCallTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task Reads_ThatTheirCallerStopsWaitingFor_AreCancellations(bool gateway)
+    public async Task Reads_CallerStopsWaiting_AreCancelled(bool gateway)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = ClientOf(cluster, gateway, Eventually.Limit);
@@ -97,11 +97,11 @@ public sealed class OperatorCallTests
     }
 
     [Fact]
-    public async Task Drain_OfANodeThatNobodyCanReach_WasNotApplied()
+    public async Task Drain_OfAnUnreachableNode_WasNotApplied()
     {
         await using var cluster = await FakeCluster.StartAsync(2);
         await using var client = ClientOf(cluster, gateway: false, Eventually.Limit);
-        // The map, but no connection to the second node.
+        // The client has the map, but no connection to the second node.
         await client.PutAsync("a", "1");
         await cluster.Nodes[1].DisposeAsync();
         var failure = await Assert.ThrowsAsync<KvUnavailableException>(() => client.DrainAsync(2));

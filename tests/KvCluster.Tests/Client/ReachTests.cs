@@ -17,11 +17,11 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Client;
 
-/// <summary>How a client reaches its cluster: options, several endpoints, loops that must not end, and how often it tries.</summary>
+/// <summary>How a client reaches its cluster: options, several endpoints, loops that must not end, and how often it retries.</summary>
 public sealed class ReachTests
 {
     [Fact]
-    public void Options_ThatCannotBe_AreRefusedWithEveryMistake()
+    public void Options_Invalid_AreRefusedWithEveryMistake()
     {
         var failure = Assert.Throws<ArgumentException>(() => new KvClient(new KvClientOptions
         {
@@ -37,9 +37,9 @@ public sealed class ReachTests
         Assert.Contains("Endpoints is empty", Assert.Throws<ArgumentException>(() => new KvClient(new KvClientOptions { Endpoints = [] })).Message, StringComparison.Ordinal);
     }
 
-    /// <summary>Status, scans and operators' calls went to the first endpoint only, and died with it.</summary>
+    /// <summary>Status, scans and operators' calls went to the first endpoint only, and failed with it.</summary>
     [Fact]
-    public async Task Gateway_WhoseFirstEndpointIsDead_UsesTheOthersForEverything()
+    public async Task Gateway_FirstEndpointDead_UsesTheOthersForEverything()
     {
         await using var cluster = await FakeCluster.StartAsync(2, "m");
         var first = await RouterOfAsync(cluster);
@@ -69,9 +69,12 @@ public sealed class ReachTests
         Assert.All(cluster.Nodes, node => Assert.NotEmpty(node.Calls));
     }
 
-    /// <summary>All calls through a gateway counted as those of one shard: the changes of one that was stuck took the places of all changes, and left the others' unused.</summary>
+    /// <summary>
+    /// All calls through a gateway counted as calls of one shard. The changes of a stuck shard took the places of all changes and left the others'
+    /// unused.
+    /// </summary>
     [Fact]
-    public async Task Gateway_WithAShardStuck_StillBringsTheChangesOfOthers()
+    public async Task Gateway_WithAStuckShard_StillDeliversChangesOfOthers()
     {
         await using var cluster = await FakeCluster.StartAsync(1, "m");
         var node = cluster.Nodes[0];
@@ -103,15 +106,15 @@ public sealed class ReachTests
         Assert.Equal(10, used.Applied.Count);
         if (gateway)
             await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains("is not used", StringComparison.Ordinal)), "the log names the endpoint of another cluster");
-        // With its own cluster gone a client would rather fail than go over to another one.
+        // If its own cluster is gone, a client must fail rather than change to another cluster.
         await used.Nodes[0].DisposeAsync();
         await Eventually.TrueAsync(() => log.Lines.Any(line => line.Contains(unused.ClusterId, StringComparison.Ordinal)), "the log names the other cluster");
         Assert.Empty(unused.Applied);
     }
 
-    /// <summary>An exception that nobody foresaw ended the stream's loop for good: every later call to that node waited for its deadline.</summary>
+    /// <summary>An unexpected exception ended the stream's loop for good. Every later call to that node waited for its deadline.</summary>
     [Fact]
-    public async Task Call_ToANodeWhoseAddressIsNone_FailsAtOnceAndGoesElsewhere()
+    public async Task Call_ToANodeWithAMalformedAddress_FailsAtOnceAndTriesAnother()
     {
         await using var cluster = await FakeCluster.StartAsync(2);
         cluster.AddressesTold[1] = "http://[no address";
@@ -125,9 +128,9 @@ public sealed class ReachTests
         Assert.Equal(1, cluster.Applied["a"]);
     }
 
-    /// <summary>The same for the map: the client never heard of another leader.</summary>
+    /// <summary>The same for the map: the client never learned of another leader.</summary>
     [Fact]
-    public async Task MapStream_ThatThrowsWhatNobodyForesaw_IsBegunAnew()
+    public async Task MapStream_ThrowsUnexpectedly_IsRestarted()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         var log = new LinesLog();
@@ -137,9 +140,9 @@ public sealed class ReachTests
         Assert.Contains(log.Lines, line => line.Contains("the shard map's stream", StringComparison.Ordinal));
     }
 
-    /// <summary>A node heard nothing of a call that was given up, and kept its place until the answer.</summary>
+    /// <summary>The node was not told of a call that was given up, and kept its place until the answer.</summary>
     [Fact]
-    public async Task Call_ThatItsCallerGaveUp_IsCancelledAtTheNode()
+    public async Task Call_GivenUpByItsCaller_IsCancelledAtTheNode()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         var node = cluster.Nodes[0];
@@ -152,16 +155,16 @@ public sealed class ReachTests
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => get);
         await Eventually.TrueAsync(() => !node.Cancelled.IsEmpty, "the node hears that nobody waits");
         Assert.Equal(node.Calls.Single().Id, node.Cancelled.Single());
-        // The stream is in order.
+        // The stream is in order, so this put follows the cancellation.
         await client.PutAsync("a", "1");
     }
 
     /// <summary>
-    /// A host that was killed does not refuse connections, it does not answer. Who had not been connected to it waited for the end of each attempt, two seconds, before it asked
-    /// another node. Here an attempt never ends: the call is only answered if another node is asked beside it.
+    /// A host that is down does not refuse connections; it does not answer. A client that was not connected to it waited for the end of each attempt,
+    /// two seconds, before it tried another node. Here an attempt never ends, so the call is answered only if another node is tried at the same time.
     /// </summary>
     [Fact]
-    public async Task Call_WhoseLeaderDropsPackets_AsksTheOthersMeanwhile()
+    public async Task Call_LeaderDropsPackets_TriesTheOthersMeanwhile()
     {
         using var gone = await DroppingHost.StartAsync();
         await using var cluster = await FakeCluster.StartAsync(2, "m");
@@ -174,9 +177,9 @@ public sealed class ReachTests
         Assert.Equal(1, cluster.Applied["a"]);
     }
 
-    /// <summary>The same with an endpoint: the map came from the next one after the attempt's end only.</summary>
+    /// <summary>The same with an endpoint: the map came from the next endpoint only after the attempt had ended.</summary>
     [Fact]
-    public async Task Map_WhoseFirstEndpointDropsPackets_ComesFromTheNextOne()
+    public async Task Map_FirstEndpointDropsPackets_ComesFromTheNextOne()
     {
         using var gone = await DroppingHost.StartAsync();
         await using var cluster = await FakeCluster.StartAsync(1);
@@ -185,9 +188,9 @@ public sealed class ReachTests
         Assert.Equal(1, cluster.Applied["a"]);
     }
 
-    /// <summary>Where there is no other node to ask, a call waits for a connection that takes long, and is sent once.</summary>
+    /// <summary>If there is no other node to try, a call waits for a slow connection and is sent once.</summary>
     [Fact]
-    public async Task Call_WhoseOnlyNodeIsSlowToConnect_WaitsForIt()
+    public async Task Call_OnlyNodeSlowToConnect_WaitsForIt()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         using var gone = await DroppingHost.StartAsync();
@@ -196,7 +199,7 @@ public sealed class ReachTests
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = Eventually.Limit }, connector, ClientRuntime.Machine);
         var put = client.PutAsync("a", "1").AsTask();
         await Eventually.TrueAsync(() => connector.Connections.ContainsKey(gone.Address), "the client has gone to the node");
-        // A call that could go to another node is sent there by now. This one is waited for.
+        // A call that could go to another node would have been sent there by now. This one waits.
         var impatient = await connector.Connections[gone.Address].CallAsync(PendingCall.Rent(V1.Method.Get, Google.Protobuf.ByteString.Empty, 0, 0, long.MaxValue), CancellationToken.None);
         Assert.Contains("no connection within", impatient.Failure, StringComparison.Ordinal);
         Assert.False(put.IsCompleted);
@@ -210,7 +213,7 @@ public sealed class ReachTests
         new GrpcConnector(new KvCluster.Tls.TlsConnector(files: null), 16, NullLogger.Instance, Timeout.InfiniteTimeSpan),
         ClientRuntime.Machine);
 
-    /// <summary>A call that came when the connection was closed kept its place; those behind it waited for places until their deadlines.</summary>
+    /// <summary>A call made while the connection was closing kept its place. Later calls waited for places until their deadlines.</summary>
     [Fact]
     public async Task Calls_OfAClosedConnection_AllEndAtOnce()
     {
@@ -242,7 +245,7 @@ public sealed class ReachTests
     }
 
     [Fact]
-    public async Task Refusal_WithARetryInfoBeyondTheCallersTime_EndsAtThatTime()
+    public async Task Refusal_WithRetryInfoBeyondTheDeadline_EndsAtTheDeadline()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         cluster.Nodes[0].Script = call => Task.FromResult<Reply?>(
@@ -252,7 +255,7 @@ public sealed class ReachTests
     }
 
     [Fact]
-    public void RetryBudget_IsABurstAndThenSoManyASecond()
+    public void RetryBudget_AllowsABurstAndThenARate()
     {
         var time = new ManualTime();
         var budget = new RetryBudget(new ClientRuntime(time, () => 0, TaskCreationOptions.None));
@@ -263,7 +266,7 @@ public sealed class ReachTests
         Assert.Equal(1_000, Enumerable.Range(0, 5_000).Count(_ => budget.TryTake()));
     }
 
-    /// <summary>A node that was busy got each waiting caller's request again every tenth of a second at least.</summary>
+    /// <summary>A busy node received each waiting caller's request again at least every tenth of a second.</summary>
     [Fact]
     public async Task CallersOfABusyNode_RepeatNoMoreThanTheBudgetAllows()
     {
@@ -273,7 +276,7 @@ public sealed class ReachTests
         node.Script = call => Task.FromResult<Reply?>(FakeNode.Refuse(call, StatusCode.Unavailable, "BUSY"));
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromSeconds(3) });
         await Task.WhenAll(Enumerable.Range(0, callers).Select(_ => Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("a").AsTask())));
-        // Each once, the burst, the rate, and who has none left twice a second.
+        // Each caller once, the burst, the rate, and twice a second for those without budget.
         Assert.InRange(node.Calls.Count, callers, callers + 1_000 + (since.Elapsed.TotalSeconds * (1_000 + (2 * callers))));
     }
 
@@ -296,6 +299,6 @@ public sealed class ReachTests
         public INodeConnection Connect(string address) => inner.Connect(address);
 
         public IAsyncEnumerable<V1.ShardMap> WatchMap(string address, CancellationToken cancellationToken) =>
-            Interlocked.Increment(ref _asked) <= 2 ? throw new InvalidOperationException("nobody foresaw this") : inner.WatchMap(address, cancellationToken);
+            Interlocked.Increment(ref _asked) <= 2 ? throw new InvalidOperationException("an unexpected exception") : inner.WatchMap(address, cancellationToken);
     }
 }

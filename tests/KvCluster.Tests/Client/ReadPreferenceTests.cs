@@ -10,7 +10,7 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Tests.Client;
 
-/// <summary>Reads that any replica may serve, as the client library and the router send them: where to, with what, and where to next.</summary>
+/// <summary>Reads that any replica may serve, as the client library and the router send them: to which replica, with which options, and where next.</summary>
 public sealed class ReadPreferenceTests
 {
     [Fact]
@@ -28,7 +28,7 @@ public sealed class ReadPreferenceTests
     }
 
     [Fact]
-    public async Task Get_OfASession_SendsWhatTheClientWasAnsweredLast()
+    public async Task Get_OfASession_SendsTheLastPositionsSeen()
     {
         await using var cluster = await FakeCluster.StartAsync(3, "m");
         await using var client = cluster.Connect();
@@ -60,7 +60,7 @@ public sealed class ReadPreferenceTests
     }
 
     [Fact]
-    public async Task Get_AtAReplicaThatIsSilent_IsRepeatedAtTheLeaderLongBeforeItsTimeIsUp()
+    public async Task Get_AtASilentReplica_IsRepeatedAtTheLeaderLongBeforeItsDeadline()
     {
         await using var cluster = await FakeCluster.StartAsync(3);
         await using var client = cluster.Connect();
@@ -81,13 +81,13 @@ public sealed class ReadPreferenceTests
             {
                 return false;
             }
-            // More of them: the leader, too, took longer than what a replica is given, and the read went on to the next.
+            // If there were more calls, the leader also took longer than the time for one replica, and the read moved on.
             return cluster.Nodes.Skip(1).Sum(node => node.Calls.Count) == 2;
         });
     }
 
     [Fact]
-    public async Task Get_WhenNoReplicaCatchesUpInTime_SaysSo()
+    public async Task Get_NoReplicaCatchesUpInTime_ReportsIt()
     {
         await using var cluster = await FakeCluster.StartAsync(3);
         foreach (var node in cluster.Nodes)
@@ -96,7 +96,7 @@ public sealed class ReadPreferenceTests
         {
             await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = time });
             var failure = await Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("a", KvReadMode.Session).AsTask());
-            // Otherwise no answer came before the time was up, or none to the last of several attempts.
+            // Otherwise the deadline passed before the first answer, or before the answer to a later attempt.
             return failure.Reason == "REPLICA_BEHIND";
         });
     }
@@ -104,7 +104,7 @@ public sealed class ReadPreferenceTests
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task GetManyAndScan_AtAnyReplica_ReachOthersThanTheLeader(bool gateway)
+    public async Task GetManyAndScan_AtAnyReplica_AlsoUseFollowers(bool gateway)
     {
         await using var cluster = await FakeCluster.StartAsync(3, "m");
         await using var router = await RouterHost.StartAsync(
@@ -119,13 +119,13 @@ public sealed class ReadPreferenceTests
             Assert.Equal(["2", "1"], many.Select(entry => Text(entry.Value)));
             Assert.Equal(2, await client.CountAsync(default));
         }
-        // Node 3 leads nothing.
+        // Node 3 leads no shard.
         Assert.Contains(Gets(cluster.Nodes[2]), get => get.Read.Mode == ReadMode.Session && get.Read.Seen.Count > 0);
         Assert.Contains(cluster.Nodes[2].Calls, call => call.Method == Method.GetMany);
         Assert.Contains(cluster.Nodes[2].Scans, scan => scan.Read.Mode == ReadMode.Session && scan.Read.Seen.Count > 0);
     }
 
-    // Reads that are counted find every connection made: one that is not made within its time is left out for a while.
+    // The reads that are counted must find every connection open, because a node that is slow to connect is left out for a while.
     private static async Task ReachAllAsync(FakeCluster cluster, KvClient client)
     {
         await Eventually.TrueAsync(
@@ -143,7 +143,7 @@ public sealed class ReadPreferenceTests
 
     private static IEnumerable<GetRequest> Gets(FakeNode node) => node.Calls.Where(call => call.Method == Method.Get).Select(call => GetRequest.Parser.ParseFrom(call.Request));
 
-    // What the newest get that arrived anywhere was to reflect.
+    // The position that the newest get, wherever it arrived, had to reflect.
     private static ShardPosition SeenBy(FakeCluster cluster)
     {
         var get = Assert.Single(cluster.Nodes.SelectMany(Gets));

@@ -41,10 +41,10 @@ public sealed class RepairTests
     }
 
     [Fact]
-    public async Task Put_WhenNobodyListensAtTheLeader_IsAppliedOnceElsewhere()
+    public async Task Put_LeaderNotListening_IsAppliedOnceAtTheNextLeader()
     {
         await using var cluster = await FakeCluster.StartAsync(3, "m");
-        // Shard 2 is led by node 2, to which this client has no connection yet: its call is certainly not sent.
+        // Node 2 leads shard 2, and this client has no connection to it yet, so the call is certainly not sent.
         await cluster.Nodes[1].DisposeAsync();
         cluster.Lead(2, node: 3);
         await using var client = cluster.Connect();
@@ -81,7 +81,7 @@ public sealed class RepairTests
     [InlineData("STOPPING")]
     [InlineData("NOT_LEADER")]
     [InlineData("WRONG_SHARD")]
-    public async Task Put_RefusedForAWhile_IsRepeatedUntilItIsTaken(string reason)
+    public async Task Put_RefusedForAWhile_IsRepeatedUntilItIsAccepted(string reason)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
@@ -93,7 +93,7 @@ public sealed class RepairTests
     }
 
     [Fact]
-    public async Task Put_RefusedUntilTheTimeIsUp_IsUnavailableAndSaysWhy()
+    public async Task Put_RefusedUntilTheDeadline_IsUnavailableWithTheReason()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         cluster.Nodes[0].Script = call => Task.FromResult<Reply?>(FakeNode.Refuse(call, StatusCode.Unavailable, "BUSY"));
@@ -101,7 +101,7 @@ public sealed class RepairTests
         {
             await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = time });
             var failure = await Assert.ThrowsAnyAsync<KvException>(() => client.PutAsync("a", "1").AsTask());
-            // Nothing was refused in that time, or the last of several attempts had no answer yet.
+            // Otherwise nothing was refused in time, or a later attempt had no answer yet.
             if (failure is KvOutcomeUnknownException || !failure.Message.Contains("BUSY", StringComparison.Ordinal))
                 return false;
             Assert.IsType<KvUnavailableException>(failure);
@@ -117,7 +117,7 @@ public sealed class RepairTests
     [InlineData("CORRUPT", 15, "no", typeof(KvException))]
     [InlineData("VALUE_TOO_LARGE", 3, "no", typeof(KvInvalidRequestException))]
     [InlineData("NO_LEADER", 14, "unknown", typeof(KvOutcomeUnknownException))]
-    public async Task Put_WithoutIdRefusedForGood_IsNotRepeatedAndKeepsTheReason(string reason, int statusCode, string applied, Type kind)
+    public async Task Put_WithoutIdAndPermanentlyRefused_IsNotRepeatedAndKeepsTheReason(string reason, int statusCode, string applied, Type kind)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect(exactlyOnce: false);
@@ -129,7 +129,7 @@ public sealed class RepairTests
     }
 
     [Fact]
-    public async Task Call_ThatIsNeverAnswered_EndsAtItsTime()
+    public async Task Call_NeverAnswered_EndsAtItsDeadline()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         cluster.Nodes[0].Script = _ => Task.FromResult<Reply?>(FakeNode.Silence);
@@ -138,14 +138,12 @@ public sealed class RepairTests
             await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = time });
             var failure = await Assert.ThrowsAnyAsync<KvException>(() => client.PutAsync("a", "1").AsTask());
             await Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("a").AsTask());
-            // Otherwise the time was up before the put was sent.
+            // Otherwise the deadline passed before the put was sent.
             return failure is KvOutcomeUnknownException;
         });
     }
 
-    /// <summary>
-    /// A reply that comes after its call's deadline must not answer a later call that took its place in the table of open calls.
-    /// </summary>
+    /// <summary>A reply that arrives after its call's deadline must not answer a later call in the same place of the table of open calls.</summary>
     [Fact]
     public async Task Reply_AfterTheDeadline_AnswersNobody()
     {
@@ -178,9 +176,9 @@ public sealed class RepairTests
         Assert.Equal("of b", GetResponse.Parser.ParseFrom((await next).Response).Value.ToStringUtf8());
     }
 
-    /// <summary>All places of a connection taken by calls that have more time is no reason to wait longer than the own time.</summary>
+    /// <summary>If calls with later deadlines occupy all places of a connection, a call still waits no longer than its own deadline.</summary>
     [Fact]
-    public async Task Call_ThatWaitsForAPlace_EndsAtItsTime()
+    public async Task Call_WaitingForAPlace_EndsAtItsDeadline()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var calls = OneAtATime(cluster);
@@ -248,13 +246,13 @@ public sealed class RepairTests
         {
             await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Timeout = time });
             var failure = await Assert.ThrowsAsync<KvUnavailableException>(() => client.GetAsync("a").AsTask());
-            // Otherwise the time was up before the first connection was refused.
+            // Otherwise the deadline passed before the first connection was refused.
             return failure.Message.Contains(new Uri(address).Authority, StringComparison.Ordinal);
         });
     }
 
     [Fact]
-    public async Task Put_TooLargeForAnyNode_IsRefusedHereAndBreaksNothing()
+    public async Task Put_TooLargeForAnyNode_IsRefusedByTheClientAndDisturbsNoOtherCall()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
@@ -266,7 +264,7 @@ public sealed class RepairTests
     }
 
     [Fact]
-    public async Task Node_ThatCameBack_IsUsedAgain()
+    public async Task Node_ThatReturned_IsUsedAgain()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();

@@ -3,7 +3,7 @@ using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Client;
 
-/// <summary>Randomness that a failing test names, so that KV_SEED repeats it.</summary>
+/// <summary>Randomness whose seed a failing test prints, so that KV_SEED repeats it.</summary>
 internal static class Seeds
 {
     public static Random Next(ITestOutputHelper output)

@@ -6,11 +6,11 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Client;
 
-/// <summary>Changes whose outcome becomes unknown on the way: repeated by their id until it is known, applied once.</summary>
+/// <summary>Changes whose outcome becomes unknown: they are repeated under their id until it is known, and applied once.</summary>
 public sealed class SessionTests
 {
     [Fact]
-    public async Task Put_WhoseAnswerIsLost_IsAnsweredByItsFirstResult()
+    public async Task Put_AnswerLost_IsAnsweredWithItsFirstResult()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
@@ -22,7 +22,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public async Task Put_IfAbsentWhoseAnswerIsLost_Succeeds()
+    public async Task Put_IfAbsentWithLostAnswer_Succeeds()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
@@ -38,7 +38,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public async Task Put_WhoseLeaderTookItAndDied_IsSettledByTheNextLeader()
+    public async Task Put_LeaderDiedAfterTakingIt_IsSettledByTheNextLeader()
     {
         await using var cluster = await FakeCluster.StartAsync(3);
         await using var client = cluster.Connect();
@@ -55,7 +55,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public async Task Put_OfASessionThatEnded_IsMadeInANewOne()
+    public async Task Put_OfAnEndedSession_IsRepeatedInANewSession()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
@@ -67,7 +67,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public async Task Put_OfASessionThatEndedAfterAnUnknownAttempt_IsUnknownAndNotMadeAgain()
+    public async Task Put_OfASessionThatEndedAfterAnUnknownAttempt_IsUnknownAndNotRepeated()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
@@ -112,7 +112,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public async Task Puts_OfManyCallers_ShareASessionAndCloseWhatIsSettled()
+    public async Task Puts_OfManyCallers_ShareASessionAndCloseSettledSequences()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
@@ -130,7 +130,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public async Task Puts_BehindOneThatStaysOpen_GoOnInAnotherSession()
+    public async Task Puts_BehindOneThatStaysOpen_ContinueInAnotherSession()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         await using var client = cluster.Connect();
@@ -152,7 +152,7 @@ public sealed class SessionTests
     }
 
     [Fact]
-    public void Session_SettledInAnyOrder_CountsTheLowestOpen()
+    public void Session_SettledInAnyOrder_TracksTheLowestOpen()
     {
         var session = new ClientSession(1, 1);
         for (var number = 0; number < ClientSession.OpenMax; number++)
@@ -165,7 +165,7 @@ public sealed class SessionTests
         Assert.Equal((ClientSession.OpenMax + 1ul, 3ul), (next, lowestOpen));
     }
 
-    /// <summary>Has a node do what it is asked and its stream break before the answer.</summary>
+    /// <summary>Makes a node execute calls and break the stream before it answers.</summary>
     private static void LoseAnswers(FakeNode node, int count) => node.Script = call =>
     {
         if (Interlocked.Decrement(ref count) < 0)

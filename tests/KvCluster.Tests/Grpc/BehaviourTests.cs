@@ -15,7 +15,7 @@ using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.Tests.Grpc;
 
-/// <summary>What the stack promises beyond the four kinds of calls, our client against our server.</summary>
+/// <summary>Guarantees of the stack beyond the four kinds of calls: our client against our server.</summary>
 public sealed class BehaviourTests
 {
     [Fact]
@@ -42,7 +42,7 @@ public sealed class BehaviourTests
     }
 
     [Fact]
-    public async Task Writing_WithoutDelays_EndsWhenTheReaderIsGone()
+    public async Task Write_InALoop_EndsWhenTheReaderIsGone()
     {
         await using var server = await EchoServer.StartAsync();
         var call = server.Client.ServerStream(new EchoRequest { ReplyCount = int.MaxValue, ReplyBytes = 1000 });
@@ -55,21 +55,21 @@ public sealed class BehaviourTests
     public async Task Deadline_OfTheClient_IsKnownToTheServerAndEndsItsHandler()
     {
         await using var server = await EchoServer.StartAsync();
-        // The call of a client that does not enforce its deadline: only the header tells.
+        // A client that does not enforce its own deadline: only the header carries it.
         var headers = new Metadata { { "grpc-timeout", "100m" } };
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await server.Client.UnaryAsync(new EchoRequest { DelayMs = 60_000 }, headers));
         Assert.Equal(StatusCode.DeadlineExceeded, failure.StatusCode);
         await Eventually.TrueAsync(() => server.Service.Open == 0, "the handler ends");
     }
 
-    // A status request whose caller gave up was still at work when its deadline passed: the timer threw, and the node died.
+    // A status request that its caller gave up was still running when its deadline passed. The timer threw, and the node died.
     [Fact]
-    public async Task Deadline_OfACallThatWasResetBefore_LeavesTheServerAlive()
+    public async Task Deadline_OfACallAlreadyReset_LeavesTheServerAlive()
     {
         await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(500), async time =>
         {
             await using var server = await EchoServer.StartAsync();
-            // A connection is there, so that the time is for the call alone.
+            // Open the connection first, so that the time applies to the call alone.
             await server.Client.UnaryAsync(new EchoRequest());
             var held = new TaskCompletionSource();
             server.Service.Held = held.Task;
@@ -158,7 +158,7 @@ public sealed class BehaviourTests
     }
 
     [Fact]
-    public async Task RequestOverTheLimit_IsResourceExhausted_AndTheConnectionGoesOn()
+    public async Task RequestOverTheLimit_IsResourceExhausted_AndTheConnectionContinues()
     {
         await using var server = await EchoServer.StartAsync(options => options.MaxReceiveMessageSize = 1000);
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await server.Client.UnaryAsync(new EchoRequest { Payload = ByteString.CopyFrom(new byte[2000]) }));
@@ -176,7 +176,7 @@ public sealed class BehaviourTests
     }
 
     [Fact]
-    public async Task Messages_LargerThanKestrelsBodyLimit_PassWhereTheServerTakesThem()
+    public async Task Messages_LargerThanKestrelsBodyLimit_PassWhereTheServerAllowsThem()
     {
         await using var server = await EchoServer.StartAsync(
             options => options.MaxReceiveMessageSize = null,
@@ -186,7 +186,7 @@ public sealed class BehaviourTests
     }
 
     [Fact]
-    public async Task BufferHint_OnALoneMessage_IsSentWithTheNext()
+    public async Task BufferHint_OnASingleMessage_IsSentWithTheNext()
     {
         await using var server = await EchoServer.StartAsync();
         using var call = server.Client.Duplex();
@@ -202,7 +202,7 @@ public sealed class BehaviourTests
     }
 
     [Fact]
-    public async Task OtherRequests_GoToTheHostsPipeline()
+    public async Task RequestsOtherThanGrpc_GoToTheHostsPipeline()
     {
         await using var server = await EchoServer.StartAsync(map: app => app.MapGet("/healthz", () => "fine"));
         using var http = new HttpClient { DefaultRequestVersion = HttpVersion.Version20, DefaultVersionPolicy = HttpVersionPolicy.RequestVersionExact };
@@ -210,7 +210,7 @@ public sealed class BehaviourTests
     }
 
     [Fact]
-    public async Task Tls_WithClientCertificates_ServesThoseItTrusts()
+    public async Task Tls_WithClientCertificates_ServesOnlyTrustedOnes()
     {
         using var authority = SelfSigned("server");
         using var known = SelfSigned("known");

@@ -81,11 +81,11 @@ public sealed class CallTests
     }
 
     /// <summary>
-    /// What was written while a flush of another thread waited for the caller was neither sent nor safe: the stream stood still,
-    /// once in some hundred streams, or got the bytes of another.
+    /// Bytes written while another thread's flush waited for the caller were neither sent nor safe. Once in some hundred streams the stream stalled
+    /// or received another stream's bytes.
     /// </summary>
     [Fact]
-    public async Task ServerStreams_LargerThanEveryBuffer_NeverStandStill()
+    public async Task ServerStreams_LargerThanEveryBuffer_NeverStall()
     {
         await using var server = await EchoServer.StartAsync();
         await Task.WhenAll(Enumerable.Range(0, 8).Select(async _ =>

@@ -11,31 +11,31 @@ using Microsoft.Extensions.DependencyInjection;
 namespace KvCluster.Tests.Grpc;
 
 /// <summary>
-/// Requests that come compressed. They were decompressed to the largest message, 18 MiB out of 17 KB, before anybody asked whether there was room, and counted with what came over the wire: half a megabyte of
-/// them took a router to 9 GB.
+/// Compressed requests. They were decompressed to the largest message, 18 MiB out of 17 KB, before their memory was requested, and counted with their
+/// compressed size. Half a megabyte of them made a router use 9 GB.
 /// </summary>
 public sealed class CompressedRequestTests
 {
     private const int Mebibyte = 1 << 20;
 
-    // As it grows, a message holds a piece more than it has.
+    // While it grows, a message holds one piece more than its content.
     private const int MessageBytes = (2 * Mebibyte) - (128 << 10);
     private const string StatusField = "grpc-status";
     private static readonly (string, string) Gzip = ("grpc-encoding", "gzip");
 
     [Fact]
-    public async Task Messages_OfManyStreams_CountDecompressedAndAreRefusedWithoutRoom()
+    public async Task CompressedMessages_OfManyStreams_CountDecompressedAndAreRefusedWithoutRoom()
     {
         var memory = new MessageMemory(8 * Mebibyte, 8 * Mebibyte);
         await using var server = await EchoServer.StartAsync(configureServices: services => services.AddSingleton(memory));
         var bomb = Compressed(Request(MessageBytes, delayMs: 600_000));
         Assert.True(bomb.Length < 8 << 10);
         using var connection = await ConnectAsync(server.Port);
-        // Three fit in what is not kept for small ones; the others hear that they were not executed.
+        // Three fit beside the part reserved for small ones. The others are told that they were not executed.
         for (var number = 0; number < 3; number++)
         {
             await SendAsync(connection, (2 * number) + 1, "Duplex", bomb, end: false, Gzip);
-            await Eventually.TrueAsync(() => server.Service.Open == number + 1 && memory.Arriving.Bytes >= (number + 1) * MessageBytes, "it counts with what it is");
+            await Eventually.TrueAsync(() => server.Service.Open == number + 1 && memory.Arriving.Bytes >= (number + 1) * MessageBytes, "the message counts with its real size");
         }
         for (var number = 3; number < 8; number++)
         {
@@ -45,27 +45,30 @@ public sealed class CompressedRequestTests
         }
         await server.Client.UnaryAsync(new EchoRequest());
         connection.Dispose();
-        await Eventually.TrueAsync(() => memory.Arriving.Bytes == 0, "all of it comes back");
+        await Eventually.TrueAsync(() => memory.Arriving.Bytes == 0, "all of its memory is released");
     }
 
-    /// <summary>A plain message of up to 64 KiB did not count, also if its caller never ended the request: with all calls that may be open that was a gigabyte beside the budget.</summary>
+    /// <summary>
+    /// An uncompressed message of up to 64 KiB did not count, even if its caller never ended the request. With the maximum number of open calls that
+    /// was a gigabyte beyond the budget.
+    /// </summary>
     [Theory]
     [InlineData(true, MessageBytes)]
     [InlineData(false, 12 << 10)]
-    public async Task Message_OfARequestThatIsNotEnded_CountsUntilItsCallerIsGone(bool isCompressed, int bytes)
+    public async Task Message_OfAnUnfinishedRequest_CountsUntilItsCallerIsGone(bool isCompressed, int bytes)
     {
         var memory = new MessageMemory(8 * Mebibyte, 8 * Mebibyte);
         await using var server = await EchoServer.StartAsync(configureServices: services => services.AddSingleton(memory));
         using var connection = await ConnectAsync(server.Port);
         var payload = Request(bytes, delayMs: 0);
         await SendAsync(connection, 1, "Unary", isCompressed ? Compressed(payload) : Http2Frame.Message(payload), end: false, Gzip);
-        await Eventually.TrueAsync(() => memory.Arriving.Bytes == payload.Length, "it counts with what it is");
+        await Eventually.TrueAsync(() => memory.Arriving.Bytes == payload.Length, "the message counts with its real size");
         connection.Dispose();
-        await Eventually.TrueAsync(() => memory.Arriving.Bytes == 0 && server.Connections == 0, "all of it comes back");
+        await Eventually.TrueAsync(() => memory.Arriving.Bytes == 0 && server.Connections == 0, "all of its memory is released");
     }
 
     [Fact]
-    public async Task Messages_ThatAreServed_GiveBackWhatTheyHeld()
+    public async Task Messages_Served_ReleaseTheirMemory()
     {
         var memory = new MessageMemory(8 * Mebibyte, 8 * Mebibyte);
         await using var server = await EchoServer.StartAsync(configureServices: services => services.AddSingleton(memory));
@@ -80,7 +83,7 @@ public sealed class CompressedRequestTests
     }
 
     [Fact]
-    public async Task Message_LargerThanItsMethodTakes_PlainOrDecompressed_IsRefusedInWordsOfTheHost()
+    public async Task Message_LargerThanItsMethodAllows_PlainOrDecompressed_IsRefusedWithTheHostsText()
     {
         await using var server = await EchoServer.StartAsync(configureServices: services => services.AddSingleton(new RequestSizes(
             static method => method.EndsWith("ServerStream", StringComparison.Ordinal) ? int.MaxValue : 1_000,
@@ -103,11 +106,11 @@ public sealed class CompressedRequestTests
         Assert.Equal(StatusCode.OK, await StatusAsync(connection));
     }
 
-    /// <summary>Of a stream earlier calls may have been applied; of a call by itself nothing was.</summary>
+    /// <summary>Earlier calls of a stream may have been applied; for a single call nothing was.</summary>
     [Theory]
     [InlineData("Unary", "; nothing was applied. Send less in one request.")]
     [InlineData("Duplex", "Unanswered calls of the stream may have been applied; ")]
-    public async Task Message_LargerThanItsMethodTakes_IsToldWhatWasApplied(string method, string told)
+    public async Task Message_LargerThanItsMethodAllows_IsToldWhatWasApplied(string method, string told)
     {
         await using var server = await EchoServer.StartAsync(configureServices: services => services.AddRequestLimits());
         using var connection = await ConnectAsync(server.Port);
@@ -138,7 +141,7 @@ public sealed class CompressedRequestTests
     }
 
     [Fact]
-    public void Decompress_OfAnyLength_GivesTheBytes()
+    public void Decompress_OfAnyLength_ReturnsTheBytes()
     {
         var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Random.Shared.Next();
         var random = new Random(seed);
@@ -152,7 +155,7 @@ public sealed class CompressedRequestTests
         }
     }
 
-    /// <summary>What our own clients and tools send stays far below; whoever needs more asks in several requests.</summary>
+    /// <summary>Our own clients and tools stay far below these limits. Callers that need more send several requests.</summary>
     [Theory]
     [InlineData("/kvcluster.v1.Kv/Put", ListenerLimits.MessageBytesMax)]
     [InlineData("/kvcluster.v1.Kv/Delete", ListenerLimits.MessageBytesMax)]
@@ -163,7 +166,7 @@ public sealed class CompressedRequestTests
     [InlineData("/kvcluster.v1.Cluster/WatchShards", RequestLimits.QuestionBytesMax)]
     [InlineData("/grpc.health.v1.Health/Watch", RequestLimits.QuestionBytesMax)]
     [InlineData("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", RequestLimits.QuestionBytesMax)]
-    public void Limit_OfAMethod_IsWhatItNeeds(string method, int bytes) => Assert.Equal(bytes, RequestLimits.BytesMaxOf(method));
+    public void Limit_OfAMethod_FitsItsRequests(string method, int bytes) => Assert.Equal(bytes, RequestLimits.BytesMaxOf(method));
 
     private static byte[] Request(int bytes, uint delayMs) =>
         new EchoRequest { Payload = UnsafeByteOperations.UnsafeWrap(new byte[bytes]), DelayMs = delayMs, ReplyBytes = 1 }.ToByteArray();
@@ -176,7 +179,7 @@ public sealed class CompressedRequestTests
         return Http2Frame.Message(compressed.ToArray(), flag: 1);
     }
 
-    // All header fields as they are, none by an index into those of earlier calls.
+    // All header fields are literal; none is an index into those of earlier calls.
     private static async Task<Http2Connection> ConnectAsync(int port)
     {
         var connection = await Http2Connection.ConnectAsync(port);
@@ -196,7 +199,7 @@ public sealed class CompressedRequestTests
 
     private static async Task<StatusCode> StatusAsync(Http2Connection connection) => StatusOf(await EndAsync(connection));
 
-    // The header fields that any call ends with next.
+    // Returns the header fields with which the next call ends.
     private static async Task<string> EndAsync(Http2Connection connection)
     {
         while (await connection.ReadAsync() is { } frame)

@@ -33,7 +33,7 @@ internal sealed class EchoServer : IAsyncDisposable
 
     public Echo.EchoClient Client { get; }
 
-    /// <summary>Connections that are open.</summary>
+    /// <summary>The number of open connections.</summary>
     public int Connections => _connections.Count;
 
     public int Port => new Uri(_app.Urls.Single()).Port;

@@ -10,16 +10,16 @@ internal sealed class EchoService : Echo.EchoBase
     private int _open;
     private int _cancelled;
 
-    /// <summary>Breaks all connections; what "die" does.</summary>
+    /// <summary>Breaks all connections. The payload "die" calls it.</summary>
     public Action Die { get; set; } = () => { };
 
-    /// <summary>What every unary handler waits for, deaf to its cancellation.</summary>
+    /// <summary>Every unary handler waits for this and ignores its cancellation.</summary>
     public Task Held { get; set; } = Task.CompletedTask;
 
-    /// <summary>Calls whose handler has not returned.</summary>
+    /// <summary>The number of calls whose handler has not returned.</summary>
     public int Open => Volatile.Read(ref _open);
 
-    /// <summary>Calls whose handler saw its cancellation.</summary>
+    /// <summary>The number of calls whose handler saw its cancellation.</summary>
     public int Cancelled => Volatile.Read(ref _cancelled);
 
     public override Task<EchoReply> Unary(EchoRequest request, ServerCallContext context) => Track(context, async () =>
@@ -103,7 +103,7 @@ internal sealed class EchoService : Echo.EchoBase
             throw new RpcException(new Status((StatusCode)request.StatusCode, request.StatusMessage));
     }
 
-    /// <summary>"x-echo-initial" comes back in the headers, "x-echo-trailing-bin" in the trailers.</summary>
+    /// <summary>Returns "x-echo-initial" in the headers and "x-echo-trailing-bin" in the trailers.</summary>
     private static async Task EchoMetadata(ServerCallContext context)
     {
         if (context.RequestHeaders.GetValueBytes("x-echo-trailing-bin") is { } trailing)

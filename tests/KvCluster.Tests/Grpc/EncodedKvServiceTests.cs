@@ -7,8 +7,8 @@ using KvCluster.Wire;
 namespace KvCluster.Tests.Grpc;
 
 /// <summary>
-/// The service on encoded messages as grpc-dotnet binds it: without an instance, only to hear of the methods; each call's handler is then found on the
-/// service's type by name. Built on its packages, the node and the router did not start: binding took the handlers of a service that was null.
+/// grpc-dotnet binds the service on encoded messages without an instance, only to learn its methods, and finds each call's handler by name on the
+/// service's type. Built on its packages, node and router did not start, because binding took the handlers of a null service.
 /// </summary>
 public sealed class EncodedKvServiceTests
 {

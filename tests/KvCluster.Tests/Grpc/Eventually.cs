@@ -2,10 +2,10 @@ using System.Diagnostics;
 
 namespace KvCluster.Tests.Grpc;
 
-/// <summary>Waits for what is to become true, with a limit that only a failure reaches, also where little of one core is left to the tests.</summary>
+/// <summary>Waits for a condition, with a limit that only a failure reaches, even on a machine with little processor time.</summary>
 internal static class Eventually
 {
-    /// <summary>For whatever else waits: one limit for all, as no test is about how fast a machine is.</summary>
+    /// <summary>The one limit for all other waits, because no test is about the speed of a machine.</summary>
     public static readonly TimeSpan Limit = TimeSpan.FromMinutes(3);
 
     public static async Task TrueAsync(Func<bool> condition, string expectation)
@@ -13,18 +13,18 @@ internal static class Eventually
         var waited = Stopwatch.StartNew();
         while (!condition())
         {
-            Assert.True(waited.Elapsed < Limit, $"Not within {Limit}: {expectation}.");
+            Assert.True(waited.Elapsed < Limit, $"Not true within {Limit}: {expectation}.");
             await Task.Delay(5);
         }
     }
 
     /// <summary>
-    /// For tests of what happens when a time is up: it must be short, as the test waits for its end, and yet long enough for all that comes before it.
-    /// The attempt is given a time and says whether that was so; if not, the next one has twice as much.
+    /// For tests of what happens at a deadline. It must be short, because the test waits for it, and yet long enough for everything before it. The
+    /// attempt is given a time and returns whether it was long enough. If not, the next attempt has twice as much.
     /// </summary>
     public static async Task LongEnoughAsync(TimeSpan first, Func<TimeSpan, Task<bool>> attempt)
     {
         for (var time = first; !await attempt(time); time *= 2)
-            Assert.True(time < Limit, $"Not even {time} is long enough.");
+            Assert.True(time < Limit, $"Even {time} was not long enough.");
     }
 }

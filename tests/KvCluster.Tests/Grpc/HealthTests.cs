@@ -10,7 +10,7 @@ namespace KvCluster.Tests.Grpc;
 public sealed class HealthTests
 {
     [Fact]
-    public async Task Check_ServerThatDoesNotServeYet_SaysSo()
+    public async Task Check_ServerNotYetServing_ReportsNotServing()
     {
         await using var server = await StartAsync(new HealthService());
         Assert.Equal(ServingStatus.NotServing, (await Client(server).CheckAsync(new HealthCheckRequest())).Status);
@@ -24,7 +24,7 @@ public sealed class HealthTests
         Assert.Equal(StatusCode.NotFound, failure.StatusCode);
     }
 
-    /// <summary>The name came back in the status, percent-encoded as a header: three requests of 17 KB, names of 16 MB compressed, cost a node 600 MB.</summary>
+    /// <summary>The status repeated the name, percent-encoded as a header. Three requests of 17 KB, with compressed names of 16 MB, cost a node 600 MB.</summary>
     [Fact]
     public async Task Check_UnknownServiceWithALongName_IsNotRepeated()
     {
@@ -34,7 +34,7 @@ public sealed class HealthTests
     }
 
     [Fact]
-    public async Task Watch_ThroughChangesToTheStop_SeesEachAndEnds()
+    public async Task Watch_UntilTheStop_SeesEachChangeAndEnds()
     {
         var health = new HealthService();
         await using var server = await StartAsync(health);

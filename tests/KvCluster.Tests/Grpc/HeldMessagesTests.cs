@@ -2,14 +2,14 @@ using Grpc.AspNetCore.Server.Calls;
 
 namespace KvCluster.Tests.Grpc;
 
-/// <summary>The bound of what lies in a server's buffers because callers are slow.</summary>
+/// <summary>The bound of memory in a server's buffers that slow callers occupy.</summary>
 public sealed class HeldMessagesTests
 {
     private const int Kibibyte = 1 << 10;
     private readonly List<string> _ended = [];
 
     [Fact]
-    public void TryHold_WithoutRoom_EndsTheOldestThatIsSlow()
+    public void TryHold_WithoutRoom_EndsTheOldestSlowMessage()
     {
         var held = new HeldMessages(400 * Kibibyte, patienceMs: 0);
         var (first, second, third) = (Message("first"), Message("second"), Message("third"));
@@ -18,7 +18,7 @@ public sealed class HeldMessagesTests
         Assert.True(held.TryHold(third, 100 * Kibibyte));
         Assert.Equal(["first"], _ended);
         Assert.Equal(250 * Kibibyte, held.Bytes);
-        // It is told later than it is taken off.
+        // It is removed first and told later.
         held.Release(first);
         held.Release(second);
         held.Release(third);
@@ -34,14 +34,14 @@ public sealed class HeldMessagesTests
         Assert.False(held.TryHold(first, 310 * Kibibyte));
         Assert.False(held.TryHold(Message("large"), 100 * Kibibyte));
         Assert.False(held.HasRoom(100 * Kibibyte));
-        // The last quarter is for small ones.
+        // The last quarter is reserved for small messages.
         Assert.True(held.TryHold(Message("small"), 60 * Kibibyte));
         Assert.Empty(_ended);
         Assert.Equal(350 * Kibibyte, held.Bytes);
     }
 
     [Fact]
-    public void Keep_OfAMessageThatHasComeWhole_CountsAndIsNotEnded()
+    public void Keep_OfACompleteMessage_CountsAndIsNotEnded()
     {
         var held = new HeldMessages(400 * Kibibyte, patienceMs: 0);
         var whole = Message("whole");

@@ -1,11 +1,14 @@
 namespace KvCluster.Tests.Grpc;
 
-/// <summary>What something allocates on all threads of the process, in which other tests run at the same time: the least of several runs, as others only add to it.</summary>
+/// <summary>
+/// Measures what a function allocates, on all threads of the process. Other tests run at the same time and only add to it, so the smallest of several
+/// runs counts.
+/// </summary>
 internal static class LeastAllocated
 {
     private const int RunsMax = 50;
 
-    /// <summary>Fails if no run allocates so little.</summary>
+    /// <summary>Fails if no run allocates that little.</summary>
     public static async Task IsAtMostAsync(long bytes, Func<Task> run)
     {
         var least = long.MaxValue;

@@ -16,8 +16,8 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Grpc;
 
 /// <summary>
-/// Calls that are open at a time. Nothing bounded them but Kestrel's streams of all connections: 3,500 connections with 100 requests each, of which nothing but the headers ever came,
-/// took a node to 4 GB and its leaderships with it.
+/// The number of open calls. Only Kestrel's limit of streams per connection bounded them. 3,500 connections with 100 requests each, which never sent
+/// more than headers, took a node to 4 GB, and it lost its leaderships.
 /// </summary>
 public sealed class OpenCallsTests
 {
@@ -36,31 +36,31 @@ public sealed class OpenCallsTests
             flood.Add(connection);
             for (var call = 0; call < calls; call++)
                 await connection.WriteAsync(Request((2 * call) + 1, call % 2 == 0 ? "Unary" : "Duplex"));
-            // The first takes three quarters, which is not more than its share while it is alone; each of the others finds one place.
+            // The first connection takes three quarters, its share while it is alone. Each of the others finds one place.
             if (number == 0)
-                await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "the first connection has what one may have");
+                await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "the first connection has its maximum of places");
             else
                 await ReadRefusalsAsync(connection, calls - 1);
             Assert.InRange(open.Taken, 1, Places);
         }
         Assert.Equal((Places * 3 / 4) + 7, open.Taken);
 
-        // Whoever has no call open gets one.
+        // A caller without open calls gets a place.
         for (var number = 0; number < 20; number++)
             await server.Client.UnaryAsync(new EchoRequest());
         foreach (var connection in flood)
             connection.Dispose();
-        await Eventually.TrueAsync(() => open.Taken == 0, "all places come back");
+        await Eventually.TrueAsync(() => open.Taken == 0, "all places are released");
         await Task.WhenAll(Enumerable.Range(0, Places / 4).Select(async _ => await server.Client.UnaryAsync(new EchoRequest())));
-        await Eventually.TrueAsync(() => open.Taken == 0, "the places of answered calls come back");
+        await Eventually.TrueAsync(() => open.Taken == 0, "the places of answered calls are released");
     }
 
     /// <summary>
-    /// Whoever did not listen to refusals went on for ever, and each stream cost 6 KB and a turn of the pool before it was refused: 400 connections with 500 requests each took a
-    /// leader's heartbeats the processor, and its leaderships.
+    /// Callers that ignored refusals continued for ever, and each stream cost 6 KB and a turn of the thread pool before it was refused. 400
+    /// connections with 500 requests each took the processor from a leader's heartbeats, and it lost its leaderships.
     /// </summary>
     [Fact]
-    public async Task Headers_OfAConnectionWhoseCallsAreRefusedOnAndOn_EndIt()
+    public async Task Headers_RepeatedDespiteRefusals_EndTheConnection()
     {
         var (open, log) = (NewCalls(), new LinesLog());
         var limit = new ConnectionLimit(100, log, TimeProvider.System);
@@ -68,9 +68,10 @@ public sealed class OpenCallsTests
         using var holder = await Http2Connection.ConnectAsync(server.Port);
         for (var call = 0; call < Places * 3 / 4; call++)
             await holder.WriteAsync(Request((2 * call) + 1, "Unary"));
-        await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "one connection has what one may have");
+        await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "one connection has its maximum of places");
         using var flood = await Http2Connection.ConnectAsync(server.Port);
-        // It has a place for one. No more at a time than the server takes streams, and whole requests, as Kestrel keeps a stream of which a part is to come for some seconds.
+        // The connection gets one place. It sends no more at a time than the server accepts streams, and whole requests, because Kestrel keeps an
+        // incomplete stream for some seconds.
         await flood.WriteAsync(Request(1, "Unary"));
         await Eventually.TrueAsync(() => open.Taken == (Places * 3 / 4) + 1, "its first call has a place");
         var goAways = 0;
@@ -79,16 +80,16 @@ public sealed class OpenCallsTests
             await ReadAsync();
         await Eventually.TrueAsync(() => log.Lines.Length > 0, "the log says so");
         Assert.Contains($"{OpenCalls.RefusedInRowMax} of its calls in a row", Assert.Single(log.Lines), StringComparison.Ordinal);
-        // What is open goes on, also while calls come that were on their way.
+        // Open calls continue, even while refused calls are still in flight.
         await RefuseAsync(OpenCalls.RefusedInRowMax + 1, OpenCalls.RefusedInRowEnd - 1);
         Assert.Equal((Places * 3 / 4) + 1, open.Taken);
         await WriteAsync(OpenCalls.RefusedInRowEnd, 1);
         while (await flood.ReadAsync() is not null)
         {
-            // What was refused before.
+            // Replies to calls refused before.
         }
-        // Its one call ended with it; nobody else's did.
-        await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "the place comes back");
+        // Only its own call ended with it.
+        await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "the place is released");
         await server.Client.UnaryAsync(new EchoRequest());
         Assert.Equal((OpenCalls.RefusedInRowEnd, 1), (open.Refused, goAways));
         Assert.Single(log.Lines);
@@ -113,7 +114,7 @@ public sealed class OpenCallsTests
             Assert.NotNull(frame);
             if (frame.Type == Http2Frame.GoAway)
             {
-                // Without an error, and all that was sent before it is answered.
+                // Without an error: everything sent before it is answered.
                 Assert.Equal((0, int.MaxValue), (frame.Payload[7], BinaryPrimitives.ReadInt32BigEndian(frame.Payload)));
                 goAways++;
             }
@@ -122,11 +123,11 @@ public sealed class OpenCallsTests
     }
 
     /// <summary>
-    /// Callers that waited as they were told were cut off with everybody on their connection, by the second round of refusals: a stream held the only place that the connection had, and none of 255 calls
-    /// found one meanwhile. Writes on that stream ended with an unknown outcome.
+    /// Callers that waited as told were disconnected with everybody on their connection by the second round of refusals. A stream held the only place
+    /// of the connection, and none of 255 calls found one meanwhile. Writes on that stream ended with an unknown outcome.
     /// </summary>
     [Fact]
-    public async Task Calls_ThatWaitBeforeTheyTryAgain_FindPlaces_AndAStreamOfTheirConnectionGoesOn()
+    public async Task Calls_ThatWaitBeforeRetrying_FindPlacesAndAStreamOfTheirConnectionContinues()
     {
         const int callers = 255;
         var (open, log) = (NewCalls(), new LinesLog());
@@ -137,7 +138,7 @@ public sealed class OpenCallsTests
         using var holder = await Http2Connection.ConnectAsync(server.Port);
         for (var call = 0; call < Places * 3 / 4; call++)
             await holder.WriteAsync(Request((2 * call) + 1, "Unary"));
-        await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "one connection has what one may have");
+        await Eventually.TrueAsync(() => open.Taken == Places * 3 / 4, "one connection has its maximum of places");
         using var stream = server.Client.Duplex();
         await stream.RequestStream.WriteAsync(new EchoRequest());
         Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None));
@@ -155,7 +156,7 @@ public sealed class OpenCallsTests
     }
 
     [Fact]
-    public void Refuse_OfAConnectionWhoseCallsFindPlacesInBetween_NeverEndsIt()
+    public void Refuse_WithAcceptedCallsInBetween_NeverEndsTheConnection()
     {
         var (open, busy) = (NewCalls(), new ConnectionCalls());
         var holder = new ConnectionCalls();
@@ -174,7 +175,7 @@ public sealed class OpenCallsTests
     }
 
     [Fact]
-    public async Task Refusal_OfAProcess_SaysThatItIsBusyAndNothingWasApplied()
+    public async Task Refusal_SaysThatTheProcessIsBusyAndNothingWasApplied()
     {
         var memory = new CallMemory(mebibytes: 1);
         await using var server = await EchoServer.StartAsync(listen: Count, configureServices: memory.AddTo);
@@ -189,22 +190,22 @@ public sealed class OpenCallsTests
         Assert.Equal(("BUSY", "no"), (info.Reason, info.Metadata["applied"]));
         held.SetResult();
         await Eventually.TrueAsync(() => calls.TrueForAll(call => call.IsCompleted), "the others are answered");
-        // Nothing else would show that callers find no places.
+        // No other metric shows that callers find no places.
         Assert.Equal(calls.Count(call => call.IsFaulted), memory.CallsRefused);
         await server.Client.UnaryAsync(new EchoRequest());
     }
 
     [Fact]
-    public void Take_FromHalfOn_KeepsConnectionsToTheirShare()
+    public void Take_BeyondHalf_KeepsConnectionsToTheirShare()
     {
         var open = NewCalls();
         var many = new ConnectionCalls();
         for (var place = 0; place < Places / 2; place++)
             Assert.True(open.TryTake(many));
-        // With two connections each has half as its share.
+        // With two connections the share of each is half.
         Assert.True(open.TryTake(new ConnectionCalls()));
         Assert.False(open.TryTake(many));
-        // With many each has a few, until three quarters are taken; from then on only who has none gets a place, up to the bound.
+        // With many connections each has a few places, until three quarters are taken. From then on only connections without a place get one, up to the bound.
         var others = Enumerable.Range(0, Places).Select(_ => new ConnectionCalls()).ToList();
         foreach (var other in others.Take(2))
             Assert.True(open.TryTake(other) && open.TryTake(other));
@@ -215,7 +216,7 @@ public sealed class OpenCallsTests
         Assert.Equal(Places / 4, others.Count(other => other.Open == 0 && open.TryTake(other)));
         Assert.Equal(Places, open.Taken);
         Assert.False(open.TryTake(new ConnectionCalls()));
-        // Places that come back are given again, and refusing left nothing.
+        // Released places are given out again, and refusals left nothing behind.
         open.Return(many);
         Assert.False(open.TryTake(many));
         Assert.True(open.TryTake(new ConnectionCalls()));
@@ -241,7 +242,7 @@ public sealed class OpenCallsTests
 
     private static void Count(ListenOptions listen) => new ConnectionLimit(100, NullLogger.Instance, TimeProvider.System).Guard(listen);
 
-    // A refusal ends the stream from here, and a reset without an error tells a caller that is still sending to stop.
+    // The server ends the stream with a refusal, and a reset without an error tells a caller that is still sending to stop.
     private static async Task ReadRefusalsAsync(Http2Connection connection, int count)
     {
         var (refused, reset) = (0, 0);

@@ -3,24 +3,24 @@ using Grpc.Net.Client.Calls;
 
 namespace KvCluster.Tests.Grpc;
 
-/// <summary>When the requests of a stream are sent, and that their end is.</summary>
+/// <summary>When the requests of a stream are sent, and that the end of the stream is sent.</summary>
 public sealed class RequestStreamContentTests
 {
     private static readonly Marshaller<byte[]> Bytes = new(static bytes => bytes, static bytes => bytes);
 
     /// <summary>
-    /// A response that came between the last message and its end lent its thread to the caller once more. The sender left the end to whoever gives the
-    /// thread back, who looked for messages only: the call stood still, once in some million streams.
+    /// A response that arrived between the last message and its end lent its thread to the caller again. The sender left the end to the code that
+    /// returns the thread, which looked for messages only. The call stalled, once in some million streams.
     /// </summary>
     [Fact]
-    public async Task Complete_WhenAResponseComesBeforeTheLastMessageIsSent_EndsTheRequest()
+    public async Task Complete_ResponseArrivesBeforeTheLastMessageIsSent_EndsTheRequest()
     {
         var content = new RequestStreamContent(1_000);
         var stream = new HeldStream();
         var sending = content.CopyToAsync(stream);
         Assert.True(content.TryWrite([1, 2, 3], Bytes, moreFollows: false, out _));
         await stream.Writes.WaitAsync(Eventually.Limit);
-        // On a thread of the pool, where the sender goes on within Release.
+        // On a pool thread, where the sender continues within Release.
         await Task.Run(() =>
         {
             content.Complete();
@@ -31,7 +31,7 @@ public sealed class RequestStreamContentTests
         await sending.WaitAsync(Eventually.Limit);
     }
 
-    /// <summary>A stream whose writes wait until they may go on.</summary>
+    /// <summary>A stream whose writes wait until they are released.</summary>
     private sealed class HeldStream : MemoryStream
     {
         private readonly TaskCompletionSource _writes = new(TaskCreationOptions.RunContinuationsAsynchronously);

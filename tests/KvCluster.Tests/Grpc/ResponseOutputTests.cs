@@ -30,9 +30,9 @@ public sealed class ResponseOutputTests
         _output.Begin(_pipe);
     }
 
-    // Kestrel takes bytes in the pipe that are not flushed for data to send, finds none of it, and looks again without a pause. Messages that waited there for a
-    // flush of the thread pool kept a thread of the pool busy for each connection, with two connections all of them, and the flush waited behind that: a leader
-    // said nothing for two seconds and was deposed.
+    // Kestrel takes unflushed bytes in the pipe for data to send, finds none, and looks again without a pause. Messages that waited for a flush by
+    // the thread pool kept one pool thread busy per connection. With two connections all threads were busy, and the flush waited behind them. A
+    // leader was silent for two seconds and was deposed.
     [Theory]
     [InlineData(10, 1)]
     [InlineData(100, 5_000)]
@@ -47,7 +47,7 @@ public sealed class ResponseOutputTests
             Assert.Equal(0, _pipe.Unflushed);
         }
         await _output.CompleteAsync();
-        // What is left goes with the trailers.
+        // The rest is sent with the trailers.
         await _pipe.FlushAsync();
         Assert.Equal(messages * (5 + message.CalculateSize()), _pipe.Bytes.Count);
         for (var at = 0; at < _pipe.Bytes.Count; at += 5 + message.CalculateSize())
@@ -55,7 +55,7 @@ public sealed class ResponseOutputTests
     }
 
     [Fact]
-    public async Task Write_WhileTheThreadIsLent_IsFlushedWhenItIsGivenBack()
+    public async Task Write_WhileTheThreadIsLent_IsFlushedWhenItIsReturned()
     {
         var lending = _output.Lend();
         for (var i = 0; i < 10; i++)
@@ -66,7 +66,7 @@ public sealed class ResponseOutputTests
         Assert.Equal(10 * (5 + 6), _pipe.Bytes.Count);
     }
 
-    /// <summary>Stands for Kestrel's: keeps what comes, and tells what is not flushed.</summary>
+    /// <summary>A replacement for Kestrel's pipe that keeps what is written and reports what is not flushed.</summary>
     private sealed class RecordedPipe : PipeWriter, IHttpResponseBodyFeature
     {
         private readonly Lock _gate = new();

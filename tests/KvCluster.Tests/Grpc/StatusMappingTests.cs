@@ -6,9 +6,9 @@ namespace KvCluster.Tests.Grpc;
 
 public sealed class StatusMappingTests
 {
-    /// <summary>HttpClient says "see inner exception"; nobody who reads a message has that.</summary>
+    /// <summary>HttpClient says "see inner exception", which a reader of the message does not have.</summary>
     [Fact]
-    public void FromException_OfAFailedHandshake_TellsWhatIsWrongWithTls()
+    public void FromException_OfAFailedHandshake_IncludesTheTlsError()
     {
         var failure = new HttpRequestException(
             HttpRequestError.SecureConnectionError, "The SSL connection could not be established, see inner exception.", new AuthenticationException("The frame is corrupt."));

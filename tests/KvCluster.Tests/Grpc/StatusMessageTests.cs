@@ -2,7 +2,10 @@ using Grpc.Shared;
 
 namespace KvCluster.Tests.Grpc;
 
-/// <summary>The text of a status on the wire. It was as long as whatever it repeated; then it was cut before it was encoded, which made up to 12 KiB of 4, and clients take 8 KiB of headers.</summary>
+/// <summary>
+/// The text of a status on the wire. It used to be as long as whatever it repeated. Then it was cut before encoding, which made up to 12 KiB of 4,
+/// although clients accept only 8 KiB of headers.
+/// </summary>
 public sealed class StatusMessageTests
 {
     [Theory]
@@ -12,7 +15,7 @@ public sealed class StatusMessageTests
     [InlineData("\u00e4", 6)]
     [InlineData("\u20ac", 9)]
     [InlineData("\U0001F600", 12)]
-    public void Encode_OfALongText_IsCutBetweenCharacters(string character, int encodedBytes)
+    public void Encode_LongText_IsCutBetweenCharacters(string character, int encodedBytes)
     {
         var encoded = StatusMessage.Encode(string.Concat(Enumerable.Repeat(character, 10_000)));
         Assert.InRange(encoded.Length, 0, StatusMessage.BytesMax);
@@ -22,7 +25,7 @@ public sealed class StatusMessageTests
     }
 
     [Fact]
-    public void Encode_OfTheLongestText_KeepsAllOfIt()
+    public void Encode_LongestText_IsKeptWhole()
     {
         var text = new string('x', StatusMessage.BytesMax);
         Assert.Equal(text, StatusMessage.Encode(text));
@@ -30,12 +33,12 @@ public sealed class StatusMessageTests
         Assert.Equal(string.Concat(Enumerable.Repeat("%25", StatusMessage.BytesMax / 3)), StatusMessage.Encode(new string('%', StatusMessage.BytesMax / 3)));
         Assert.EndsWith("%25...", StatusMessage.Encode(new string('%', (StatusMessage.BytesMax / 3) + 1)), StringComparison.Ordinal);
         Assert.Equal("100%25 gr%C3%BCn", StatusMessage.Encode("100% gr\u00fcn"));
-        // Half of a character.
+        // Half of a surrogate pair.
         Assert.Equal("%EF%BF%BDa", StatusMessage.Encode("\ud83da"));
     }
 
     [Fact]
-    public void Encode_OfAHugeText_AllocatesLittle()
+    public void Encode_HugeText_AllocatesLittle()
     {
         var text = new string('\u0001', 16 << 20);
         var before = GC.GetAllocatedBytesForCurrentThread();

@@ -15,7 +15,7 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Tests.Router;
 
-/// <summary>Reads with large responses through a router, whose shards cannot answer, or whose values grow while they wait for their turn.</summary>
+/// <summary>Reads with large responses through a router, with shards that cannot answer or values that grow while the reads wait.</summary>
 public sealed class LargeReadTests : IAsyncLifetime
 {
     private const int Value = 8 << 20;
@@ -27,9 +27,9 @@ public sealed class LargeReadTests : IAsyncLifetime
 
     public async Task InitializeAsync()
     {
-        // "a" is of shard 1 and node 1, "h" of 2, "q" of 3.
+        // "a" belongs to shard 1 on node 1, "h" to shard 2, "q" to shard 3.
         _cluster = await FakeCluster.StartAsync(3, "g", "p");
-        // Room for the answers to all calls of a test at the same moment.
+        // The memory suffices for the answers to all calls of a test at once.
         _router = await StartAsync(mebibytes: 1_024);
         _channel = GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
         _kv = new Kv.KvClient(_channel);
@@ -43,13 +43,13 @@ public sealed class LargeReadTests : IAsyncLifetime
     }
 
     /// <summary>
-    /// Reads that had heard how large their responses are kept what the router has for such responses while their shard had no leader, up to their deadlines: no large value of any
-    /// other shard was read. Those of an exchange kept the room of their stream as well.
+    /// Reads that knew the size of their responses kept the router's memory for large responses while their shard had no leader, up to their
+    /// deadlines. No large value of another shard was read. Reads of an exchange kept the memory of their stream as well.
     /// </summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task Gets_OfLargeValuesOfAShardThatLosesItsLeader_LeaveThoseOfOthersAlone(bool byExchange)
+    public async Task Gets_OfLargeValuesOfALeaderlessShard_DoNotBlockThoseOfOthers(bool byExchange)
     {
         const int Asked = 4;
         Put("a", Value);
@@ -59,7 +59,7 @@ public sealed class LargeReadTests : IAsyncLifetime
         {
             if (IsSmall(call) && Interlocked.Increment(ref small) <= Asked)
                 return null;
-            // The leader is lost when all of them have heard of the size.
+            // The leader is lost after all reads have learned the size.
             await Eventually.TrueAsync(() => Volatile.Read(ref small) >= Asked, "the reads ask for the size");
             Interlocked.Increment(ref refused);
             return FakeNode.Refuse(call, StatusCode.Unavailable, "NO_LEADER");
@@ -86,11 +86,14 @@ public sealed class LargeReadTests : IAsyncLifetime
         Assert.All(await Task.WhenAll(waiting), bytes => Assert.Equal(Value, bytes));
     }
 
-    /// <summary>Reads waited for their turn as what they were when they were asked for: five hundred of a value of 65 KiB were let out at once, and brought 8 MiB each if the value had become as large.</summary>
+    /// <summary>
+    /// Reads waited with the size known when they were sent. Five hundred reads of a value of 65 KiB were started at once, and fetched 8 MiB each if
+    /// the value had grown to that.
+    /// </summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task Gets_OfAValueThatGrows_WaitForTheirTurnAsWhatItIs(bool byExchange)
+    public async Task Gets_OfAGrowingValue_WaitForTheirTurnWithItsRealSize(bool byExchange)
     {
         const int Asked = 6;
         Put("a", 70_000);
@@ -116,11 +119,11 @@ public sealed class LargeReadTests : IAsyncLifetime
             await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = Get("a").ToByteString() }) } });
         else
             waiting.AddRange(Enumerable.Range(0, Asked).Select(async _ => (await _kv.GetAsync(Get("a"))).Value.Length));
-        await Eventually.TrueAsync(() => Volatile.Read(ref first) == Asked, "all of them are brought, as they are small enough");
+        await Eventually.TrueAsync(() => Volatile.Read(ref first) == Asked, "all of them are fetched, because they are small enough");
         Put("a", Value);
         grown.SetResult();
-        await Eventually.TrueAsync(() => brought.Count >= 2, "they are asked for as what they are");
-        // Large ones of others wait in turn, and small ones do not.
+        await Eventually.TrueAsync(() => brought.Count >= 2, "they are requested with their real size");
+        // Other large reads wait for their turn; small ones do not.
         Assert.False((await _kv.GetAsync(Get("b"))).Found);
         Assert.InRange(brought.Sum(bytes => bytes == 0 ? int.MaxValue : bytes), 1, 32 << 20);
         release.SetResult();
@@ -129,9 +132,11 @@ public sealed class LargeReadTests : IAsyncLifetime
         Assert.All(await Task.WhenAll(waiting), bytes => Assert.Equal(Value, bytes));
     }
 
-    /// <summary>The parts of a GetMany had no limit of their own: with one large value, each shard could add as much as it liked to what was kept for the sum.</summary>
+    /// <summary>
+    /// The parts of a GetMany had no limits of their own. With one large value, each shard could add any amount to what was reserved for the sum.
+    /// </summary>
     [Fact]
-    public async Task GetMany_OfPartsThatGrow_BringsNoMoreThanIsKeptForThem()
+    public async Task GetMany_OfGrowingParts_FetchesNoMoreThanIsReserved()
     {
         Put("a", 100_000);
         Put("h", 10);
@@ -144,7 +149,7 @@ public sealed class LargeReadTests : IAsyncLifetime
                 if (!IsSmall(call))
                 {
                     large.Enqueue((node.Id, call.ReplyBytesMax));
-                    // After it said how large it is.
+                    // After the node has reported the size.
                     if (node.Id == 2 && large.Count(seen => seen.Node == 2) == 1)
                         Put("h", 300_000);
                 }
@@ -161,11 +166,14 @@ public sealed class LargeReadTests : IAsyncLifetime
         Assert.All(ofNodes[2], bytesMax => Assert.InRange(bytesMax, 200_000u, 240_000u));
     }
 
-    /// <summary>Each shard's part of a GetMany was sent all positions that its caller has seen: a request of a megabyte became one of ninety in a router of a hundred shards.</summary>
+    /// <summary>
+    /// Each shard's part of a GetMany carried all positions that the caller had seen. In a router of a hundred shards, a request of one megabyte
+    /// became ninety.
+    /// </summary>
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
-    public async Task GetMany_WithPositionsOfManyShards_SendsEachShardItsOwn(bool isSession)
+    public async Task GetMany_WithPositionsOfManyShards_SendsEachShardOnlyItsOwn(bool isSession)
     {
         var mode = isSession ? ReadMode.Session : ReadMode.Replica;
         var read = new ReadOptions { Mode = mode };
@@ -180,13 +188,16 @@ public sealed class LargeReadTests : IAsyncLifetime
         Assert.Equal(isSession ? [1, 2, 77, 3] : [], parts.SelectMany(part => part.Read.Seen).Select(position => position.Etag.Change));
     }
 
-    /// <summary>A GetMany of 64 KiB counted with so much and took four megabytes for its positions: a few hundred of them filled the memory of a router, and counted as small requests.</summary>
+    /// <summary>
+    /// A GetMany of 64 KiB counted as 64 KiB but took four megabytes for its positions. A few hundred of them filled a router's memory, and counted
+    /// as small requests.
+    /// </summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task GetManys_WithManyPositions_CountWithWhatTheyTake(bool byExchange)
+    public async Task GetManys_WithManyPositions_CountWithTheMemoryTheyTake(bool byExchange)
     {
-        // A quarter of the least memory, three quarters of which are for large requests: 24 MiB.
+        // A quarter of the smallest memory limit; three quarters of it are for large requests: 24 MiB.
         const int Asked = 12;
         await using var router = await StartAsync(mebibytes: CallMemory.MebibytesMin);
         using var channel = GrpcChannel.ForAddress(router.Address);
@@ -212,7 +223,7 @@ public sealed class LargeReadTests : IAsyncLifetime
             if (failure.StatusCode == StatusCode.Unavailable)
                 Interlocked.Increment(ref refused);
         }).ToList();
-        // Five of four megabytes have room; fewer, where two come at the same moment.
+        // There is space for five requests of four megabytes, or fewer if two arrive at the same moment.
         await Eventually.TrueAsync(() => Volatile.Read(ref refused) >= Asked - 5, "the others are refused");
         await given.CancelAsync();
         await Task.WhenAll(calls);

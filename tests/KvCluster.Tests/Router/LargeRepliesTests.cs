@@ -6,21 +6,21 @@ using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Router;
 
-/// <summary>Large reads take their turns, and give back what they took however they end.</summary>
+/// <summary>Large reads take turns and release their memory however they end.</summary>
 public sealed class LargeRepliesTests
 {
     private static readonly RoutedReply Answer = new(ByteString.CopyFromUtf8("large"), null);
 
     /// <summary>
-    /// A read that ended between its deadline and the handler of the TimeoutException let that exception out. It ended the whole exchange of its caller: the
-    /// outcome of every write that was under way there was unknown.
+    /// If a read was answered between its deadline and the handler of the TimeoutException, the exception escaped and ended the caller's whole
+    /// exchange. The outcome of every write in progress there was unknown.
     /// </summary>
     [Fact]
-    public async Task ReadAsync_WhoseAnswerComesAtItsDeadline_IsAnswered()
+    public async Task ReadAsync_AnswerArrivesAtItsDeadline_IsAnswered()
     {
         var large = new LargeReplies();
         var answer = new TaskCompletionSource<RoutedReply>();
-        // The exception is seen here before any handler of it looks for the answer. Other tests throw such exceptions as well, in flows of their own.
+        // The exception is seen here before any handler looks for the answer. Other tests throw such exceptions too, in flows of their own.
         var isThisTest = new AsyncLocal<bool> { Value = true };
         void AnswerNow(object? sender, FirstChanceExceptionEventArgs thrown)
         {
@@ -39,13 +39,16 @@ public sealed class LargeRepliesTests
         }
     }
 
-    /// <summary>A read whose shard was stuck kept its bytes until the deadline of its caller, which may be weeks away, also when that caller was gone: four of them kept all.</summary>
+    /// <summary>
+    /// A read of a stuck shard kept its bytes until the caller's deadline, possibly weeks away, even if the caller was gone. Four such reads kept all
+    /// of them.
+    /// </summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task ReadAsync_OfAStuckShard_GivesItsBytesBack(bool isCallerGone)
+    public async Task ReadAsync_OfAStuckShard_ReleasesItsBytes(bool isCallerGone)
     {
-        // Far away is what the test does not wait for.
+        // A deadline that the test does not wait for.
         var far = (int)Eventually.Limit.TotalMilliseconds * 2;
         var large = new LargeReplies(bytesMax: 100, leastMs: isCallerGone ? 20 : 1, mostMs: isCallerGone ? far : 50);
         using var gone = new CancellationTokenSource();
@@ -57,7 +60,7 @@ public sealed class LargeRepliesTests
             async (untilMs, abandoned) =>
             {
                 began.SetResult();
-                // As a call that is not answered: it ends by its deadline, or when it is cancelled.
+                // Like a call without an answer: it ends at its deadline or when it is cancelled.
                 await Task.Delay(TimeSpan.FromMilliseconds(untilMs - Environment.TickCount64), abandoned);
                 return default;
             },

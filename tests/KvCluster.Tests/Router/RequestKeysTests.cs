@@ -8,7 +8,7 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Tests.Router;
 
-/// <summary>The router finds keys in encoded requests without decoding them: the same ones that the decoded message has.</summary>
+/// <summary>The router finds keys in encoded requests without decoding them. They must equal those of the decoded message.</summary>
 public sealed class RequestKeysTests(ITestOutputHelper output)
 {
     [Fact]
@@ -36,7 +36,7 @@ public sealed class RequestKeysTests(ITestOutputHelper output)
     }
 
     [Fact]
-    public void First_OfBytesThatAreNoMessage_ThrowsOneKindOfException()
+    public void First_OfMalformedBytes_ThrowsOneKindOfException()
     {
         var random = Seeds.Next(output);
         for (var round = 0; round < 5_000; round++)
@@ -51,7 +51,7 @@ public sealed class RequestKeysTests(ITestOutputHelper output)
                 }
                 catch (MalformedMessageException)
                 {
-                    // The one kind; any other fails the test.
+                    // The expected exception. Any other fails the test.
                 }
             }
         }

@@ -18,7 +18,7 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Tests.Router;
 
-/// <summary>A router in front of nodes, called as any gRPC client would.</summary>
+/// <summary>A router in front of nodes, called as any gRPC client would call it.</summary>
 public sealed class RouterHostTests : IAsyncLifetime
 {
     private FakeCluster _cluster = null!;
@@ -54,17 +54,17 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Start_WithoutANodeThatAnswers_SaysWhatItWaitsFor()
+    public async Task Start_WithoutANodeThatAnswers_LogsWhatItWaitsFor()
     {
         var lines = new LinesLog();
         using var logs = LoggerFactory.Create(log => log.AddProvider(new OneLog(lines)));
         await using var router = await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), logs, CancellationToken.None);
         await Eventually.TrueAsync(
-            () => lines.Lines.Any(line => line.StartsWith("Warning: Calls are waiting: it has no shard map yet: http://127.0.0.1:1: ", StringComparison.Ordinal)), "it says so");
+            () => lines.Lines.Any(line => line.StartsWith("Warning: Calls are waiting: it has no shard map yet: http://127.0.0.1:1: ", StringComparison.Ordinal)), "the log says what it waits for");
     }
 
     [Fact]
-    public async Task Put_OfALargeValue_ArrivesWhole()
+    public async Task Put_OfALargeValue_ArrivesUnchanged()
     {
         var value = new byte[8 << 20];
         new Random(1).NextBytes(value);
@@ -84,7 +84,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Put_AfterALeaderMoved_NeedsNoHelpOfTheCaller()
+    public async Task Put_AfterALeaderMoved_NeedsNoRetryByTheCaller()
     {
         _cluster.Lead(1, node: 2);
         await _kv.PutAsync(new PutRequest { Key = Utf8("a") });
@@ -95,7 +95,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task GetMany_OverShards_AnswersInTheOrderAsked()
+    public async Task GetMany_OverShards_AnswersInTheOrderOfTheRequest()
     {
         foreach (var key in (string[])["a", "h", "q"])
             await _kv.PutAsync(new PutRequest { Key = Utf8(key), Value = Utf8($"of {key}") });
@@ -121,7 +121,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     [InlineData(true, 0ul)]
     [InlineData(false, 7ul)]
     [InlineData(true, 7ul)]
-    public async Task Scan_GoesOnFromShardToShard(bool reverse, ulong limit)
+    public async Task Scan_ContinuesFromShardToShard(bool reverse, ulong limit)
     {
         var keys = "abcghipqr".Select(letter => letter.ToString()).ToArray();
         foreach (var key in keys)
@@ -164,11 +164,13 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal(300, _cluster.Applied.Count);
     }
 
-    /// <summary>The router read no further once sixteen reads of one shard were stuck, or 20 MiB of writes: calls of all other shards waited behind them.</summary>
+    /// <summary>
+    /// The router stopped reading once sixteen reads, or 20 MiB of writes, of one shard were stuck. Calls of all other shards waited behind them.
+    /// </summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task Exchange_WithCallsOfAStuckShard_ServesOthersAndHeedsCancels(bool areLargeWrites)
+    public async Task Exchange_WithCallsOfAStuckShard_ServesOthersAndObeysCancels(bool areLargeWrites)
     {
         var stuck = _cluster.Nodes[0];
         stuck.Script = static _ => Task.FromResult<Reply?>(FakeNode.Silence);
@@ -184,18 +186,18 @@ public sealed class RouterHostTests : IAsyncLifetime
         var replies = new Dictionary<ulong, Reply>();
         await ReadUntilAsync(stream, replies, () => replies.ContainsKey(other.Id));
         Assert.Equal(0, replies[other.Id].Code);
-        // What is stuck is either under way or was refused.
+        // A stuck call is either in progress or was refused.
         Assert.All(replies.Values.Where(reply => reply.Id != other.Id), reply => Assert.Equal((int)StatusCode.Unavailable, reply.Code));
-        await Eventually.TrueAsync(() => !stuck.Calls.IsEmpty, "some of them are at the node");
+        await Eventually.TrueAsync(() => !stuck.Calls.IsEmpty, "some of the calls are at the node");
         await stream.RequestStream.WriteAsync(new ExchangeRequest { Cancelled = { Enumerable.Range(1, (int)count).Select(id => (ulong)id), 77_777 } });
         await ReadUntilAsync(stream, replies, () => replies.Count == (int)count + 1);
         var cancelled = replies.Values.Where(reply => reply.Code == (int)StatusCode.Cancelled).ToList();
         Assert.All(cancelled, reply => Assert.Equal(areLargeWrites ? "unknown" : "no", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<Google.Rpc.ErrorInfo>()!.Metadata["applied"]));
         Assert.True(cancelled.Count >= (areLargeWrites ? 2 : 100));
-        // Not of those that another connection brought, if a machine that stalls had the first one end.
-        await Eventually.TrueAsync(() => !stuck.Cancelled.IsEmpty, "the node hears of what it has");
+        // Calls sent over another connection do not count, if a stalled machine ended the first one.
+        await Eventually.TrueAsync(() => !stuck.Cancelled.IsEmpty, "the node hears of the cancellations");
         Assert.Subset(stuck.Calls.Select(call => call.Id).ToHashSet(), stuck.Cancelled.ToHashSet());
-        // Their places are free: the shard is served as soon as it can be.
+        // Their places are free, so the shard is served as soon as it answers.
         stuck.Script = null;
         await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = 2_000, Method = method, Request = message } } });
         await ReadUntilAsync(stream, replies, () => replies.ContainsKey(2_000));
@@ -203,13 +205,13 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     /// <summary>
-    /// A router that had just begun knew of no call's shard. The reads that came before its first map waited as those of one shard, all behind the ones that were stuck; and when they
-    /// were told apart for the first time, those of shard 0 were moved to where they were, for ever.
+    /// A new router did not know the shard of any call. Reads that arrived before its first map waited as if for one shard, all behind the stuck
+    /// ones. When the map arrived, the reads of shard 0 were requeued in their own place for ever.
     /// </summary>
     [Theory]
     [InlineData(0)]
     [InlineData(1)]
-    public async Task Exchange_WithReadsFromBeforeTheMap_ServesEachByItsShard(uint firstShard)
+    public async Task Exchange_WithReadsReceivedBeforeTheMap_ServesEachByItsShard(uint firstShard)
     {
         const int Stuck = 60;
         var map = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -235,13 +237,13 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     /// <summary>
-    /// The router brought what five connections asked for, a hundred values of 8 MiB each, over the streams that all callers share: no other call was answered for ten seconds,
-    /// nor for ten more after those callers were gone, and with fifty connections for 84.
+    /// The router fetched what five connections asked for, a hundred values of 8 MiB each, over streams that all callers share. No other call was
+    /// answered for ten seconds, nor for ten more after those callers were gone. With fifty connections it was 84 seconds.
     /// </summary>
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task Gets_OfManyLargeValues_AreBroughtAFewAtATimeAndNotAtAllForThoseWhoAreGone(bool byExchange)
+    public async Task Gets_OfManyLargeValues_AreFetchedAFewAtATimeAndNotForCallersThatAreGone(bool byExchange)
     {
         const int Connections = 3;
         const int Asked = 40;
@@ -250,7 +252,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         var brought = 0;
         var small = 0;
         var release = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        // The connection to a node is as slow as it likes: nothing large arrives before the end.
+        // The connections to the nodes are slow: nothing large arrives before the end.
         foreach (var node in _cluster.Nodes)
         {
             node.Script = async call =>
@@ -282,13 +284,13 @@ public sealed class RouterHostTests : IAsyncLifetime
             calls.Add(exchange);
             await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(1, Asked).Select(id => new Call { Id = (ulong)id, Method = Method.Get, Request = large.ToByteString() }) } });
         }
-        // An exchange lets no more out before it knows how large its answers are.
+        // An exchange starts no more reads before it knows the size of its answers.
         var expected = Connections * (byExchange ? 16 : Asked);
-        await Eventually.TrueAsync(() => Volatile.Read(ref small) + Volatile.Read(ref brought) >= expected, "the router asks for all of them");
-        await Eventually.TrueAsync(() => Volatile.Read(ref brought) >= 3, "and brings the first");
+        await Eventually.TrueAsync(() => Volatile.Read(ref small) + Volatile.Read(ref brought) >= expected, "the router asks for the sizes of all");
+        await Eventually.TrueAsync(() => Volatile.Read(ref brought) >= 3, "the router fetches the first");
         for (var read = 0; read < 20; read++)
             Assert.Equal("small", (await _kv.GetAsync(new GetRequest { Key = Utf8("b") }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
-        // 32 MiB with what stands around a value.
+        // 32 MiB, with the bytes around each value.
         Assert.Equal(3, Volatile.Read(ref brought));
         foreach (var call in calls)
             call.Dispose();
@@ -297,7 +299,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         await Eventually.TrueAsync(() => _router.LargeReads.Waiting == 0, "the router hears that they are gone");
         release.SetResult();
         Assert.Equal(8 << 20, (await _kv.GetAsync(large, deadline: DateTime.UtcNow + Eventually.Limit)).Value.Length);
-        // The three that were on their way, and this one.
+        // The three that were already being fetched, and this one.
         Assert.Equal(4, Volatile.Read(ref brought));
     }
 
@@ -312,7 +314,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Exchange_WithBytesThatAreNoMessage_EndsWithAStatus()
+    public async Task Exchange_WithMalformedBytes_EndsWithAStatus()
     {
         var method = new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.v1.Kv", "Exchange", Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes), Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes));
         using var stream = _channel.CreateCallInvoker().AsyncDuplexStreamingCall(method, null, new CallOptions());
@@ -321,7 +323,10 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal((StatusCode.InvalidArgument, MalformedMessageException.StreamText), (failure.StatusCode, failure.Status.Detail));
     }
 
-    /// <summary>The texts were those of the library that could not read the bytes, and did not say what was applied; of operators' calls the status was INTERNAL, too.</summary>
+    /// <summary>
+    /// The texts were those of the library that could not parse the bytes, and did not say what was applied. For operators' calls the status was
+    /// INTERNAL, too.
+    /// </summary>
     [Theory]
     [InlineData("Put")]
     [InlineData("GetMany")]
@@ -349,15 +354,18 @@ public sealed class RouterHostTests : IAsyncLifetime
         }
     }
 
-    /// <summary>The router made an object of every call of a message before it began the first: one of 17 MiB, two bytes a call, took 850 MB, and its caller read nothing.</summary>
+    /// <summary>
+    /// The router made an object for every call of a message before it started the first. A message of 17 MiB with two bytes per call took 850 MB,
+    /// although its caller read nothing.
+    /// </summary>
     [Fact]
-    public async Task Exchange_WithMillionsOfCallsInAMessage_MakesNoMoreOfThemThanItHasRoomFor()
+    public async Task Exchange_WithMillionsOfCallsInAMessage_DecodesOnlyAsManyAsItHasRoomFor()
     {
         var calls = new byte[16 << 20];
         for (var at = 0; at < calls.Length; at += 2)
             calls[at] = 0x0A;
         var method = new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.v1.Kv", "Exchange", Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes), Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes));
-        // The message on both sides, and the first replies; all calls together are 8.4 million objects of a hundred bytes.
+        // The message on both sides, and the first replies. All calls together are 8.4 million objects of a hundred bytes.
         await LeastAllocated.IsAtMostAsync(300L << 20, async () =>
         {
             using var stream = _channel.CreateCallInvoker().AsyncDuplexStreamingCall(method, null, new CallOptions());
@@ -366,12 +374,15 @@ public sealed class RouterHostTests : IAsyncLifetime
         });
     }
 
-    /// <summary>A Scan of 17 MiB with nine million empty positions took a gigabyte here and 600 MB at the node, and a GetMany of as many keys half of that, to be told that they are too many.</summary>
+    /// <summary>
+    /// A Scan of 17 MiB with nine million empty positions took a gigabyte here and 600 MB at the node, only to be refused as too large. A GetMany
+    /// with as many keys took half of that.
+    /// </summary>
     [Theory]
     [InlineData("Scan", ScanRequest.ReadFieldNumber, "BAD_REQUEST")]
     [InlineData("GetMany", GetManyRequest.ReadFieldNumber, "BAD_REQUEST")]
     [InlineData("GetMany", 0, "TOO_MANY_OPERATIONS")]
-    public async Task Reads_OfTooManyPositionsOrKeys_AreRefusedBeforeTheyAreObjects(string name, int readField, string reason)
+    public async Task Reads_OfTooManyPositionsOrKeys_AreRefusedBeforeDecoding(string name, int readField, string reason)
     {
         var count = name == "Scan" ? 500_000 : 4_000_000;
         var parts = new byte[2 * count];
@@ -405,7 +416,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         });
     }
 
-    /// <summary>Nothing but a budget that such calls do not touch bounded them: a health check's name of 17 MiB stayed for as long as its watch.</summary>
+    /// <summary>Only a budget that such calls do not use bounded them. A health check with a name of 17 MiB stayed in memory for as long as its watch.</summary>
     [Fact]
     public async Task Calls_LargerThanTheirMethodsNeed_AreRefused()
     {
@@ -439,7 +450,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Status_ListsANodeThatIsDeadWithItsError()
+    public async Task Status_ListsADeadNodeWithItsError()
     {
         await _kv.PutAsync(new PutRequest { Key = Utf8("a") });
         await _cluster.Nodes[2].DisposeAsync();
@@ -455,7 +466,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Call_BeforeAnyNodeAnswers_WaitsForTheDeadlineOnly()
+    public async Task Call_BeforeAnyNodeAnswers_WaitsUntilItsDeadline()
     {
         await using var lonely = await RouterHost.StartAsync(
             new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
@@ -466,14 +477,14 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Start_OnAPortThatIsTaken_IsAnIoException() =>
+    public async Task Start_OnAPortInUse_ThrowsAnIOException() =>
         await Assert.ThrowsAnyAsync<IOException>(() => StartAsync(_router.Address));
 
     private static Operation PutOf(string key) => new() { Put = new PutOperation { Key = Utf8(key) } };
 
     private static ByteString Utf8(string text) => ByteString.CopyFromUtf8(text);
 
-    // What was on its way to a node that died is unknown; the test repeats it as a caller would.
+    // The outcome of calls in flight to a node that died is unknown. The test repeats them, as a caller would.
     private static async Task RepeatUnknownAsync(Func<Task> call)
     {
         for (var attempt = 0; ; attempt++)

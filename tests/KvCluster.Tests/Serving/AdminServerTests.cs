@@ -103,7 +103,7 @@ public sealed class AdminServerTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Start_OnAPortThatIsTaken_IsAnIoException() =>
+    public async Task Start_OnAPortInUse_ThrowsAnIOException() =>
         await Assert.ThrowsAnyAsync<IOException>(() => AdminServer.StartAsync(new Uri(_admin.Address), NullLoggerFactory.Instance, [], CancellationToken.None));
 
     /// <summary>An address for documentation, which no machine has.</summary>

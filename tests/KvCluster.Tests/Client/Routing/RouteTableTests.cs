@@ -5,10 +5,10 @@ using static KvCluster.Tests.Client.Routing.ShardMapTests;
 
 namespace KvCluster.Tests.Client.Routing;
 
-/// <summary>What replaces what when maps and hints of several nodes come in any order.</summary>
+/// <summary>Which entry wins when maps and hints of several nodes arrive in any order.</summary>
 public sealed class RouteTableTests
 {
-    /// <summary>Known (generation, epoch, leader), offered (generation, epoch, leader), whether it replaces.</summary>
+    /// <summary>Known (generation, epoch, leader), offered (generation, epoch, leader), and whether the offered one replaces it.</summary>
     public static TheoryData<(ulong Generation, ulong Epoch, uint Leader), (ulong Generation, ulong Epoch, uint Leader), bool> Table => new()
     {
         { (1, 1, 1), (1, 2, 2), true },
@@ -36,7 +36,7 @@ public sealed class RouteTableTests
     }
 
     [Fact]
-    public void Fold_OfANewLeader_KeepsTheRangesAndWhatTheCacheLearned()
+    public void Fold_OfANewLeader_KeepsRangesAndCacheEntries()
     {
         using var table = new RouteTable(ClientRuntime.Machine);
         table.TryFold(Map(Route(1, "", "m/"), Route(2, "m/", "")), out _);
@@ -58,7 +58,7 @@ public sealed class RouteTableTests
     }
 
     [Fact]
-    public void Fold_OfAWholeMap_ForgetsShardsAndNodesThatItDoesNotName()
+    public void Fold_OfAWholeMap_RemovesShardsAndNodesThatItDoesNotName()
     {
         using var table = new RouteTable(ClientRuntime.Machine);
         var first = Map(Route(1, "", "m"), Route(2, "m", ""));
@@ -79,9 +79,9 @@ public sealed class RouteTableTests
         Assert.False(changed.IsCompleted);
     }
 
-    /// <summary>A client whose endpoints were of two clusters took the maps of both for one: keys of one were written into the other.</summary>
+    /// <summary>A client with endpoints of two clusters merged their maps, and keys of one cluster were written into the other.</summary>
     [Fact]
-    public void TryFold_OfAnotherClustersMap_ChangesNothingAndSaysSo()
+    public void TryFold_OfAnotherClustersMap_ChangesNothingAndReportsIt()
     {
         using var table = new RouteTable(ClientRuntime.Machine);
         var (ours, others) = (Map(Route(1, "", "")), Map(Route(1, "", "", generation: 9, leader: 9)));

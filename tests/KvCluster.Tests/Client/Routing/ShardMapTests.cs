@@ -8,7 +8,7 @@ using ShardMap = KvCluster.Client.Routing.ShardMap;
 
 namespace KvCluster.Tests.Client.Routing;
 
-/// <summary>The packed map and the cache before it against a search through all routes.</summary>
+/// <summary>Compares the packed map and the cache in front of it with a linear search through all routes.</summary>
 public sealed class ShardMapTests(ITestOutputHelper output)
 {
     [Fact]
@@ -49,14 +49,14 @@ public sealed class ShardMapTests(ITestOutputHelper output)
     }
 
     [Fact]
-    public void FindSlot_OfKeysThatShareAPath_AsksTheMapOnce()
+    public void FindSlot_OfKeysThatShareAPath_SearchesTheMapOnce()
     {
         var map = new ShardMap([Route(1, "", "b/"), Route(2, "b/", "c/"), Route(3, "c/", "")]);
         using var counts = new RouteCounts();
         var cache = new PrefixCache(map, counts);
         for (var number = 0; number < 100; number++)
         {
-            // In turn, so that the last slot never helps.
+            // Alternating, so that the last slot never helps.
             Assert.Equal(1, cache.FindSlot(Encoding.UTF8.GetBytes($"b/orders/{number}")));
             Assert.Equal(2, cache.FindSlot(Encoding.UTF8.GetBytes($"c/orders/{number}")));
         }
@@ -65,7 +65,7 @@ public sealed class ShardMapTests(ITestOutputHelper output)
     }
 
     [Fact]
-    public void FindSlot_OfKeysWithAPathThatIsSplit_StaysRight()
+    public void FindSlot_OfKeysWithASplitPath_StaysCorrect()
     {
         var map = new ShardMap([Route(1, "", "b/m"), Route(2, "b/m", "")]);
         using var counts = new RouteCounts();
@@ -90,7 +90,7 @@ public sealed class ShardMapTests(ITestOutputHelper output)
     }
 
     [Fact]
-    public void FindBefore_AtEveryBoundary_FindsTheShardInFront()
+    public void FindBefore_AtEveryBoundary_FindsThePrecedingShard()
     {
         var map = new ShardMap([Route(1, "", "b"), Route(2, "b", "c"), Route(3, "c", "")]);
         Assert.Equal(3u, map.FindBefore([])!.Shard);
@@ -102,7 +102,7 @@ public sealed class ShardMapTests(ITestOutputHelper output)
     }
 
     [Fact]
-    public void TryReplace_WithAnotherRange_IsRefused()
+    public void TryReplace_WithADifferentRange_IsRefused()
     {
         var map = new ShardMap([Route(1, "", "b"), Route(2, "b", "")]);
         Assert.False(map.TryReplace(Route(2, "b", "c")));
@@ -126,7 +126,7 @@ public sealed class ShardMapTests(ITestOutputHelper output)
     private static ShardRoute? Linear(ShardRoute[] routes, byte[] key) => routes.SingleOrDefault(route =>
         key.AsSpan().SequenceCompareTo(route.Start.Span) >= 0 && (route.End.IsEmpty || key.AsSpan().SequenceCompareTo(route.End.Span) < 0));
 
-    // Paths with long shared parts, keys that are prefixes of others, and bytes at both ends of the range.
+    // Paths with long shared prefixes, keys that are prefixes of others, and bytes at both ends of the range.
     private static byte[] RandomBytes(Random random)
     {
         string[] parts = ["orders/", "orders/2026/", "a/very/long/path/that/all/share/", "x", "/", "\0", "\0\0\0\0\0\0\0\0"];

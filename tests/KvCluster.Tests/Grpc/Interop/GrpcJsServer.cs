@@ -5,7 +5,7 @@ using KvCluster.Tests.Grpc.Proto;
 
 namespace KvCluster.Tests.Grpc.Interop;
 
-/// <summary>A process that serves the echo service with @grpc/grpc-js, and a channel of ours to it.</summary>
+/// <summary>A process that serves the echo service with @grpc/grpc-js, and our channel to it.</summary>
 public sealed class GrpcJsServer : IAsyncLifetime
 {
     private Process? _process;

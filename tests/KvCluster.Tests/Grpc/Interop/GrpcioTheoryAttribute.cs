@@ -1,6 +1,6 @@
 namespace KvCluster.Tests.Grpc.Interop;
 
-/// <summary>A test that needs Python's grpcio; skipped, with the reason, where it is missing.</summary>
+/// <summary>A test that needs Python's grpcio. Where it is missing, the test is skipped with the reason.</summary>
 [AttributeUsage(AttributeTargets.Method)]
 internal sealed class GrpcioTheoryAttribute : TheoryAttribute
 {

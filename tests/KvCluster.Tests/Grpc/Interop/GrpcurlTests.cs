@@ -7,7 +7,7 @@ using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.Tests.Grpc.Interop;
 
-/// <summary>grpcurl, which knows our services only by reflection.</summary>
+/// <summary>grpcurl, which learns our services by reflection only.</summary>
 public sealed class GrpcurlTests
 {
     [ToolFact("grpcurl")]

@@ -3,13 +3,13 @@ using System.Text.Json;
 
 namespace KvCluster.Tests.Grpc.Interop;
 
-/// <summary>One run of all cases of a foreign client against our server; each test looks at its own case.</summary>
+/// <summary>One run of all cases of a foreign client against our server. Each test checks its own case.</summary>
 public abstract class InteropClientRun : IAsyncLifetime
 {
     private readonly Dictionary<string, string?> _failures = [];
     private string _errors = "";
 
-    /// <summary>Why the client cannot run here; null: it can.</summary>
+    /// <summary>Why the client cannot run here, or null if it can.</summary>
     protected abstract string? SkipReason { get; }
 
     public async Task InitializeAsync()
@@ -37,6 +37,6 @@ public abstract class InteropClientRun : IAsyncLifetime
         Assert.True(failure is null, failure);
     }
 
-    /// <summary>Starts the client with its output and errors redirected; it prints a line of JSON for each case and ends.</summary>
+    /// <summary>Starts the client with its output and errors redirected. It prints a line of JSON for each case and exits.</summary>
     protected abstract Process Start(int port);
 }

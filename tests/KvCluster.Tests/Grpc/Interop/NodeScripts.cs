@@ -4,15 +4,15 @@ using System.Diagnostics;
 namespace KvCluster.Tests.Grpc.Interop;
 
 /// <summary>
-/// The scripts of tests/interop with the packages that they need, put together under artifacts/ on first use. Where that cannot be,
-/// on a machine without node or without the network, tests are skipped and say so.
+/// The scripts of tests/interop with the packages that they need, installed under artifacts/ on first use. Where that fails, on a machine without
+/// node or without the network, tests are skipped with the reason.
 /// </summary>
 internal static class NodeScripts
 {
     private static readonly string[] Files = ["package.json", "package-lock.json", "echo.proto", "echo.js", "client.js", "server.js"];
     private static readonly Lazy<(string? Folder, string? SkipReason)> Installed = new(Install);
 
-    /// <summary>Why the scripts cannot run here; null: they can.</summary>
+    /// <summary>Why the scripts cannot run here, or null if they can.</summary>
     public static string? SkipReason => Installed.Value.SkipReason;
 
     public static Process Start(string script, params string[] arguments) => Start("node", Installed.Value.Folder!, [script, .. arguments]);
@@ -23,7 +23,7 @@ internal static class NodeScripts
         try
         {
             Directory.CreateDirectory(folder);
-            // Two test runs of one clone install one after the other.
+            // Concurrent test runs of one clone install one after the other.
             using var turn = new FileStream(Path.Combine(folder, "lock"), FileMode.OpenOrCreate, FileAccess.ReadWrite, FileShare.None);
             foreach (var file in Files)
                 File.Copy(Path.Combine(House.House.Root, "tests", "interop", file), Path.Combine(folder, file), overwrite: true);

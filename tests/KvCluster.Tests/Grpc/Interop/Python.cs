@@ -4,15 +4,15 @@ using System.Diagnostics;
 namespace KvCluster.Tests.Grpc.Interop;
 
 /// <summary>
-/// A Python that has grpcio (Debian: python3-grpcio python3-protobuf), which are installed with the system's Python and not with any
-/// other that may come first in PATH.
+/// A Python that has grpcio (Debian: python3-grpcio python3-protobuf). These packages belong to the system's Python, which need not be the first in
+/// PATH.
 /// </summary>
 internal static class Python
 {
     private static readonly string[] Programs = ["/usr/bin/python3", "python3"];
     private static readonly Lazy<string?> Found = new(() => Programs.FirstOrDefault(HasGrpcio));
 
-    /// <summary>Why client.py cannot run here; null: it can.</summary>
+    /// <summary>Why client.py cannot run here, or null if it can.</summary>
     public static string? SkipReason => Found.Value is null ? "No python3 here has grpcio and protobuf." : null;
 
     public static Process Start(params string[] arguments) => Start(Found.Value!, arguments);
@@ -29,7 +29,7 @@ internal static class Python
         }
         catch (Win32Exception)
         {
-            return false; // There is no such program.
+            return false; // The program does not exist.
         }
     }
 

@@ -5,7 +5,7 @@ using KvCluster.Tests.Grpc.Proto;
 
 namespace KvCluster.Tests.Grpc.Wire;
 
-/// <summary>Our server and clients that break off or send nonsense: a clean status where one can be given, and nothing is left over.</summary>
+/// <summary>Our server against clients that disconnect or send invalid data: a clean status if one can be sent, and nothing is left behind.</summary>
 public sealed class HostileClientTests
 {
     private static readonly byte[] Hello = Http2Frame.Message(new EchoRequest { Payload = ByteString.CopyFromUtf8("hello") }.ToByteArray());
@@ -32,7 +32,7 @@ public sealed class HostileClientTests
     [Theory]
     [InlineData("Unary")]
     [InlineData("Duplex")]
-    public async Task Disconnect_InEveryPosition_LeavesNothing(string method)
+    public async Task Disconnect_InEveryPosition_LeavesNothingBehind(string method)
     {
         await using var server = await EchoServer.StartAsync();
         byte[] all =
@@ -80,14 +80,14 @@ public sealed class HostileClientTests
     {
         await using var server = await EchoServer.StartAsync();
         using var connection = await Http2Connection.ConnectAsync(server.Port);
-        // A stream may well have no message, or two.
+        // A stream may have no message, or two.
         expected = body is "no message" or "two messages" ? nameof(StatusCode.OK) : expected;
         Assert.True(expected == (await CallAsync(connection, 1, "ClientStream", bytes)).ToString(), body);
         await Eventually.TrueAsync(() => server.Service.Open == 0, "no handler is left");
     }
 
     [Fact]
-    public async Task GzipThatIsNone_IsInternal_AndUnknownEncoding_IsUnimplemented()
+    public async Task InvalidGzip_IsInternal_AndUnknownEncoding_IsUnimplemented()
     {
         await using var server = await EchoServer.StartAsync();
         using (var connection = await Http2Connection.ConnectAsync(server.Port))
@@ -129,7 +129,7 @@ public sealed class HostileClientTests
             ("te", "trailers"), ("content-type", "application/grpc"), .. more,
         ]));
 
-    /// <summary>Makes a whole call; the status that it ends with.</summary>
+    /// <summary>Makes a whole call and returns its status.</summary>
     private static async Task<StatusCode> CallAsync(Http2Connection connection, int stream, string method, byte[] body, params (string, string)[] headers)
     {
         await connection.WriteAsync(Request(stream, method, headers));
@@ -138,7 +138,7 @@ public sealed class HostileClientTests
         {
             if (frame.Stream == stream && frame.Type == Http2Frame.Reset && frame.Payload[3] != 0)
                 Assert.Fail($"The server reset the call with {frame.Payload[3]}.");
-            // Kestrel writes names and values as they are, when they are new to the connection.
+            // Kestrel writes names and values as literals if they are new to the connection.
             const string name = "grpc-status";
             var text = Encoding.Latin1.GetString(frame.Payload);
             if (frame.Stream == stream && frame.Type == Http2Frame.Headers && text.IndexOf(name, StringComparison.Ordinal) is >= 0 and var at)

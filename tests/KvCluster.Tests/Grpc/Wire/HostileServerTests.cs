@@ -7,7 +7,7 @@ using KvCluster.Tests.Grpc.Proto;
 
 namespace KvCluster.Tests.Grpc.Wire;
 
-/// <summary>Our client and servers that break off or answer nonsense: every call ends with a status.</summary>
+/// <summary>Our client against servers that disconnect or answer invalid data: every call ends with a status.</summary>
 public sealed class HostileServerTests
 {
     private static readonly byte[] Hello = Http2Frame.Message(new EchoReply { Payload = ByteString.CopyFromUtf8("hello") }.ToByteArray());
@@ -15,7 +15,7 @@ public sealed class HostileServerTests
     private static readonly Http2Frame Ok = HeadersFrame(Http2Frame.EndStream, ("grpc-status", "0"));
 
     [Fact]
-    public async Task ValidAnswer_IsTaken()
+    public async Task ValidAnswer_IsAccepted()
     {
         Assert.Equal(StatusCode.OK, await UnaryAsync(Opening, Data(Hello), Ok));
         Assert.Equal(StatusCode.OK, await StreamAsync(Opening, Data(Hello), Ok));
@@ -31,7 +31,7 @@ public sealed class HostileServerTests
     [InlineData(12, nameof(StatusCode.PermissionDenied))]
     public async Task Reset_InEveryPosition_IsTheStatusOfItsCode(int errorCode, string expected)
     {
-        // HttpClient itself takes a reset with "no error" and one of a call that was refused before it began for its own.
+        // HttpClient handles a reset with "no error" and a reset of a refused call by itself.
         if (errorCode is not (0 or 7))
             Assert.Equal(expected, (await UnaryAsync(Http2Frame.ResetOf(1, errorCode))).ToString());
         for (var position = 0; position <= Hello.Length; position++)
@@ -127,7 +127,7 @@ public sealed class HostileServerTests
     }
 
     [Fact]
-    public async Task ServerThatFallsSilent_IsFoundByKeepAlivePings()
+    public async Task ServerThatFallsSilent_IsDetectedByKeepAlivePings()
     {
         using var listener = Listen(out var channel, new SocketsHttpHandler
         {
@@ -193,7 +193,7 @@ public sealed class HostileServerTests
         return listener;
     }
 
-    /// <summary>Answers the first call with these bytes, then closes, at once or when the client does.</summary>
+    /// <summary>Answers the first call with these bytes, then closes the connection, at once or when the client does.</summary>
     private static async Task ServeAsync(TcpListener listener, byte[] answer, bool keepOpen = true)
     {
         using var tcp = await listener.AcceptTcpClientAsync();
@@ -205,7 +205,7 @@ public sealed class HostileServerTests
             await connection.WriteAsync(answer);
             if (!keepOpen)
             {
-                // A FIN and not a reset, so that what was written arrives.
+                // A FIN instead of a reset, so that the written bytes arrive.
                 tcp.Client.Shutdown(SocketShutdown.Send);
             }
         }

@@ -4,12 +4,12 @@ using System.Net.Sockets;
 
 namespace KvCluster.Tests.Grpc.Wire;
 
-/// <summary>HTTP/2 frames over TCP, written and read as they are. Answers settings and pings; knows nothing else.</summary>
+/// <summary>HTTP/2 frames over TCP, written and read unchanged. Answers settings and pings and does nothing else.</summary>
 internal sealed class Http2Connection(TcpClient tcp) : IDisposable
 {
     private readonly NetworkStream _stream = tcp.GetStream();
 
-    /// <summary>Connects to a server and says hello.</summary>
+    /// <summary>Connects to a server and sends the client preface.</summary>
     public static async Task<Http2Connection> ConnectAsync(int port)
     {
         var tcp = new TcpClient();
@@ -20,7 +20,7 @@ internal sealed class Http2Connection(TcpClient tcp) : IDisposable
         return connection;
     }
 
-    /// <summary>Takes a client's hello.</summary>
+    /// <summary>Accepts a connection and reads the client preface.</summary>
     public static async Task<Http2Connection> AcceptAsync(TcpClient tcp)
     {
         var connection = new Http2Connection(tcp);
@@ -35,7 +35,7 @@ internal sealed class Http2Connection(TcpClient tcp) : IDisposable
 
     public Task WriteAsync(Http2Frame frame) => WriteAsync(frame.ToBytes());
 
-    /// <summary>The next frame that is not settings or a ping; null when the peer closed or broke the connection.</summary>
+    /// <summary>The next frame that is not settings or a ping, or null when the peer closed or broke the connection.</summary>
     public async Task<Http2Frame?> ReadAsync()
     {
         try

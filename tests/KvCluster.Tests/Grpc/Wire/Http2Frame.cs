@@ -3,7 +3,7 @@ using System.Text;
 
 namespace KvCluster.Tests.Grpc.Wire;
 
-/// <summary>One frame of HTTP/2, and the bytes of what tests put in frames.</summary>
+/// <summary>One frame of HTTP/2, and the bytes that tests put into frames.</summary>
 internal sealed record Http2Frame(byte Type, byte Flags, int Stream, byte[] Payload)
 {
     public const byte Data = 0;
@@ -32,7 +32,7 @@ internal sealed record Http2Frame(byte Type, byte Flags, int Stream, byte[] Payl
         return bytes;
     }
 
-    /// <summary>Literal header fields without indexing or Huffman code.</summary>
+    /// <summary>Literal header fields without indexing or Huffman coding.</summary>
     public static byte[] HeaderBlock(params (string Name, string Value)[] fields)
     {
         var block = new MemoryStream();
@@ -54,7 +54,7 @@ internal sealed record Http2Frame(byte Type, byte Flags, int Stream, byte[] Payl
         return new Http2Frame(Reset, None, stream, payload);
     }
 
-    /// <summary>A gRPC message frame with a length and flag that need not be true.</summary>
+    /// <summary>A gRPC message frame whose length and flag may be wrong.</summary>
     public static byte[] Message(byte[] payload, int? length = null, byte flag = 0)
     {
         var bytes = new byte[5 + payload.Length];
