@@ -7,7 +7,6 @@ using Grpc.AspNetCore.Server.Hosting;
 using Microsoft.AspNetCore.Connections.Features;
 #endif
 using System.Net;
-using System.Net.Sockets;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.Extensions.Logging;
@@ -20,9 +19,6 @@ namespace KvCluster.ServiceDefaults;
 /// <param name="time">Limits how often these are logged.</param>
 internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, TimeProvider time)
 {
-    // Connections without an address, as from Unix sockets, count as those of one host.
-    private static readonly IPAddress NoAddress = IPAddress.None;
-
     private static readonly TimeSpan SilentTime = TimeSpan.FromMinutes(1);
 
     private readonly int _ofHostMax = connectionsMax - (connectionsMax / 4);
@@ -38,7 +34,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 
     private async Task RunAsync(ConnectionDelegate next, ConnectionContext connection)
     {
-        var use = new Use(this, connection, HostOf(connection.RemoteEndPoint));
+        var use = new Use(this, connection, RemoteHost.Of(connection.RemoteEndPoint));
         if (!TryEnter(use, out var isHostFull))
         {
             TellRefused(use.Address, isHostFull);
@@ -57,21 +53,6 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
             Leave(use);
         }
     }
-
-    // An IPv4 address, or an IPv6 network of 64 bits, because a machine that has one may use a different address in it for each connection.
-    private static IPAddress HostOf(EndPoint? remote)
-    {
-        var address = (remote as IPEndPoint)?.Address ?? NoAddress;
-        if (address.IsIPv4MappedToIPv6)
-            return address.MapToIPv4();
-        Span<byte> bytes = stackalloc byte[16];
-        if (address.AddressFamily != AddressFamily.InterNetworkV6 || !address.TryWriteBytes(bytes, out _))
-            return address;
-        bytes[8..].Clear();
-        return new IPAddress(bytes, address.ScopeId);
-    }
-
-    private static string NameOf(IPAddress host) => host.AddressFamily == AddressFamily.InterNetworkV6 ? $"{host}/64" : host.ToString();
 
     private bool TryEnter(Use use, out bool isHostFull)
     {
@@ -137,9 +118,9 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
         if (CountToSay(ref _refused) is not { } refused)
             return;
         if (isHostFull)
-            TellHostFull(log, refused, NameOf(address), _ofHostMax, connectionsMax);
+            TellHostFull(log, refused, RemoteHost.NameOf(address), _ofHostMax, connectionsMax);
         else
-            TellFull(log, refused, NameOf(address), connectionsMax);
+            TellFull(log, refused, RemoteHost.NameOf(address), connectionsMax);
     }
 
     // The number of events to report; null if it is too early to log again.
@@ -162,7 +143,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     {
         use.Connection.Features.Get<IConnectionLifetimeNotificationFeature>()?.RequestClose();
         if (CountToSay(ref _ended) is { } ended)
-            TellEnded(log, ended, NameOf(use.Address), OpenCalls.RefusedInRowMax);
+            TellEnded(log, ended, RemoteHost.NameOf(use.Address), OpenCalls.RefusedInRowMax);
     }
 
     private static void End(Use use) => use.Connection.Abort(new ConnectionAbortedException("The connection continued to make calls that were refused."));

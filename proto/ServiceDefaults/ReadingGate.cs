@@ -1,14 +1,16 @@
 // Keeps connections from being read while the thread pool is overloaded. Kestrel queues each request as a work item of the pool as soon as its headers are
 // there, in one queue for the whole process. With 400 connections of 500 requests each, everything else, including the streams between nodes, waited for
-// seconds behind 200,000 work items. Data that is not read costs nothing, and its sender waits. Any thread; the gate's own thread runs while somebody waits.
+// seconds behind 200,000 work items. Data that is not read costs nothing, and its sender waits. Hosts take turns, so thousands of connections of one host do not delay
+// those of another. Any thread; the gate's own thread runs while somebody waits.
 using System.IO.Pipelines;
+using System.Net;
 using System.Runtime.CompilerServices;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>Lets connections of clients be read, in turn if the queue is long.</summary>
+/// <summary>Lets connections of clients be read; if the queue is long in turn, first by host.</summary>
 /// <param name="queued">Returns the number of work items that wait for a thread of the pool.</param>
 /// <param name="queuedMax">Beyond this nothing more is read. One read may add some hundred requests to it.</param>
 /// <param name="batch">The number of reads let through at once when the queue has become short.</param>
@@ -26,7 +28,10 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
     private static readonly TimeSpan Interval = TimeSpan.FromMilliseconds(1);
 
     private readonly Lock _lock = new();
-    private readonly LinkedList<TaskCompletionSource<bool>> _waiting = [];
+    private readonly Dictionary<IPAddress, Host> _hosts = [];
+
+    /// <summary>The hosts whose connections wait, in the order of their turns.</summary>
+    private readonly LinkedList<Host> _turns = [];
     private readonly AutoResetEvent _somebodyWaits = new(initialState: false);
     private Thread? _watch;
     private int _waiters;
@@ -42,19 +47,26 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
     public void Guard(ListenOptions listen) => listen.Use(next => connection => RunAsync(next, connection));
 
     /// <summary>Completes when the data received on a connection may be processed, mostly at once.</summary>
+    /// <param name="address">The host at the other end, as <see cref="RemoteHost"/> tells it.</param>
     /// <param name="closed">Cancelled when the connection closes.</param>
     /// <returns>False if the connection ended before its turn came.</returns>
-    public ValueTask<bool> PassAsync(CancellationToken closed) =>
-        Volatile.Read(ref _waiters) == 0 && queued() <= queuedMax ? ValueTask.FromResult(true) : new ValueTask<bool>(WaitAsync(closed));
+    public ValueTask<bool> PassAsync(IPAddress address, CancellationToken closed) =>
+        Volatile.Read(ref _waiters) == 0 && queued() <= queuedMax ? ValueTask.FromResult(true) : new ValueTask<bool>(WaitAsync(address, closed));
 
-    private async Task<bool> WaitAsync(CancellationToken closed)
+    private async Task<bool> WaitAsync(IPAddress address, CancellationToken closed)
     {
         var turn = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+        Host? host;
         LinkedListNode<TaskCompletionSource<bool>> place;
         lock (_lock)
         {
-            place = _waiting.AddLast(turn);
-            Volatile.Write(ref _waiters, _waiting.Count);
+            if (!_hosts.TryGetValue(address, out host))
+            {
+                _hosts[address] = host = new Host(address);
+                _turns.AddLast(host.Turn);
+            }
+            place = host.Waiting.AddLast(turn);
+            Volatile.Write(ref _waiters, _waiters + 1);
             if (_watch is null)
             {
                 // A separate thread, because the pool is overloaded.
@@ -63,27 +75,36 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
             }
         }
         _somebodyWaits.Set();
-        using var registration = closed.UnsafeRegister(_ => GiveUp(place), null);
+        using var registration = closed.UnsafeRegister(_ => GiveUp(host, place), null);
         return await turn.Task.ConfigureAwait(false);
     }
 
     // Removes a waiting connection that was closed, because otherwise thousands that come and go would fill the queue.
-    private void GiveUp(LinkedListNode<TaskCompletionSource<bool>> place)
+    private void GiveUp(Host host, LinkedListNode<TaskCompletionSource<bool>> place)
     {
         lock (_lock)
         {
             if (place.List is null)
                 return;
-            _waiting.Remove(place);
-            Volatile.Write(ref _waiters, _waiting.Count);
+            RemoveLocked(host, place);
         }
         place.Value.SetResult(false);
+    }
+
+    private void RemoveLocked(Host host, LinkedListNode<TaskCompletionSource<bool>> place)
+    {
+        host.Waiting.Remove(place);
+        Volatile.Write(ref _waiters, _waiters - 1);
+        if (host.Waiting.Count > 0)
+            return;
+        _turns.Remove(host.Turn);
+        _hosts.Remove(host.Address);
     }
 
     private async Task RunAsync(ConnectionDelegate next, ConnectionContext connection)
     {
         var transport = connection.Transport;
-        connection.Transport = new GatedPipe(new GatedReader(transport.Input, this, connection.ConnectionClosed), transport.Output);
+        connection.Transport = new GatedPipe(new GatedReader(transport.Input, this, RemoteHost.Of(connection.RemoteEndPoint), connection.ConnectionClosed), transport.Output);
         try
         {
             await next(connection).ConfigureAwait(false);
@@ -112,16 +133,34 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
         {
             var passed = 0;
             // Half the limit, because what these reads bring is queued only after all of them have passed.
-            while (passed < batch && _waiting.Count > 0 && (queued() <= queuedMax / 2 || (passed == 0 && looks >= looksWithoutAny)))
+            while (passed < batch && _waiters > 0 && (queued() <= queuedMax / 2 || (passed == 0 && looks >= looksWithoutAny)))
             {
-                var turn = _waiting.First!.Value;
-                _waiting.RemoveFirst();
-                Volatile.Write(ref _waiters, _waiting.Count);
-                turn.SetResult(true);
+                var host = _turns.First!.Value;
+                _turns.RemoveFirst();
+                _turns.AddLast(host.Turn);
+                var place = host.Waiting.First!;
+                RemoveLocked(host, place);
+                place.Value.SetResult(true);
                 passed++;
             }
             return passed > 0;
         }
+    }
+
+    /// <summary>The connections of a host that wait, oldest first.</summary>
+    private sealed class Host
+    {
+        public Host(IPAddress address)
+        {
+            Address = address;
+            Turn = new LinkedListNode<Host>(this);
+        }
+
+        public IPAddress Address { get; }
+
+        public LinkedListNode<Host> Turn { get; }
+
+        public LinkedList<TaskCompletionSource<bool>> Waiting { get; } = [];
     }
 
     private sealed class GatedPipe(PipeReader input, PipeWriter output) : IDuplexPipe
@@ -131,7 +170,7 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
         public PipeWriter Output => output;
     }
 
-    private sealed class GatedReader(PipeReader inner, ReadingGate gate, CancellationToken closed) : PipeReader
+    private sealed class GatedReader(PipeReader inner, ReadingGate gate, IPAddress host, CancellationToken closed) : PipeReader
     {
         public override bool TryRead(out ReadResult result) => inner.TryRead(out result);
 
@@ -141,7 +180,7 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
         {
             var result = await inner.ReadAsync(cancellationToken).ConfigureAwait(false);
             // The end of a connection does not wait. A read that is cancelled at the gate is reported by the next one.
-            if (result.IsCanceled || result.Buffer.IsEmpty || await gate.PassAsync(closed).ConfigureAwait(false))
+            if (result.IsCanceled || result.Buffer.IsEmpty || await gate.PassAsync(host, closed).ConfigureAwait(false))
                 return result;
             // The connection has ended, and nobody can be answered. Data received before the end is dropped, because otherwise a sender that closes its
             // connection would bypass the gate.

@@ -1,3 +1,4 @@
+using System.Net;
 using KvCluster.ServiceDefaults;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
@@ -14,6 +15,7 @@ public sealed class ReadingGateTests
     private const int QueuedMax = 100;
     private const int Batch = 4;
     private const int Waiters = 10 * Batch;
+    private static readonly IPAddress Host = IPAddress.Loopback;
 
     // Never lets anybody through while the queue is long, however slow the test is.
     private readonly ReadingGate _gate;
@@ -24,7 +26,7 @@ public sealed class ReadingGateTests
     [Fact]
     public async Task Pass_WithALongQueue_WaitsUntilItIsShort()
     {
-        Assert.True(await _gate.PassAsync(CancellationToken.None));
+        Assert.True(await PassAsync(_gate));
         Volatile.Write(ref _queued, QueuedMax + 1);
         var waiting = Enumerable.Range(0, Waiters).Select(_ => PassAsync(_gate)).ToList();
         // While others wait nobody overtakes them, and they wait until half of the queue is gone.
@@ -36,7 +38,7 @@ public sealed class ReadingGateTests
         Assert.DoesNotContain(false, await Task.WhenAll(waiting));
         Assert.Equal(0, _gate.Waiting);
         Volatile.Write(ref _queued, QueuedMax);
-        Assert.True(_gate.PassAsync(CancellationToken.None).IsCompleted);
+        Assert.True(PassAsync(_gate).IsCompleted);
     }
 
     [Fact]
@@ -55,6 +57,25 @@ public sealed class ReadingGateTests
         }
     }
 
+    /// <summary>The turns were in the order of arrival, so a router's connection waited until those of thousands of a stranger's had been read.</summary>
+    [Fact]
+    public async Task Pass_BesideManyConnectionsOfAnotherHost_IsNextButOne()
+    {
+        var turns = 0;
+        var gate = new ReadingGate(() => Interlocked.Decrement(ref turns) >= 0 ? 0 : QueuedMax + 1, QueuedMax, Batch, looksWithoutAny: int.MaxValue);
+        var many = Enumerable.Range(0, Waiters).Select(_ => PassAsync(gate)).ToList();
+        var few = Enumerable.Range(0, 2).Select(_ => PassAsync(gate, IPAddress.Parse("10.0.0.1"))).ToList();
+        // A turn each: the first of the many, the first of the few, the second of the many, the second of the few.
+        foreach (var next in new[] { many[0], few[0], many[1], few[1], many[2] })
+        {
+            Volatile.Write(ref turns, 1);
+            Assert.True(await next);
+        }
+        Assert.Equal(Waiters - 3, gate.Waiting);
+        Volatile.Write(ref turns, int.MaxValue);
+        await Task.WhenAll(many);
+    }
+
     [Fact]
     public async Task Pass_WithAQueueThatStaysLong_LetsOneAfterTheOtherThrough()
     {
@@ -68,12 +89,12 @@ public sealed class ReadingGateTests
     {
         Volatile.Write(ref _queued, QueuedMax + 1);
         using var closed = new CancellationTokenSource();
-        var gone = Enumerable.Range(0, Waiters).Select(_ => _gate.PassAsync(closed.Token).AsTask()).ToList();
+        var gone = Enumerable.Range(0, Waiters).Select(_ => _gate.PassAsync(Host, closed.Token).AsTask()).ToList();
         var stays = PassAsync(_gate);
         await closed.CancelAsync();
         Assert.DoesNotContain(true, await Task.WhenAll(gone));
         Assert.Equal(1, _gate.Waiting);
-        Assert.False(await _gate.PassAsync(closed.Token));
+        Assert.False(await _gate.PassAsync(Host, closed.Token));
         Assert.False(stays.IsCompleted);
         Volatile.Write(ref _queued, 0);
         Assert.True(await stays);
@@ -124,5 +145,5 @@ public sealed class ReadingGateTests
         Http2Frame.HeaderBlock(
             (":method", "POST"), (":scheme", "http"), (":path", "/kvcluster.testing.Echo/Unary"), (":authority", "localhost"), ("te", "trailers"), ("content-type", "application/grpc")));
 
-    private static Task<bool> PassAsync(ReadingGate gate) => gate.PassAsync(CancellationToken.None).AsTask();
+    private static Task<bool> PassAsync(ReadingGate gate, IPAddress? host = null) => gate.PassAsync(host ?? Host, CancellationToken.None).AsTask();
 }
