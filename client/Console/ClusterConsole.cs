@@ -57,7 +57,7 @@ internal sealed class ClusterConsole : IAsyncDisposable
         _api.Post<DrainCommand>("/api/drain", async (drain, stop) =>
         {
             var outcome = await _client.DrainAsync(drain.Node, drain.Draining, cancellationToken: stop).ConfigureAwait(false);
-            return new { outcome.GivenAway, Kept = outcome.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) };
+            return new { Transferred = outcome.GivenAway, Kept = outcome.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) };
         }),
     ];
 

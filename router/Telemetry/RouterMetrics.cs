@@ -26,12 +26,12 @@ internal sealed class RouterMetrics : IDisposable
     public RouterMetrics()
     {
         Meter = new Meter(Name);
-        _requests = Meter.CreateHistogram("kvcluster.router.request.duration", "s", "Client calls that were answered, from their arrival.", null, Buckets.Seconds);
+        _requests = Meter.CreateHistogram("kvcluster.router.request.duration", "s", "Duration of answered client calls, from arrival to answer.", null, Buckets.Seconds);
         _refused = Meter.CreateCounter<long>("kvcluster.router.request.refused", "{request}", "Client calls that ended with an error, by reason.");
         Meter.CreateObservableUpDownCounter("kvcluster.router.request.active", () => Interlocked.Read(ref _active), "{request}", "Client calls in progress.");
-        Meter.CreateObservableUpDownCounter("kvcluster.router.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Client connections that are not read at the moment, because the thread pool of the process has much to do.");
+        Meter.CreateObservableUpDownCounter("kvcluster.router.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Client connections that are not being read at the moment, because the thread pool of the process is busy.");
         // Exists from the start with the value 0. If a counter appeared with its first event, that increase would not be seen.
-        Meter.CreateObservableCounter("kvcluster.router.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open; counted nowhere else.");
+        Meter.CreateObservableCounter("kvcluster.router.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
     }
 
     /// <summary>The memory whose refused calls are counted; set when the router begins to serve.</summary>

@@ -120,7 +120,7 @@ function detail() {
     el('p', {}, `From ${from(shard)} to ${to(shard)}; ${led(shard)} in epoch ${shard.epoch}; change ${number(shard.change)}; ${number(shard.keys)} keys, ${size(shard.dataBytes)}.`),
     el('ul', {}, ...shard.replicas.map((replica) => el('li', {},
       el('span', {}, `node ${replica.node}: ${replica.role}${replica.failure ? `: ${replica.failure}` : ''}, lag ${number(replica.lag)} `),
-      shown.overview.canChange && isUnlocked() && replica.role === 'follower' ? el('button', { type: 'button', 'data-to': replica.node }, `Hand over to node ${replica.node}`) : null))),
+      shown.overview.canChange && isUnlocked() && replica.role === 'follower' ? el('button', { type: 'button', 'data-to': replica.node }, `Transfer to node ${replica.node}`) : null))),
   ]);
 }
 
@@ -142,7 +142,7 @@ function nodes() {
       cell('p99 read', duration(reads.p99), 'number'),
       cell('p99 write', duration(writes.p99), 'number'),
       cell('On disk', size(node.dataBytes + node.journalBytes), 'number'),
-      el('td', { class: 'change' }, el('button', { type: 'button', 'data-node': node.node, 'data-drain': String(!node.draining) }, node.draining ? `Let node ${node.node} lead` : `Drain node ${node.node}`)));
+      el('td', { class: 'change' }, el('button', { type: 'button', 'data-node': node.node, 'data-drain': String(!node.draining) }, node.draining ? `Allow node ${node.node} to lead` : `Drain node ${node.node}`)));
   }));
 }
 
@@ -173,7 +173,7 @@ function hot() {
   const rows = hotPrefixes.map(({ prefix, share }) => el('tr', {},
     el('td', { class: 'key', 'data-label': 'Prefix' }, el('a', { href: `#keys/${encodeURIComponent(text(prefix))}` }, text(prefix))),
     el('td', { class: 'number', 'data-label': 'Share' }, `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`)));
-  const none = showsKeys ? 'No calls were sampled.' : 'Shown with the token only.';
+  const none = showsKeys ? 'No calls were sampled.' : 'Prefixes are shown only with the token.';
   show($('hot'), rows.length > 0 ? rows : [el('tr', {}, el('td', { colspan: 2 }, none))]);
 }
 
@@ -187,18 +187,18 @@ function events() {
 async function transfer(button) {
   if (!button) return;
   const [shard, node] = [chosen, Number(button.dataset.to)];
-  if (!(await sure(`Hand shard ${shard} over to node ${node}? Writes pause for a few milliseconds.`))) return;
-  await attempt(`Handing shard ${shard} over to node ${node}…`, async () => `Shard ${shard} was handed over to node ${(await post('/api/transfer', { shard, node })).leader}.`);
+  if (!(await sure(`Transfer the leadership of shard ${shard} to node ${node}? Writes pause for a few milliseconds.`))) return;
+  await attempt(`Transferring shard ${shard} to node ${node}…`, async () => `Shard ${shard} was transferred to node ${(await post('/api/transfer', { shard, node })).leader}.`);
 }
 
 async function drain(button) {
   if (!button) return;
   const [node, draining] = [Number(button.dataset.node), button.dataset.drain === 'true'];
-  if (!(await sure(draining ? `Drain node ${node}? It hands over all its leaderships and takes none until it is allowed to lead again or is restarted.` : `Allow node ${node} to lead again?`))) return;
+  if (!(await sure(draining ? `Drain node ${node}? It transfers all its leaderships and takes none until it is allowed to lead again or is restarted.` : `Allow node ${node} to lead again?`))) return;
   await attempt(draining ? `Node ${node} is draining…` : `Allowing node ${node} to lead again…`, async () => {
     const outcome = await post('/api/drain', { node, draining }, 70_000);
     if (!draining) return `Node ${node} may lead again.`;
-    return `Node ${node} handed over ${outcome.givenAway} leaderships${outcome.kept.length > 0 ? ` and kept ${outcome.kept.length}: ${outcome.kept[0].reason}` : ''}.`;
+    return `Node ${node} transferred ${outcome.transferred} leaderships${outcome.kept.length > 0 ? ` and kept ${outcome.kept.length} (shard ${outcome.kept[0].shard}: ${outcome.kept[0].reason})` : ''}.`;
   });
 }
 

@@ -277,7 +277,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     public async Task<OrderResult> TransferAsync(ulong replica)
     {
         var result = await OrderAsync(id => new Event.TransferAsked(id, replica)).ConfigureAwait(false);
-        _context.Metrics.HandedOver(result.Done);
+        _context.Metrics.TransferEnded(result.Done);
         return result;
     }
 

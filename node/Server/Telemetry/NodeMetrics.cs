@@ -47,8 +47,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private CallMemory? _calls;
     private long _activeRequests;
     private long _elections;
-    private long _handOversDone;
-    private long _handOversRefused;
+    private long _transfersDone;
+    private long _transfersRefused;
     private long _alarms;
     private long _digests;
     private long _quarantines;
@@ -65,21 +65,21 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _shardSeriesMax = shardSeriesMax;
         // The tag distinguishes nodes that run in one process.
         _meter = new Meter(Name, null, [new Tag("kvcluster.node", identity.Node)]);
-        _requests = Seconds("kvcluster.node.request.duration", "Client calls that were answered, from their arrival.");
+        _requests = Seconds("kvcluster.node.request.duration", "Duration of answered client calls, from arrival to answer.");
         _refused = Counter("kvcluster.node.request.refused", "{request}", "Client calls that were refused, by reason.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Client connections that are not read at the moment, because the thread pool of the process has much to do.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Client connections that are not being read at the moment, because the thread pool of the process is busy.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.request.active", () => Interlocked.Read(ref _activeRequests), "{request}", "Client calls in progress.");
-        _transactionOperations = _meter.CreateHistogram("kvcluster.node.transaction.operations", "{operation}", "Operations that were merged into one transaction.", null, Buckets.Counts);
-        _transactionWait = Seconds("kvcluster.node.transaction.wait.duration", "How long the first request of a merged transaction had waited.");
-        _journalWrite = Seconds("kvcluster.node.journal.write.duration", "Writes of the journal, until they were on stable storage.");
-        _journalWriteSize = _meter.CreateHistogram("kvcluster.node.journal.write.size", "By", "Bytes of one write of the journal.", null, Buckets.Bytes);
-        _commit = Seconds("kvcluster.node.commit.duration", "At a leader: from handing a record to the journal until a majority has it.");
-        _followerAck = Seconds("kvcluster.node.follower.ack.duration", "At a leader: from handing a record to the journal until a follower has it.");
-        _checkpoint = _meter.CreateHistogram("kvcluster.node.checkpoint.duration", "s", "Checkpoints, rests included.", null, Buckets.LongSeconds);
+        _transactionOperations = _meter.CreateHistogram("kvcluster.node.transaction.operations", "{operation}", "Operations merged into one transaction.", null, Buckets.Counts);
+        _transactionWait = Seconds("kvcluster.node.transaction.wait.duration", "Time that the first request of a merged transaction waited in the queue.");
+        _journalWrite = Seconds("kvcluster.node.journal.write.duration", "Duration of one journal write, until it is on stable storage.");
+        _journalWriteSize = _meter.CreateHistogram("kvcluster.node.journal.write.size", "By", "Bytes of one journal write.", null, Buckets.Bytes);
+        _commit = Seconds("kvcluster.node.commit.duration", "At a leader: time from handing a record to the journal until a majority has it.");
+        _followerAck = Seconds("kvcluster.node.follower.ack.duration", "At a leader: time from handing a record to the journal until a follower has it.");
+        _checkpoint = _meter.CreateHistogram("kvcluster.node.checkpoint.duration", "s", "Duration of one checkpoint, pauses included.", null, Buckets.LongSeconds);
         _checkpointSize = _meter.CreateHistogram("kvcluster.node.checkpoint.size", "By", "Bytes of changed pages that one checkpoint wrote.", null, Buckets.Bytes);
-        _coordinatorCalls = Seconds("kvcluster.node.coordinator.call.duration", "Calls to the coordinator.");
-        _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1: the coordinator answered the last call.");
-        _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1; the node and its cluster are labels.");
+        _coordinatorCalls = Seconds("kvcluster.node.coordinator.call.duration", "Duration of calls to the coordinator.");
+        _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1 if the coordinator answered the last call, else 0.");
+        _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1. The node and its cluster are labels.");
         _replicas = _meter.CreateObservableUpDownCounter("kvcluster.node.replicas", ReplicasByRole, "{replica}", "Replicas of this node, by role.");
         _meter.CreateObservableCounter("kvcluster.node.starts", () => (long)(identity.Incarnation >> 32), "{start}", "Starts of the node with this data directory.");
         ObserveEvents();
@@ -181,7 +181,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     public void Elected() => Interlocked.Increment(ref _elections);
 
-    public void HandedOver(bool done) => Interlocked.Increment(ref done ? ref _handOversDone : ref _handOversRefused);
+    public void TransferEnded(bool done) => Interlocked.Increment(ref done ? ref _transfersDone : ref _transfersRefused);
 
     public void Alarmed() => Interlocked.Increment(ref _alarms);
 
@@ -229,16 +229,16 @@ internal sealed class NodeMetrics : IAsyncDisposable
     // Rare events, reported as 0 from the start: the increase of a series that begins with its first event would not be seen.
     private void ObserveEvents()
     {
-        _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, transfers to it included.");
-        _meter.CreateObservableCounter("kvcluster.node.handovers", () => Both(Result, ("done", _handOversDone), ("refused", _handOversRefused)), "{handover}", "Transfers of leaderships that this node was asked for, by outcome.");
+        _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, those of transfers included.");
+        _meter.CreateObservableCounter("kvcluster.node.transfers", () => Both(Result, ("done", _transfersDone), ("refused", _transfersRefused)), "{transfer}", "Leadership transfers that replicas of this node were asked for, by outcome.");
         _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
         _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Iterations of background loops that ended with an unexpected exception. The log says which.");
-        _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "Events that an operator must know about. The log describes each.");
-        _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees taken in the background, to compare replicas.");
+        _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "Events that an operator must look at. The log describes each.");
+        _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees computed in the background to compare replicas.");
         _meter.CreateObservableCounter("kvcluster.node.quarantines", () => Volatile.Read(ref _quarantines), "{replica}", "Replicas that were quarantined because their tree differs from their peers'.");
         _meter.CreateObservableCounter("kvcluster.node.replica.failures", () => Volatile.Read(ref _failures), "{replica}", "Replicas that failed, quarantines included.");
         _meter.CreateObservableCounter("kvcluster.node.stalls", StallsByReason, "{stall}", "Times that a writer thread, the node's timers or its thread pool stalled for 250 ms or more, by cause.");
-        _meter.CreateObservableCounter("kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}", "Checkpoints sent to, or received from, a leader because the journal did not reach back.");
+        _meter.CreateObservableCounter("kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}", "Snapshots sent to a follower or received from a leader because the journal did not reach back far enough, by direction.");
     }
 
     private IEnumerable<Measurement<long>> StallsByReason() =>
@@ -254,8 +254,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         _meter.CreateObservableUpDownCounter("kvcluster.node.shards.leaderless", () => _reading.Replicas.LongCount(replica => replica.IsLeaderless), "{replica}", "Replicas that know no leader of their shard, or lead it without a majority.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.shards.led", () => _reading.Replicas.LongCount(replica => replica.IsFollowed), "{replica}", "Replicas that lead their shard with a majority.");
-        _meter.CreateObservableGauge("kvcluster.node.map.shards", () => _reading.MapShards, "{shard}", "Shards of the whole cluster, according to this node's map.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.leased", () => _reading.Replicas.LongCount(replica => replica.HasLease), "{replica}", "Leaders that may answer reads without asking their followers. A quiescent leader has no lease.");
+        _meter.CreateObservableGauge("kvcluster.node.map.shards", () => _reading.MapShards, "{shard}", "Shards of the whole cluster, according to this node's shard map.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.leased", () => _reading.Replicas.LongCount(replica => replica.HasLease), "{replica}", "Leaders with a lease, which answer reads without asking their followers. A quiescent leader has none.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.impaired", () => ByDisk(), "{replica}", "Replicas whose disk is slow or full.");
     }
 
@@ -264,12 +264,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     private void ObserveShards()
     {
-        _meter.CreateObservableGauge("kvcluster.node.shard.epoch", () => ByShard(replica => (long)replica.Epoch), "{epoch}", "Epoch that the replica follows or leads. A jump is a change of leader.");
-        _meter.CreateObservableGauge("kvcluster.node.shard.leading", () => ByShard(replica => replica.Role == "leader" ? 1 : 0), "{leader}", "1: the replica leads the shard.");
-        _meter.CreateObservableCounter("kvcluster.node.shard.changes", () => ByShard(replica => (long)replica.Change), "{change}", "Number of the shard's last change that this replica has applied; its rate is that of the shard's writes.");
+        _meter.CreateObservableGauge("kvcluster.node.shard.epoch", () => ByShard(replica => (long)replica.Epoch), "{epoch}", "Epoch that the replica leads or follows. An increase is a change of leader.");
+        _meter.CreateObservableGauge("kvcluster.node.shard.leading", () => ByShard(replica => replica.Role == "leader" ? 1 : 0), "{leader}", "1 if the replica leads the shard, else 0.");
+        _meter.CreateObservableCounter("kvcluster.node.shard.changes", () => ByShard(replica => (long)replica.Change), "{change}", "Number of the shard's last change that this replica has applied. Its rate is the rate of the shard's writes.");
         _meter.CreateObservableGauge("kvcluster.node.shard.snapshot.age", () => ByShard(replica => replica.SnapshotAge.TotalSeconds), "s", "Age of the replica's oldest open snapshot.");
-        _meter.CreateObservableGauge("kvcluster.node.shard.pinned.size", () => ByShard(replica => replica.PinnedBytes), "By", "Memory and file that the replica's open snapshots, and checkpoints that are sent, keep from being reused.");
-        _meter.CreateObservableGauge("kvcluster.node.follower.lag.size", () => ByFollower(follower => follower.LagBytes), "By", "At a leader: journal that the follower has not acknowledged.");
+        _meter.CreateObservableGauge("kvcluster.node.shard.pinned.size", () => ByShard(replica => replica.PinnedBytes), "By", "Memory and file space that the replica's open snapshots, and checkpoints being sent, keep from being reused.");
+        _meter.CreateObservableGauge("kvcluster.node.follower.lag.size", () => ByFollower(follower => follower.LagBytes), "By", "At a leader: bytes of journal that the follower has not acknowledged.");
         _meter.CreateObservableGauge("kvcluster.node.follower.lag.changes", () => ByFollower(follower => follower.LagChanges), "{change}", "At a leader: changes that the follower has not acknowledged.");
     }
 
@@ -282,10 +282,10 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     private void ObservePeers()
     {
-        _meter.CreateObservableGauge("kvcluster.node.peer.lag.size", () => ByPeer(follower => follower.LagBytes), "By", "The greatest lag of that node's replicas behind leaders here, over all shards.");
-        _meter.CreateObservableGauge("kvcluster.node.peer.lag.changes", () => ByPeer(follower => follower.LagChanges), "{change}", "The greatest lag of that node's replicas behind leaders here, over all shards.");
-        _meter.CreateObservableGauge("kvcluster.node.peer.connected", () => Links(link => link.IsUp ? 1 : 0), "{stream}", "1: the stream to that node is open, and something was received on it within the last seconds.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.peer.waiting.size", () => Links(link => link.WaitingBytes), "By", "Frames that wait for the stream to that node.");
+        _meter.CreateObservableGauge("kvcluster.node.peer.lag.size", () => ByPeer(follower => follower.LagBytes), "By", "Greatest lag of that node's replicas behind leaders on this node, in bytes of journal, over all shards.");
+        _meter.CreateObservableGauge("kvcluster.node.peer.lag.changes", () => ByPeer(follower => follower.LagChanges), "{change}", "Greatest lag of that node's replicas behind leaders on this node, in changes, over all shards.");
+        _meter.CreateObservableGauge("kvcluster.node.peer.connected", () => Links(link => link.IsUp ? 1 : 0), "{stream}", "1 if the stream to that node is open and something was received on it within the last few seconds, else 0.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.peer.waiting.size", () => Links(link => link.WaitingBytes), "By", "Bytes of frames waiting to be sent to that node.");
         _meter.CreateObservableCounter("kvcluster.node.peer.dropped", () => Links(link => link.Dropped), "{frame}", "Frames for that node that were dropped because there was no credit or no stream. What matters is sent again.");
     }
 
@@ -298,12 +298,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private void ObserveStores()
     {
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.keys", () => Sum(replica => replica.Keys), "{key}", "Keys in this node's replicas.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.size", () => Sum(replica => replica.DataBytes), "By", "Data files of this node's replicas.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.size", () => Sum(replica => replica.JournalBytes), "By", "Journals of this node's replicas.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.changed.size", () => Sum(replica => replica.ChangedBytes), "By", "Changed pages in memory: what checkpoints will write, and what readers still need.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.size", () => Sum(replica => replica.DataBytes), "By", "Size of the data files of this node's replicas.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.size", () => Sum(replica => replica.JournalBytes), "By", "Size of the journals of this node's replicas.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.changed.size", () => Sum(replica => replica.ChangedBytes), "By", "Changed pages in memory, which checkpoints will write or readers still need.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.readers", () => Sum(replica => replica.Readers), "{reader}", "Open snapshots.");
         _meter.CreateObservableGauge("kvcluster.node.store.snapshot.age", () => _reading.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s", "Age of the oldest open snapshot.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file that open snapshots, and checkpoints that are sent, keep from being reused.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file space that open snapshots, and checkpoints being sent, keep from being reused.");
         _meter.CreateObservableGauge("kvcluster.node.disk.free.size", FreeBytes, "By", "Free space on the file system of the data directory.");
     }
 

@@ -14,7 +14,7 @@ public sealed partial class MetricNamesTests
     [Fact]
     public async Task TableOfMetrics_InItsDocument_IsWhatTheCodeHas()
     {
-        var found = (await InstrumentsAsync()).Select(instrument => $"`{instrument.Name}` | {KindOf(instrument)} | `{instrument.Unit}`");
+        var found = (await InstrumentsAsync()).Select(instrument => $"`{instrument.Name}` | {KindOf(instrument)} | `{instrument.Unit}` | {instrument.Description}");
         var told = Row().Matches(House.House.Read("deploy/telemetry/METRICS.md")).Select(row => row.Groups[1].Value);
         Assert.Equal(found.Order(StringComparer.Ordinal), told.Order(StringComparer.Ordinal));
     }
@@ -71,7 +71,7 @@ public sealed partial class MetricNamesTests
         return kind.IsHistogram ? [$"{name}_bucket", $"{name}_sum", $"{name}_count"] : [name];
     }
 
-    [GeneratedRegex(@"^\| (`kvcluster\.[a-z.]+` \| \w+ \| `[^`]+`) \|", RegexOptions.Multiline)]
+    [GeneratedRegex(@"^\| (`kvcluster\.[a-z.]+` \| \w+ \| `[^`]+` \| .+) \|$", RegexOptions.Multiline)]
     private static partial Regex Row();
 
     // Labels begin with the same word; they stand in braces or lists, never where a metric does.

@@ -175,13 +175,13 @@ async function operating(page) {
   await picture(page, 'shard');
   await button.click();
   await page.locator('#sure-yes').click();
-  await contains(page, '#said', `handed over to node ${to}`);
+  await contains(page, '#said', `transferred to node ${to}`);
   await until(page, (seen) => seen.shards.find((one) => one.shard === shard.shard).leader === to);
   say(`shard ${shard.shard} went from node ${shard.leader} to node ${to}`);
 
   await page.locator('#nodes button[data-node="1"]').click();
   await page.locator('#sure-yes').click();
-  await contains(page, '#said', 'Node 1 handed over');
+  await contains(page, '#said', 'Node 1 transferred');
   await contains(page, '#nodes tr:first-child', 'draining');
   assert.equal((await overview(page)).nodes[0].leads, 0);
   await picture(page, 'drained');
