@@ -1,15 +1,15 @@
 namespace KvCluster.Cli;
 
 /// <summary>
-/// The runtime decodes arguments as UTF-8 and puts U+FFFD where bytes are none, so that many keys would become one: such an argument is
-/// refused. The system knows the bytes.
+/// The runtime decodes arguments as UTF-8 and replaces invalid bytes with U+FFFD, so that different keys would become the same. Such arguments are refused. The
+/// system still has the original bytes.
 /// </summary>
 internal static class ArgumentBytes
 {
     private const char Replacement = '\uFFFD';
     private const string OwnCommandLine = "/proc/self/cmdline";
 
-    /// <summary>The first argument whose bytes are not UTF-8; null if there is none.</summary>
+    /// <summary>Returns the first argument whose bytes are not valid UTF-8; null if there is none.</summary>
     public static string? FirstWrong(string[] arguments)
     {
         if (!arguments.Any(argument => argument.Contains(Replacement, StringComparison.Ordinal)))
@@ -18,11 +18,11 @@ internal static class ArgumentBytes
     }
 
     /// <inheritdoc cref="FirstWrong(string[])"/>
-    /// <param name="arguments">As decoded.</param>
-    /// <param name="commandLine">Program and arguments, each ended by a zero byte. Without it an argument with U+FFFD counts as wrong.</param>
+    /// <param name="arguments">The arguments as the runtime decoded them.</param>
+    /// <param name="commandLine">Program and arguments, each followed by a zero byte. If it is empty, every argument with U+FFFD counts as wrong.</param>
     public static string? FirstWrong(string[] arguments, ReadOnlySpan<byte> commandLine)
     {
-        // From the last one on: what the arguments stand behind may be the program, or the runtime's own host and the program.
+        // Backwards, because the arguments may be preceded by the program, or by the runtime's host and the program.
         for (var i = arguments.Length - 1; i >= 0; i--)
         {
             commandLine = commandLine.IsEmpty ? commandLine : commandLine[..^1];

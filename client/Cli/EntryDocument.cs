@@ -1,9 +1,9 @@
 namespace KvCluster.Cli;
 
-/// <summary>An entry in JSON: text where the bytes are UTF-8, else base64 under another name, so that no byte is lost.</summary>
+/// <summary>An entry in JSON. Bytes that are not UTF-8 are base64 under another name, so that nothing is lost.</summary>
 internal sealed record EntryDocument(string? Key, string? KeyBase64, bool? Found, string? Value, string? ValueBase64, string Etag)
 {
-    /// <summary>Of an entry whose value was not asked for: no value at all is not an empty one.</summary>
+    /// <summary>For an entry whose value was not requested, which differs from an empty value.</summary>
     public static EntryDocument WithoutValue(ReadOnlySpan<byte> key, Etag etag) => Of(key, [], etag) with { Value = null };
 
     public static EntryDocument Of(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, Etag etag, bool? found = null)

@@ -1,7 +1,7 @@
 
 namespace KvCluster.Cli;
 
-/// <summary>Exit codes of `kv`; stable, scripts depend on them.</summary>
+/// <summary>Exit codes of `kv`. Scripts depend on them, so they are stable.</summary>
 internal static class ExitCodes
 {
     public const int Done = 0;
@@ -15,7 +15,7 @@ internal static class ExitCodes
     public const int OutcomeUnknown = 5;
     public const int VerifyFoundDifferences = 6;
 
-    /// <summary>Of <c>doctor</c>: something does not work.</summary>
+    /// <summary>Of <c>doctor</c>: there is a problem.</summary>
     public const int ProblemsFound = 7;
 
     public const int Internal = 70;

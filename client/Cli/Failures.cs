@@ -2,10 +2,10 @@ using KvCluster.Client;
 
 namespace KvCluster.Cli;
 
-/// <summary>What a failure means to the person and to the script that called `kv`. The one place that knows.</summary>
+/// <summary>Describes a failure to the person and the script that called `kv`. The only place that does.</summary>
 internal static class Failures
 {
-    private const string Interrupted = "interrupted";
+    private const string Interrupted = "interrupted: changes that were sent may have been applied";
 
     /// <summary>The exit code and the line to print, without a stack trace.</summary>
     public static (int ExitCode, string Line) Describe(Exception failure) => failure switch
@@ -20,6 +20,6 @@ internal static class Failures
         KvException e => (ExitCodes.Internal, $"{e.Reason}: {e.Message}"),
         OperationCanceledException => (ExitCodes.OutcomeUnknown, Interrupted),
         OutputClosedException e => (ExitCodes.Internal, e.Message),
-        _ => (ExitCodes.Internal, $"internal error: {failure.GetType().Name}: {failure.Message}"),
+        _ => (ExitCodes.Internal, $"internal error, which is a bug: {failure.GetType().Name}: {failure.Message}"),
     };
 }

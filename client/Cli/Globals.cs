@@ -3,7 +3,7 @@ using KvCluster.Client;
 
 namespace KvCluster.Cli;
 
-/// <summary>The options that every command takes.</summary>
+/// <summary>The options that all commands have.</summary>
 internal static class Globals
 {
     private const string EndpointDefault = "http://127.0.0.1:7400";
@@ -12,7 +12,7 @@ internal static class Globals
 
     public static readonly Option<string> Endpoint = new("--endpoint")
     {
-        Description = "A router or a node of the cluster (or env KV_ENDPOINT).",
+        Description = "Address of a router or of any node (environment variable KV_ENDPOINT).",
         HelpName = "URL",
         Recursive = true,
         DefaultValueFactory = _ => Environment.GetEnvironmentVariable("KV_ENDPOINT") is { Length: > 0 } endpoint ? endpoint : EndpointDefault,
@@ -22,36 +22,36 @@ internal static class Globals
 
     public static readonly Option<bool> Gateway = new("--gateway")
     {
-        Description = "Send everything through the endpoint, where the nodes themselves cannot be reached.",
+        Description = "Send every call through the endpoint, for networks in which the nodes cannot be reached directly.",
         Recursive = true,
     };
 
-    public static readonly Option<string?> TlsCa = FromEnvironment("--tls-ca", "KVCLUSTER_TLS_CA", "With https: PEM file of the authorities that signed the servers' certificates (default: the machine's", "FILE");
+    public static readonly Option<string?> TlsCa = FromEnvironment("--tls-ca", "KVCLUSTER_TLS_CA", "With https: PEM file of the certificate authorities to trust, by default those of the machine", "FILE");
 
-    public static readonly Option<string?> TlsCert = FromEnvironment("--tls-cert", "KVCLUSTER_TLS_CERT", "With https: PEM file of the client certificate to show (", "FILE");
+    public static readonly Option<string?> TlsCert = FromEnvironment("--tls-cert", "KVCLUSTER_TLS_CERT", "With https: PEM file of the client certificate to present", "FILE");
 
-    public static readonly Option<string?> TlsKey = FromEnvironment("--tls-key", "KVCLUSTER_TLS_KEY", "PEM file of that certificate's private key (", "FILE");
+    public static readonly Option<string?> TlsKey = FromEnvironment("--tls-key", "KVCLUSTER_TLS_KEY", "PEM file of that certificate's private key", "FILE");
 
-    public static readonly Option<string?> TlsServerName = FromEnvironment("--tls-server-name", "KV_TLS_SERVER_NAME", "What the servers' certificates must name, if not the hosts of their addresses (", "NAME");
+    public static readonly Option<string?> TlsServerName = FromEnvironment("--tls-server-name", "KV_TLS_SERVER_NAME", "Name that the servers' certificates must have, if it is not the host of their address", "NAME");
 
-    /// <summary>For calls that read or write whole replicas.</summary>
+    /// <summary>Limit of calls that read or write whole replicas.</summary>
     public static readonly TimeSpan CallLimitOfWholeReplicas = TimeSpan.FromMinutes(10);
 
     /// <summary>How long an ordinary call may take.</summary>
     public static readonly TimeSpan CallLimitDefault = new KvClientOptions().Timeout;
 
-    /// <exception cref="CliException">The endpoint is no address.</exception>
+    /// <exception cref="CliException">The endpoint is not an address.</exception>
     public static string EndpointOf(ParseResult arguments)
     {
         var endpoint = arguments.GetRequiredValue(Endpoint);
         return Uri.TryCreate(endpoint, UriKind.Absolute, out var address) && address.Scheme is "http" or "https"
             ? endpoint
-            : throw new CliException(ExitCodes.Usage, $"--endpoint '{endpoint}' is no address like {EndpointDefault}.");
+            : throw new CliException(ExitCodes.Usage, $"--endpoint '{endpoint}' is not an address such as {EndpointDefault}.");
     }
 
-    /// <summary>A client as the options ask for it.</summary>
+    /// <summary>Creates a client from the options.</summary>
     /// <param name="callLimit">How long one call may take with all its retries; null: the library's default.</param>
-    /// <exception cref="CliException">The endpoint is no address.</exception>
+    /// <exception cref="CliException">The endpoint is not an address, or a TLS file is not usable.</exception>
     public static KvClient ClientOf(ParseResult arguments, TimeSpan? callLimit = null)
     {
         var options = new KvClientOptions
@@ -71,13 +71,13 @@ internal static class Globals
         }
     }
 
-    /// <summary>A time in seconds, from a tenth to a day.</summary>
-    /// <exception cref="CliException">It is not.</exception>
+    /// <summary>The value of an option in seconds, from a tenth of a second to a day.</summary>
+    /// <exception cref="CliException">The value is out of range.</exception>
     public static TimeSpan SecondsOf(ParseResult arguments, Option<double> option) => arguments.GetValue(option) is >= SecondsMin and <= SecondsMax and var seconds
         ? TimeSpan.FromSeconds(seconds)
-        : throw new CliException(ExitCodes.Usage, $"{option.Name} takes seconds from 0.1 to 86400.");
+        : throw new CliException(ExitCodes.Usage, $"{option.Name} must be from 0.1 to 86400 seconds.");
 
-    /// <exception cref="CliException">A certificate without its key, or the other way round.</exception>
+    /// <exception cref="CliException">There is a key without a certificate.</exception>
     private static KvTlsOptions TlsOf(ParseResult arguments)
     {
         var tls = new KvTlsOptions
@@ -88,17 +88,17 @@ internal static class Globals
             ServerName = arguments.GetValue(TlsServerName),
         };
         return tls is { CertificateFile: null, KeyFile: not null }
-            ? throw new CliException(ExitCodes.Usage, "--tls-key goes with --tls-cert.")
+            ? throw new CliException(ExitCodes.Usage, "--tls-key requires --tls-cert.")
             : tls;
     }
 
-    // The message begins with the file.
+    // The message of such a failure begins with the file.
     private static string? FileOptionOf(ParseResult arguments, string message) => new[] { TlsCa, TlsCert, TlsKey }
         .FirstOrDefault(option => arguments.GetValue(option) is { } file && message.StartsWith(file, StringComparison.Ordinal))?.Name;
 
     private static Option<string?> FromEnvironment(string name, string variable, string description, string help) => new(name)
     {
-        Description = $"{description}{(description.EndsWith('(') ? "" : "; ")}or env {variable}).",
+        Description = $"{description} (environment variable {variable}).",
         HelpName = help,
         Recursive = true,
         DefaultValueFactory = _ => Environment.GetEnvironmentVariable(variable) is { Length: > 0 } value ? value : null,
@@ -106,7 +106,7 @@ internal static class Globals
 
     private static Option<string> OutputOption()
     {
-        var option = new Option<string>("--output") { Description = "text, or json with stable field names.", HelpName = "text|json", Recursive = true, DefaultValueFactory = _ => "text" };
+        var option = new Option<string>("--output") { Description = "Output format: text, or json with stable field names.", HelpName = "text|json", Recursive = true, DefaultValueFactory = _ => "text" };
         option.AcceptOnlyFromAmong("text", "json");
         return option;
     }

@@ -3,8 +3,8 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Cli;
 
 /// <summary>
-/// Ctrl-C and SIGTERM. The first one cancels <see cref="Token"/>, upon which a command ends within a second. A second one, or a command that
-/// does not end, ends the program where it stands. From construction to disposal; signals come on threads of their own.
+/// Handles Ctrl-C and SIGTERM from construction to disposal. The first signal cancels <see cref="Token"/>, and the command ends within a second. A second
+/// signal ends the program at once, and so does a command that does not end in time. Signals arrive on threads of their own.
 /// </summary>
 internal sealed class Interruption : IDisposable
 {
@@ -43,7 +43,7 @@ internal sealed class Interruption : IDisposable
 
     private static void End()
     {
-        StandardError.Tell("interrupted before the command came to an end");
+        StandardError.Tell("interrupted before the command ended: changes that were sent may have been applied");
         Environment.Exit(ExitCodes.OutcomeUnknown);
     }
 }

@@ -6,8 +6,7 @@ using Spectre.Console;
 namespace KvCluster.Cli;
 
 /// <summary>
-/// What a command prints on standard output: bytes as they are, or JSON with stable names. One thread at a time; buffered, and flushed when
-/// the command ends.
+/// What a command prints on standard output: bytes unchanged, or JSON with stable names. Buffered, and flushed when the command ends. One thread at a time.
 /// </summary>
 internal sealed class Output(bool isJson)
 {
@@ -18,7 +17,7 @@ internal sealed class Output(bool isJson)
     private static readonly JsonSerializerOptions Json = new()
     {
         PropertyNamingPolicy = JsonNamingPolicy.SnakeCaseLower,
-        // For terminals and files, never for HTML: text stays readable.
+        // The output is for terminals and files, never for HTML, so text stays readable.
         Encoder = System.Text.Encodings.Web.JavaScriptEncoder.UnsafeRelaxedJsonEscaping,
     };
 
@@ -29,7 +28,7 @@ internal sealed class Output(bool isJson)
     /// <summary>Whether `--output json` was given.</summary>
     public bool IsJson { get; } = isJson;
 
-    /// <exception cref="OutputClosedException">Nobody takes it any more.</exception>
+    /// <exception cref="OutputClosedException">Standard output cannot be written.</exception>
     public void Bytes(ReadOnlySpan<byte> bytes)
     {
         if (bytes.Length > BufferBytes - _buffered)
@@ -44,15 +43,15 @@ internal sealed class Output(bool isJson)
         _buffered += bytes.Length;
     }
 
-    /// <summary>For people: of what nodes say, nothing reaches the terminal but what it shows.</summary>
+    /// <summary>Prints a line for people. Control characters, which a node may have sent, do not reach the terminal.</summary>
     /// <inheritdoc cref="Bytes"/>
     public void Line(string text) => Bytes(Encoding.UTF8.GetBytes(OneLine.Of(text) + "\n"));
 
-    /// <summary>Several lines of this program's own.</summary>
+    /// <summary>Prints several lines, all of this program's own text.</summary>
     /// <inheritdoc cref="Bytes"/>
     public void Lines(string text) => Bytes(Encoding.UTF8.GetBytes(OneLine.Of(text, keepsLineFeeds: true) + "\n"));
 
-    /// <summary>A table in plain characters, as wide as the terminal.</summary>
+    /// <summary>Prints a table in plain characters, as wide as the terminal.</summary>
     /// <inheritdoc cref="Bytes"/>
     public void Table(Table table)
     {
@@ -63,7 +62,7 @@ internal sealed class Output(bool isJson)
         Bytes(Encoding.UTF8.GetBytes(OneLine.Of(text.ToString(), keepsLineFeeds: true)));
     }
 
-    /// <summary>One JSON document on a line of its own.</summary>
+    /// <summary>Prints one JSON document on a line of its own.</summary>
     /// <inheritdoc cref="Bytes"/>
     public void Document<T>(T document)
     {
@@ -74,7 +73,7 @@ internal sealed class Output(bool isJson)
     /// <inheritdoc cref="Bytes"/>
     public void Flush()
     {
-        // What cannot be written now will not be later either.
+        // If this write fails, a later one would fail too, so the buffer is emptied first.
         var bytes = _buffer.AsSpan(0, _buffered);
         _buffered = 0;
         Write(bytes);

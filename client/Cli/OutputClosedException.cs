@@ -1,4 +1,4 @@
 namespace KvCluster.Cli;
 
-/// <summary>Standard output takes no more: its reader is gone, or its disk is full.</summary>
+/// <summary>Standard output cannot be written: its reader is gone, or the disk is full.</summary>
 internal sealed class OutputClosedException(IOException cause) : IOException($"standard output: {cause.Message}", cause);

@@ -1,17 +1,17 @@
-// kv: a KvCluster from the command line. Every failure is one line on standard error and an exit code of ExitCodes.
+// kv: the command line client. Every failure is one line on standard error and one of the exit codes in ExitCodes.
 using System.CommandLine;
 using KvCluster.Cli;
 using KvCluster.Cli.Commands;
 
-var root = new RootCommand("Read, write, load and look at a KvCluster.")
+var root = new RootCommand("Command line client of KvCluster: read, write and load keys, examine and administer a cluster.")
 {
     Globals.Endpoint, Globals.OutputFormat, Globals.Gateway, Globals.TlsCa, Globals.TlsCert, Globals.TlsKey, Globals.TlsServerName,
 };
 foreach (var command in CommandTable.For(args))
     root.Subcommands.Add(command);
 if (ArgumentBytes.FirstWrong(args) is { } wrong)
-    return Refuse($"'{wrong}' is not UTF-8, as keys and values on the command line are; load takes any bytes.");
-// A key may begin with @: no argument names a file with more arguments.
+    return Refuse($"'{wrong}' is not UTF-8, as keys and values on the command line must be. To write other bytes, use load, or @FILE for a value.");
+// Keys may begin with @, so arguments that name files of further arguments are disabled.
 var parsed = root.Parse(args, new ParserConfiguration { ResponseFileTokenReplacer = null });
 if (parsed.Errors.Count > 0)
     return Refuse(ParseMistakes.Describe(parsed.Errors));
@@ -23,7 +23,7 @@ return help.GetStringBuilder().Length == 0 ? exitCode : PrintHelp(help.ToString(
 
 static int Refuse(string mistake)
 {
-    StandardError.Tell($"{mistake} (--help lists what there is)");
+    StandardError.Tell($"{mistake} See kv --help.");
     return ExitCodes.Usage;
 }
 

@@ -1,9 +1,9 @@
 namespace KvCluster.Cli;
 
-/// <summary>Lines for the person who called `kv`. Any thread.</summary>
+/// <summary>Prints lines for the person who called `kv`. Any thread.</summary>
 internal static class StandardError
 {
-    /// <summary>One line. Where nobody can take it the exit code has to say it all: a full log disk must not turn "not found" into a crash.</summary>
+    /// <summary>Prints one line. If standard error cannot be written, the exit code alone has to do: a full disk must not turn "not found" into a crash.</summary>
     public static void Tell(string line)
     {
         if (!StandardHandles.IsOpen(StandardHandles.Error))
@@ -14,7 +14,7 @@ internal static class StandardError
         }
         catch (IOException)
         {
-            // There is no other place to tell it.
+            // There is no other place to report it.
         }
     }
 }

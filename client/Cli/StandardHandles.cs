@@ -3,11 +3,10 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Cli;
 
 /// <summary>
-/// Whether standard input, output and error were open when the program began. The runtime takes the numbers of closed ones for pipes of its
-/// own: a read of such an input never ends, and a write to such an output reaches the runtime. What the program inherited lacks the mark
-/// "close on exec", and what the runtime opens has it.
+/// Tells whether standard input, output and error were open when the program started. The runtime reuses the numbers of closed ones for its own pipes, where a
+/// read would never end and a write would reach the runtime. What the program inherited lacks the flag "close on exec"; what the runtime opens has it.
 /// </summary>
-/// <remarks>Elsewhere than on Unix they count as open.</remarks>
+/// <remarks>On Windows they count as open.</remarks>
 internal static class StandardHandles
 {
     public const int Input = 0;

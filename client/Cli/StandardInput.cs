@@ -1,7 +1,7 @@
 
 namespace KvCluster.Cli;
 
-/// <summary>Standard input, for the commands that take "-". One reader.</summary>
+/// <summary>Standard input, for the commands that accept "-". One reader.</summary>
 internal static class StandardInput
 {
     /// <exception cref="CliException">It is closed.</exception>

@@ -4,17 +4,17 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Cli;
 
 /// <summary>
-/// Standard output by the bare system call. The console's own stream swallows a closed pipe, after which a scan would go on for nobody; a
-/// <see cref="FileStream"/> writes at offsets of its own, and so over what others write to the same file.
+/// Writes to standard output with the system call. The console's own stream ignores a closed pipe, so that a scan would continue for nobody. A
+/// <see cref="FileStream"/> keeps its own offset and would overwrite what others write to the same file.
 /// </summary>
-/// <remarks>Elsewhere than on Unix it is the console's stream.</remarks>
+/// <remarks>On Windows it uses the console's stream.</remarks>
 internal sealed class StandardOutput
 {
     private const int Interrupted = 4;
 
     private readonly Stream? _console = OperatingSystem.IsWindows() ? Console.OpenStandardOutput() : null;
 
-    /// <exception cref="IOException">Nobody takes it any more: the pipe is closed, the disk is full.</exception>
+    /// <exception cref="IOException">It cannot be written: the pipe is closed, or the disk is full.</exception>
     public void Write(ReadOnlySpan<byte> bytes)
     {
         if (_console is not null)

@@ -1,15 +1,15 @@
 namespace KvCluster.Cli;
 
-/// <summary>Values between files and keys, byte for byte.</summary>
+/// <summary>Reads and writes values from and to files, byte for byte.</summary>
 internal static class ValueFile
 {
     private const int ChunkBytes = 1 << 16;
     private const string StandardInputName = "-";
     private const char Mark = '@';
 
-    /// <summary>The value that an argument of `put` stands for: the bytes of a file after @, standard input for -, else its own text, in which @@ at the beginning is one @.</summary>
-    /// <param name="bytesMax">More than this is refused.</param>
-    /// <param name="stop">Ends the wait for a pipe or a terminal.</param>
+    /// <summary>Returns the value that an argument of `put` means: the bytes of the file named after @, standard input for -, else the text itself, where @@ at the beginning is one @.</summary>
+    /// <param name="bytesMax">Longer values are refused.</param>
+    /// <param name="stop">Stops waiting for a pipe or a terminal.</param>
     /// <exception cref="CliException">The file or standard input cannot be read, or is too long.</exception>
     public static Task<ReadOnlyMemory<byte>> ReadArgumentAsync(string argument, int bytesMax, CancellationToken stop)
     {
@@ -22,10 +22,10 @@ internal static class ValueFile
             return Task.FromResult(Text.ToBytes(rest));
         return rest.Length > 0
             ? ReadToEndAsync(argument, () => OpenForReading(argument, rest), bytesMax, stop)
-            : throw new CliException(ExitCodes.Usage, "@ names no file. A value that begins with @ is written with @@.");
+            : throw new CliException(ExitCodes.Usage, "@ is not followed by the name of a file. A value that begins with @ is written with @@.");
     }
 
-    /// <summary>Writes a file anew, or what else the path names.</summary>
+    /// <summary>Creates or replaces a file, or writes to the device or pipe that the path names.</summary>
     /// <exception cref="CliException">It cannot be written.</exception>
     public static void Write(string option, string path, ReadOnlySpan<byte> value)
     {
@@ -40,7 +40,7 @@ internal static class ValueFile
         }
     }
 
-    // Nothing is wrong with the command line then: a full disk.
+    // The command line is correct; the disk is full, for example.
     private static void Fill(string option, string path, FileStream file, ReadOnlySpan<byte> value)
     {
         try
@@ -65,7 +65,7 @@ internal static class ValueFile
         }
     }
 
-    // On another thread, which is left at a cancellation: the read itself cannot be cancelled, nor the opening of a named pipe.
+    // On another thread, which is abandoned on cancellation, because neither the read nor the opening of a named pipe can be cancelled.
     private static Task<ReadOnlyMemory<byte>> ReadToEndAsync(string name, Func<Stream> open, int bytesMax, CancellationToken stop) =>
         Task.Run(() => ReadToEnd(name, open, bytesMax), CancellationToken.None).WaitAsync(stop);
 

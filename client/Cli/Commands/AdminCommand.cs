@@ -4,39 +4,39 @@ using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>`kv admin`: what operators ask for.</summary>
+/// <summary>`kv admin`: the commands for operators.</summary>
 internal static class AdminCommand
 {
-    private static readonly Argument<uint> Shard = new("shard") { Description = "The shard's id." };
-    private static readonly Argument<uint> Node = new("node") { Description = "The node's id." };
-    private static readonly Option<uint?> ToNode = new("--to") { Description = "The node that is to lead (default: the one that has most of the journal).", HelpName = "NODE" };
-    private static readonly Option<bool> Off = new("--off") { Description = "The node may lead again." };
+    private static readonly Argument<uint> Shard = new("SHARD") { Description = "Id of the shard." };
+    private static readonly Argument<uint> Node = new("NODE") { Description = "Id of the node." };
+    private static readonly Option<uint?> ToNode = new("--to") { Description = "Node that is to lead (default: the voter that has most of the journal).", HelpName = "NODE" };
+    private static readonly Option<bool> Off = new("--off") { Description = "End the drain: the node may lead again." };
 
-    private static readonly Option<uint> FromNode = new("--from") { Description = "The node whose replica leaves for good.", Required = true, HelpName = "NODE" };
-    private static readonly Option<uint?> ToNodeOfReplica = new("--to") { Description = "The node that gets the new one (default: the same, where it is rebuilt). 0: none, the replica is a learner and leaves.", HelpName = "NODE" };
-    private static readonly Option<string> Reason = new("--reason") { Description = "For logs and status.", DefaultValueFactory = _ => "an operator asked for it", HelpName = "TEXT" };
+    private static readonly Option<uint> FromNode = new("--from") { Description = "Node whose replica is removed.", Required = true, HelpName = "NODE" };
+    private static readonly Option<uint?> ToNodeOfReplica = new("--to") { Description = "Node of the new replica (default: the same node, where it is rebuilt). 0 removes a learner without a replacement.", HelpName = "NODE" };
+    private static readonly Option<string> Reason = new("--reason") { Description = "Reason for the log and the status, at most 1,000 characters.", DefaultValueFactory = _ => "requested by an operator", HelpName = "TEXT" };
 
-    private static readonly Option<bool> ForceReplace = new("--force") { Description = "Also where those that stay are not seen to follow closely: the shard's writes pause while it is tried." };
-    private static readonly Option<bool> ForceQuarantine = new("--force") { Description = "Also where no majority stays: the shard serves nothing then, and what only this replica had is out of reach." };
-    private static readonly Option<bool> ForceDrain = new("--force") { Description = "Also where a shard has no majority once the node stops: it serves nothing until the node is back." };
+    private static readonly Option<bool> ForceReplace = new("--force") { Description = "Replace even if the remaining replicas are not seen to follow closely. Writes to the shard pause while the change is tried." };
+    private static readonly Option<bool> ForceQuarantine = new("--force") { Description = "Quarantine even if no majority remains. The shard then serves nothing, and what only this replica has cannot be reached." };
+    private static readonly Option<bool> ForceDrain = new("--force") { Description = "Drain even if a shard has no majority without the node. While the node is stopped, such a shard serves nothing." };
 
-    private static readonly Option<bool> Pause = new("--pause") { Description = "Move no replica from here on." };
-    private static readonly Option<bool> Resume = new("--resume") { Description = "Move replicas again." };
-    private static readonly Option<uint[]> Leave = new("--leave") { Description = "A node that is to have no replicas any more; may be given more than once.", HelpName = "NODE" };
-    private static readonly Option<uint[]> Stay = new("--stay") { Description = "A node that may have replicas again; may be given more than once.", HelpName = "NODE" };
-    private static readonly Option<uint?> StayUpTo = new("--stay-up-to") { Description = "Nodes with greater ids leave, the others stay.", HelpName = "NODE" };
+    private static readonly Option<bool> Pause = new("--pause") { Description = "Stop moving replicas. Moves in progress continue." };
+    private static readonly Option<bool> Resume = new("--resume") { Description = "Resume moving replicas." };
+    private static readonly Option<uint[]> Leave = new("--leave") { Description = "Move all replicas away from this node. Can be given more than once.", HelpName = "NODE" };
+    private static readonly Option<uint[]> Stay = new("--stay") { Description = "Let this node have replicas again. Can be given more than once.", HelpName = "NODE" };
+    private static readonly Option<uint?> StayUpTo = new("--stay-up-to") { Description = "Nodes with greater ids leave; the others stay.", HelpName = "NODE" };
     private const int WaitSecondsMax = 86_400;
 
-    private static readonly Option<double?> Wait = new("--wait") { Description = "Wait until no replica lies on a node that leaves.", HelpName = "SECONDS" };
+    private static readonly Option<double?> Wait = new("--wait") { Description = "Wait at most this long until the nodes that leave have no replicas.", HelpName = "SECONDS" };
 
     private static readonly TimeSpan PlacementInterval = TimeSpan.FromMilliseconds(500);
 
-    /// <summary>A drain waits for followers that are behind.</summary>
+    /// <summary>Longer than for other calls, because a drain waits for followers that are behind.</summary>
     private static readonly TimeSpan DrainLimit = TimeSpan.FromMinutes(1);
 
     public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), Replace(), Quarantine(), Placement() };
 
-    private static Command Replace() => CliCommand.Create("replace", "Put a new replica of a shard in the place of another.", [Shard, FromNode, ToNodeOfReplica, ForceReplace], async (arguments, output, stop) =>
+    private static Command Replace() => CliCommand.Create("replace", "Replace a replica of a shard with a new one, on the same node or another.", [Shard, FromNode, ToNodeOfReplica, ForceReplace], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
         var (shard, from) = (arguments.GetValue(Shard), arguments.GetValue(FromNode));
@@ -45,11 +45,11 @@ internal static class AdminCommand
         if (output.IsJson)
             output.Document(new { Shard = shard, From = from, To = to });
         else
-            output.Line(to == 0 ? $"shard {shard} has no learner on node {from} any more" : $"shard {shard} has a new replica on node {to}");
+            output.Line(to == 0 ? $"the learner of shard {shard} on node {from} was removed" : $"shard {shard} has a new replica on node {to}");
         return ExitCodes.Done;
     });
 
-    private static Command Quarantine() => CliCommand.Create("quarantine", "Take a node's replica of a shard out of service; it is rebuilt from its peers.", [Shard, Node, Reason, ForceQuarantine], async (arguments, output, stop) =>
+    private static Command Quarantine() => CliCommand.Create("quarantine", "Take a node's replica of a shard out of service for good. A new one is built from its peers.", [Shard, Node, Reason, ForceQuarantine], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments);
         var (shard, node) = (arguments.GetValue(Shard), arguments.GetValue(Node));
@@ -57,18 +57,18 @@ internal static class AdminCommand
         if (output.IsJson)
             output.Document(new { Shard = shard, Node = node });
         else
-            output.Line($"node {node} has taken its replica of shard {shard} out of service");
+            output.Line($"the replica of shard {shard} on node {node} is out of service");
         return ExitCodes.Done;
     });
 
-    private static Command Placement() => CliCommand.Create("placement", "Say on which nodes replicas may lie, and see how far that is.", [Pause, Resume, Leave, Stay, StayUpTo, Wait], async (arguments, output, stop) =>
+    private static Command Placement() => CliCommand.Create("placement", "Show or change which nodes may have replicas. Without options, only show it.", [Pause, Resume, Leave, Stay, StayUpTo, Wait], async (arguments, output, stop) =>
     {
         if (arguments.GetValue(Pause) && arguments.GetValue(Resume))
             throw new CliException(ExitCodes.Usage, "--pause and --resume exclude each other.");
         if (arguments.GetValue(Leave)!.Intersect(arguments.GetValue(Stay)!).Select(node => (uint?)node).FirstOrDefault() is { } both)
-            throw new CliException(ExitCodes.Usage, $"Node {both} cannot both leave and stay.");
+            throw new CliException(ExitCodes.Usage, $"Node {both} is given to both --leave and --stay.");
         if (arguments.GetValue(Wait) is { } wait && !(wait >= 0 && wait <= WaitSecondsMax))
-            throw new CliException(ExitCodes.Usage, $"--wait takes seconds from 0 to {WaitSecondsMax}.");
+            throw new CliException(ExitCodes.Usage, $"--wait must be from 0 to {WaitSecondsMax} seconds.");
         await using var client = Globals.ClientOf(arguments);
         bool? paused = arguments.GetValue(Pause) ? true : arguments.GetValue(Resume) ? false : null;
         var status = await client.PlaceAsync(paused, arguments.GetValue(Leave), arguments.GetValue(Stay), arguments.GetValue(StayUpTo), stop);
@@ -77,10 +77,10 @@ internal static class AdminCommand
         if (output.IsJson)
             output.Document(new { status.Paused, Leaving = status.Leaving.OrderBy(node => node.Key).Select(node => new { Node = node.Key, Replicas = node.Value }) });
         else
-            output.Line((status.Paused ? "replicas stay where they are" : "replicas move where they are to lie") + string.Concat(status.Leaving.OrderBy(node => node.Key).Select(node => $"; node {node.Key} leaves and has {node.Value}")));
+            output.Line((status.Paused ? "moves of replicas are paused" : "replicas move automatically") + string.Concat(status.Leaving.OrderBy(node => node.Key).Select(node => $"; node {node.Key} is leaving, {node.Value} replicas remain")));
         return arguments.GetValue(Wait) is null || status.Leaving.Values.All(replicas => replicas == 0)
             ? ExitCodes.Done
-            : throw new CliException(ExitCodes.Unavailable, "Nodes that leave still have replicas; they go on moving.");
+            : throw new CliException(ExitCodes.Unavailable, "Nodes that are leaving still have replicas. The moves continue; the same command waits again.");
     });
 
     private static async Task<PlacementStatus> LeftAsync(KvClient client, PlacementStatus status, TimeSpan limit, CancellationToken stop)
@@ -94,7 +94,7 @@ internal static class AdminCommand
         return status;
     }
 
-    private static Command Transfer() => CliCommand.Create("transfer", "Hand a shard's leadership to another node.", [Shard, ToNode], async (arguments, output, stop) =>
+    private static Command Transfer() => CliCommand.Create("transfer", "Transfer the leadership of a shard to another node.", [Shard, ToNode], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments);
         var shard = arguments.GetValue(Shard);
@@ -102,18 +102,18 @@ internal static class AdminCommand
         if (output.IsJson)
             output.Document(new { Shard = shard, Leader = leader });
         else
-            output.Line($"node {leader} leads shard {shard}");
+            output.Line($"the leadership of shard {shard} was transferred to node {leader}");
         return ExitCodes.Done;
     });
 
-    // For the server 0 is "whoever has most", for a person a node that does not exist.
+    // For the server 0 means the voter that has most of the journal. For a person it is a node that does not exist.
     private static uint TransferTarget(ParseResult arguments) => arguments.GetValue(ToNode) switch
     {
-        0 => throw new CliException(ExitCodes.Usage, "There is no node 0."),
+        0 => throw new CliException(ExitCodes.Usage, "--to 0: there is no node 0; ids start at 1."),
         var node => node ?? 0,
     };
 
-    private static Command Drain() => CliCommand.Create("drain", "Have a node give its leaderships away and take none.", [Node, Off, ForceDrain], async (arguments, output, stop) =>
+    private static Command Drain() => CliCommand.Create("drain", "Transfer all leaderships of a node to others. It takes none until --off, or until it is restarted.", [Node, Off, ForceDrain], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, DrainLimit);
         var node = arguments.GetValue(Node);
@@ -122,13 +122,13 @@ internal static class AdminCommand
         if (output.IsJson)
             output.Document(new { Node = node, Draining = !off, drained.GivenAway, Kept = drained.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) });
         else
-            output.Line(off ? $"node {node} may lead again" : $"node {node} gave {drained.GivenAway} leaderships away");
+            output.Line(off ? $"node {node} may lead again" : $"node {node} transferred {drained.GivenAway} leaderships and takes none");
         return drained.Kept.Count == 0
             ? ExitCodes.Done
-            : throw new CliException(ExitCodes.Unavailable, $"Node {node} still leads {string.Join(", ", drained.Kept.Select(kept => $"shard {kept.Key}: {kept.Value}"))}.");
+            : throw new CliException(ExitCodes.Unavailable, $"Node {node} still leads {drained.Kept.Count} shards: {string.Join("; ", drained.Kept.Select(kept => $"shard {kept.Key}: {kept.Value}"))}. It takes no new leaderships; the same command tries again.");
     });
 
-    private static Command Checkpoint() => CliCommand.Create("checkpoint", "Have every replica write a checkpoint.", [], async (arguments, output, stop) =>
+    private static Command Checkpoint() => CliCommand.Create("checkpoint", "Write a checkpoint of every replica.", [], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
         var replicas = await client.CheckpointAsync(stop);
@@ -136,7 +136,7 @@ internal static class AdminCommand
             output.Document(new { Replicas = replicas.Select(one => new { one.Node, one.Shard, Etag = one.Covers.ToString(), one.DataBytes, Error = one.Error.Length == 0 ? null : one.Error }) });
         else
             foreach (var one in replicas)
-                output.Line(one.Error.Length == 0 ? $"node {one.Node} shard {one.Shard}: {one.DataBytes} bytes, covers {one.Covers}" : $"node {one.Node} shard {one.Shard}: failed: {one.Error}");
+                output.Line(one.Error.Length == 0 ? $"node {one.Node}, shard {one.Shard}: {one.DataBytes} bytes, covers {one.Covers}" : $"node {one.Node}, shard {one.Shard}: failed: {one.Error}");
         var failed = replicas.Count(one => one.Error.Length > 0);
         return failed == 0 ? ExitCodes.Done : throw new CliException(ExitCodes.Unavailable, $"{failed} of {replicas.Count} checkpoints failed.");
     });

@@ -5,16 +5,16 @@ using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>`kv bench`: so many callers with one call under way each, for a while. Writes under `bench/`, and leaves that there.</summary>
+/// <summary>`kv bench`: a number of callers, each with one call in progress, for some time. Keys written under `bench/` are not removed.</summary>
 internal static class BenchCommand
 {
     private static readonly Argument<string> Workload = WorkloadArgument();
-    private static readonly Option<int> Callers = new("--callers") { Description = "Calls under way at any time.", HelpName = "N", DefaultValueFactory = _ => 64 };
-    private static readonly Option<double> Seconds = new("--seconds") { Description = "How long.", HelpName = "S", DefaultValueFactory = _ => 10 };
-    private static readonly Option<int> Keys = new("--keys") { Description = "Keys to choose from.", HelpName = "N", DefaultValueFactory = _ => 100_000 };
-    private static readonly Option<int> ValueBytes = new("--value-bytes") { Description = "Length of a value.", HelpName = "N", DefaultValueFactory = _ => 100 };
+    private static readonly Option<int> Callers = new("--callers") { Description = "Number of callers, each with one call in progress.", HelpName = "N", DefaultValueFactory = _ => 64 };
+    private static readonly Option<double> Seconds = new("--seconds") { Description = "Duration of the run.", HelpName = "S", DefaultValueFactory = _ => 10 };
+    private static readonly Option<int> Keys = new("--keys") { Description = "Number of different keys, chosen at random.", HelpName = "N", DefaultValueFactory = _ => 100_000 };
+    private static readonly Option<int> ValueBytes = new("--value-bytes") { Description = "Size of a value in bytes.", HelpName = "N", DefaultValueFactory = _ => 100 };
 
-    public static Command Create() => CliCommand.Create("bench", "Measure puts, gets, or half of each.", [Workload, Callers, Seconds, Keys, ValueBytes], RunAsync);
+    public static Command Create() => CliCommand.Create("bench", "Measure throughput and latency. Puts write keys under bench/ and leave them there.", [Workload, Callers, Seconds, Keys, ValueBytes], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
@@ -27,14 +27,14 @@ internal static class BenchCommand
         await using var client = Globals.ClientOf(arguments);
         var started = Stopwatch.GetTimestamp();
         var latencies = await Task.WhenAll(Enumerable.Range(0, callers).Select(_ => Task.Run(() => CallAsync(client, workload, keys, value, started, limit, stop), stop)));
-        Tell(output, workload, callers, [.. latencies.SelectMany(one => one).Order()], Stopwatch.GetElapsedTime(started).TotalSeconds);
+        Print(output, workload, callers, [.. latencies.SelectMany(one => one).Order()], Stopwatch.GetElapsedTime(started).TotalSeconds);
         return ExitCodes.Done;
     }
 
     private static async Task<List<TimeSpan>> CallAsync(KvClient client, string workload, int keys, byte[] value, long started, TimeSpan limit, CancellationToken stop)
     {
         var latencies = new List<TimeSpan>(1 << 14);
-        // Once at least: a caller whose turn comes late has a latency all the same.
+        // At least one call, so that a caller that starts late has a latency too.
         do
         {
             var key = Text.ToBytes(string.Create(CultureInfo.InvariantCulture, $"bench/{Random.Shared.Next(keys):D10}"));
@@ -50,7 +50,7 @@ internal static class BenchCommand
         return latencies;
     }
 
-    private static void Tell(Output output, string workload, int callers, TimeSpan[] latencies, double seconds)
+    private static void Print(Output output, string workload, int callers, TimeSpan[] latencies, double seconds)
     {
         var rate = latencies.Length / seconds;
         var (p50, p99, max) = (latencies[latencies.Length / 2].TotalMilliseconds, latencies[(int)(latencies.Length * 0.99)].TotalMilliseconds, latencies[^1].TotalMilliseconds);
@@ -62,11 +62,11 @@ internal static class BenchCommand
 
     private static int InRange(ParseResult arguments, Option<int> option, int most) => arguments.GetValue(option) is var value && value >= 1 && value <= most
         ? value
-        : throw new CliException(ExitCodes.Usage, $"{option.Name} takes 1 to {most}.");
+        : throw new CliException(ExitCodes.Usage, $"{option.Name} must be from 1 to {most}.");
 
     private static Argument<string> WorkloadArgument()
     {
-        var argument = new Argument<string>("WORKLOAD") { Description = "put, get or mixed." };
+        var argument = new Argument<string>("WORKLOAD") { Description = "put, get, or mixed: half of each." };
         argument.AcceptOnlyFromAmong("put", "get", "mixed");
         return argument;
     }

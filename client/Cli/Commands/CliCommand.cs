@@ -2,11 +2,11 @@ using System.CommandLine;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>What all commands have in common: from arguments to an exit code, every failure one line on standard error.</summary>
+/// <summary>What all commands have in common: an exit code, and every failure as one line on standard error.</summary>
 internal static class CliCommand
 {
-    /// <param name="parts">Its arguments and options.</param>
-    /// <param name="run">Does it; answers the exit code. Exceptions are told by <see cref="Failures"/>.</param>
+    /// <param name="parts">The command's arguments and options.</param>
+    /// <param name="run">Executes the command and returns the exit code. <see cref="Failures"/> describes its exceptions.</param>
     public static Command Create(string name, string description, IEnumerable<Symbol> parts, Func<ParseResult, Output, CancellationToken, Task<int>> run)
     {
         var command = new Command(name, description);
@@ -41,7 +41,7 @@ internal static class CliCommand
         }
     }
 
-    // What was printed before the failure is true and belongs out first.
+    // What was printed before the failure is correct and comes first.
     private static int TellAfter(Output output, Exception failure)
     {
         try

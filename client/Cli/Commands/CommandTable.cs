@@ -2,7 +2,7 @@ using System.CommandLine;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>All commands, in the order of the help.</summary>
+/// <summary>All commands, in the order in which the help lists them.</summary>
 internal static class CommandTable
 {
     private static readonly (string Name, Func<Command> Create)[] All =
@@ -12,7 +12,7 @@ internal static class CommandTable
         ("doctor", DoctorCommand.Create), ("admin", AdminCommand.Create),
     ];
 
-    /// <summary>Those that the arguments can mean: to create all of them takes longer than a call. All if the first argument names none.</summary>
+    /// <summary>The command that the first argument names, because creating all of them takes longer than a call; all commands if it names none.</summary>
     public static IEnumerable<Command> For(string[] arguments) =>
         All.Where(one => one.Name == arguments.FirstOrDefault()).DefaultIfEmpty().First() is { Create: { } create } ? [create()] : All.Select(one => one.Create());
 

@@ -3,12 +3,12 @@ using KvCluster.Cli.Doctor;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>`kv doctor`: looks at a deployment from outside and says what to do.</summary>
+/// <summary>`kv doctor`: examines a deployment and recommends actions.</summary>
 internal static class DoctorCommand
 {
-    private static readonly Option<bool> All = new("--all") { Description = "Also say what is as it should be." };
+    private static readonly Option<bool> All = new("--all") { Description = "Also print the checks that passed." };
 
-    public static Command Create() => CliCommand.Create("doctor", "Look at nodes, shards, clocks, disks, coordinator, certificates and limits, and say what to do.", [All], async (arguments, output, stop) =>
+    public static Command Create() => CliCommand.Create("doctor", "Check nodes, shards, clocks, disks, coordinator, certificates and limits, and recommend actions. The exit code is 7 if there is a problem.", [All], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments);
         var asked = TimeProvider.System.GetUtcNow();
@@ -43,7 +43,7 @@ internal static class DoctorCommand
             if (finding.Advice.Length > 0)
                 output.Line($"         {finding.Advice}");
         }
-        output.Line($"cluster {cluster}: {findings.Count(finding => finding.Severity == Severity.Problem)} problems, {findings.Count(finding => finding.Severity == Severity.Warning)} warnings, {findings.Count} things looked at");
+        output.Line($"cluster {cluster}: {findings.Count(finding => finding.Severity == Severity.Problem)} problems, {findings.Count(finding => finding.Severity == Severity.Warning)} warnings, {findings.Count} checks");
     }
 
     private static string NameOf(Severity severity) => severity.ToString().ToLowerInvariant();

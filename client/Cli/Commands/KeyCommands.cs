@@ -3,7 +3,7 @@ using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>`kv get`, `kv put`, `kv delete`: one key.</summary>
+/// <summary>The commands for one key: `kv get`, `kv put` and `kv delete`.</summary>
 internal static class KeyCommands
 {
     private const int ValueBytesMax = 8 << 20;
@@ -12,16 +12,16 @@ internal static class KeyCommands
     private const string IfExistsName = "--if-exists";
     private const string IfValueName = "--if-value";
 
-    private static readonly Argument<string> Key = new("KEY") { Description = "1 to 2,048 bytes of UTF-8." };
-    private static readonly Option<string?> IfEtag = new(IfEtagName) { Description = "Only if the key's value was set by the change with this etag.", HelpName = "ETAG" };
-    private static readonly Option<string?> Seen = new("--seen") { Description = "For --read session: an etag that put or delete printed; the answer has that change.", HelpName = "ETAG" };
-    private static readonly Option<bool> Raw = new("--raw") { Description = "Print the bytes of the value and no line feed after them." };
-    private static readonly Option<string?> Out = new("--out") { Description = "Write the bytes of the value to this file and nothing to standard output.", HelpName = "FILE" };
-    private static readonly Option<bool> IfAbsent = new(IfAbsentName) { Description = "Only if the key does not exist." };
-    private static readonly Option<bool> IfExists = new(IfExistsName) { Description = "Only if the key exists." };
-    private static readonly Option<string?> IfValue = new(IfValueName) { Description = "Only if the key has exactly this value.", HelpName = "VALUE" };
+    private static readonly Argument<string> Key = new("KEY") { Description = "The key: 1 to 2,048 bytes of UTF-8." };
+    private static readonly Option<string?> IfEtag = new(IfEtagName) { Description = "Apply only if this is the etag of the key: its value was set by that change.", HelpName = "ETAG" };
+    private static readonly Option<string?> Seen = new("--seen") { Description = "With --read session: the answer includes the change with this etag, which put or delete printed.", HelpName = "ETAG" };
+    private static readonly Option<bool> Raw = new("--raw") { Description = "Print exactly the bytes of the value, without a line feed at the end." };
+    private static readonly Option<string?> Out = new("--out") { Description = "Write exactly the bytes of the value to this file instead of standard output.", HelpName = "FILE" };
+    private static readonly Option<bool> IfAbsent = new(IfAbsentName) { Description = "Apply only if the key does not exist." };
+    private static readonly Option<bool> IfExists = new(IfExistsName) { Description = "Apply only if the key exists." };
+    private static readonly Option<string?> IfValue = new(IfValueName) { Description = "Apply only if the key has exactly this value (text).", HelpName = "VALUE" };
 
-    public static Command Get() => CliCommand.Create("get", "Print the value of a key.", [Key, Raw, Out, ReadOption.Mode, Seen], async (arguments, output, stop) =>
+    public static Command Get() => CliCommand.Create("get", "Print the value of a key. The exit code is 1 if the key does not exist.", [Key, Raw, Out, ReadOption.Mode, Seen], async (arguments, output, stop) =>
     {
         var file = ValueFileOf(arguments, output);
         var client = ClientOf(arguments);
@@ -35,13 +35,13 @@ internal static class KeyCommands
             ValueFile.Write("--out", file, result.Value.Span);
         else if (result.Found)
             PrintValue(output, result.Value.Span, arguments.GetValue(Raw));
-        return result.Found ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, $"{Text.ForPeople(key.Span)} is not there.");
+        return result.Found ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, $"{Text.ForPeople(key.Span)} does not exist.");
     });
 
     public static Command Put()
     {
-        var value = new Argument<string>("VALUE") { Description = "Up to 8 MiB. @FILE reads it from a file, - from standard input; @@ at the beginning stands for one @." };
-        return CliCommand.Create("put", "Set a key. Returns when the change is durable on a majority.", [Key, value, IfEtag, IfAbsent, IfExists, IfValue], async (arguments, output, stop) =>
+        var value = new Argument<string>("VALUE") { Description = "The value: up to 8 MiB. @FILE reads it from a file, - from standard input, and @@TEXT stands for @TEXT." };
+        return CliCommand.Create("put", "Set a key, and print the etag of the change when it is durable on a majority of the replicas.", [Key, value, IfEtag, IfAbsent, IfExists, IfValue], async (arguments, output, stop) =>
         {
             var key = Text.ToBytes(arguments.GetRequiredValue(Key));
             var (option, condition) = ConditionOf(arguments);
@@ -53,24 +53,24 @@ internal static class KeyCommands
         });
     }
 
-    public static Command Delete() => CliCommand.Create("delete", "Remove a key.", [Key, IfEtag, IfAbsent, IfExists, IfValue], async (arguments, output, stop) =>
+    public static Command Delete() => CliCommand.Create("delete", "Remove a key, and print the etag of the change. It is not an error if the key does not exist.", [Key, IfEtag, IfAbsent, IfExists, IfValue], async (arguments, output, stop) =>
     {
         var key = Text.ToBytes(arguments.GetRequiredValue(Key));
         var (option, condition) = ConditionOf(arguments);
         var client = ClientOf(arguments);
         var result = await OfKeyAsync(key, () => client.DeleteAsync(key, condition, stop), option);
         PrintPosition(output, result.Position, result.Existed);
-        // Not on standard output: scripts take the etag from there.
+        // On standard error, because scripts read the etag from standard output.
         if (!output.IsJson)
             StandardError.Tell(result.Existed ? $"{Text.ForPeople(key.Span)} existed and was removed." : $"{Text.ForPeople(key.Span)} did not exist.");
         return ExitCodes.Done;
     });
 
-    // Never disposed: the process ends with the command, and the system closes its connections. To end all calls in order takes a sixth of the whole time.
+    // Not disposed: the process ends with the command, and the system closes its connections. An orderly end of all calls would take a sixth of the command's time.
     private static KvClient ClientOf(ParseResult arguments) => Globals.ClientOf(arguments);
 
-    /// <summary>A call for one key, whose failures name the key, and the option whose condition did not hold.</summary>
-    /// <exception cref="CliException">It failed.</exception>
+    /// <summary>Makes a call for one key. Failures name the key, and the option whose condition did not hold.</summary>
+    /// <exception cref="CliException">The call failed.</exception>
     private static async Task<T> OfKeyAsync<T>(ReadOnlyMemory<byte> key, Func<ValueTask<T>> call, string? conditionOption = null)
     {
         try
@@ -92,27 +92,27 @@ internal static class KeyCommands
     {
         IfAbsentName => "exists",
         IfExistsName => "does not exist",
-        IfEtagName => "has another etag or does not exist",
-        _ => "has another value or does not exist",
+        IfEtagName => "has a different etag or does not exist",
+        _ => "has a different value or does not exist",
     };
 
-    /// <summary>Where the value is to be written instead of standard output; null: nowhere else.</summary>
-    /// <exception cref="CliException">Options that exclude each other.</exception>
+    /// <summary>The file that gets the value; null for standard output.</summary>
+    /// <exception cref="CliException">The options exclude each other.</exception>
     private static string? ValueFileOf(ParseResult arguments, Output output)
     {
         var file = arguments.GetValue(Out);
         if (file is { Length: 0 })
-            throw new CliException(ExitCodes.Usage, "--out names no file.");
+            throw new CliException(ExitCodes.Usage, "--out requires the name of a file.");
         return output.IsJson && (file is not null || arguments.GetValue(Raw))
-            ? throw new CliException(ExitCodes.Usage, $"{(file is null ? "--raw" : "--out")} writes the bytes of the value, so it excludes --output json.")
+            ? throw new CliException(ExitCodes.Usage, $"{(file is null ? "--raw" : "--out")} writes the bytes of the value, so it cannot be used with --output json.")
             : file;
     }
 
     private static async Task<uint> ShardOfAsync(KvClient client, ReadOnlyMemory<byte> key, CancellationToken stop) =>
-        await client.FindShardAsync(key, stop) ?? throw new CliException(ExitCodes.Unavailable, "The shard map could not be had.");
+        await client.FindShardAsync(key, stop) ?? throw new CliException(ExitCodes.Unavailable, "The shard map could not be read, so the shard of --seen is not known. Nothing was read.");
 
     private static Etag ParseEtag(string option, string text) =>
-        Etag.TryParse(text, null, out var etag) ? etag : throw new CliException(ExitCodes.Usage, $"{option} '{text}' is no etag: 36 characters like {default(Etag)}.");
+        Etag.TryParse(text, null, out var etag) ? etag : throw new CliException(ExitCodes.Usage, $"{option} '{text}' is not an etag: 36 characters such as {default(Etag)}.");
 
     private static void PrintValue(Output output, ReadOnlySpan<byte> value, bool raw)
     {
@@ -142,6 +142,6 @@ internal static class KeyCommands
             conditions.Add((IfValueName, KvCondition.ValueEquals(Text.ToBytes(value))));
         return conditions.Count <= 1
             ? conditions.SingleOrDefault()
-            : throw new CliException(ExitCodes.Usage, $"{string.Join(" and ", conditions.Select(one => one.Option))} exclude each other: a command takes one condition.");
+            : throw new CliException(ExitCodes.Usage, $"{string.Join(" and ", conditions.Select(one => one.Option))} exclude each other. A command takes one condition.");
     }
 }

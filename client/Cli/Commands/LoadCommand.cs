@@ -5,25 +5,25 @@ using KvCluster.Cli.Files;
 namespace KvCluster.Cli.Commands;
 
 /// <summary>
-/// `kv load`: a TSV file into the cluster, in batches that are each durable on a majority when they count. Goes on through the death of
-/// leaders. However it ends, it says up to which line everything is acknowledged, and `--from-line` goes on behind it.
+/// `kv load`: loads a TSV file in batches. A batch counts when it is durable on a majority. The load continues when leaders die. However it ends, it
+/// reports up to which line everything is acknowledged, so that `--from-line` can continue after it.
 /// </summary>
 internal static class LoadCommand
 {
-    private static readonly Argument<string> File = new("FILE") { Description = "key TAB value, one record a line; gzip is unpacked; - is standard input." };
-    private static readonly Option<long> FromLine = new("--from-line") { Description = "Begin at this line.", HelpName = "N", DefaultValueFactory = _ => 1 };
-    private static readonly Option<double> GiveUpAfter = new("--give-up-after") { Description = "End when nothing was acknowledged for so many seconds.", HelpName = "SECONDS", DefaultValueFactory = _ => 30 };
+    private static readonly Argument<string> File = new("FILE") { Description = "The file: one record per line, key, tab, value. It may be compressed with gzip. - is standard input." };
+    private static readonly Option<long> FromLine = new("--from-line") { Description = "Start at this line, to continue a load that was interrupted.", HelpName = "N", DefaultValueFactory = _ => 1 };
+    private static readonly Option<double> GiveUpAfter = new("--give-up-after") { Description = "Stop after this many seconds without an acknowledgement.", HelpName = "SECONDS", DefaultValueFactory = _ => 30 };
 
-    // Program ends two seconds after an interruption at the latest.
+    // The program ends within two seconds after an interruption.
     private static readonly TimeSpan InterruptedSettleLimit = TimeSpan.FromSeconds(1);
 
-    public static Command Create() => CliCommand.Create("load", "Load a TSV file.", [File, FromLine, GiveUpAfter], RunAsync);
+    public static Command Create() => CliCommand.Create("load", "Load records from a TSV file. If a load fails, its report says where to continue.", [File, FromLine, GiveUpAfter], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
         var fromLine = arguments.GetValue(FromLine);
         if (fromLine < 1)
-            throw new CliException(ExitCodes.Usage, "--from-line takes 1 or more.");
+            throw new CliException(ExitCodes.Usage, "--from-line must be 1 or greater.");
         var giveUpAfter = Globals.SecondsOf(arguments, GiveUpAfter);
         using var file = TsvReader.Open(arguments.GetRequiredValue(File));
         await using var client = Globals.ClientOf(arguments, giveUpAfter < Globals.CallLimitDefault ? giveUpAfter : null);
@@ -43,11 +43,11 @@ internal static class LoadCommand
             }
         }
 
-        Tell(output, loader.Report(failure is null ? null : Failures.Describe(failure).Line));
+        Print(output, loader.Report(failure is null ? null : Failures.Describe(failure).Line));
         return failure is null ? ExitCodes.Done : throw failure;
     }
 
-    // What is under way is settled before the end is told. Each batch gives up by itself, but whoever pressed Ctrl-C does not wait for that.
+    // Batches in progress are settled before the report. Each one has a time limit of its own, but after Ctrl-C nobody waits for that.
     private static async Task SettleAsync(BatchLoader loader, CancellationToken stop)
     {
         using var limit = new CancellationTokenSource();
@@ -72,7 +72,7 @@ internal static class LoadCommand
         }
         catch (CliException)
         {
-            // A line that is no record: nothing that stands before it is lost.
+            // The line is not a record. The records before it are still written.
             await loader.DrainAsync(stop);
             throw;
         }
@@ -80,12 +80,12 @@ internal static class LoadCommand
         await loader.DrainAsync(stop);
     }
 
-    private static void Tell(Output output, LoadReport report)
+    private static void Print(Output output, LoadReport report)
     {
         if (output.IsJson)
             output.Document(report);
         else
             output.Line(string.Create(CultureInfo.InvariantCulture,
-                $"{report.Records:N0} records in {report.Seconds:F1} s, {report.RecordsPerSecond:N0} records/s; acknowledged up to line {report.AcknowledgedLine}; longest pause {report.LongestPauseSeconds:F2} s"));
+                $"{report.Records:N0} records in {report.Seconds:F1} s, {report.RecordsPerSecond:N0} records/s; acknowledged up to line {report.AcknowledgedLine}{(report.Error is null ? "" : $" (continue with --from-line {report.AcknowledgedLine + 1})")}; longest pause {report.LongestPauseSeconds:F2} s"));
     }
 }

@@ -3,18 +3,18 @@ using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>`kv scan` and `kv count`: ranges of keys in order.</summary>
+/// <summary>The commands for ranges of keys: `kv scan` and `kv count`.</summary>
 internal static class ScanCommands
 {
     public static Command Scan()
     {
-        var prefix = new Argument<string>("PREFIX") { Description = "Only keys with this prefix.", DefaultValueFactory = _ => "" };
-        var start = new Option<string?>("--start") { Description = "From this key on.", HelpName = "KEY" };
-        var end = new Option<string?>("--end") { Description = "Up to this key, which is left out.", HelpName = "KEY" };
-        var limit = new Option<ulong>("--limit") { Description = "At most so many entries; 0: all.", HelpName = "N" };
-        var reverse = new Option<bool>("--reverse") { Description = "From the last key down." };
-        var keysOnly = new Option<bool>("--keys-only") { Description = "Leave out the values." };
-        return CliCommand.Create("scan", "Print entries in key order, key TAB value.", [prefix, start, end, limit, reverse, keysOnly, ReadOption.Mode], async (arguments, output, stop) =>
+        var prefix = new Argument<string>("PREFIX") { Description = "Only keys with this prefix; without it, all keys.", DefaultValueFactory = _ => "" };
+        var start = new Option<string?>("--start") { Description = "Start of the range, inclusive.", HelpName = "KEY" };
+        var end = new Option<string?>("--end") { Description = "End of the range, exclusive.", HelpName = "KEY" };
+        var limit = new Option<ulong>("--limit") { Description = "Maximum number of entries; 0 means all.", HelpName = "N" };
+        var reverse = new Option<bool>("--reverse") { Description = "Descending order, from the last key of the range." };
+        var keysOnly = new Option<bool>("--keys-only") { Description = "Print only the keys." };
+        return CliCommand.Create("scan", "Print entries in key order, one per line: key, tab, value.", [prefix, start, end, limit, reverse, keysOnly, ReadOption.Mode], async (arguments, output, stop) =>
         {
             var range = new KvScan
             {
@@ -35,8 +35,8 @@ internal static class ScanCommands
 
     public static Command Count()
     {
-        var prefix = new Argument<string>("PREFIX") { Description = "Count keys with this prefix; \"\" counts all." };
-        return CliCommand.Create("count", "Count the keys of a prefix.", [prefix, ReadOption.Mode], async (arguments, output, stop) =>
+        var prefix = new Argument<string>("PREFIX") { Description = "Only keys with this prefix; without it, all keys.", DefaultValueFactory = _ => "" };
+        return CliCommand.Create("count", "Print the number of keys, all or those with a prefix.", [prefix, ReadOption.Mode], async (arguments, output, stop) =>
         {
             var text = arguments.GetRequiredValue(prefix);
             await using var client = Globals.ClientOf(arguments);

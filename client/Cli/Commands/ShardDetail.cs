@@ -4,7 +4,7 @@ using Spectre.Console;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>What `kv status --shard` adds: the replicas' leases, what the leader sees of the others, and the lines of their logs in order of time.</summary>
+/// <summary>What `kv status --shard` adds: leases, the leader's view of its followers, and the replicas' decisions in order of time.</summary>
 internal static class ShardDetail
 {
     public static object ToDocument(ReplicaDetail detail) => new
@@ -40,7 +40,7 @@ internal static class ShardDetail
         output.Table(Replicas(replicas));
         foreach (var (node, replica) in replicas.Where(found => found.replica.Detail!.Followers.Count > 0))
         {
-            output.Line($"node {node} leads epoch {replica.Epoch} and sees");
+            output.Line($"node {node} leads in epoch {replica.Epoch}. Its followers:");
             output.Table(Followers(replica.Detail!.Followers));
             if (replica.Detail.Compared is { } compared)
                 output.Line($"the trees of {compared.Replicas} replicas were equal at {compared.Etag}, {compared.Ago.TotalSeconds.ToString("F0", CultureInfo.InvariantCulture)} s ago");

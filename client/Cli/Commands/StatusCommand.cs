@@ -5,14 +5,14 @@ using Spectre.Console;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>`kv status`: nodes, shards, who leads, and how far each replica is.</summary>
+/// <summary>`kv status`: nodes, shards, leaders, and how far each replica is behind.</summary>
 internal static class StatusCommand
 {
-    private static readonly Option<bool> Digest = new("--digest") { Description = "Also compute a digest of every replica's tree, which reads all of it." };
+    private static readonly Option<bool> Digest = new("--digest") { Description = "Also compute a digest of every replica's tree, which reads all data. Replicas with the same content have the same digest." };
 
-    private static readonly Option<uint?> Shard = new("--shard") { Description = "Only this shard, with what its replicas see of each other and decided last.", HelpName = "N" };
+    private static readonly Option<uint?> Shard = new("--shard") { Description = "Show only this shard, with its leases, the leader's view of its followers, and the latest decisions.", HelpName = "SHARD" };
 
-    public static Command Create() => CliCommand.Create("status", "Show nodes, shards, leaders, etags and lag.", [Digest, Shard], async (arguments, output, stop) =>
+    public static Command Create() => CliCommand.Create("status", "Show nodes, shards and leaders, and how far each replica is behind.", [Digest, Shard], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, arguments.GetValue(Digest) ? Globals.CallLimitOfWholeReplicas : null);
         var shard = arguments.GetValue(Shard);
@@ -68,7 +68,7 @@ internal static class StatusCommand
         .GroupBy(replica => replica.Shard)
         .ToDictionary(shard => shard.Key, shard => shard.Max(replica => replica.Committed));
 
-    // In changes: the counter goes on over epochs.
+    // In changes, whose counter continues across epochs.
     private static ulong Lag(ReplicaStatus replica, Dictionary<uint, Etag> newest) =>
         newest[replica.Shard].Change > replica.Applied.Change ? newest[replica.Shard].Change - replica.Applied.Change : 0;
 

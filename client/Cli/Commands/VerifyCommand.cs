@@ -6,19 +6,19 @@ using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
 
-/// <summary>`kv verify`: reads every key of a file back and compares, several batches at once.</summary>
+/// <summary>`kv verify`: reads every key of a file and compares the values, several batches at once.</summary>
 internal static class VerifyCommand
 {
     private const int BatchRecords = 1000;
 
-    // Far below what one answer may have, as long as the cluster's values are about as long as the file's.
+    // Far below the limit of one answer, if the cluster's values are about as long as the file's.
     private const int BatchBytes = 1 << 20;
     private const int BatchesOpenMax = 8;
     private const int DifferencesShown = 10;
 
-    private static readonly Argument<string> File = new("FILE") { Description = "key TAB value, one record a line; gzip is unpacked; - is standard input." };
+    private static readonly Argument<string> File = new("FILE") { Description = "The file: one record per line, key, tab, value. It may be compressed with gzip. - is standard input." };
 
-    public static Command Create() => CliCommand.Create("verify", "Read every key of a TSV file back and compare.", [File], RunAsync);
+    public static Command Create() => CliCommand.Create("verify", "Read every key of a TSV file and compare the values. The exit code is 6 if any differ.", [File], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
@@ -35,12 +35,12 @@ internal static class VerifyCommand
         }
 
         foreach (var one in differences.First(DifferencesShown))
-            StandardError.Tell($"line {one.Record.Line}: {Text.ForPeople(one.Record.Key.Span)} {(one.Comparison == Comparison.Missing ? "is missing" : "has another value")}");
-        Tell(output, file.Lines, differences, Stopwatch.GetElapsedTime(started).TotalSeconds);
+            StandardError.Tell($"line {one.Record.Line}: {Text.ForPeople(one.Record.Key.Span)} {(one.Comparison == Comparison.Missing ? "is missing" : "has a different value")}");
+        Print(output, file.Lines, differences, Stopwatch.GetElapsedTime(started).TotalSeconds);
         return differences.Count == 0 ? ExitCodes.Done : ExitCodes.VerifyFoundDifferences;
     }
 
-    // In the file's order, whatever order the answers come in.
+    // In the order of the file, regardless of the order of the answers.
     private static async IAsyncEnumerable<List<ComparedRecord>> CompareAllAsync(TsvReader file, KvClient client, [System.Runtime.CompilerServices.EnumeratorCancellation] CancellationToken stop)
     {
         var open = new Queue<Task<List<ComparedRecord>>>();
@@ -72,7 +72,7 @@ internal static class VerifyCommand
     private static Comparison Compare(TsvRecord record, GetResult result) =>
         !result.Found ? Comparison.Missing : result.Value.Span.SequenceEqual(record.Value.Span) ? Comparison.Equal : Comparison.Different;
 
-    private static void Tell(Output output, long records, Differences differences, double seconds)
+    private static void Print(Output output, long records, Differences differences, double seconds)
     {
         var (missing, different) = (differences.CountOf(Comparison.Missing), differences.CountOf(Comparison.Different));
         if (output.IsJson)

@@ -1,8 +1,8 @@
 namespace KvCluster.Cli.Doctor;
 
-/// <summary>Something that was looked at.</summary>
+/// <summary>The result of one check.</summary>
 /// <param name="Severity">How much it matters.</param>
-/// <param name="Subject">What was looked at, in a word or two.</param>
+/// <param name="Subject">What was checked, in a few words.</param>
 /// <param name="Text">What was found.</param>
-/// <param name="Advice">What to do; empty where nothing is to be done.</param>
+/// <param name="Advice">What to do; empty if nothing is to be done.</param>
 internal sealed record Finding(Severity Severity, string Subject, string Text, string Advice = "");

@@ -6,7 +6,7 @@ internal enum Severity
     /// <summary>As it should be.</summary>
     Ok,
 
-    /// <summary>It works, and will not or not well if nobody does anything.</summary>
+    /// <summary>It works now, but not for long or not well unless somebody acts.</summary>
     Warning,
 
     /// <summary>Something does not work.</summary>

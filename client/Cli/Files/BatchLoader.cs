@@ -4,14 +4,14 @@ using KvCluster.Client;
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// Writes records in batches, each of one shard, several under way at once. Knows at any time up to which line everything is
-/// acknowledged. A batch whose outcome is unknown is written again: the same puts, so repeating them is harmless. Two
-/// records with the same key keep their order: a key is not sent again before its last write is acknowledged.
+/// Writes records in batches of one shard each, several at once. Knows at any time up to which line everything is acknowledged. A batch whose outcome is
+/// unknown is written again, which is harmless because it consists of the same puts. Two records with the same key keep their order, because a key is not
+/// sent again before its last write is acknowledged.
 /// </summary>
-/// <remarks>One thread adds; answers come on others. The first failure that repeating does not mend is kept and thrown to the adder.</remarks>
+/// <remarks>One thread adds; answers arrive on others. The first failure that a retry does not help is kept and thrown to the adder.</remarks>
 internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan giveUpAfter) : IDisposable
 {
-    // Enough to fill a journal record of the leader; far below the limits of one write.
+    // Enough to fill a journal record of the leader, and far below the limits of one write.
     private const int BatchRecordsMax = 1000;
     private const int BatchBytesMax = 128 << 10;
     private const int BatchesOpenMax = 16;
@@ -22,11 +22,11 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
     private readonly CancellationTokenSource _stop = new();
     private readonly Dictionary<uint, LoadBatch> _filling = [];
     private readonly SortedSet<long> _openFirstLines = [];
-    private readonly HashSet<int> _keysUnderWay = [];
+    private readonly HashSet<int> _keysInProgress = [];
     private readonly long _started = Stopwatch.GetTimestamp();
     private long _lineAdded = firstLine - 1;
     private long _acknowledged;
-    private int _batchesUnderWay;
+    private int _batchesInProgress;
     private long _lastAcknowledgement = Stopwatch.GetTimestamp();
     private TimeSpan _longestPause;
     private Exception? _failure;
@@ -34,13 +34,13 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
     /// <summary>Records acknowledged so far.</summary>
     public long Acknowledged => Interlocked.Read(ref _acknowledged);
 
-    /// <summary>Adds a record; waits while too many batches are under way.</summary>
+    /// <summary>Adds a record. Waits while too many batches are in progress.</summary>
     public async ValueTask AddAsync(TsvRecord record, CancellationToken cancellation)
     {
         ThrowIfFailed();
-        // Without a map all records are of one shard as far as anybody knows; the write then fails and tells why.
+        // Without a map all records are taken to be of one shard. The write then fails and says why.
         var shard = await client.FindShardAsync(record.Key, cancellation) ?? 0;
-        if (IsUnderWay(record.Key))
+        if (IsInProgress(record.Key))
             await DrainAsync(cancellation);
         if (!_filling.TryGetValue(shard, out var batch))
             _filling.Add(shard, batch = Begin(shard, record.Line));
@@ -52,7 +52,7 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
         await SendAsync(batch, cancellation);
     }
 
-    /// <summary>Sends what is still filling and waits until everything added is acknowledged.</summary>
+    /// <summary>Sends the batches that are not full yet, and waits until everything added is acknowledged.</summary>
     public async Task DrainAsync(CancellationToken cancellation)
     {
         foreach (var batch in _filling.Values)
@@ -62,10 +62,10 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
         ThrowIfFailed();
     }
 
-    /// <summary>No batch is repeated any more, and what is still under way is left at that: its outcome stays unknown.</summary>
+    /// <summary>Stops retries and abandons the batches in progress. Their outcome stays unknown.</summary>
     public void Abandon() => _stop.Cancel();
 
-    /// <summary>Waits until nothing is under way any more, so that <see cref="Report"/> is final.</summary>
+    /// <summary>Waits until no batch is in progress, so that <see cref="Report"/> is final.</summary>
     public async Task SettleAsync(CancellationToken cancellation)
     {
         for (var taken = 0; taken < BatchesOpenMax; taken++)
@@ -79,8 +79,8 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
         lock (_lock)
         {
             var line = _openFirstLines.Count == 0 ? _lineAdded : _openFirstLines.Min - 1;
-            // Batches that were given up count as under way: the pause that ended the load is one too.
-            var lastPause = _batchesUnderWay > 0 ? Stopwatch.GetElapsedTime(_lastAcknowledgement) : TimeSpan.Zero;
+            // Abandoned batches count as in progress, so that the pause that ended the load is included.
+            var lastPause = _batchesInProgress > 0 ? Stopwatch.GetElapsedTime(_lastAcknowledgement) : TimeSpan.Zero;
             var pause = lastPause > _longestPause ? lastPause : _longestPause;
             return new LoadReport(_acknowledged, Math.Round(seconds, 3), Math.Round(_acknowledged / seconds), line, Math.Round(pause.TotalSeconds, 3), error);
         }
@@ -104,17 +104,17 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
         await _slots.WaitAsync(cancellation);
         lock (_lock)
         {
-            // Nothing was owed until now: the time since the last acknowledgement is no pause.
-            if (_batchesUnderWay++ == 0)
+            // Nothing was in progress until now, so the time since the last acknowledgement is not a pause.
+            if (_batchesInProgress++ == 0)
                 _lastAcknowledgement = Stopwatch.GetTimestamp();
             foreach (var record in batch.Records)
-                _keysUnderWay.Add(HashOf(record.Key));
+                _keysInProgress.Add(HashOf(record.Key));
         }
 
         _ = WriteUntilAcknowledgedAsync(batch);
     }
 
-    // Never throws: a failure is kept for the adder. The slot is given back only afterwards, so who waits for slots sees it.
+    // Never throws. A failure is kept for the adder before the slot is released, so whoever waits for slots sees it.
     private async Task WriteUntilAcknowledgedAsync(LoadBatch batch)
     {
         try
@@ -143,7 +143,7 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
             }
             catch (KvInvalidRequestException e) when (e.Reason == "SHARDS_DIFFER" && records.Count > 1)
             {
-                // The map changed since the batch was begun: halves by key order belong together sooner or later.
+                // The map changed since the batch was begun. Halving it by key order leads to batches of one shard.
                 var ordered = records.OrderBy(record => record.Key, KeyOrder).ToArray();
                 await WriteAsync(ordered[..(ordered.Length / 2)]);
                 await WriteAsync(ordered[(ordered.Length / 2)..]);
@@ -160,11 +160,11 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
     {
         lock (_lock)
         {
-            _batchesUnderWay--;
+            _batchesInProgress--;
             _acknowledged += batch.Records.Count;
             _openFirstLines.Remove(batch.FirstLine);
             foreach (var record in batch.Records)
-                _keysUnderWay.Remove(HashOf(record.Key));
+                _keysInProgress.Remove(HashOf(record.Key));
             var now = Stopwatch.GetTimestamp();
             var pause = Stopwatch.GetElapsedTime(_lastAcknowledgement, now);
             if (pause > _longestPause)
@@ -179,10 +179,10 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
             return Stopwatch.GetElapsedTime(_lastAcknowledgement);
     }
 
-    private bool IsUnderWay(ReadOnlyMemory<byte> key)
+    private bool IsInProgress(ReadOnlyMemory<byte> key)
     {
         lock (_lock)
-            return _keysUnderWay.Contains(HashOf(key));
+            return _keysInProgress.Contains(HashOf(key));
     }
 
     private void ThrowIfFailed()
@@ -191,7 +191,7 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
             System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw(failure);
     }
 
-    // Equal hashes of different keys cost a wait, nothing else.
+    // Equal hashes of different keys only cost a wait.
     private static int HashOf(ReadOnlyMemory<byte> key)
     {
         var hash = new HashCode();

@@ -4,18 +4,18 @@ using System.IO.Compression;
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// Unpacks a gzip file of one or more members (RFC 1952) and takes it as whole only if it is: <see cref="GZipStream"/> ends without a word
-/// where a file is cut off, and ignores what follows the last member. One thread at a time. An <see cref="InvalidDataException"/> says what
-/// is wrong as what follows the file's name in a sentence.
+/// Decompresses a gzip file of one or more members (RFC 1952) and accepts it only if it is complete. <see cref="GZipStream"/> ends silently where a file is
+/// truncated, and ignores what follows the last member. One thread at a time. The message of an <see cref="InvalidDataException"/> continues a sentence that
+/// begins with the file's name.
 /// </summary>
 /// <remarks>
-/// <see cref="DeflateStream"/> does not tell where in its input a member ended, only that it did. The member's checksum and length follow
-/// there, and both are known by then: they are looked for in the few kilobytes that it took last.
+/// <see cref="DeflateStream"/> reports that a member ended, but not where in its input. The member's checksum and length follow there. Both are known by then,
+/// so they are searched in the few kilobytes that it read last.
 /// </remarks>
-/// <param name="packed">The file from its beginning; stays open.</param>
+/// <param name="packed">The file from its beginning. It stays open.</param>
 internal sealed class CheckedGzipStream(LookbackStream packed) : ForwardStream
 {
-    private const string CutOff = "is cut off";
+    private const string Truncated = "is truncated";
     private const int DeflateMethod = 8;
     private const int FixedHeaderRest = 6;
     private const int TrailerBytes = 8;
@@ -35,10 +35,10 @@ internal sealed class CheckedGzipStream(LookbackStream packed) : ForwardStream
         Reserved = 0xE0,
     }
 
-    /// <summary>What a gzip file begins with.</summary>
+    /// <summary>The bytes with which a gzip file begins.</summary>
     public static ReadOnlySpan<byte> Magic => [0x1F, 0x8B, DeflateMethod];
 
-    /// <exception cref="InvalidDataException">The file is cut off, damaged, or goes on with something else.</exception>
+    /// <exception cref="InvalidDataException">The file is truncated or damaged, or something else follows it.</exception>
     /// <exception cref="IOException">The file cannot be read.</exception>
     public override int Read(Span<byte> buffer)
     {
@@ -84,12 +84,12 @@ internal sealed class CheckedGzipStream(LookbackStream packed) : ForwardStream
         foreach (var expected in Magic)
         {
             if (Next() != expected)
-                throw new InvalidDataException("is no gzip file");
+                throw new InvalidDataException("is not a gzip file");
         }
 
         var flags = (HeaderFlags)Next();
         if ((flags & HeaderFlags.Reserved) != 0)
-            throw new InvalidDataException("is no gzip file of a known kind");
+            throw new InvalidDataException("is a gzip file with unknown flags");
         Skip(FixedHeaderRest);
         if (flags.HasFlag(HeaderFlags.Extra))
             Skip(Next() | (Next() << 8));
@@ -106,12 +106,12 @@ internal sealed class CheckedGzipStream(LookbackStream packed) : ForwardStream
     private void EndMember()
     {
         if (packed.IsExhausted)
-            throw new InvalidDataException(CutOff);
+            throw new InvalidDataException(Truncated);
         Span<byte> trailer = stackalloc byte[TrailerBytes];
         BinaryPrimitives.WriteUInt32LittleEndian(trailer, _crc);
         BinaryPrimitives.WriteUInt32LittleEndian(trailer[sizeof(uint)..], _length);
         if (!packed.TryGoBehind(trailer, Magic))
-            throw new InvalidDataException("is cut off or damaged: its checksum does not agree with it, or something else follows");
+            throw new InvalidDataException("is truncated or damaged: its checksum does not match, or something else follows");
         _member?.Dispose();
         _member = null;
     }
@@ -129,5 +129,5 @@ internal sealed class CheckedGzipStream(LookbackStream packed) : ForwardStream
         }
     }
 
-    private byte Next() => packed.ReadByte() is >= 0 and var next ? (byte)next : throw new InvalidDataException(CutOff);
+    private byte Next() => packed.ReadByte() is >= 0 and var next ? (byte)next : throw new InvalidDataException(Truncated);
 }

@@ -1,6 +1,6 @@
 namespace KvCluster.Cli.Files;
 
-/// <summary>What a file's line and the cluster's answer have in common.</summary>
+/// <summary>How a line of the file compares with the cluster's answer.</summary>
 internal enum Comparison
 {
     Equal,

@@ -7,8 +7,8 @@ internal static class Crc32
 
     private static readonly uint[] Table = [.. Enumerable.Range(0, 256).Select(static index => Step((uint)index))];
 
-    /// <param name="crc">Of what stands before; 0 at the beginning.</param>
-    /// <param name="bytes">What follows.</param>
+    /// <param name="crc">Checksum of the preceding bytes; 0 at the beginning.</param>
+    /// <param name="bytes">The next bytes.</param>
     public static uint Append(uint crc, ReadOnlySpan<byte> bytes)
     {
         crc = ~crc;

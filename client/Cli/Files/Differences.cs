@@ -1,12 +1,12 @@
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// What does not agree, by key. Where a key stands in the file more than once its last line decides, as it does when the file is
-/// loaded; lines are added in the file's order. One thread.
+/// The differences found, by key. If a key occurs more than once in the file, its last line decides, as it does when the file is loaded. Lines are added in the
+/// order of the file. One thread.
 /// </summary>
 internal sealed class Differences
 {
-    // Enough to see what is wrong; the file of another cluster would fill the memory.
+    // Enough to see what is wrong. The file of another cluster would fill the memory.
     private const int KeysMax = 100_000;
 
     private readonly Dictionary<ReadOnlyMemory<byte>, ComparedRecord> _byKey = new(new KeyEquality());
@@ -17,7 +17,7 @@ internal sealed class Differences
 
     public int CountOf(Comparison comparison) => _byKey.Values.Count(one => one.Comparison == comparison);
 
-    /// <summary>The first ones by line.</summary>
+    /// <summary>The first differences, by line.</summary>
     public IEnumerable<ComparedRecord> First(int count) => _byKey.Values.OrderBy(one => one.Record.Line).Take(count);
 
     public void Add(ComparedRecord compared)

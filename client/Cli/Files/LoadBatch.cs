@@ -10,7 +10,7 @@ internal sealed class LoadBatch(uint shard, long firstLine)
     /// <summary>Everything before this line that is not in an older open batch is acknowledged.</summary>
     public long FirstLine { get; } = firstLine;
 
-    /// <summary>Of keys and values.</summary>
+    /// <summary>Size of keys and values.</summary>
     public long Bytes { get; private set; }
 
     public void Add(TsvRecord record)

@@ -4,8 +4,8 @@ using Spectre.Console;
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// The progress bar of a load, with rate and time left, on standard error where that is a terminal; elsewhere nothing. Runs beside the load,
-/// from construction to disposal, and only looks at it.
+/// The progress bar of a load, with rate and remaining time, on standard error if that is a terminal; otherwise nothing. Runs beside the load from construction
+/// to disposal and only reads its state.
 /// </summary>
 internal sealed class LoadProgress : IDisposable
 {

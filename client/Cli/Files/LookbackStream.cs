@@ -1,11 +1,11 @@
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// A file's bytes, of which those that were taken last are kept: an inflater takes more than it needs, and the end of what it unpacked has to
-/// be looked for in that. For <see cref="CheckedGzipStream"/>; one thread at a time.
+/// A file's bytes, of which the last ones read are kept. An inflater reads more than it needs, and the end of the compressed data has to be searched in that.
+/// For <see cref="CheckedGzipStream"/>. One thread at a time.
 /// </summary>
-/// <param name="file">Stays open.</param>
-/// <param name="begin">What has been read of the file already.</param>
+/// <param name="file">The file, which stays open.</param>
+/// <param name="begin">The bytes already read from the file.</param>
 internal sealed class LookbackStream(Stream file, ReadOnlyMemory<byte> begin) : ForwardStream
 {
     private const int ReadBytes = 1 << 16;
@@ -15,7 +15,7 @@ internal sealed class LookbackStream(Stream file, ReadOnlyMemory<byte> begin) : 
     private int _next;
     private int _end = begin.Length;
 
-    /// <summary>Whether somebody asked for bytes behind the last one.</summary>
+    /// <summary>Whether bytes after the last one were requested.</summary>
     public bool IsExhausted { get; private set; }
 
     /// <exception cref="IOException">The file cannot be read.</exception>
@@ -42,13 +42,13 @@ internal sealed class LookbackStream(Stream file, ReadOnlyMemory<byte> begin) : 
         return Have(1) ? _buffer[_next++] : -1;
     }
 
-    /// <summary>Whether nothing is left.</summary>
+    /// <summary>Whether all bytes have been read.</summary>
     /// <exception cref="IOException">The file cannot be read.</exception>
     public bool IsAtEnd() => !Have(1);
 
     /// <summary>
-    /// Goes on behind <paramref name="mark"/>, which begins in or right behind what was taken last, and behind which the file ends or
-    /// <paramref name="follower"/> stands.
+    /// Continues after <paramref name="mark"/>, which begins in or directly after the bytes read last, and is followed by the end of the file or by
+    /// <paramref name="follower"/>.
     /// </summary>
     /// <returns>Whether there is such a place.</returns>
     /// <exception cref="IOException">The file cannot be read.</exception>
@@ -67,7 +67,7 @@ internal sealed class LookbackStream(Stream file, ReadOnlyMemory<byte> begin) : 
         return false;
     }
 
-    // Whether so many bytes are there behind the next one; keeps what was taken last.
+    // Whether so many bytes are available. Keeps the bytes read last.
     private bool Have(int count)
     {
         while (_end - _next < count)

@@ -2,9 +2,9 @@
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// Reads records, key TAB value, one a line, from a file or standard input, unpacked where it is gzip (by its first bytes). No escapes;
-/// bytes stay as they are. One caller at a time. A line that is no record is a <see cref="CliException"/> with its number; what stands before
-/// it has been given out. So is a gzip file that is not whole, and of the line in which it breaks off nothing is given out.
+/// Reads records from a file or standard input: one per line, key, tab, value, without escapes. Gzip is recognized by its first bytes and decompressed. One
+/// caller at a time. A line that is not a record is a <see cref="CliException"/> with its number, after the records before it were returned. So is an
+/// incomplete gzip file, and nothing of the line in which it breaks off is returned.
 /// </summary>
 internal sealed class TsvReader : IDisposable
 {
@@ -35,7 +35,7 @@ internal sealed class TsvReader : IDisposable
     /// <summary>Lines read so far.</summary>
     public long Lines { get; private set; }
 
-    /// <summary>How much of the file has been read, from 0 to 1; null where nobody knows its length.</summary>
+    /// <summary>How much of the file has been read, from 0 to 1; null if its length is not known.</summary>
     public double? Fraction => _file is FileStream { CanSeek: true, Length: > 0 } file ? (double)file.Position / file.Length : null;
 
     /// <param name="path">A file, or "-" for standard input.</param>
@@ -54,8 +54,8 @@ internal sealed class TsvReader : IDisposable
         }
     }
 
-    /// <summary>The next record; null at the end. The wait for a pipe or a terminal ends with <paramref name="stop"/>, after which only disposal is left.</summary>
-    /// <exception cref="CliException">The line is no record, or the file cannot be read on.</exception>
+    /// <summary>Returns the next record; null at the end. <paramref name="stop"/> ends the wait for a pipe or a terminal; afterwards only disposal is allowed.</summary>
+    /// <exception cref="CliException">The line is not a record, or the file cannot be read.</exception>
     public async ValueTask<TsvRecord?> ReadAsync(CancellationToken stop)
     {
         if (await ReadLineAsync(stop) is not { } line)
@@ -73,7 +73,7 @@ internal sealed class TsvReader : IDisposable
         return new TsvRecord(Lines, line[..tab], line[(tab + 1)..]);
     }
 
-    /// <summary>Passes over lines without looking at what they hold.</summary>
+    /// <summary>Skips lines without parsing them.</summary>
     public async Task SkipAsync(long lines, CancellationToken stop)
     {
         while (Lines < lines && await ReadLineAsync(stop) is not null)
@@ -82,7 +82,7 @@ internal sealed class TsvReader : IDisposable
 
     public void Dispose()
     {
-        // A read that was left at a cancellation still uses the stream; the process's end takes both.
+        // A read that was abandoned on cancellation still uses the stream. The end of the process closes both.
         if (!_reading.IsCompleted)
             return;
         _stream?.Dispose();
@@ -104,7 +104,7 @@ internal sealed class TsvReader : IDisposable
 
             if (_isAtEnd)
             {
-                // The last line may lack its end. A bare null would become memory without bytes.
+                // The last line may lack a line feed. A plain null would be converted to empty memory.
                 ReadOnlyMemory<byte>? last = _start == _end ? default(ReadOnlyMemory<byte>?) : _chunk.AsMemory(_start, _end - _start);
                 _start = _end;
                 return last;
@@ -123,7 +123,7 @@ internal sealed class TsvReader : IDisposable
             BeginChunk();
         try
         {
-            // On another thread: a read of a pipe or a terminal takes as long as it likes and cannot be cancelled.
+            // On another thread, because a read of a pipe or a terminal may take any time and cannot be cancelled.
             _reading = Task.Run(() => (_stream ??= Unpacked()).Read(_chunk, _end, _chunk.Length - _end), CancellationToken.None);
             var read = await _reading.WaitAsync(stop);
             _end += read;
@@ -147,7 +147,7 @@ internal sealed class TsvReader : IDisposable
         return _isGzipByName || begin.AsSpan(0, read).SequenceEqual(CheckedGzipStream.Magic) ? new CheckedGzipStream(all) : all;
     }
 
-    // With the part of a line that the old chunk ends with; the old one lives as long as its records.
+    // Copies the incomplete line at the end of the old chunk. The old chunk lives as long as its records.
     private void BeginChunk()
     {
         var part = _end - _start;

@@ -13,17 +13,17 @@ public sealed class ArgumentTests
     [InlineData(@"$KV put $'caf\xe9' v", "is not UTF-8")]
     [InlineData(@"$KV get $'caf\xe9'", "is not UTF-8")]
     [InlineData(@"$KV put key $'\xff'", "is not UTF-8")]
-    [InlineData("$KV load f --give-up-after NaN", "--give-up-after takes seconds from 0.1 to 86400")]
-    [InlineData("$KV load f --give-up-after 0", "--give-up-after takes seconds from 0.1 to 86400")]
-    [InlineData("$KV load f --give-up-after -1", "--give-up-after takes seconds from 0.1 to 86400")]
-    [InlineData("$KV bench put --seconds 0", "--seconds takes seconds from 0.1 to 86400")]
-    [InlineData("$KV bench put --seconds NaN", "--seconds takes seconds from 0.1 to 86400")]
+    [InlineData("$KV load f --give-up-after NaN", "--give-up-after must be from 0.1 to 86400 seconds")]
+    [InlineData("$KV load f --give-up-after 0", "--give-up-after must be from 0.1 to 86400 seconds")]
+    [InlineData("$KV load f --give-up-after -1", "--give-up-after must be from 0.1 to 86400 seconds")]
+    [InlineData("$KV bench put --seconds 0", "--seconds must be from 0.1 to 86400 seconds")]
+    [InlineData("$KV bench put --seconds NaN", "--seconds must be from 0.1 to 86400 seconds")]
     [InlineData("$KV scan --limit abc", "Cannot parse argument 'abc' for option '--limit' as a number in its range.")]
     [InlineData("$KV status --shard -1", "as a number in its range.")]
-    [InlineData("$KV get k --tls-key k.pem", "--tls-key goes with --tls-cert")]
+    [InlineData("$KV get k --tls-key k.pem", "--tls-key requires --tls-cert")]
     [InlineData("$KV get k --tls-ca absent.pem", "absent.pem is not usable: ")]
     [InlineData("KVCLUSTER_TLS_CA=absent.pem $KV get k", "absent.pem is not usable: ")]
-    [InlineData("$KV admin transfer 0 --to 0", "There is no node 0")]
+    [InlineData("$KV admin transfer 0 --to 0", "--to 0: there is no node 0")]
     public async Task Kv_WithAWrongArgument_NamesItInOneLine(string script, string expected)
     {
         var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
@@ -37,7 +37,7 @@ public sealed class ArgumentTests
     public async Task Kv_WithAnUnknownCommand_SaysNothingOfAMissingOne()
     {
         var (exitCode, _, error) = await KvProcess.RunInShellAsync("$KV frob");
-        Assert.Equal((Usage, "kv: Unrecognized command or argument 'frob'. (--help lists what there is)\n"), (exitCode, error));
+        Assert.Equal((Usage, "kv: Unrecognized command or argument 'frob'. See kv --help.\n"), (exitCode, error));
     }
 
     [ToolTheory("bash")]

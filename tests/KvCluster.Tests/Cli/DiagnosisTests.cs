@@ -13,7 +13,7 @@ public sealed class DiagnosisTests
     {
         var findings = Diagnose([Sound(1), Sound(2), Sound(3)], Leader(1));
         Assert.All(findings, finding => Assert.Equal((Severity.Ok, ""), (finding.Severity, finding.Advice)));
-        foreach (var subject in (string[])["node 1", "shards", "versions", "clocks", "disk of node 2", "room of node 2", "coordinator", "open files of node 3", "stalls of node 3", "certificate of node 3"])
+        foreach (var subject in (string[])["node 1", "shards", "versions", "clocks", "disk of node 2", "free space of node 2", "coordinator", "open files of node 3", "stalls of node 3", "certificate of node 3"])
             Assert.Contains(findings, finding => finding.Subject == subject);
     }
 
@@ -32,21 +32,21 @@ public sealed class DiagnosisTests
         { "warning", Sound(2) with { Clock = Now.AddSeconds(2) }, "clocks", "node 1 and node 2 are 2,000.0 ms apart" },
         { "warning", Sound(2) with { Clock = Now.AddSeconds(-2) }, "clocks", "node 2 and this machine are 1,950.0 ms apart" },
         { "problem", Sound(2) with { Clock = Now.AddMinutes(-1) }, "clocks", "node 2 and node 1 are 60,000.0 ms apart" },
-        { "warning", Sound(2) with { SyncMedian = TimeSpan.FromMilliseconds(30) }, "disk of node 2", "4 KiB are on stable storage within 30.0 ms, at most 5.0 ms" },
-        { "problem", Sound(2) with { SyncMedian = TimeSpan.FromSeconds(1) }, "disk of node 2", "4 KiB are on stable storage within 1,000.0 ms, at most 5.0 ms" },
+        { "warning", Sound(2) with { SyncMedian = TimeSpan.FromMilliseconds(30) }, "disk of node 2", "writing and syncing 4 KiB takes 30.0 ms (median), 5.0 ms (longest)" },
+        { "problem", Sound(2) with { SyncMedian = TimeSpan.FromSeconds(1) }, "disk of node 2", "writing and syncing 4 KiB takes 1,000.0 ms (median), 5.0 ms (longest)" },
         { "problem", Sound(2) with { DiskError = "No space left on device" }, "disk of node 2", "could not be measured: No space left on device" },
-        { "warning", Sound(2) with { DiskFreeBytes = 9_000_000_000 }, "room of node 2", "9.0 of 100.0 GB are free" },
-        { "problem", Sound(2) with { DiskFreeBytes = 500_000_000 }, "room of node 2", "0.5 of 100.0 GB are free" },
+        { "warning", Sound(2) with { DiskFreeBytes = 9_000_000_000 }, "free space of node 2", "9.0 of 100.0 GB are free" },
+        { "problem", Sound(2) with { DiskFreeBytes = 500_000_000 }, "free space of node 2", "0.5 of 100.0 GB are free" },
         { "warning", Sound(2) with { CoordinatorTime = TimeSpan.FromMilliseconds(300) }, "coordinator", "answers node 2 within 300.0 ms" },
-        { "problem", Sound(2) with { CoordinatorError = "refused" }, "coordinator", "gives node 2 no answer: refused" },
+        { "problem", Sound(2) with { CoordinatorError = "refused" }, "coordinator", "does not answer node 2: refused" },
         { "warning", Sound(2) with { OpenFilesMax = 1_024 }, "open files of node 2", "100 of 1024" },
         { "problem", Sound(2) with { OpenFiles = 900, OpenFilesMax = 1_024 }, "open files of node 2", "900 of 1024" },
         { "warning", Stalled(300), "stalls of node 2", "7 since it started, the last one 5 minutes ago: no processor" },
         { "problem", Stalled(1_100), "stalls of node 2", "7 since it started, the last one 5 minutes ago: no processor" },
-        { "warning", Sound(2) with { CertificateEnd = Now.AddDays(20) }, "certificate of node 2", "/tls/tls.crt ends in 20.0 days, 2026-12-11 12:00:00Z" },
-        { "problem", Sound(2) with { CertificateEnd = Now.AddDays(1) }, "certificate of node 2", "/tls/tls.crt ends in 1.0 days, 2026-11-22 12:00:00Z" },
-        { "problem", Sound(2) with { CertificateEnd = Now.AddDays(-1) }, "certificate of node 2", "/tls/tls.crt has ended, 2026-11-20 12:00:00Z" },
-        { "problem", Sound(2) with { CertificateError = "/tls/tls.key does not match" }, "certificate of node 2", "what is in its files is not used: /tls/tls.key does not match" },
+        { "warning", Sound(2) with { CertificateEnd = Now.AddDays(20) }, "certificate of node 2", "/tls/tls.crt expires in 20.0 days, 2026-12-11 12:00:00Z" },
+        { "problem", Sound(2) with { CertificateEnd = Now.AddDays(1) }, "certificate of node 2", "/tls/tls.crt expires in 1.0 days, 2026-11-22 12:00:00Z" },
+        { "problem", Sound(2) with { CertificateEnd = Now.AddDays(-1) }, "certificate of node 2", "/tls/tls.crt has expired, 2026-11-20 12:00:00Z" },
+        { "problem", Sound(2) with { CertificateError = "/tls/tls.key does not match" }, "certificate of node 2", "the certificates now in its files cannot be used, so the earlier ones stay in use: /tls/tls.key does not match" },
     };
 
     [Theory]
@@ -66,8 +66,8 @@ public sealed class DiagnosisTests
     public void Findings_OfAShardInTrouble_SayWhichAndWhatToDo()
     {
         var findings = Diagnose([Sound(1), Sound(2)], Leader(1), Replica(2, "follower"), Replica(3, "failed", "damaged") with { Shard = 4 });
-        Assert.Contains(findings, finding => finding is { Severity: Severity.Problem, Subject: "shard 4", Text: "has no leader: it takes no reads and no writes", Advice.Length: > 0 });
-        Assert.Contains(findings, finding => finding is { Severity: Severity.Problem, Subject: "shard 4", Text: "its replica on node 3 does not work: damaged", Advice.Length: > 0 });
+        Assert.Contains(findings, finding => finding is { Severity: Severity.Problem, Subject: "shard 4", Text: "has no leader, so it serves no linearizable reads and no writes", Advice.Length: > 0 });
+        Assert.Contains(findings, finding => finding is { Severity: Severity.Problem, Subject: "shard 4", Text: "the replica on node 3 has failed: damaged", Advice.Length: > 0 });
         Assert.DoesNotContain(findings, finding => finding.Subject is "shards" or "shard 0");
     }
 

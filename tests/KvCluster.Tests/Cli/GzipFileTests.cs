@@ -24,7 +24,7 @@ public sealed class GzipFileTests : IDisposable
         foreach (var length in lengths)
         {
             await File.WriteAllBytesAsync(_path, whole[..length]);
-            Assert.Contains("is cut off", await ReadUntilFailureAsync(), StringComparison.Ordinal);
+            Assert.Contains("is truncated", await ReadUntilFailureAsync(), StringComparison.Ordinal);
         }
     }
 
@@ -44,7 +44,7 @@ public sealed class GzipFileTests : IDisposable
         foreach (var length in Enumerable.Range(first.Length + 1, 30).Concat(Enumerable.Range(both.Length - 30, 30)))
         {
             await File.WriteAllBytesAsync(_path, both[..length]);
-            Assert.Contains("is cut off", await ReadUntilFailureAsync(), StringComparison.Ordinal);
+            Assert.Contains("is truncated", await ReadUntilFailureAsync(), StringComparison.Ordinal);
         }
     }
 
@@ -101,7 +101,7 @@ public sealed class GzipFileTests : IDisposable
     public async Task Read_OfAPlainFileNamedGz_SaysThatItIsNone()
     {
         await File.WriteAllTextAsync(_path, "a\t1\n");
-        Assert.Contains("is no gzip file", await ReadUntilFailureAsync(), StringComparison.Ordinal);
+        Assert.Contains("is not a gzip file", await ReadUntilFailureAsync(), StringComparison.Ordinal);
     }
 
     private static string Text(int first, int count) => string.Concat(Enumerable.Range(first, count).Select(number => $"key/{number}\tvalue {number * 7919L % 10_007}\n"));

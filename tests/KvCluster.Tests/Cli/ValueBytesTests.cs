@@ -51,19 +51,19 @@ public sealed class ValueBytesTests
     [ToolTheory("bash")]
     [InlineData("$KV put key @absent", Usage, "@absent cannot be read: ")]
     [InlineData("$KV put key @.", Usage, "@. cannot be read: ")]
-    [InlineData("$KV put key @", Usage, "@ names no file. A value that begins with @ is written with @@.")]
+    [InlineData("$KV put key @", Usage, "@ is not followed by the name of a file. A value that begins with @ is written with @@.")]
     [InlineData("truncate -s 8388609 long; $KV put key @long", Usage, "@long has more than the 8388608 bytes that a value may have.")]
     [InlineData("$KV get there --out absent/file", Usage, "--out absent/file cannot be written: ")]
-    [InlineData("$KV get there --out ''", Usage, "--out names no file.")]
+    [InlineData("$KV get there --out ''", Usage, "--out requires the name of a file.")]
     [InlineData("$KV get there --out /dev/full", Internal, "--out /dev/full was not written completely: ")]
-    [InlineData("$KV get there --raw --output json", Usage, "--raw writes the bytes of the value, so it excludes --output json.")]
-    [InlineData("$KV get there --out file --output json", Usage, "--out writes the bytes of the value, so it excludes --output json.")]
+    [InlineData("$KV get there --raw --output json", Usage, "--raw writes the bytes of the value, so it cannot be used with --output json.")]
+    [InlineData("$KV get there --out file --output json", Usage, "--out writes the bytes of the value, so it cannot be used with --output json.")]
     [InlineData("$KV put there v --if-absent", ConditionFailed, "--if-absent: 'there' exists. Nothing was changed.")]
     [InlineData("$KV put absent v --if-exists", ConditionFailed, "--if-exists: 'absent' does not exist. Nothing was changed.")]
-    [InlineData("$KV delete there --if-value other", ConditionFailed, "--if-value: 'there' has another value or does not exist. Nothing was changed.")]
-    [InlineData("$KV put there v --if-etag 00000000-0000-0009-0000-000000000009", ConditionFailed, "--if-etag: 'there' has another etag or does not exist. Nothing was changed.")]
-    [InlineData("$KV put there v --if-absent --if-value v", Usage, "--if-absent and --if-value exclude each other: a command takes one condition.")]
-    [InlineData("$KV put there v --if-etag 7", Usage, "--if-etag '7' is no etag")]
+    [InlineData("$KV delete there --if-value other", ConditionFailed, "--if-value: 'there' has a different value or does not exist. Nothing was changed.")]
+    [InlineData("$KV put there v --if-etag 00000000-0000-0009-0000-000000000009", ConditionFailed, "--if-etag: 'there' has a different etag or does not exist. Nothing was changed.")]
+    [InlineData("$KV put there v --if-absent --if-value v", Usage, "--if-absent and --if-value exclude each other. A command takes one condition.")]
+    [InlineData("$KV put there v --if-etag 7", Usage, "--if-etag '7' is not an etag")]
     public async Task Command_ThatFails_NamesTheOptionAndTheKey(string script, int exitCode, string expected)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
@@ -79,7 +79,7 @@ public sealed class ValueBytesTests
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         using var folder = new Node.TemporaryDirectory();
-        Assert.Equal((1, "old", "kv: 'absent' is not there.\n"), await RunAsync(cluster, folder, "printf old > file; $KV get absent --out file; code=$?; cat file; exit $code"));
+        Assert.Equal((1, "old", "kv: 'absent' does not exist.\n"), await RunAsync(cluster, folder, "printf old > file; $KV get absent --out file; code=$?; cat file; exit $code"));
     }
 
     [ToolFact("bash")]
