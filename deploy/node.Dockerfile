@@ -1,5 +1,5 @@
 # The image of a node: `docker build -f deploy/node.Dockerfile -t kvcluster/node .` at the root of the sources, with BuildKit.
-# A closed network names its own base images with --build-arg, and its package feed with --secret id=nuget-config,src=NuGet.Config.
+# Without access to the default registries, name your base images with --build-arg, and your package feed with --secret id=nuget-config,src=NuGet.Config.
 ARG SDK_IMAGE=mcr.microsoft.com/dotnet/sdk:10.0
 ARG RUNTIME_IMAGE=mcr.microsoft.com/dotnet/runtime-deps:10.0-noble-chiseled
 
@@ -7,7 +7,7 @@ FROM --platform=$BUILDPLATFORM ${SDK_IMAGE} AS build
 ARG TARGETARCH
 WORKDIR /source
 COPY . .
-# All three programs, in the three Dockerfiles word for word the same: whichever image is built first, the other two find this done.
+# Builds all three programs. This step is identical in the three Dockerfiles, so the second and third image reuse it from the cache.
 RUN --mount=type=cache,target=/root/.nuget/packages,sharing=locked \
     --mount=type=secret,id=nuget-config,target=/root/.nuget/NuGet/NuGet.Config \
     for program in node/Server router client/Cli; do \
@@ -16,9 +16,9 @@ RUN --mount=type=cache,target=/root/.nuget/packages,sharing=locked \
 
 FROM ${RUNTIME_IMAGE}
 COPY --from=build /publish/node/Server /app
-# A named volume takes over the owner of the folder it is mounted on.
+# A named volume gets the owner of the directory on which it is mounted.
 COPY --from=build --chown=1654:1654 /empty /data
-# DOTNET_EnableDiagnostics=0: the runtime's diagnostic socket lies in /tmp, which a read-only root file system does not have.
+# DOTNET_EnableDiagnostics=0, because the runtime's diagnostic socket would be in /tmp, which a read-only root file system does not allow.
 ENV DOTNET_EnableDiagnostics=0 \
     DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1 \
     KVCLUSTER_DATA=/data \
@@ -27,7 +27,7 @@ ENV DOTNET_EnableDiagnostics=0 \
     KVCLUSTER_LOG_FORMAT=json
 USER 1654:1654
 VOLUME /data
-# gRPC for clients, administration, and the streams of other nodes: 100 above the first.
+# gRPC for clients, the admin port, and the streams of other nodes (100 above the first).
 EXPOSE 7401 7480 7501
 HEALTHCHECK --interval=5s --timeout=4s --start-period=60s --retries=3 CMD ["/app/kv-node", "health"]
 ENTRYPOINT ["/app/kv-node"]

@@ -1,5 +1,5 @@
 # The image of a router: `docker build -f deploy/router.Dockerfile -t kvcluster/router .` at the root of the sources, with BuildKit.
-# Arguments and secret as in node.Dockerfile.
+# Build arguments and secret are those of node.Dockerfile.
 ARG SDK_IMAGE=mcr.microsoft.com/dotnet/sdk:10.0
 ARG RUNTIME_IMAGE=mcr.microsoft.com/dotnet/runtime-deps:10.0-noble-chiseled
 
@@ -7,7 +7,7 @@ FROM --platform=$BUILDPLATFORM ${SDK_IMAGE} AS build
 ARG TARGETARCH
 WORKDIR /source
 COPY . .
-# All three programs, in the three Dockerfiles word for word the same: whichever image is built first, the other two find this done.
+# Builds all three programs. This step is identical in the three Dockerfiles, so the second and third image reuse it from the cache.
 RUN --mount=type=cache,target=/root/.nuget/packages,sharing=locked \
     --mount=type=secret,id=nuget-config,target=/root/.nuget/NuGet/NuGet.Config \
     for program in node/Server router client/Cli; do \

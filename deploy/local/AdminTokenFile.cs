@@ -2,26 +2,26 @@ using System.Security.Cryptography;
 
 namespace KvCluster.Local;
 
-/// <summary>The token of a local cluster's console: chosen at random when the cluster is made, and kept with its data.</summary>
+/// <summary>The token of a local cluster's console. It is random, created with the cluster, and kept with its data.</summary>
 internal static class AdminTokenFile
 {
     private const int TokenBytes = 16;
 
-    /// <summary>Leaves a file that is there as it is. A new one can be read by its owner only.</summary>
-    /// <exception cref="IOException">It cannot be written.</exception>
+    /// <summary>Creates the file if it does not exist. Only its owner can read it.</summary>
+    /// <exception cref="IOException">The file cannot be written.</exception>
     public static void Keep(string path)
     {
         if (File.Exists(path))
             return;
         var temporary = path + ".new";
-        // One that a crash left behind may have another mode.
+        // A file left by a crash may have a different mode.
         File.Delete(temporary);
         var options = new FileStreamOptions { Mode = FileMode.CreateNew, Access = FileAccess.Write };
         if (!OperatingSystem.IsWindows())
             options.UnixCreateMode = UnixFileMode.UserRead | UnixFileMode.UserWrite;
         using (var file = new StreamWriter(temporary, options))
             file.WriteLine(Convert.ToHexStringLower(RandomNumberGenerator.GetBytes(TokenBytes)));
-        // Renamed into place: a crash leaves all of it or nothing.
+        // Renamed into place, so that a crash leaves the whole file or none.
         File.Move(temporary, path);
     }
 }

@@ -4,11 +4,10 @@ using System.Globalization;
 namespace KvCluster.Local;
 
 /// <summary>
-/// One program of the cluster as a process of its own: started again a second after it died, its id in <c>run/NAME.pid</c>, what it prints in
-/// <c>run/NAME.log</c>. It holds the reading end of a pipe whose writing end is this process: when the launcher dies, however,
-/// the pipe ends and with it the program.
+/// One program of the cluster as a process of its own. It is restarted a second after it died. Its process id is in <c>run/NAME.pid</c>, its output in
+/// <c>run/NAME.log</c>. Its standard input is a pipe from this process. However the launcher dies, the pipe ends, and the program stops.
 /// </summary>
-/// <remarks><see cref="RunAsync"/> is the only loop; it ends when its token is cancelled and the process is gone.</remarks>
+/// <remarks><see cref="RunAsync"/> is the only loop. It ends when its token is cancelled and the process has ended.</remarks>
 internal sealed class Child(string name, string program, IReadOnlyList<string> arguments, string runFolder)
 {
     private static readonly TimeSpan RestartDelay = TimeSpan.FromSeconds(1);
@@ -22,7 +21,7 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
     public string Name => name;
 
     /// <summary>Keeps the program running until cancelled, then stops it.</summary>
-    /// <exception cref="LauncherException">The program cannot be started, or says that its arguments or its folder are not usable.</exception>
+    /// <exception cref="LauncherException">The program cannot be started, or its arguments or its data directory are not usable.</exception>
     public async Task RunAsync(CancellationToken stop)
     {
         await using var log = TextWriter.Synchronized(new StreamWriter(_logFile, append: false) { AutoFlush = true });
@@ -39,10 +38,10 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
                 break;
             }
 
-            await log.WriteLineAsync($"{Now()} launcher: {name} ({process.Id}) ended with code {process.ExitCode}");
-            // What a restart would not mend; a port may still be held by the process that died.
+            await log.WriteLineAsync($"{Now()} launcher: {name} ({process.Id}) exited with code {process.ExitCode}");
+            // A restart would not help. After other exit codes it may: a port, for example, may still be held by the process that died.
             if (process.ExitCode is ExitCodes.Usage or ExitCodes.OtherFormat)
-                throw new LauncherException(process.ExitCode, $"{name} does not start, see {_logFile}");
+                throw new LauncherException(process.ExitCode, $"{name} cannot start. Its log has the reason: {_logFile}");
             await Task.Delay(RestartDelay, stop).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }
 
@@ -66,7 +65,7 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
         process.ErrorDataReceived += (_, line) => Copy(line.Data);
         process.BeginOutputReadLine();
         process.BeginErrorReadLine();
-        // Renamed into place: who reads it sees a whole number.
+        // Renamed into place, so that readers see a whole number.
         File.WriteAllText(_pidFile + ".new", process.Id.ToString(CultureInfo.InvariantCulture) + "\n");
         File.Move(_pidFile + ".new", _pidFile, overwrite: true);
         log.WriteLine($"{Now()} launcher: {name} started as {process.Id}");

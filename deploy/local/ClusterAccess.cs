@@ -6,13 +6,13 @@ using KvCluster.V1;
 
 namespace KvCluster.Local;
 
-/// <summary>The launcher as a client of its own cluster, through the router like any other: waits until it serves, loads the sample.</summary>
+/// <summary>The launcher as a client of its own cluster, through the router: waits until the cluster serves, and loads the sample.</summary>
 internal sealed class ClusterAccess(LocalOptions options) : IDisposable
 {
     private static readonly TimeSpan PollInterval = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan CallLimit = TimeSpan.FromSeconds(10);
 
-    // After a hard end of the last run the shards replay their journals first, and the machine may have much else to do.
+    // After a crash the shards replay their journals first, and the machine may be busy.
     private static readonly TimeSpan ServeLimit = TimeSpan.FromMinutes(3);
     private const int SampleWritesOpen = 64;
 
@@ -21,7 +21,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
     public void Dispose() => _router.Dispose();
 
     /// <summary>Waits until every shard has a leader that the router knows.</summary>
-    /// <exception cref="LauncherException">That took too long.</exception>
+    /// <exception cref="LauncherException">It took too long.</exception>
     public async Task WaitUntilServingAsync(int shards, CancellationToken stop)
     {
         var client = new Cluster.ClusterClient(_router);
@@ -34,13 +34,13 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         }
         catch (OperationCanceledException) when (!stop.IsCancellationRequested)
         {
-            throw new LauncherException(ExitCodes.Unavailable, $"Not every shard has a leader after {ServeLimit.TotalMinutes} minutes; the logs are in the data folder's run/.");
+            throw new LauncherException(ExitCodes.Unavailable, $"Some shards still have no leader after {ServeLimit.TotalMinutes} minutes. The logs are in {Path.Combine(options.Folder, "run")}. The data are kept; start again to retry.");
         }
     }
 
-    /// <summary>Puts the records of the sample; those that are there are put again.</summary>
-    /// <returns>How many.</returns>
-    /// <exception cref="LauncherException">A record could not be put for too long.</exception>
+    /// <summary>Puts the records of the sample, also those that exist already.</summary>
+    /// <returns>Their number.</returns>
+    /// <exception cref="LauncherException">It took too long.</exception>
     public async Task<int> LoadSampleAsync(CancellationToken stop)
     {
         var client = new Kv.KvClient(_router);
@@ -54,7 +54,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         }
         catch (OperationCanceledException) when (!stop.IsCancellationRequested)
         {
-            throw new LauncherException(ExitCodes.Unavailable, $"The sample was not loaded within {ServeLimit.TotalMinutes} minutes; the logs are in the data folder's run/.");
+            throw new LauncherException(ExitCodes.Unavailable, $"The sample was not loaded completely within {ServeLimit.TotalMinutes} minutes. The logs are in {Path.Combine(options.Folder, "run")}. Start again to retry.");
         }
 
         return records.Length;
@@ -70,7 +70,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         });
     }
 
-    // A shard may change its leader meanwhile. The same put again does no harm, whatever became of the one before.
+    // The leader of a shard may change meanwhile. Repeating the same put is harmless, whatever the outcome of the first one.
     private static async Task PutUntilAcknowledgedAsync(Kv.KvClient client, PutRequest put, CancellationToken stop)
     {
         while (true)
@@ -99,7 +99,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         }
         catch (RpcException e) when (IsPassing(e))
         {
-            // Not up yet; the caller's limit ends the waiting.
+            // The cluster is not up yet. The caller's limit ends the wait.
             stop.ThrowIfCancellationRequested();
             return 0;
         }

@@ -10,7 +10,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Local;
 
-/// <summary>Nodes and router in the launcher's own process, sharing its coordinator directly. One console shows them all.</summary>
+/// <summary>Nodes and router in the launcher's own process. They use its coordinator directly, and there is one console.</summary>
 internal sealed class ClusterInProcess : IRunningCluster
 {
     private readonly List<NodeHost> _nodes = [];

@@ -51,6 +51,6 @@ internal sealed class ClusterOfProcesses : IRunningCluster
     private static string[] TlsFlags(TlsFiles? files) =>
         files is null ? [] : ["--tls-ca", files.AuthorityFile!, "--tls-cert", files.CertificateFile!, "--tls-key", files.KeyFile!];
 
-    // The build puts them beside the launcher, because it references them.
+    // The build puts the programs beside the launcher, because it references them.
     private static string Program(string name) => Path.Combine(AppContext.BaseDirectory, OperatingSystem.IsWindows() ? name + ".exe" : name);
 }

@@ -3,25 +3,25 @@ using System.Text;
 
 namespace KvCluster.Local;
 
-/// <summary>The launcher's options, and the checks that give one clear line for each mistake.</summary>
+/// <summary>The launcher's options and their checks, with one line for each mistake.</summary>
 internal static class CommandLine
 {
     private const int KeyBytesMax = 2048;
 
-    private static readonly Option<string> Data = new("--data") { Description = "Folder that keeps the cluster's data between runs.", DefaultValueFactory = _ => ".kvcluster", HelpName = "DIR" };
-    private static readonly Option<int?> Nodes = new("--nodes") { Description = $"Nodes of a new cluster, 1 to {LocalOptions.NodesMax} (default {LocalOptions.NodesDefault}).", HelpName = "N" };
-    private static readonly Option<int?> Shards = new("--shards") { Description = $"Shards of a new cluster, 1 to {LocalOptions.ShardsMax}, split at quantiles of the sample's keys.", HelpName = "N" };
-    private static readonly Option<string?> SplitAt = new("--split-at") { Description = "Keys at which shards of a new cluster begin, separated by commas: files/,packages/", HelpName = "KEYS" };
-    private static readonly Option<int> Port = new("--port") { Description = "The router's port; node N listens on the N-th after it, and for other nodes on the N-th after the tenth.", DefaultValueFactory = _ => LocalOptions.PortDefault, HelpName = "PORT" };
-    private static readonly Option<int?> ConsolePort = new("--console-port") { Description = $"The console's port; with --processes the router's, and node N has one on the N-th after it (default: the {LocalOptions.ConsolePortOffset}th after --port).", HelpName = "PORT" };
-    private static readonly Option<bool> Processes = new("--processes") { Description = "Run each node and the router as a process of its own, started again when it dies." };
-    private static readonly Option<bool> Tls = new("--tls") { Description = "Nodes and router speak TLS, with certificates of an authority that the data folder keeps." };
-    private static readonly Option<bool> Sample = new("--sample") { Description = "Load the shipped sample: about 2,000 package records under packages/." };
+    private static readonly Option<string> Data = new("--data") { Description = "Directory that keeps the cluster's data between runs.", DefaultValueFactory = _ => ".kvcluster", HelpName = "DIR" };
+    private static readonly Option<int?> Nodes = new("--nodes") { Description = $"New cluster only: number of nodes, 1 to {LocalOptions.NodesMax} (default {LocalOptions.NodesDefault}).", HelpName = "N" };
+    private static readonly Option<int?> Shards = new("--shards") { Description = $"New cluster only: number of shards, 1 to {LocalOptions.ShardsMax}, split evenly by the keys of the sample (default 1).", HelpName = "N" };
+    private static readonly Option<string?> SplitAt = new("--split-at") { Description = "New cluster only: keys at which shards begin, separated by commas: files/,packages/", HelpName = "KEYS" };
+    private static readonly Option<int> Port = new("--port") { Description = "Port of the router. Node N listens N ports above it, and for other nodes 10 + N ports above it.", DefaultValueFactory = _ => LocalOptions.PortDefault, HelpName = "PORT" };
+    private static readonly Option<int?> ConsolePort = new("--console-port") { Description = $"Port of the console (default: {LocalOptions.ConsolePortOffset} above --port). With --processes it is the router's, and node N has one N ports above it.", HelpName = "PORT" };
+    private static readonly Option<bool> Processes = new("--processes") { Description = "Run each node and the router as a process of its own, which is restarted when it dies." };
+    private static readonly Option<bool> Tls = new("--tls") { Description = "Use TLS between clients, router and nodes, with certificates that are kept in the data directory." };
+    private static readonly Option<bool> Sample = new("--sample") { Description = "Load the sample data: about 2,000 package records under packages/." };
 
-    // The cluster may take 5 s to stop; after that the process ends all the same.
+    // The cluster may take 5 s to stop. After that the process ends in any case.
     private static readonly TimeSpan StopLimit = TimeSpan.FromSeconds(5);
 
-    /// <summary>Runs the command: <paramref name="run"/> gets the options once they are right, and a token that Ctrl-C or SIGTERM cancels.</summary>
+    /// <summary>Runs the command. <paramref name="run"/> gets valid options, and a token that Ctrl-C or SIGTERM cancels.</summary>
     /// <returns>The exit code.</returns>
     public static async Task<int> InvokeAsync(string[] arguments, Func<LocalOptions, CancellationToken, Task<int>> run)
     {
@@ -33,13 +33,13 @@ internal static class CommandLine
 
     private static int Refuse(string wrong)
     {
-        Console.Error.WriteLine($"kv-local: {wrong} (--help lists the options)");
+        Console.Error.WriteLine($"kv-local: {wrong} See kv-local --help.");
         return ExitCodes.Usage;
     }
 
     private static RootCommand Create(Func<LocalOptions, CancellationToken, Task<int>> run)
     {
-        var root = new RootCommand("A whole KvCluster on this machine: nodes, router and coordinator, on loopback.") { Data, Nodes, Shards, SplitAt, Port, ConsolePort, Processes, Tls, Sample };
+        var root = new RootCommand("Start a whole KvCluster on this machine: nodes, a router and a coordinator, on loopback addresses.") { Data, Nodes, Shards, SplitAt, Port, ConsolePort, Processes, Tls, Sample };
         root.SetAction((arguments, stop) => WrongIn(arguments) is { } wrong ? Task.FromResult(Refuse(wrong)) : run(OptionsOf(arguments), stop));
         return root;
     }
@@ -57,20 +57,20 @@ internal static class CommandLine
     private static string? WrongIn(ParseResult arguments)
     {
         if (arguments.GetRequiredValue(Data).Length == 0)
-            return "--data names no folder.";
+            return "--data requires the name of a directory.";
         if (arguments.GetValue(Nodes) is < 1 or > LocalOptions.NodesMax)
-            return $"--nodes takes 1 to {LocalOptions.NodesMax}.";
+            return $"--nodes must be from 1 to {LocalOptions.NodesMax}.";
         if (arguments.GetValue(Shards) is < 1 or > LocalOptions.ShardsMax)
-            return $"--shards takes 1 to {LocalOptions.ShardsMax}.";
+            return $"--shards must be from 1 to {LocalOptions.ShardsMax}.";
         if (arguments.GetValue(Port) is < 1 or > 65535 - LocalOptions.PeerPortOffset - LocalOptions.NodesMax)
-            return $"--port takes 1 to {65535 - LocalOptions.PeerPortOffset - LocalOptions.NodesMax}.";
+            return $"--port must be from 1 to {65535 - LocalOptions.PeerPortOffset - LocalOptions.NodesMax}.";
         if (ConsolePortOf(arguments) is < 1 or > 65535 - LocalOptions.NodesMax)
-            return $"--console-port takes 1 to {65535 - LocalOptions.NodesMax}; without it, it is the {LocalOptions.ConsolePortOffset}th after --port.";
+            return $"--console-port must be from 1 to {65535 - LocalOptions.NodesMax}. Its default is {LocalOptions.ConsolePortOffset} above --port.";
         if (arguments.GetValue(SplitAt) is not { } text)
             return null;
         var keys = SplitKeysIn(text);
         if (arguments.GetValue(Shards) is { } shards && shards != keys.Count + 1)
-            return $"--split-at with {keys.Count} keys makes {keys.Count + 1} shards, and --shards asks for {shards}.";
+            return $"--split-at with {keys.Count} keys makes {keys.Count + 1} shards, but --shards is {shards}.";
         return WrongSplit(keys) is { } wrong ? $"--split-at: {wrong}." : null;
     }
 
@@ -84,10 +84,10 @@ internal static class CommandLine
             return $"at most {LocalOptions.ShardsMax - 1} keys";
         if (keys.FirstOrDefault(key => key.Length == 0 || Encoding.UTF8.GetByteCount(key) > KeyBytesMax) is { } wrong)
             return wrong.Length == 0 ? "a key is empty" : $"a key is longer than {KeyBytesMax} bytes";
-        // The runtime's mark for bytes that are no UTF-8.
+        // The runtime's replacement for bytes that are not valid UTF-8.
         if (keys.Any(key => key.Contains('\uFFFD', StringComparison.Ordinal)))
             return "a key is not UTF-8";
         var bytes = keys.ConvertAll(Encoding.UTF8.GetBytes);
-        return Enumerable.Range(1, keys.Count - 1).Any(i => bytes[i - 1].AsSpan().SequenceCompareTo(bytes[i]) >= 0) ? "keys must rise" : null;
+        return Enumerable.Range(1, keys.Count - 1).Any(i => bytes[i - 1].AsSpan().SequenceCompareTo(bytes[i]) >= 0) ? "keys must be in ascending order" : null;
     }
 }

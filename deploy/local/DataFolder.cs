@@ -5,10 +5,10 @@ using KvCluster.Node.Runtime;
 namespace KvCluster.Local;
 
 /// <summary>
-/// The folder of a local cluster: <c>node-N/</c> of each node, <c>coordinator/</c>, <c>run/</c> (logs and process ids), <c>admin-token</c> (for the console), <c>local.json</c> (what
-/// the cluster was made as) and <c>LOCK</c>, which is held while a launcher uses it and which the system gives back when that dies.
+/// The data directory of a local cluster: <c>node-N/</c> of each node, <c>coordinator/</c>, <c>run/</c> (logs and process ids), <c>admin-token</c> (for the console),
+/// <c>local.json</c> (the number of nodes and the shards) and <c>LOCK</c>, which a launcher holds while it runs and the system releases when it dies.
 /// </summary>
-/// <remarks>Opened by Program before anything listens. A folder that cannot be used is a <see cref="LauncherException"/>.</remarks>
+/// <remarks>Opened before anything listens. A directory that cannot be used is a <see cref="LauncherException"/>.</remarks>
 internal sealed class DataFolder : IDisposable
 {
     private const int FormatVersion = 1;
@@ -38,7 +38,7 @@ internal sealed class DataFolder : IDisposable
 
     private string ShapeFile => ShapeFileIn(Path);
 
-    /// <summary>Opens the folder, or makes it for the shape asked for. A folder has the shape that it was kept with.</summary>
+    /// <summary>Opens the directory, or creates it with the shape that the options give. An existing cluster keeps its shape.</summary>
     public static DataFolder Open(LocalOptions options)
     {
         var path = options.Folder;
@@ -50,11 +50,11 @@ internal sealed class DataFolder : IDisposable
         }
         catch (DirectoryInUseException)
         {
-            throw new LauncherException(ExitCodes.Unavailable, $"The data folder {path} is in use by another launcher.");
+            throw new LauncherException(ExitCodes.Unavailable, $"The data directory {path} is in use by another launcher. Stop that one, or choose another directory with --data.");
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
         {
-            throw new LauncherException(ExitCodes.Unavailable, $"The data folder {path} cannot be used: {e.Message}");
+            throw new LauncherException(ExitCodes.Unavailable, $"The data directory {path} cannot be used: {e.Message}");
         }
 
         try
@@ -68,12 +68,12 @@ internal sealed class DataFolder : IDisposable
         }
     }
 
-    /// <summary>Writes the shape down, once nothing stands in the way of a start: a refused one leaves the choice open.</summary>
+    /// <summary>Saves the shape. Called once nothing prevents the start, so that a refused start leaves the choice open.</summary>
     public void Keep()
     {
         if (!File.Exists(ShapeFile))
         {
-            // Renamed into place: a crash leaves all of it or nothing. Before any folder, which without it would count as somebody else's.
+            // Renamed into place, so that a crash leaves the whole file or none. Written before any subdirectory: a directory with subdirectories and no such file is refused.
             File.WriteAllText(ShapeFile + ".new", JsonSerializer.Serialize(_shape, Json));
             File.Move(ShapeFile + ".new", ShapeFile, overwrite: true);
         }
@@ -91,17 +91,17 @@ internal sealed class DataFolder : IDisposable
         if (!File.Exists(file))
         {
             if (Directory.EnumerateDirectories(options.Folder).Any())
-                throw new LauncherException(ExitCodes.OtherFormat, $"The data folder {options.Folder} holds something, and no local.json that says what: choose another with --data.");
+                throw new LauncherException(ExitCodes.OtherFormat, $"The directory {options.Folder} is not empty and has no local.json, so it is not the data directory of a local cluster. Nothing was changed; choose another with --data.");
             return new Shape(FormatVersion, options.Nodes ?? LocalOptions.NodesDefault, options.SplitKeys ?? []);
         }
 
         var shape = ReadShape(file);
         if (shape.Format != FormatVersion)
-            throw new LauncherException(ExitCodes.OtherFormat, $"The data folder {options.Folder} has format {shape.Format}; this build reads and writes format {FormatVersion}.");
+            throw new LauncherException(ExitCodes.OtherFormat, $"The data directory {options.Folder} has format {shape.Format}, and this program uses format {FormatVersion}. Nothing was changed; choose another directory with --data.");
         if (options.Nodes is { } nodes && nodes != shape.Nodes)
-            throw new LauncherException(ExitCodes.Usage, $"The data folder {options.Folder} holds a cluster of {shape.Nodes} nodes: leave out --nodes, or choose another folder with --data.");
+            throw new LauncherException(ExitCodes.Usage, $"The data directory {options.Folder} has a cluster of {shape.Nodes} nodes. Omit --nodes, or choose another directory with --data.");
         if (options.SplitKeys is { } keys && !keys.SequenceEqual(shape.SplitAt, StringComparer.Ordinal))
-            throw new LauncherException(ExitCodes.Usage, $"The data folder {options.Folder} holds a cluster of {shape.SplitAt.Count + 1} shards split at other keys: leave out --shards and --split-at, or choose another folder with --data.");
+            throw new LauncherException(ExitCodes.Usage, $"The data directory {options.Folder} has a cluster of {shape.SplitAt.Count + 1} shards, split at other keys. Omit --shards and --split-at, or choose another directory with --data.");
         return shape;
     }
 

@@ -1,8 +1,8 @@
 namespace KvCluster.Local;
 
-/// <summary>The nodes and the router, in this process or as processes of their own. Disposed: all of it is stopped, within 5 s.</summary>
+/// <summary>The nodes and the router, in this process or as processes of their own. Disposing it stops them within 5 s.</summary>
 internal interface IRunningCluster : IAsyncDisposable
 {
-    /// <summary>Ends, with the reason, when the cluster cannot go on; never by itself otherwise.</summary>
+    /// <summary>Fails with the reason if the cluster cannot continue. Otherwise it never ends.</summary>
     Task Failure { get; }
 }

@@ -9,7 +9,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Local;
 
-/// <summary>From options to a running cluster and back: opens the folder, starts the cluster, says where it is, waits for the end.</summary>
+/// <summary>Runs a cluster: opens the data directory, starts the cluster, prints where it is, and stops it at the end.</summary>
 internal static class Launcher
 {
     /// <summary>The cluster's name in the coordinator.</summary>
@@ -18,7 +18,7 @@ internal static class Launcher
     private const int ReplicasMax = 3;
 
     /// <summary>Runs the cluster until <paramref name="stop"/> is cancelled.</summary>
-    /// <returns>The exit code; every expected failure has been told in one line.</returns>
+    /// <returns>The exit code. Every expected failure has been reported in one line.</returns>
     public static async Task<int> RunAsync(LocalOptions options, CancellationToken stop)
     {
         try
@@ -67,7 +67,7 @@ internal static class Launcher
         return exitCode;
     }
 
-    // Once: clients keep the authority that they were given.
+    // Only once, because clients keep the authority that they have.
     private static void MakeCertificates(LocalOptions options, DataFolder folder)
     {
         if (options.Tls && !Directory.Exists(options.Certificates))

@@ -4,8 +4,8 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Local;
 
 /// <summary>
-/// The log of everything that runs in the launcher's own process: one line an event in <c>run/cluster.log</c>, begun anew at each start, so that the
-/// terminal keeps its one screen. Any thread may log; a full disk ends logging, not the cluster.
+/// The log of everything that runs in the launcher's own process, so that the terminal shows only the first screen. One line per event in
+/// <c>run/cluster.log</c>, which starts anew with each run. Any thread may log. A full disk ends the log, not the cluster.
 /// </summary>
 internal sealed class LogFile(string path) : ILoggerProvider
 {
@@ -37,7 +37,7 @@ internal sealed class LogFile(string path) : ILoggerProvider
             catch (IOException e)
             {
                 _ended = true;
-                Console.Error.WriteLine($"kv-local: logging to {path} ended: {e.Message}");
+                Console.Error.WriteLine($"kv-local: {path} cannot be written, so nothing more is logged: {e.Message}");
             }
         }
     }

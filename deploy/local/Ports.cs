@@ -3,10 +3,10 @@ using System.Net.Sockets;
 
 namespace KvCluster.Local;
 
-/// <summary>Looks at the ports of the cluster before anything starts, so that a taken one is one clear line and not half a cluster.</summary>
+/// <summary>Checks the cluster's ports before anything starts, so that a port in use gives one clear line and not half a cluster.</summary>
 internal static class Ports
 {
-    /// <summary>Throws a <see cref="LauncherException"/> that names the first port that is taken and what it was for.</summary>
+    /// <summary>Throws a <see cref="LauncherException"/> that names the first port in use and its purpose.</summary>
     public static void CheckFree(LocalOptions options, int nodes)
     {
         Check(options.Port, "the router");
@@ -23,7 +23,7 @@ internal static class Ports
             Check(options.Port + LocalOptions.CoordinatorPortOffset, "the coordinator");
     }
 
-    // By connecting, not by binding: connections of the last run that linger would keep a bare socket from binding, but not the server.
+    // Connects instead of binding. Lingering connections of the last run would keep a plain socket from binding, but not the server.
     private static void Check(int port, string what, string option = "--port")
     {
         using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
@@ -36,6 +36,6 @@ internal static class Ports
             return;
         }
 
-        throw new LauncherException(ExitCodes.Unavailable, $"Port {port} for {what} is taken: is another cluster running? {option} chooses other ports.");
+        throw new LauncherException(ExitCodes.Unavailable, $"Port {port} for {what} is in use. Stop what uses it, perhaps another cluster, or choose other ports with {option}.");
     }
 }

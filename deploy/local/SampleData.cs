@@ -3,10 +3,10 @@ using System.Text;
 
 namespace KvCluster.Local;
 
-/// <summary>The shipped sample: every 32nd record of a Linux distribution's package index, `packages/SECTION/NAME` to a JSON document.</summary>
+/// <summary>The sample data: every 32nd record of a Linux distribution's package index. A key is `packages/SECTION/NAME`, a value a JSON document.</summary>
 internal static class SampleData
 {
-    /// <summary>The records in the order of the file.</summary>
+    /// <summary>Returns the records in the order of the file.</summary>
     public static IEnumerable<(string Key, string Value)> Records()
     {
         using var packed = typeof(SampleData).Assembly.GetManifestResourceStream("packages.tsv.gz")!;
@@ -18,7 +18,7 @@ internal static class SampleData
         }
     }
 
-    /// <summary>Keys that split the sample into so many shards of equal count.</summary>
+    /// <summary>Returns the keys that split the sample into so many shards with equal numbers of keys.</summary>
     public static IReadOnlyList<string> SplitKeys(int shards)
     {
         var keys = Records().Select(record => record.Key).Order(StringComparer.Ordinal).ToArray();

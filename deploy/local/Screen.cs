@@ -2,14 +2,14 @@ using System.Reflection;
 
 namespace KvCluster.Local;
 
-/// <summary>The one screen that says where the cluster is and what to type next. Its last line is printed when the cluster serves.</summary>
+/// <summary>Prints where the cluster is and what to type next, once the cluster serves.</summary>
 internal static class Screen
 {
     public static void Print(TextWriter output, LocalOptions options, DataFolder folder, int sampleRecords)
     {
         var kv = PathOfKv();
         var version = typeof(Screen).Assembly.GetCustomAttribute<AssemblyInformationalVersionAttribute>()?.InformationalVersion.Split('+')[0];
-        output.WriteLine($"KvCluster {version}: {Count(folder.Nodes, "node")}, {Count(folder.SplitKeys.Count + 1, "shard")}, {(options.Processes ? "each node a process" : "all in this process")}");
+        output.WriteLine($"KvCluster {version}: {Count(folder.Nodes, "node")}, {Count(folder.SplitKeys.Count + 1, "shard")}, {(options.Processes ? "each node a process of its own" : "all in this process")}");
         output.WriteLine();
         output.WriteLine($"  router   {options.RouterAddress}   for kv and any gRPC client");
         for (var node = 1; node <= folder.Nodes; node++)
@@ -17,13 +17,13 @@ internal static class Screen
         output.WriteLine($"  console  {options.ConsoleAddress}{(options.Processes ? "   router" : "")}");
         for (var node = 1; options.Processes && node <= folder.Nodes; node++)
             output.WriteLine($"  console  {options.NodeConsoleAddress(node)}   node {node}");
-        output.WriteLine($"  token    {options.TokenFile}   holds what the console asks for before a change");
+        output.WriteLine($"  token    {options.TokenFile}   file with the token for changes in the console");
         output.WriteLine($"  data     {folder.Path}   kept between runs; logs in {folder.Run}");
         output.WriteLine($"  kv       {kv}");
         if (sampleRecords > 0)
             output.WriteLine($"  sample   {sampleRecords} records under packages/");
         output.WriteLine();
-        output.WriteLine("Type next, in another terminal:");
+        output.WriteLine("To try it, in another terminal:");
         output.WriteLine();
         output.WriteLine($"  alias kv={kv}");
         if (options.TlsFilesOf("client") is { } tls)
@@ -41,7 +41,7 @@ internal static class Screen
         output.WriteLine("Ctrl-C stops the cluster.");
     }
 
-    // Beside this program when published together, else where the build puts it: artifacts/bin/PROJECT/CONFIGURATION/.
+    // Beside this program if they were published together, else where the build puts it: artifacts/bin/PROJECT/CONFIGURATION/.
     private static string PathOfKv()
     {
         var own = new DirectoryInfo(AppContext.BaseDirectory);

@@ -12,11 +12,11 @@ public sealed class LauncherRefusalTests
     private const int OtherFormat = 4;
 
     [Theory]
-    [InlineData("--nodes", "0", "--nodes takes 1 to 8")]
+    [InlineData("--nodes", "0", "--nodes must be from 1 to 8")]
     [InlineData("--nodes", "three", "as a number in its range")]
-    [InlineData("--split-at", "b,a", "keys must rise")]
+    [InlineData("--split-at", "b,a", "keys must be in ascending order")]
     [InlineData("--split-at", "a,,b", "a key is empty")]
-    [InlineData("--shards", "65", "--shards takes 1 to 64")]
+    [InlineData("--shards", "65", "--shards must be from 1 to 64")]
     [InlineData("--colour", "red", "--colour")]
     public async Task Start_WithWrongOption_NamesItInOneLine(string option, string value, string expected)
     {
@@ -32,7 +32,7 @@ public sealed class LauncherRefusalTests
     {
         var (exitCode, error) = await LauncherProcess.RunToEndAsync("", FreePorts.Ten());
         Assert.Equal(Usage, exitCode);
-        AssertOneLine("--data names no folder", error);
+        AssertOneLine("--data requires the name of a directory", error);
     }
 
     [Theory]
