@@ -19,7 +19,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 
-{{- /* image (list root part): part is a key under .Values.image */ -}}
+{{- /* Image: (list root part), where part is a key under .Values.image */ -}}
 {{- define "kv.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := index $root.Values.image (index . 1) -}}
@@ -34,7 +34,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- ternary "https" "http" .Values.tls.enabled -}}
 {{- end -}}
 
-{{- /* where a Service is: (list root name) */ -}}
+{{- /* Host name of a Service: (list root name) */ -}}
 {{- define "kv.host" -}}
 {{- $root := index . 0 -}}
 {{- index . 1 }}.{{ $root.Release.Namespace }}.svc.{{ $root.Values.clusterDomain }}
@@ -59,7 +59,7 @@ etcd=
 {{- .Values.tls.routerSecret | default (printf "%s-router-tls" (include "kv.fullname" .)) -}}
 {{- end -}}
 
-{{- /* What the restricted Pod Security Standard asks of a pod. */ -}}
+{{- /* What the restricted Pod Security Standard requires of a pod. */ -}}
 {{- define "kv.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 1654
@@ -75,7 +75,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{- /* Where pods go: (list root part values): apart from each other where it can be had, so that a single machine will do. */ -}}
+{{- /* Scheduling: (list root part values). Pods are spread over machines where possible, but a single machine is enough. */ -}}
 {{- define "kv.scheduling" -}}
 {{- $root := index . 0 -}}
 {{- $part := index . 1 -}}
@@ -114,14 +114,14 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{- /* settings as environment variables: journal-retention-mib: 512 -> KVCLUSTER_JOURNAL_RETENTION_MIB */ -}}
+{{- /* Settings as environment variables: journal-retention-mib: 512 -> KVCLUSTER_JOURNAL_RETENTION_MIB */ -}}
 {{- define "kv.settings" -}}
 {{- range $name, $value := . }}
 - {name: KVCLUSTER_{{ $name | upper | replace "-" "_" }}, value: {{ $value | toString | quote }}}
 {{- end }}
 {{- end -}}
 
-{{- /* Of every program that serves clients: a router that asked for no certificate would let anybody in, with its own. */ -}}
+{{- /* For every program that serves clients. A router that required no certificate would let anybody in under its own. */ -}}
 {{- define "kv.tlsSettings" -}}
 {{- if .Values.tls.enabled }}
 - {name: KVCLUSTER_TLS_CERT, value: /tls/tls.crt}
@@ -150,52 +150,52 @@ livenessProbe:
   failureThreshold: 6
 {{- end -}}
 
-{{- /* Mistakes that a schema cannot see, because they lie in two values. */ -}}
+{{- /* Mistakes that the schema cannot find, because they concern two values. */ -}}
 {{- define "kv.check" -}}
 {{- if lt (int .Values.node.count) (int .Values.cluster.replicationFactor) -}}
-{{- fail (printf "node.count is %d, fewer than cluster.replicationFactor, %d: every shard needs that many nodes. Nodes cannot become fewer than the replication factor." (int .Values.node.count) (int .Values.cluster.replicationFactor)) -}}
+{{- fail (printf "node.count is %d, fewer than cluster.replicationFactor, %d. Every shard needs that many nodes, so their number cannot be reduced below it." (int .Values.node.count) (int .Values.cluster.replicationFactor)) -}}
 {{- end -}}
 {{- if and .Values.etcd.enabled .Values.externalEtcd.endpoints -}}
-{{- fail "etcd.enabled is true and externalEtcd.endpoints names an etcd too: set etcd.enabled to false, or take the endpoints away." -}}
+{{- fail "etcd.enabled is true and externalEtcd.endpoints names an etcd too. Set etcd.enabled to false, or remove the endpoints." -}}
 {{- end -}}
 {{- if not (or .Values.etcd.enabled .Values.externalEtcd.endpoints) -}}
-{{- fail "etcd.enabled is false and externalEtcd.endpoints is empty: there is no coordinator." -}}
+{{- fail "etcd.enabled is false and externalEtcd.endpoints is empty, so there is no coordinator. Set one of them." -}}
 {{- end -}}
 {{- if and .Values.externalEtcd.endpoints (ne (empty .Values.externalEtcd.user) (empty .Values.externalEtcd.passwordSecret)) -}}
-{{- fail "externalEtcd.user and externalEtcd.passwordSecret go together." -}}
+{{- fail "externalEtcd.user and externalEtcd.passwordSecret require each other. Set both or none." -}}
 {{- end -}}
 {{- if and .Values.tls.enabled (not .Values.tls.certManager.enabled) (not (and .Values.tls.nodeSecret .Values.tls.routerSecret)) -}}
-{{- fail "tls.enabled needs tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled." -}}
+{{- fail "tls.enabled requires tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled." -}}
 {{- end -}}
 {{- if and .Values.tls.certManager.enabled (not .Values.tls.enabled) -}}
-{{- fail "tls.certManager.enabled without tls.enabled: certificates would be made and not used." -}}
+{{- fail "tls.certManager.enabled is set without tls.enabled, so certificates would be created and not used. Set tls.enabled too." -}}
 {{- end -}}
 {{- if and .Values.tls.certManager.enabled (not .Values.tls.certManager.issuerRef.name) -}}
-{{- fail "tls.certManager.issuerRef.name names no issuer." -}}
+{{- fail "tls.certManager.enabled requires the name of an issuer in tls.certManager.issuerRef.name." -}}
 {{- end -}}
 {{- if and .Values.router.autoscaling.enabled (gt (int .Values.router.autoscaling.min) (int .Values.router.autoscaling.max)) -}}
-{{- fail (printf "router.autoscaling.min is %d, more than its max, %d." (int .Values.router.autoscaling.min) (int .Values.router.autoscaling.max)) -}}
+{{- fail (printf "router.autoscaling.min is %d, greater than router.autoscaling.max, %d." (int .Values.router.autoscaling.min) (int .Values.router.autoscaling.max)) -}}
 {{- end -}}
 {{- if hasKey .Values.node.settings "stop-grace-seconds" -}}
-{{- fail "node.settings.stop-grace-seconds: the chart sets this itself, five seconds less than node.terminationGracePeriodSeconds." -}}
+{{- fail "node.settings.stop-grace-seconds: the chart sets this itself, five seconds less than node.terminationGracePeriodSeconds. Change that value instead." -}}
 {{- end -}}
 {{- range $part, $settings := dict "node" .Values.node.settings "router" .Values.router.settings -}}
 {{- range $setting, $_ := $settings -}}
 {{- if or (has $setting (list "node" "data" "listen" "advertise" "listen-peers" "advertise-peers" "cluster" "coordinator" "bootstrap-nodes" "replicas" "split-at" "nodes" "admin" "admin-token-file" "allow-plaintext")) (hasPrefix "tls-" $setting) (hasPrefix "coordinator-" $setting) -}}
-{{- fail (printf "%s.settings.%s: the chart sets this itself, from values of its own." $part $setting) -}}
+{{- fail (printf "%s.settings.%s: the chart sets this itself. Remove it, and see values.yaml for the value that it is derived from." $part $setting) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $last := "" -}}
 {{- range .Values.cluster.splitAt -}}
 {{- if le . $last -}}
-{{- fail (printf "cluster.splitAt: keys must rise, and '%s' does not come after '%s'." . $last) -}}
+{{- fail (printf "cluster.splitAt: keys must be in ascending order, but '%s' does not come after '%s'." . $last) -}}
 {{- end -}}
 {{- $last = . -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* A container of `kv` against the router. */ -}}
+{{- /* A container that runs `kv` against the router. */ -}}
 {{- define "kv.cli" -}}
 image: {{ include "kv.image" (list . "cli") }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
@@ -223,7 +223,7 @@ volumes:
 {{- end -}}
 {{- end -}}
 
-{{- /* What makes the pod of `kubectl run kv` such a container, fit for the restricted standard. JSON. */ -}}
+{{- /* Overrides, as JSON, that turn the pod of `kubectl run kv` into such a container and meet the restricted standard. */ -}}
 {{- define "kv.cliOverrides" -}}
 {{- $container := pick (include "kv.cli" . | fromYaml) "imagePullPolicy" "env" "securityContext" "volumeMounts" | merge (dict "name" "kv") -}}
 {{- $spec := dict "automountServiceAccountToken" false "securityContext" (include "kv.podSecurity" . | fromYaml) "containers" (list $container) -}}

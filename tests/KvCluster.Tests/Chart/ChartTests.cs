@@ -57,14 +57,14 @@ public sealed class ChartTests
     [InlineData("node.settings.tls-cert=x", "node.settings.tls-cert: the chart sets this itself")]
     [InlineData("node.settings.Journal=x", "at '/node/settings': additional properties 'Journal' not allowed")]
     [InlineData("image.pullPolicy=always", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'")]
-    [InlineData("cluster.splitAt={b,a}", "cluster.splitAt: keys must rise, and 'a' does not come after 'b'")]
+    [InlineData("cluster.splitAt={b,a}", "cluster.splitAt: keys must be in ascending order, but 'a' does not come after 'b'")]
     [InlineData("cluster.name=a/b", "at '/cluster/name': 'a/b' does not match pattern")]
     [InlineData("etcd.count=2", "at '/etcd/count': value must be one of 1, 3, 5")]
     [InlineData("etcd.enabled=false", "etcd.enabled is false and externalEtcd.endpoints is empty")]
     [InlineData("externalEtcd.endpoints={https://etcd:2379}", "etcd.enabled is true and externalEtcd.endpoints names an etcd too")]
     [InlineData("externalEtcd.endpoints={etcd}", "at '/externalEtcd/endpoints/0': 'etcd' does not match pattern")]
-    [InlineData("tls.enabled=true", "tls.enabled needs tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled")]
-    [InlineData("tls.certManager.enabled=true", "tls.certManager.enabled without tls.enabled")]
+    [InlineData("tls.enabled=true", "tls.enabled requires tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled")]
+    [InlineData("tls.certManager.enabled=true", "tls.certManager.enabled is set without tls.enabled")]
     public async Task Template_WithAMistake_SaysWhichValueAndWhy(string value, string message)
     {
         var (exitCode, _, error) = await HelmAsync("template", "store", Chart, "--set", value);
