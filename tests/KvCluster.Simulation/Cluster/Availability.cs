@@ -43,6 +43,6 @@ internal sealed class Availability(ClusterRun run, ClusterHistory history)
     private bool Reaches(ClusterNode leader, ReplicaRecord replica)
     {
         var node = run.Nodes[(int)replica.Node - 1];
-        return node.ReplicaId == replica.Replica && node.Works && !run.IsCut(leader.Id, node.Id) && !run.IsCut(node.Id, leader.Id);
+        return node.ReplicaId == replica.Replica && node.Works && !run.Network.IsCut(leader.Id, node.Id) && !run.Network.IsCut(node.Id, leader.Id);
     }
 }

@@ -28,7 +28,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     private const long NoRoomMaxUs = 5_000_000;
 
     // No write has this id.
-    private static readonly byte[] _impossible = ClusterNode.Value(-1);
+    private static readonly byte[] _impossible = ClusterData.Value(-1);
 
     private readonly CommittedLog.Version[] _found = new CommittedLog.Version[run.Conditions.Keys];
     private uint _node = first;
@@ -112,7 +112,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         // A follower as well as the leader may serve it.
         var anywhere = kind is ReadKind.Replica or ReadKind.Session or ReadKind.Stale;
         var least = kind switch { ReadKind.Stale => Etag.None, ReadKind.Session => _seen, _ => history.Floor };
-        run.Call(anywhere && !run.Conditions.PinnedCallers ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node, node => node.Get(keys, kind, least, read => run.Reply(() =>
+        run.Network.Call(anywhere && !run.Conditions.PinnedCallers ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node, node => node.Requests.Get(keys, kind, least, read => run.Network.Reply(() =>
         {
             if (read is null)
             {
@@ -137,7 +137,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         var operation = Begin(Elsewhere);
         var anywhere = kind is ReadKind.Replica or ReadKind.Session or ReadKind.Stale;
         var least = kind switch { ReadKind.Stale => Etag.None, ReadKind.Session => _seen, _ => history.Floor };
-        run.Call(anywhere && !run.Conditions.PinnedCallers ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node, node => node.Scan(range, kind, least, scan => run.Reply(() =>
+        run.Network.Call(anywhere && !run.Conditions.PinnedCallers ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node, node => node.Requests.Scan(range, kind, least, scan => run.Network.Reply(() =>
         {
             if (scan is null)
             {
@@ -169,7 +169,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         var operation = Begin(Elsewhere);
         var floor = history.Floor;
         var session = run.DrawSession();
-        run.Call(_node, node => node.OpenSession(session, new SessionOwner(run.Conditions.LeavesSessions ? 1 : _node, 1), result => run.Reply(() =>
+        run.Network.Call(_node, node => node.Requests.OpenSession(session, new SessionOwner(run.Conditions.LeavesSessions ? 1 : _node, 1), result => run.Network.Reply(() =>
         {
             run.Transcript.Answer(run.NowUs, $"session {result.Outcome}", Etag.FromValue(result.Etag));
             if (result.Outcome == WriteOutcome.Applied)
@@ -205,7 +205,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     private void Attempt(ClusterWrite write)
     {
         var operation = Begin(() => GoOn(write));
-        run.Call(_node, node => node.Put(write, result => run.Reply(() =>
+        run.Network.Call(_node, node => node.Requests.Put(write, result => run.Network.Reply(() =>
         {
             run.Transcript.Answer(run.NowUs, $"write {write.Id} {result.Outcome}", Etag.FromValue(result.Etag));
             history.OnWrite(write, result, run.NowUs);

@@ -130,7 +130,7 @@ internal sealed class ClusterHistory
         foreach (var (keys, read) in _reads)
         {
             for (var i = 0; i < keys.Length; i++)
-                CheckSame(log.At(ClusterNode.NameOf(keys[i]), read.Etag), read.Found[i], ClusterNode.NameOf(keys[i]), read.Etag);
+                CheckSame(log.At(ClusterData.NameOf(keys[i]), read.Etag), read.Found[i], ClusterData.NameOf(keys[i]), read.Etag);
         }
 
         foreach (var (range, scan) in _scans)
@@ -138,7 +138,7 @@ internal sealed class ClusterHistory
         foreach (var (writeId, result) in _refused)
         {
             var (condition, etag) = (_writes[(int)writeId - 1].Condition!, Etag.FromValue(result.Etag));
-            Violation.Unless(!condition.Holds(log.At(ClusterNode.NameOf(condition.Key), etag)), Rule.Linearizable, $"the condition of write {writeId}, {condition}, failed at {etag}, where it holds");
+            Violation.Unless(!condition.Holds(log.At(ClusterData.NameOf(condition.Key), etag)), Rule.Linearizable, $"the condition of write {writeId}, {condition}, failed at {etag}, where it holds");
         }
     }
 
@@ -155,13 +155,13 @@ internal sealed class ClusterHistory
         Violation.Unless(!_notApplied.Contains(write.Id), Rule.AppliedOnce, $"write {write.Id} was answered \"not applied\", and is at {etag}");
         var first = write.FirstOf(etag);
         if (write.Condition is { } condition)
-            Violation.Unless(condition.Holds(log.Before(ClusterNode.NameOf(condition.Key), first)), Rule.Linearizable, $"write {write.Id} is applied at {first}, and just before {condition} does not hold");
-        var existed = write.Deletes && write.Keys.Any(key => log.Before(ClusterNode.NameOf(key), first).Exists);
+            Violation.Unless(condition.Holds(log.Before(ClusterData.NameOf(condition.Key), first)), Rule.Linearizable, $"write {write.Id} is applied at {first}, and just before {condition} does not hold");
+        var existed = write.Deletes && write.Keys.Any(key => log.Before(ClusterData.NameOf(key), first).Exists);
         if (isAcknowledged)
             Violation.Unless(existed == result.Existed, Rule.Linearizable, $"write {write.Id} deletes keys at {first} and was answered {result.Existed} to whether one was there");
         for (var i = 0; i < write.Keys.Length; i++)
         {
-            var done = log.At(ClusterNode.NameOf(write.Keys[i]), new Etag(first.Epoch, first.Change + (ulong)i));
+            var done = log.At(ClusterData.NameOf(write.Keys[i]), new Etag(first.Epoch, first.Change + (ulong)i));
             Violation.Unless(done.Etag.Change == first.Change + (ulong)i && done.Exists != write.Deletes, Rule.CommittedStays, $"write {write.Id} at {etag} lacks its change of key {write.Keys[i]}");
         }
     }
@@ -187,7 +187,7 @@ internal sealed class ClusterHistory
     private static void CheckSame(in CommittedLog.Version committed, in CommittedLog.Version found, string key, Etag etag)
     {
         var same = committed.Exists == found.Exists && (!found.Exists || (found.Etag == committed.Etag && found.Value.AsSpan().SequenceEqual(committed.Value)));
-        Violation.Unless(same, Rule.Linearizable, $"a read of {key} at {etag} gave write {ClusterNode.WriteOf(found.Value)} of {found.Etag}, committed is {ClusterNode.WriteOf(committed.Value)} of {committed.Etag}");
+        Violation.Unless(same, Rule.Linearizable, $"a read of {key} at {etag} gave write {ClusterData.WriteOf(found.Value)} of {found.Etag}, committed is {ClusterData.WriteOf(committed.Value)} of {committed.Etag}");
     }
 
     private void Answer(Dictionary<long, WriteResult> answers, ClusterWrite write, WriteResult result)

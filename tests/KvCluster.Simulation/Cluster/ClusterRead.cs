@@ -8,5 +8,5 @@ namespace KvCluster.Simulation.Cluster;
 internal sealed record ClusterRead(Etag Etag, CommittedLog.Version[] Found, long OpenedUs, ulong? AgeUs)
 {
     /// <summary>For a transcript.</summary>
-    public string Shown => string.Join(' ', Found.Select(static found => found.Exists ? $"{ClusterNode.WriteOf(found.Value)}" : "-"));
+    public string Shown => string.Join(' ', Found.Select(static found => found.Exists ? $"{ClusterData.WriteOf(found.Value)}" : "-"));
 }

@@ -14,7 +14,7 @@ internal sealed record ClusterWrite(long Id, int[] Keys, bool Deletes, int Value
     public bool IsIdentified => Sequence != 0;
 
     /// <summary>What it puts.</summary>
-    public byte[] Value => ClusterNode.Value(Id, ValueBytes);
+    public byte[] Value => ClusterData.Value(Id, ValueBytes);
 
     /// <summary>The etag of its first operation, if that of its last is this one.</summary>
     public Etag FirstOf(Etag last) => new(last.Epoch, last.Change - (ulong)Keys.Length);

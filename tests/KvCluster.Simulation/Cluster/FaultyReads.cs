@@ -20,7 +20,7 @@ internal static class FaultyReads
         if (bug == InjectedBug.LeaseOfAnotherEpoch)
         {
             var early = replica.OpenSnapshot();
-            node.InThisProcess(heldUpUs, () =>
+            node.Events.InThisProcess(heldUpUs, () =>
             {
                 if (Holds(replica))
                     read(early, null);
@@ -30,7 +30,7 @@ internal static class FaultyReads
         }
         else if (Holds(replica))
         {
-            node.InThisProcess(heldUpUs, () => read(replica.OpenSnapshot(), null));
+            node.Events.InThisProcess(heldUpUs, () => read(replica.OpenSnapshot(), null));
         }
         else
         {

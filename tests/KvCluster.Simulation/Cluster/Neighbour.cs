@@ -59,7 +59,7 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
     /// <param name="context">What the replica beside it runs on.</param>
     public void Open(ShardReplicaContext context)
     {
-        _store = node.Disk.DirectoryExists(Directory)
+        _store = node.Disk.Files.DirectoryExists(Directory)
             ? ReplicaStore.Open(context.Storage, Directory)
             : ReplicaStore.Create(context.Storage, Directory, new ControlState { ReplicaId = _record.Replicas[0].Replica, Shard = node.Id });
         var opened = _replica = new ShardReplica(
@@ -69,7 +69,7 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
                 Coordination = this,
                 RouteChanged = _ => node.RenewMap(),
                 Telemetry = new ShardTelemetry(node.Id, context.Metrics),
-                Failed = failure => _ = node.Disk.IsOff ? failure : throw new Violation(Rule.GoesOn, $"the other shard on node {node.Id} stops: {failure.Message}"),
+                Failed = failure => _ = node.Disk.Files.IsOff ? failure : throw new Violation(Rule.GoesOn, $"the other shard on node {node.Id} stops: {failure.Message}"),
             },
             _store, _record, _revision);
         _heardUs = run.NowUs;

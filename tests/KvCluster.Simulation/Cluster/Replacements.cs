@@ -49,7 +49,7 @@ internal sealed class Replacements(ClusterRun run)
 
         _leaving.RemoveWhere(node => record.Replicas.All(replica => replica.Node != node));
         if (run.Nodes.FirstOrDefault(static node => node.Serves) is { } leader && Wanted(record) is { Length: > 0 } wanted)
-            leader.Replace(wanted[run.Random.Next(wanted.Length)]);
+            leader.Admin.Replace(wanted[run.Random.Next(wanted.Length)]);
         Start();
     }
 

@@ -40,17 +40,16 @@ internal static class SnapshotScenarios
         {
             case 0:
                 run.Trace($"node {node.Id} has no room for a snapshot");
-                node.Disk.CapacityBytes = node.Disk.UsedBytes + run.Random.NextInt64(1 << 20);
-                run.Time.After(run.Random.NextInt64(200_000, 1_500_000), () => node.Disk.CapacityBytes = long.MaxValue);
+                node.Disk.Fill(leftBytesMax: 1 << 20);
                 break;
             case 1:
-                node.SlowVerification(run.Random.NextInt64(500_000, 3_000_000));
+                node.Disk.SlowVerification(run.Random.NextInt64(500_000, 3_000_000));
                 break;
             case 2:
-                run.Restart(node, static () => { });
+                node.Restart(static () => { });
                 break;
             case 3:
-                run.Restart(run.Nodes[(int)run.LeaderHint - 1], static () => { });
+                run.Nodes[(int)run.LeaderHint - 1].Restart(static () => { });
                 break;
         }
     }

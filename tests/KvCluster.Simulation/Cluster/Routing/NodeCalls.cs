@@ -123,7 +123,7 @@ internal sealed class NodeCalls(ClusterNode node)
         var request = WriteRequest.Rent();
         fill(request);
         request.DeadlineTimestamp = node.Clock.GetTimestamp() + (call.TimeoutMs * node.Clock.TimestampFrequency / 1_000);
-        node.Poll(replica.WriteAsync(request).AsTask(), result => done(result.Outcome == WriteOutcome.Applied
+        node.Events.Poll(replica.WriteAsync(request).AsTask(), result => done(result.Outcome == WriteOutcome.Applied
             ? Answer(call, toResponse(At(replica, result.Etag)))
             : Refuse(call, ApiErrors.Of(result, replica.Route, node.Id))));
     }
@@ -144,7 +144,7 @@ internal sealed class NodeCalls(ClusterNode node)
                 node.WhenApplied(replica, new Etag(seen?.Epoch ?? 0, seen?.Change ?? 0).Value, () => answer(Read(replica, replica.OpenSnapshot(), keys)));
                 break;
             case ReadMode.Replica when !replica.IsServing:
-                node.Poll(replica.AskLeaderAsync(CancellationToken.None), committed =>
+                node.Events.Poll(replica.AskLeaderAsync(CancellationToken.None), committed =>
                 {
                     if (committed is { } etag)
                         node.WhenApplied(replica, etag, () => answer(Read(replica, replica.OpenSnapshot(), keys)));
@@ -153,7 +153,7 @@ internal sealed class NodeCalls(ClusterNode node)
                 });
                 break;
             default:
-                node.Poll(replica.ConfirmReadAsync(CancellationToken.None), confirmed =>
+                node.Events.Poll(replica.ConfirmReadAsync(CancellationToken.None), confirmed =>
                 {
                     if (confirmed is not null)
                         answer(Read(replica, replica.OpenSnapshot(), keys));

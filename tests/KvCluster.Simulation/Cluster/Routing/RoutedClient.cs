@@ -137,8 +137,8 @@ internal sealed class RoutedClient : IDisposable
         if (write.Condition is { } condition)
             request.If(ToMessage(condition));
         foreach (var key in keys)
-            request.Put(ClusterNode.Key(key), write.Value);
-        request.Put(ClusterNode.Marker(write.Id), ClusterNode.Value(write.Id));
+            request.Put(ClusterData.Key(key), write.Value);
+        request.Put(ClusterData.Marker(write.Id), ClusterData.Value(write.Id));
         _openWrites++;
         var (outcome, etag) = await OutcomeAsync(_client.WriteAsync(request)).ConfigureAwait(false);
         _openWrites--;
@@ -170,10 +170,10 @@ internal sealed class RoutedClient : IDisposable
 
     private static KvCondition ToMessage(ClusterCondition condition) => condition.Kind switch
     {
-        ConditionKind.Absent => KvCondition.Absent(ClusterNode.Key(condition.Key)),
-        ConditionKind.Exists => KvCondition.Exists(ClusterNode.Key(condition.Key)),
-        ConditionKind.EtagEquals => KvCondition.EtagEquals(condition.Etag, ClusterNode.Key(condition.Key)),
-        _ => KvCondition.ValueEquals(condition.Value, ClusterNode.Key(condition.Key)),
+        ConditionKind.Absent => KvCondition.Absent(ClusterData.Key(condition.Key)),
+        ConditionKind.Exists => KvCondition.Exists(ClusterData.Key(condition.Key)),
+        ConditionKind.EtagEquals => KvCondition.EtagEquals(condition.Etag, ClusterData.Key(condition.Key)),
+        _ => KvCondition.ValueEquals(condition.Value, ClusterData.Key(condition.Key)),
     };
 
     private async Task ReadAsync(KvReadMode mode)
@@ -184,8 +184,8 @@ internal sealed class RoutedClient : IDisposable
         try
         {
             found = keys.Length == 1
-                ? [await _client.GetAsync(ClusterNode.Key(keys[0]), mode).ConfigureAwait(false)]
-                : await _client.GetManyAsync([.. keys.Select(key => (ReadOnlyMemory<byte>)ClusterNode.Key(key))], mode).ConfigureAwait(false);
+                ? [await _client.GetAsync(ClusterData.Key(keys[0]), mode).ConfigureAwait(false)]
+                : await _client.GetManyAsync([.. keys.Select(key => (ReadOnlyMemory<byte>)ClusterData.Key(key))], mode).ConfigureAwait(false);
         }
         catch (KvUnavailableException unavailable)
         {
@@ -211,7 +211,7 @@ internal sealed class RoutedClient : IDisposable
         if (!_run.Healed && _run.Random.Next(2) == 0)
         {
             _ofNeighbours[node] = (acknowledged, ++sent);
-            var (outcome, _) = await OutcomeAsync(_client.PutAsync(key, ClusterNode.Value(sent))).ConfigureAwait(false);
+            var (outcome, _) = await OutcomeAsync(_client.PutAsync(key, ClusterData.Value(sent))).ConfigureAwait(false);
             if (outcome == WriteOutcome.Applied)
                 _ofNeighbours[node] = (sent, sent);
             return;

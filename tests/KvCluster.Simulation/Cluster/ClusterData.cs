@@ -1,0 +1,35 @@
+using System.Buffers.Binary;
+using System.Text;
+using KvCluster.Storage.Encoding;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>What callers of a run write: keys that all of them share, a key of each write's own, and values that tell whose they are.</summary>
+internal static class ClusterData
+{
+    public static string NameOf(int key) => $"key{key}";
+
+    public static byte[] Key(int key) => Encoding.UTF8.GetBytes(NameOf(key));
+
+    public static byte[] Marker(long writeId) => Encoding.UTF8.GetBytes($"write{writeId:D8}");
+
+    /// <summary>A value that tells whose it is, and whether all of it is there.</summary>
+    public static byte[] Value(long writeId, int bytes = sizeof(long))
+    {
+        var value = new byte[bytes];
+        for (var at = sizeof(long); at < bytes; at++)
+            value[at] = (byte)((writeId * 31) + at);
+        BinaryPrimitives.WriteInt64LittleEndian(value, writeId);
+        return value;
+    }
+
+    /// <summary>The write that has put a value; 0: there is none.</summary>
+    public static long WriteOf(ReadOnlySpan<byte> value) => value.IsEmpty ? 0 : BinaryPrimitives.ReadInt64LittleEndian(value);
+
+    /// <summary>What a tree holds under a key.</summary>
+    public static CommittedLog.Version Found(ReadOnlySpan<byte> stored)
+    {
+        var value = KvValue.Read(stored, out var etag).ToArray();
+        return new CommittedLog.Version(Etag.FromValue(etag), value);
+    }
+}

@@ -1,0 +1,255 @@
+using KvCluster.Simulation.Cluster.Routing;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>What goes wrong in a run, one thing after the other as its scenario weighs them, until all is healed.</summary>
+internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Weight)[] mix, Replacements replacements, RoutedClient[] routed)
+{
+    private const long QuarantineWithinUs = 50_000;
+
+    private static readonly TimeSpan _year = TimeSpan.FromDays(365);
+
+    private ClusterNode Leader => run.Nodes[(int)run.LeaderHint - 1];
+
+    public void Start() => run.Time.After(run.Random.NextInt64(800_000), NextFault);
+
+    private void NextFault()
+    {
+        if (run.Healed)
+            return;
+        var left = run.Random.Next(mix.Sum(entry => entry.Weight));
+        Do(mix.First(entry => (left -= entry.Weight) < 0).Fault, run.Random.Next(2) == 0 ? run.Nodes[run.Random.Next(run.Nodes.Count)] : Leader);
+        run.Time.After(run.Random.NextInt64(50_000, 1_200_000), NextFault);
+    }
+
+    private void Do(ClusterFault fault, ClusterNode node)
+    {
+        if (TakesEffectAtOnce(fault, node))
+            run.Tally.Count(fault);
+        switch (fault)
+        {
+            case ClusterFault.Crash:
+                node.Restart(() => { });
+                break;
+            case ClusterFault.LosePower:
+                run.Trace("power is lost");
+                foreach (var other in run.Nodes)
+                    other.Restart(() => { });
+                break;
+            case ClusterFault.CutOff:
+                CutOff(node);
+                break;
+            case ClusterFault.CutOffAndCrash:
+                CutOffAndCrash(Leader);
+                break;
+            case ClusterFault.Pause:
+                node.Events.Pause(run.Random.NextInt64(200_000, 2_000_000));
+                break;
+            case ClusterFault.Checkpoint:
+                node.Checkpoint();
+                break;
+            case ClusterFault.HandOver:
+                Leader.Admin.HandOver(run.Random.Next(2) == 0 ? 0 : node.ReplicaId);
+                break;
+            // One disk at a time: what a majority has lost, nobody can give back.
+            case ClusterFault.Damage when AllAreWhole:
+                if (run.Random.Next(2) == 0)
+                    node.Restart(node.Disk.Damage);
+                else
+                    node.Disk.Damage();
+                break;
+            case ClusterFault.LoseDisk when AllAreWhole && node.ReplicaId != 0:
+                node.LoseDisk();
+                break;
+            case ClusterFault.RestoreDisk when AllAreWhole && node.ReplicaId != 0:
+                RestoreDisk(node);
+                break;
+            case ClusterFault.Outdate when AllAreWhole && node.ReplicaId != 0:
+                node.Version.Begin();
+                break;
+            case ClusterFault.Replace:
+                replacements.Replace(node);
+                break;
+            case ClusterFault.Quarantine:
+                QuarantineTwo();
+                break;
+            case ClusterFault.CrashInCall:
+                node.Disk.CrashInCall();
+                break;
+            case ClusterFault.DamageSpare when AllAreWhole && node.ReplicaId != 0:
+                node.Restart(node.Disk.DamageSpare);
+                break;
+            case ClusterFault.FailDisk:
+                node.Disk.Fail();
+                break;
+            case ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData:
+            case ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite when AllAreWhole && node.ReplicaId != 0:
+                node.Disk.Err(fault);
+                break;
+            case ClusterFault.FillDisk:
+                foreach (var full in run.Random.Next(3) == 0 ? run.Nodes : [node])
+                    FillDisk(full);
+                break;
+            case ClusterFault.SlowDisk:
+                node.Disk.SlowDown(run.Random.NextInt64(500_000, 3_000_000));
+                break;
+            case ClusterFault.FallBehind when AllAreWhole && node.IsUp:
+                run.Tally.Count(ClusterFault.FallBehind);
+                SnapshotScenarios.FallBehind(run, node);
+                break;
+            case ClusterFault.SlowVerification:
+                node.Disk.SlowVerification(run.Random.NextInt64(500_000, 3_000_000));
+                break;
+            case ClusterFault.JumpClock:
+                run.Trace($"the wall clock of node {node.Id} jumps");
+                node.JumpWallClock(TimeSpan.FromHours(run.Random.Next(2) == 0 ? 1 : -1));
+                break;
+            case ClusterFault.ClockAhead:
+                RunAhead(node, run.Random.NextInt64(500_000, 3_000_000));
+                break;
+            case ClusterFault.CutOffCoordinator:
+                CutOffCoordinator(node);
+                break;
+            case ClusterFault.CutOffCaller:
+                CutOffCaller(routed[run.Random.Next(routed.Length)]);
+                break;
+            case ClusterFault.BreakStreams:
+                var broken = routed[run.Random.Next(routed.Length)];
+                run.Trace($"the streams of caller {broken.Number} break");
+                broken.Network.BreakAll();
+                break;
+            case ClusterFault.CoordinatorAway:
+                CutOffCoordinator(run.Nodes);
+                break;
+            case ClusterFault.RestoreCoordinator:
+                RestoreCoordinator(raised: false);
+                break;
+            case ClusterFault.RestoreCoordinatorRaised:
+                RestoreCoordinator(raised: true);
+                break;
+        }
+    }
+
+    // The others are counted where they do what they are for.
+    private bool TakesEffectAtOnce(ClusterFault fault, ClusterNode node) => fault switch
+    {
+        ClusterFault.Crash or ClusterFault.Pause => node.IsUp,
+        ClusterFault.Checkpoint => node.Replica is not null,
+        ClusterFault.HandOver => Leader.Replica is not null,
+        ClusterFault.CutOffAndCrash or ClusterFault.Damage or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace or ClusterFault.Quarantine
+            or ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData or ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite
+            or ClusterFault.LoseDisk or ClusterFault.RestoreCoordinator or ClusterFault.RestoreCoordinatorRaised or ClusterFault.CrashInCall or ClusterFault.DamageSpare or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,
+        _ => true,
+    };
+
+    private bool AllAreWhole => run.Nodes.All(static node => node.IsWhole) && replacements.AreWhole;
+
+    // Neither knows of the other.
+    private void QuarantineTwo()
+    {
+        foreach (var node in run.Nodes.Where(static node => node.ReplicaId != 0).OrderBy(_ => run.Random.Next()).Take(2).ToArray())
+            run.Time.After(1 + run.Random.NextInt64(QuarantineWithinUs), node.Admin.AskForQuarantine);
+    }
+
+    // Often while the leader dies too, which would remember what the node had acknowledged.
+    private void RestoreDisk(ClusterNode node)
+    {
+        node.Restart(node.Disk.Copy);
+        run.Time.After(run.Random.NextInt64(300_000, 2_000_000), () =>
+        {
+            if (run.Healed || !AllAreWhole)
+                return;
+            node.Restart(node.RestoreDisk);
+            if (run.Random.Next(2) == 0)
+                Leader.Restart(static () => { });
+        });
+    }
+
+    private void CutOff(ClusterNode node)
+    {
+        run.Trace($"node {node.Id} is cut off");
+        var cut = new HashSet<(uint, uint)>();
+        foreach (var other in run.Nodes.Where(other => other != node))
+        {
+            cut.Add((node.Id, other.Id));
+            if (run.Random.Next(2) == 0)
+                cut.Add((other.Id, node.Id));
+        }
+
+        run.Network.Cut(cut);
+        run.Time.After(run.Random.NextInt64(2_000_000), () => run.Network.Mend(cut));
+    }
+
+    // A tail that nobody else has, and a second failover while it is cut: the first leader comes back when the next one has just begun, which dies then.
+    private void CutOffAndCrash(ClusterNode first)
+    {
+        run.Trace($"nothing from node {first.Id} arrives any more");
+        HashSet<(uint, uint)> cut = [.. run.Nodes.Where(other => other != first).Select(other => (first.Id, other.Id))];
+        run.Network.Cut(cut);
+        run.Time.After(run.Random.NextInt64(20_000, 300_000), () =>
+        {
+            first.Crash();
+            AwaitLeader(beside: first, tries: 400, second =>
+            {
+                run.Tally.Count(ClusterFault.CutOffAndCrash);
+                run.Network.Mend(cut);
+                first.Start();
+                run.Time.After(run.Random.NextInt64(20 * run.Conditions.SyncUs), () => second.Restart(() => { }));
+            });
+        });
+    }
+
+    private void AwaitLeader(ClusterNode beside, int tries, Action<ClusterNode> then) => run.Time.After(5_000, () =>
+    {
+        if (run.Nodes.FirstOrDefault(node => node.Serves && node != beside) is { } leader && !run.Healed)
+            then(leader);
+        else if (tries > 0 && !run.Healed)
+            AwaitLeader(beside, tries - 1, then);
+        else
+            beside.Start();
+    });
+
+    // Its wall clock is a year ahead for a while, and then put right.
+    private void RunAhead(ClusterNode node, long forUs)
+    {
+        run.Trace($"the wall clock of node {node.Id} is a year ahead");
+        node.JumpWallClock(_year);
+        run.Time.After(forUs, () => node.JumpWallClock(-_year));
+    }
+
+    private void CutOffCoordinator(params IReadOnlyList<ClusterNode> nodes)
+    {
+        run.Trace($"nodes {string.Join(' ', nodes.Select(node => node.Id))} are cut off from the coordinator");
+        foreach (var node in nodes)
+            run.Coordinator.CutOff(node.Id);
+        run.Time.After(run.Random.NextInt64(2_500_000), run.Coordinator.Reconnect);
+    }
+
+    private void CutOffCaller(RoutedClient client)
+    {
+        var nodes = run.Nodes.Where(_ => run.Random.Next(3) != 0).Select(static node => node.Id).ToArray();
+        if (nodes.Length > 0)
+            run.Tally.Count(ClusterFault.CutOffCaller);
+        run.Trace($"caller {client.Number} is cut off from nodes {string.Join(' ', nodes)}");
+        client.Network.Cut(nodes);
+        run.Time.After(run.Random.NextInt64(2_500_000), client.Network.Heal);
+    }
+
+    private void RestoreCoordinator(bool raised)
+    {
+        run.Coordinator.Backup();
+        run.Time.After(run.Random.NextInt64(100_000, 1_500_000), () =>
+        {
+            if (run.Healed)
+                return;
+            run.Coordinator.Restore(raised);
+            run.Time.After(run.Random.NextInt64(200_000, 2_000_000), run.Coordinator.Repair);
+        });
+    }
+
+    private void FillDisk(ClusterNode node)
+    {
+        run.Trace($"the disk of node {node.Id} is full");
+        node.Disk.Fill(leftBytesMax: 32 << 10);
+    }
+}

@@ -1,0 +1,69 @@
+using KvCluster.V1;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>What is under way between nodes, and between callers and nodes: through bytes, and until all is healed lost, doubled, late or cut off.</summary>
+/// <param name="run">Whose.</param>
+/// <param name="log">Told every record that goes to another node.</param>
+internal sealed class ClusterNetwork(ClusterRun run, CommittedLog log)
+{
+    // Each ends by itself, whatever the others do.
+    private readonly List<HashSet<(uint From, uint To)>> _cuts = [];
+    private readonly HashSet<(uint Node, ulong Epoch, ulong Change)> _snapshots = [];
+
+    /// <summary>Snapshots that a node has said that it has installed.</summary>
+    public int SnapshotsInstalled => _snapshots.Count;
+
+    /// <summary>Whether nothing that one node sends arrives at another.</summary>
+    public bool IsCut(uint from, uint to) => _cuts.Exists(cut => cut.Contains((from, to)));
+
+    /// <summary>From now on nothing goes these ways.</summary>
+    public void Cut(HashSet<(uint From, uint To)> ways) => _cuts.Add(ways);
+
+    /// <summary>One cut is over.</summary>
+    public void Mend(HashSet<(uint From, uint To)> ways) => _cuts.Remove(ways);
+
+    /// <summary>All cuts are over.</summary>
+    public void Heal() => _cuts.Clear();
+
+    /// <summary>A frame is on its way to a node; it may be lost, come twice, or come late.</summary>
+    public void Send(uint from, uint to, Frame frame)
+    {
+        foreach (var body in frame.Append?.Bodies ?? frame.Tail?.Bodies ?? [])
+            log.Add(body.Span);
+        if (frame.SnapshotAck is { Installed: true, Covers.Etag: { } covers })
+            _snapshots.Add((from, covers.Epoch, covers.Change));
+        if (!run.Healed && run.Chance(run.Conditions.LossPermille))
+            return;
+        // Through bytes, as on a wire.
+        var copy = Frame.Parser.ParseFrom(Google.Protobuf.MessageExtensions.ToByteArray(frame));
+        for (var copies = !run.Healed && run.Chance(run.Conditions.DuplicationPermille) ? 2 : 1; copies > 0; copies--)
+        {
+            var late = !run.Healed && run.Chance(run.Conditions.LatePermille);
+            run.Time.After(20 + run.Random.NextInt64(late ? run.Conditions.LateUs : 500), () =>
+            {
+                if (IsCut(from, to))
+                    return;
+                run.Transcript.Frame(run.NowUs, from, to, copy);
+                run.Nodes[(int)to - 1].Receive(copy);
+            });
+        }
+    }
+
+    /// <summary>A caller's call is on its way to a node; it may be lost, or come when its caller has long given it up.</summary>
+    public void Call(uint node, Action<ClusterNode> call)
+    {
+        if (!run.Healed && run.Chance(run.Conditions.CallLossPermille))
+            return;
+        var late = !run.Healed && run.Chance(run.Conditions.CallLossPermille);
+        run.Time.After(20 + run.Random.NextInt64(late ? 2_000_000 : 300), () => call(run.Nodes[(int)node - 1]));
+    }
+
+    /// <summary>A node's answer is on its way to the caller; it may be lost.</summary>
+    public void Reply(Action answered)
+    {
+        if (!run.Healed && run.Chance(run.Conditions.CallLossPermille))
+            return;
+        run.Time.After(20 + run.Random.NextInt64(300), answered);
+    }
+}

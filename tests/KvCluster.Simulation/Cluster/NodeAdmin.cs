@@ -1,0 +1,158 @@
+using KvCluster.Node.Placement;
+using KvCluster.Node.Shards;
+using KvCluster.Replication.Protocol;
+using KvCluster.V1;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>What operators and other nodes ask of a node about the shard's replicas, answered as AdminService, ReplicaReplacement and StayingVoters of the host do.</summary>
+internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
+{
+    private const string WhyQuarantined = "an operator does not believe it";
+
+    // Some items of work of the writer, and much more than the pool ever takes.
+    private const long StatusWithinUs = 5_000;
+    private const long ChangeWithinUs = 5_000_000;
+    private static readonly TimeSpan LearnerPatience = TimeSpan.FromSeconds(4);
+    private static readonly TimeSpan StatusWithin = TimeSpan.FromSeconds(20);
+
+    private StayingMajority? _majority;
+    private (ulong Learner, ReplacementPlan.CatchUp Watch)? _catchUp;
+
+    /// <summary>The replica has been told to stop for good, and may have stopped.</summary>
+    public bool MayBeQuarantined { get; private set; }
+
+    /// <summary>A process has started.</summary>
+    public void Begin()
+    {
+        _catchUp = null;
+        _majority = new StayingMajority(node.Id, other => run.Nodes[(int)other - 1].IsUp && !run.Network.IsCut(node.Id, other) && !run.Network.IsCut(other, node.Id), static _ => false, node.Clock);
+    }
+
+    /// <summary>The replica is gone.</summary>
+    public void Forget() => MayBeQuarantined = false;
+
+    /// <summary>An operator asks it to hand its leadership over.</summary>
+    public void HandOver(ulong replica) => node.Events.Deliver(() =>
+    {
+        if (node.Replica is null)
+            return;
+        run.Trace($"node {node.Id} is asked to hand over");
+        // Its end comes over the thread pool, at a poll that may be another one the next time: it is counted, and not part of the course that replays.
+        node.Events.Poll(node.Replica.TransferAsync(replica), result => run.HandOvers += result.Done ? 1 : 0);
+    });
+
+    /// <summary>It is asked, as the leader, for a replacement, again and again: each time it does the step that is due. What comes of it, the record shows.</summary>
+    public void Replace(ReplaceRequest request) => node.Events.Deliver(() =>
+    {
+        if (node.Replica is not { } replica)
+            return;
+        if (request.FromNode == node.Id)
+        {
+            HandOver(0);
+            return;
+        }
+
+        WithStatus(replica, (status, record) =>
+        {
+            if (ReplacementPlan.Foresee(record, request, Replacements.Voters, last: null) is null && Due(status, new ReplacementPlan(record, request, Replacements.Voters), request.ToNode) is { } change)
+                Change(replica, status, record, change);
+        });
+    });
+
+    /// <summary>It is asked, as the leader, whether a node's replica may stop.</summary>
+    /// <param name="of">Whose.</param>
+    /// <param name="done">Told the epoch of the leadership that judges, and why not, or null.</param>
+    public void Judge(uint of, Action<ulong, string?> done) => node.Events.Deliver(() =>
+    {
+        if (node.Replica is not { IsServing: true } replica)
+            done(0, "this node does not lead");
+        else
+            WithStatus(replica, (status, record) => done(status.Epoch, _majority!.TryLetGo(status, record, of, StayingVoters.GoneTime)));
+    });
+
+    /// <summary>An operator has its replica taken out of service, with the leave of the shard's leader.</summary>
+    public void AskForQuarantine() => node.Events.Deliver(() =>
+    {
+        if (!node.IsUp || node.Replica is null)
+            return;
+        run.Trace($"replica {node.ReplicaId:x} on node {node.Id} is to be quarantined");
+        var process = node.Process;
+        var usableUntil = node.Clock.GetTimestamp() + (long)(StayingVoters.UseTimeMax.TotalSeconds * node.Clock.TimestampFrequency);
+        run.Network.Call(run.LeaderHint, leader => leader.Admin.Judge(node.Id, (epoch, refusal) => run.Network.Reply(() => node.Events.Deliver(() =>
+        {
+            if (!node.IsUp || node.Process != process || node.Replica is null)
+                return;
+            if (refusal is not null)
+            {
+                run.Trace($"it must stay: {refusal}");
+                run.Tally.Count(ClusterFault.QuarantineRefused);
+                return;
+            }
+
+            MayBeQuarantined = true;
+            node.Events.Poll(node.Replica.QuarantineAsync(WhyQuarantined, new QuarantineLeave(epoch, usableUntil)), static _ => { });
+        }))));
+    });
+
+    /// <summary>The replica has stopped for good: it counts for nothing from now on, and neither does one that stopped before. What is left must be a majority.</summary>
+    public void OnQuarantined()
+    {
+        run.Tally.Count(ClusterFault.Quarantine);
+        var voters = run.Coordinator.Record.Replicas.Where(static replica => !replica.Learner).ToArray();
+        var staying = voters.Count(voter => voter.Node != node.Id && run.Nodes[(int)voter.Node - 1] is { Lost: false } other && other.ReplicaId == voter.Replica);
+        Violation.Unless(staying * 2 > voters.Length, Rule.Available, $"the replica on node {node.Id} was quarantined, and of {voters.Length} voters {staying} are left");
+        node.Lose(WhyQuarantined);
+    }
+
+    private ReplicaChange? Due(ReplicaStatus status, ReplacementPlan plan, uint to)
+    {
+        if (plan.Removal is { } removal)
+            return removal;
+        if (plan.Learner == 0)
+        {
+            return IsAway(to) ? null
+                : plan.Orphans(IsAway).FirstOrDefault() is { } orphan ? new ReplicaChange.Remove(orphan.Replica)
+                : plan.WhyNoLearner([]) is null ? plan.Add(run.NewReplicaId())
+                : null;
+        }
+
+        var now = TimeSpan.FromMicroseconds(run.NowUs);
+        if (_catchUp?.Learner != plan.Learner)
+            _catchUp = (plan.Learner, new ReplacementPlan.CatchUp(plan.Learner, LearnerPatience, now));
+        return _catchUp.Value.Watch.Look(status, now) switch
+        {
+            true => plan.Last(plan.Learner),
+            false => new ReplicaChange.Remove(plan.Learner),
+            null => null,
+        };
+    }
+
+    private void Change(ShardReplica replica, ReplicaStatus status, ShardRecord record, ReplicaChange change)
+    {
+        var majority = _majority!;
+        if (majority.TryBegin(status, record, change, force: false) is { } refusal)
+        {
+            run.Trace($"node {node.Id} refuses to {change}: {refusal}");
+            return;
+        }
+
+        run.Trace($"node {node.Id} is to {change}");
+        // When the order ends is no part of the course; this is longer than any transaction of the coordinator is under way.
+        node.Events.InThisProcess(ChangeWithinUs, () => majority.End(record.Shard, change));
+        node.Events.Poll(replica.ChangeReplicasAsync(change), static _ => { });
+    }
+
+    private bool IsAway(uint other) => other != node.Id && (!run.Nodes[(int)other - 1].IsThere || run.Network.IsCut(node.Id, other) || run.Network.IsCut(other, node.Id));
+
+    // On the pool the status becomes whole after the writer has described it: who asks waits for that, so that it is told in the same step whenever a seed is run.
+    private void WithStatus(ShardReplica replica, Action<ReplicaStatus, ShardRecord> then)
+    {
+        var asked = replica.StatusAsync(digest: false, detail: true, CancellationToken.None);
+        node.Events.InThisProcess(StatusWithinUs, () => node.Events.Deliver(() =>
+        {
+            if (node.IsUp && node.Replica == replica && asked.Wait(StatusWithin) && asked.Result is { Detail.Record: { } record } status)
+                then(status, record);
+        }));
+    }
+}

@@ -1,0 +1,98 @@
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>What reaches a node's process, and what it waits for: held up while the process is paused, and forgotten when it ends.</summary>
+internal sealed class NodeEvents(ClusterRun run, ClusterNode node)
+{
+    /// <summary>Some items of work: so soon a replica that stops says so.</summary>
+    public const long ToldWithinUs = 100_000;
+
+    private readonly List<Func<bool>> _pending = [];
+    private List<Action> _whilePaused = [];
+    private int _pauses;
+
+    public bool IsPaused => _pauses > 0;
+
+    /// <summary>Acts now, or when the process goes on.</summary>
+    public void Deliver(Action action)
+    {
+        if (_pauses > 0)
+            _whilePaused.Add(action);
+        else
+            action();
+    }
+
+    /// <summary>Stops the process as SIGSTOP does: everything that reaches it waits.</summary>
+    public void Pause(long forUs)
+    {
+        run.Trace($"node {node.Id} is stopped for {forUs / 1000} ms");
+        _pauses++;
+        run.Time.After(forUs, () =>
+        {
+            _pauses--;
+            var waiting = _whilePaused;
+            _whilePaused = [];
+            foreach (var action in waiting)
+                Deliver(action);
+        });
+    }
+
+    /// <summary>Acts after a while, or never if the process ends before.</summary>
+    public void InThisProcess(long afterUs, Action action)
+    {
+        var process = node.Process;
+        run.Time.After(afterUs, () =>
+        {
+            if (node.IsUp && node.Process == process)
+                action();
+        });
+    }
+
+    /// <summary>Asks now and after each item of work until the answer is yes, or the process ends.</summary>
+    public void Until(Func<bool> isDone)
+    {
+        if (!isDone())
+            _pending.Add(isDone);
+    }
+
+    /// <summary>Acts when a task has ended, after the item of work that ended it; never if the process ends before.</summary>
+    /// <param name="task">What is waited for.</param>
+    /// <param name="done">Told its result.</param>
+    public void Poll<T>(Task<T> task, Action<T> done) => Until(() =>
+    {
+        if (!task.IsCompleted)
+            return false;
+        if (task.IsCompletedSuccessfully)
+            done(task.Result);
+        else
+            CheckExcused(task.Exception!.InnerException!);
+        return true;
+    });
+
+    /// <summary>An item of work has run.</summary>
+    public void Look()
+    {
+        foreach (var completed in _pending.ToArray())
+        {
+            if (completed())
+                _pending.Remove(completed);
+        }
+    }
+
+    /// <summary>The process has ended.</summary>
+    public void End()
+    {
+        _pending.Clear();
+        _whilePaused.Clear();
+    }
+
+    // An answer that is an error: the replica stops, or had stopped before, and says so at once; or a disk is full. One that goes on answers with values.
+    private void CheckExcused(Exception error)
+    {
+        if (error is StorageIoException { IsDiskFull: true })
+            return;
+        InThisProcess(ToldWithinUs, () => Violation.Unless(
+            node.Replica?.Failure is not null, Rule.GoesOn, $"a caller of node {node.Id}, whose replica goes on, is answered with {error}"));
+    }
+}

@@ -1,0 +1,40 @@
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Shards;
+using KvCluster.V1;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>What a node's replica sends to other nodes.</summary>
+internal sealed class NodeTransport(ClusterRun run, ClusterNode node) : IPeerTransport
+{
+    // Longer than anybody may wait, and over long before replicas must agree.
+    private const long HeldBackUs = 8_000_000;
+
+    private readonly Dictionary<uint, long> _heldBackUntilUs = [];
+
+    public void Send(uint to, Frame frame)
+    {
+        if (run.Bug == InjectedBug.BodiesHeldBack && run.Network.IsCut(node.Id, to))
+            _heldBackUntilUs[to] = run.NowUs + HeldBackUs;
+        if (run.NowUs >= _heldBackUntilUs.GetValueOrDefault(to) || frame.PayloadCase is not (Frame.PayloadOneofCase.Append or Frame.PayloadOneofCase.Probe or Frame.PayloadOneofCase.SnapshotChunk))
+            run.Network.Send(node.Id, to, frame);
+    }
+}
+
+/// <summary>What one process of a node asks of the coordinator.</summary>
+internal sealed class NodeCoordination(ClusterRun run, ClusterNode node) : IShardCoordination
+{
+    private readonly ulong _process = node.Process;
+
+    public void Read(uint shard, Action<ShardRecordRead> done) => run.Coordinator.Read(node.Id, InProcess(done));
+
+    public void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) =>
+        run.Coordinator.CompareAndSet(node.Id, record, expectedRevision, InProcess(done));
+
+    // Reaches the process that asked, or none.
+    private Action<T> InProcess<T>(Action<T> done) => result => node.Events.Deliver(() =>
+    {
+        if (node.Replica is not null && node.Process == _process)
+            done(result);
+    });
+}

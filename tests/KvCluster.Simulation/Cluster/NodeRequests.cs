@@ -1,0 +1,217 @@
+using System.Text;
+using KvCluster.Node.Shards;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// What callers of a run ask of a node: writes, and reads as <c>ReadOpener</c> of the API makes them, with waits that are looked at after each item of work instead of awaited.
+/// </summary>
+internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
+{
+    // Of calls, with a bug that would else show at once.
+    private const int FaultyPermille = 100;
+
+    // A thread that the machine gives no time to: some commits, or a change of leaders.
+    private const int StandInOneOf = 40;
+    private const long StandShortUs = 20_000;
+    private const long StandLongUs = 3_000_000;
+
+    // A scan is under way for some milliseconds, in which states come and go.
+    private const int ScanStepKeys = 8;
+    private const long ScanRestUs = 20_000;
+
+    /// <summary>Puts or deletes the keys, and puts a key of the write's own, if its condition holds.</summary>
+    public void Put(ClusterWrite write, Action<WriteResult> done) => node.Events.Deliver(() =>
+    {
+        if (node.Replica is null)
+            return;
+        var request = WriteRequest.Rent();
+        if (write.Condition is { } condition && !IsFaulty(InjectedBug.ConditionSkipped))
+            request.AddCondition(ClusterData.Key(condition.Key), condition.Kind, condition.Etag.Value, condition.Value);
+        foreach (var key in write.Keys)
+        {
+            if (write.Deletes)
+                request.Delete(ClusterData.Key(key));
+            else
+                request.Put(ClusterData.Key(key), write.Value);
+        }
+
+        request.Put(ClusterData.Marker(write.Id), ClusterData.Value(write.Id));
+        if (write.IsIdentified && !IsFaulty(InjectedBug.OpenResultDropped))
+            request.Identify(write.Session, write.Sequence, write.Sequence);
+        node.Events.Poll(node.Replica.WriteAsync(request).AsTask(), done);
+    });
+
+    /// <summary>Opens a session.</summary>
+    public void OpenSession(UInt128 session, SessionOwner owner, Action<WriteResult> done) => node.Events.Deliver(() =>
+    {
+        if (node.Replica is null)
+            return;
+        var request = WriteRequest.Rent();
+        request.OpenSession(session, owner);
+        node.Events.Poll(node.Replica.WriteAsync(request).AsTask(), done);
+    });
+
+    /// <summary>Reads keys at one snapshot.</summary>
+    public void Get(int[] keys, ReadKind kind, Etag least, Action<ClusterRead?> done) => node.Events.Deliver(() =>
+    {
+        if (node.Replica is { } replica)
+            node.UnlessStopped(() => Open(replica, kind, least, (snapshot, ageUs) => Read(snapshot, keys, ageUs, done), () => done(null)), () => done(null));
+    });
+
+    /// <summary>Walks over keys with a cursor at one snapshot, a few at a time; null: it cannot, or its process has ended on the way.</summary>
+    public void Scan(ScanRange range, ReadKind kind, Etag least, Action<ClusterScan?> done) => node.Events.Deliver(() =>
+    {
+        if (node.Replica is { } replica)
+            node.UnlessStopped(() => Open(replica, kind, least, (snapshot, _) => Walk(snapshot, range, done), () => done(null)), () => done(null));
+    });
+
+    private bool IsFaulty(InjectedBug bug) => run.Bug == bug && run.Chance(FaultyPermille);
+
+    private void Open(ShardReplica replica, ReadKind kind, Etag least, Action<ReadSnapshot, ulong?> read, Action refused)
+    {
+        switch (kind)
+        {
+            case ReadKind.Leader or ReadKind.Replica when run.Bug is InjectedBug.LeaseBeforeSnapshot or InjectedBug.LeaseOfAnotherEpoch:
+                FaultyReads.OpenByLease(node, replica, run.Bug, run.Random.NextInt64(FaultyReads.HeldUpMostUs), read, refused);
+                break;
+            case ReadKind.Session when run.Bug == InjectedBug.SessionReadUnwaited:
+            case ReadKind.Replica when run.Bug == InjectedBug.FollowerReadUnasked:
+                OpenNow(replica, null, read, refused);
+                break;
+            case ReadKind.Leader or ReadKind.Replica when TryOpenLinearizable(replica, out var snapshot):
+                if (snapshot is { } opened)
+                    read(opened, null);
+                break;
+            case ReadKind.Stale:
+                // Before the snapshot, which may be newer but not older.
+                var ageUs = replica.AgeUs;
+                OpenNow(replica, ageUs, read, refused);
+                break;
+            case ReadKind.Session:
+                if (!replica.HasApplied(least.Value))
+                    _ = replica.AskLeaderAsync(CancellationToken.None);
+                OpenWhenApplied(replica, least.Value, read, refused);
+                break;
+            case ReadKind.Replica when !replica.IsServing:
+                node.Events.Poll(replica.AskLeaderAsync(CancellationToken.None), committed =>
+                {
+                    if (committed is { } etag)
+                        OpenWhenApplied(replica, etag, read, refused);
+                    else
+                        refused();
+                });
+                break;
+            default:
+                node.Events.Poll(replica.ConfirmReadAsync(CancellationToken.None), confirmed =>
+                {
+                    if (confirmed is not null)
+                        OpenNow(replica, null, read, refused);
+                    else
+                        refused();
+                });
+                break;
+        }
+    }
+
+    // As the replica does it, but that now and then the reader's thread stands still between its snapshot and its look at the lease, while everything else goes on: writes, other
+    // leaderships, the end of its own process. Opened without a snapshot: nobody answers.
+    private bool TryOpenLinearizable(ShardReplica replica, out ReadSnapshot? snapshot)
+    {
+        var process = node.Process;
+        var opened = replica.OpenSnapshot();
+        if (!run.Healed && run.Random.Next(StandInOneOf) == 0)
+            run.Stand(run.Random.NextInt64(run.Random.Next(2) == 0 ? StandShortUs : StandLongUs));
+        // What the process held is gone with it, and so is the caller's answer.
+        var isGone = !node.IsUp || node.Process != process;
+        var isCovered = !isGone && IsCovered(replica, opened);
+        snapshot = isCovered ? opened : null;
+        if (!isCovered && !isGone)
+            opened.Dispose();
+        return isCovered || isGone;
+    }
+
+    private bool IsCovered(ShardReplica replica, in ReadSnapshot snapshot)
+    {
+        if (run.Bug != InjectedBug.LeaseFromBefore)
+            return replica.IsCovered(snapshot);
+        var earlierUs = (node.Clock.GetTimestamp() / (node.Clock.TimestampFrequency / 1_000_000)) - FaultyReads.EarlierUs;
+        return replica.IsServing && replica.Lease.Covers(Etag.FromValue(snapshot.Etag), earlierUs);
+    }
+
+    private void OpenWhenApplied(ShardReplica replica, UInt128 etag, Action<ReadSnapshot, ulong?> read, Action refused) => node.Events.Until(() =>
+    {
+        if (!replica.HasApplied(etag))
+            return false;
+        OpenNow(replica, null, read, refused);
+        return true;
+    });
+
+    private void OpenNow(ShardReplica replica, ulong? ageUs, Action<ReadSnapshot, ulong?> read, Action refused) =>
+        node.UnlessStopped(() => read(replica.OpenSnapshot(), ageUs), refused);
+
+    private void Read(ReadSnapshot snapshot, int[] keys, ulong? ageUs, Action<ClusterRead?> done)
+    {
+        using (snapshot)
+        {
+            var found = new CommittedLog.Version[keys.Length];
+            try
+            {
+                for (var i = 0; i < keys.Length; i++)
+                {
+                    if (snapshot.TryGet(TreeId.Kv, ClusterData.Key(keys[i]), out var stored))
+                        found[i] = ClusterData.Found(stored);
+                }
+            }
+            catch (CorruptStoreException damage) when (node.Disk.IsDamaged)
+            {
+                node.Lose(damage.Message);
+                return;
+            }
+
+            done(new ClusterRead(Etag.FromValue(snapshot.Etag), found, run.NowUs, ageUs));
+        }
+    }
+
+    // Its pages stay while it rests between steps; what the process held is gone when it ends.
+    private void Walk(ReadSnapshot snapshot, ScanRange range, Action<ClusterScan?> done)
+    {
+        var entries = new List<(string, CommittedLog.Version)>();
+        var cursor = snapshot.Cursor(TreeId.Kv, Encoding.ASCII.GetBytes(range.Lower), Encoding.ASCII.GetBytes(range.Upper));
+        Step();
+
+        void Step()
+        {
+            var more = true;
+            try
+            {
+                for (var left = ScanStepKeys; left > 0 && more; left--)
+                {
+                    more = entries.Count < range.CountMax && (range.Reverse ? cursor.MovePrevious() : cursor.MoveNext());
+                    if (more)
+                        entries.Add((Encoding.ASCII.GetString(cursor.Key), ClusterData.Found(cursor.Value)));
+                }
+            }
+            catch (CorruptStoreException damage) when (node.Disk.IsDamaged)
+            {
+                node.Lose(damage.Message);
+                return;
+            }
+
+            if (more)
+            {
+                node.Events.InThisProcess(run.Random.NextInt64(ScanRestUs), () => node.Events.Deliver(Step));
+                return;
+            }
+
+            cursor.Dispose();
+            done(new ClusterScan(Etag.FromValue(snapshot.Etag), entries));
+            snapshot.Dispose();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Sessions;
+using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>
+/// A node's version that is too old for a record: the replica must stop there and say why, and nothing else with it, until its operators update the node or give the replica up.
+/// </summary>
+internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
+{
+    private const string WhyUnreadable = "The record is of a version that this node does not know.";
+
+    // What the node's operators take.
+    private const long LeastUs = 600_000;
+    private const long MostUs = 2_000_000;
+
+    // Some syncs of the slowest disk.
+    private const long WrittenWithinUs = 500_000;
+
+    private RecordRef? _unreadable;
+
+    /// <summary>The replica cannot apply a record, or will not be able to, and nobody has done anything about it.</summary>
+    public bool IsIt { get; private set; }
+
+    /// <summary>The replica has come to the record.</summary>
+    public bool HasMetRecord => _unreadable is not null;
+
+    /// <summary>It is too old for the next record that the replica applies.</summary>
+    public void Begin()
+    {
+        run.Trace($"node {node.Id} cannot apply what comes next");
+        IsIt = true;
+    }
+
+    /// <summary>Why the store cannot apply a record; null: it can. The same record each time, also in the next process.</summary>
+    public string? WhyNot(RecordRef record)
+    {
+        if (!IsIt)
+            return null;
+        if (_unreadable is null)
+        {
+            _unreadable = record;
+            run.Time.After(run.Random.NextInt64(LeastUs, MostUs), ReplaceOrUpdate);
+            node.Events.InThisProcess(NodeEvents.ToldWithinUs, () => Violation.Unless(
+                node.Replica?.Failure is not null, Rule.GoesOn, $"the replica on node {node.Id} could not apply {Etag.FromValue(record.Etag)}, and does not say so"));
+        }
+
+        return record == _unreadable ? WhyUnreadable : null;
+    }
+
+    /// <summary>The replica has stopped and says why; its process goes on, and the other shard there.</summary>
+    public void OnStopped(UnreadableRecordException failure)
+    {
+        run.Trace($"the replica of node {node.Id} stops: {failure.Message}");
+        run.Tally.Count(ClusterFault.Outdate);
+        run.Unapplied++;
+        Violation.Unless(failure.Message == WhyUnreadable, Rule.GoesOn, $"the replica on node {node.Id} could not apply a record, and stops for another reason: {failure.Message}");
+        if (node.Neighbour is { IsServing: true } neighbour)
+        {
+            var before = neighbour.Acknowledged;
+            node.Events.InThisProcess(WrittenWithinUs, () => Violation.Unless(
+                neighbour.Acknowledged > before, Rule.GoesOn, $"the other shard on node {node.Id} takes no writes since the replica beside it stopped"));
+        }
+
+        if (node.Replica is not { } stopped)
+            return;
+        var request = WriteRequest.Rent();
+        request.Put(ClusterData.Key(0), ClusterData.Value(0));
+        var refused = stopped.WriteAsync(request);
+        Violation.Unless(
+            refused.IsCompletedSuccessfully && refused.Result.Outcome == WriteOutcome.Stopped, Rule.GoesOn, $"the replica on node {node.Id} has stopped and does not refuse a write");
+        // It comes over the thread pool too, and is no part of the course.
+        node.Events.Poll(stopped.StatusAsync(digest: false, detail: false, CancellationToken.None), status => Violation.Unless(
+            status is { Role: "failed", Failure: WhyUnreadable }, Rule.GoesOn, $"the replica on node {node.Id} has stopped, and its status is {status}"));
+    }
+
+    /// <summary>The node gets a version that knows the record, which ends its process.</summary>
+    public void Update()
+    {
+        run.Trace($"node {node.Id} gets a newer version");
+        Forget();
+        node.Crash();
+    }
+
+    /// <summary>The replica is gone.</summary>
+    public void Forget() => (IsIt, _unreadable) = (false, null);
+
+    // Rebuilding does not help where the version stays: the node gets another one, or an operator has the replica replaced.
+    private void ReplaceOrUpdate()
+    {
+        if (!IsIt || node.Lost)
+            return;
+        if (run.Random.Next(2) == 0)
+        {
+            node.GiveUpReplica();
+            return;
+        }
+
+        Update();
+        node.Start();
+    }
+}

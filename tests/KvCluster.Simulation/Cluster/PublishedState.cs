@@ -1,0 +1,54 @@
+using System.Text;
+using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Simulation.Cluster;
+
+/// <summary>What a node's replica has published, as it is looked at when a run is over.</summary>
+internal readonly struct PublishedState(ClusterNode node)
+{
+    public Etag Etag
+    {
+        get
+        {
+            using var snapshot = node.Replica!.OpenSnapshot();
+            return Etag.FromValue(snapshot.Etag);
+        }
+    }
+
+    /// <summary>Null if damage was found, which ends this node.</summary>
+    public string? Digest()
+    {
+        try
+        {
+            using var snapshot = node.Replica!.OpenSnapshot();
+            return Convert.ToHexString(TreeDigest.Of(snapshot));
+        }
+        catch (CorruptStoreException found) when (node.Disk.IsDamaged)
+        {
+            node.Lose(found.Message);
+            return null;
+        }
+    }
+
+    /// <summary>Compares it with what was committed, key by key.</summary>
+    public void Check(CommittedLog log)
+    {
+        using var snapshot = node.Replica!.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        var etag = Etag.FromValue(snapshot.Etag);
+        foreach (var key in log.Keys)
+        {
+            var committed = log.At(key, etag);
+            if (!committed.Exists)
+                continue;
+            var found = cursor.MoveNext() ? ClusterData.Found(cursor.Value) : default;
+            Violation.Unless(
+                found.Exists && Encoding.ASCII.GetString(cursor.Key) == key && found.Etag == committed.Etag && found.Value.AsSpan().SequenceEqual(committed.Value),
+                Rule.CommittedStays, $"the tree of node {node.Id} does not hold what was committed under {key} at {committed.Etag}");
+        }
+
+        Violation.Unless(!cursor.MoveNext(), Rule.CommittedStays, $"the tree of node {node.Id} holds a key that was not committed");
+    }
+}
