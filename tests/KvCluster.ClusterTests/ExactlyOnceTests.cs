@@ -1,10 +1,8 @@
 using System.Globalization;
 using System.Text;
-using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Client;
 using KvCluster.Processes;
-using KvCluster.V1;
 
 namespace KvCluster.ClusterTests;
 
@@ -22,7 +20,7 @@ public sealed class ExactlyOnceTests
     [Fact]
     public async Task Increments_WhileLeadersAreKilled_AreEachAppliedOnce()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
         var status = new V1.Cluster.ClusterClient(channel);
@@ -40,45 +38,25 @@ public sealed class ExactlyOnceTests
         for (var kill = 0; kill < Kills; kill++)
         {
             var before = counters.Select(counter => counter.Succeeded).ToArray();
-            await Until.TrueAsync(
+            await Eventually.TrueAsync(
                 () => callers.Any(caller => caller.IsFaulted) || counters.Zip(before).All(pair => pair.First.Succeeded >= pair.Second + 50), $"increments before kill {kill}");
             uint? leader = null;
-            await Until.TrueAsync(() => StatusOf(status) is { } now && (leader = LeaderOf(now)) is not null, "a node leads");
+            await Eventually.TrueAsync(() => RouterStatus.StatusOf(status) is { } now && (leader = RouterStatus.LeaderOf(now)) is not null, "a node leads");
             var killed = cluster.PidOf($"node-{leader}");
             System.Diagnostics.Process.GetProcessById(killed).Kill();
-            await Until.TrueAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
+            await Eventually.TrueAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
         }
         await enough.CancelAsync();
         await Task.WhenAll(callers);
 
         foreach (var counter in counters)
             Assert.Equal((counter.Key, counter.Succeeded), (counter.Key, await counter.ReadAsync()));
-        await Until.TrueAsync(() => StatusOf(status, digest: true) is { } now && AllReplicasEqual(now), "three equal replicas, sessions included");
+        await Eventually.TrueAsync(() => RouterStatus.StatusOf(status, digest: true) is { } now && RouterStatus.AllReplicasEqual(now), "three equal replicas, sessions included");
     }
 
     // Long enough for a leader to be missed, another to be elected, and the change to be settled there.
     private static KvClient ClientOf(LauncherProcess cluster, bool gateway) =>
-        new(new KvClientOptions { Endpoints = [cluster.RouterAddress], Gateway = gateway, Timeout = Until.Limit });
-
-    // Null: the router has no answer for the moment.
-    private static GetStatusResponse? StatusOf(V1.Cluster.ClusterClient client, bool digest = false)
-    {
-        try
-        {
-            return client.GetStatus(new GetStatusRequest { Digest = digest });
-        }
-        catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
-        {
-            return null;
-        }
-    }
-
-    private static uint? LeaderOf(GetStatusResponse status) =>
-        status.Nodes.FirstOrDefault(node => node.Replicas.Any(replica => replica.Role == "leader"))?.Node;
-
-    private static bool AllReplicasEqual(GetStatusResponse status) =>
-        status.Nodes.All(node => node.Error.Length == 0 && node.Replicas.Count == 1)
-        && status.Nodes.Select(node => (node.Replicas[0].DigestEtag, node.Replicas[0].Digest)).Distinct().Count() == 1;
+        new(new KvClientOptions { Endpoints = [cluster.RouterAddress], Gateway = gateway, Timeout = Eventually.Limit });
 
     private sealed class Counter(KvClient client, string key)
     {

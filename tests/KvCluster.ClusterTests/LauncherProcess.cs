@@ -1,7 +1,7 @@
 using System.Collections.Concurrent;
 using System.Diagnostics;
 using System.Globalization;
-using System.Runtime.InteropServices;
+using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests;
 
@@ -22,7 +22,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
         Port = port;
         // Of its twenty ports, those that no node of a cluster of three listens on.
         string[] always = ["--data", folder, "--port", port.ToString(CultureInfo.InvariantCulture), "--console-port", ConsolePortOf(port).ToString(CultureInfo.InvariantCulture)];
-        _process = Process.Start(new ProcessStartInfo(Program("KvCluster.Local", "kv-local"), [.. always, .. arguments])
+        _process = Process.Start(new ProcessStartInfo(Tools.Built("kv-local"), [.. always, .. arguments])
         {
             RedirectStandardOutput = true,
             RedirectStandardError = true,
@@ -78,7 +78,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
         try
         {
             var ended = launcher._process.WaitForExitAsync();
-            if (await Task.WhenAny(launcher._ready.Task, ended).WaitAsync(Until.Limit) == ended)
+            if (await Task.WhenAny(launcher._ready.Task, ended).WaitAsync(Eventually.Limit) == ended)
                 throw new InvalidOperationException($"The launcher ended with code {launcher._process.ExitCode}: {string.Join('\n', launcher._errors)}");
             return launcher;
         }
@@ -98,12 +98,12 @@ internal sealed class LauncherProcess : IAsyncDisposable
     public async Task<(TimeSpan Took, int ExitCode)> StopAsync()
     {
         var started = Stopwatch.GetTimestamp();
-        Assert.Equal(0, SendSignal(_process.Id, SigTerm));
+        Signals.End(_process.Id);
         await WaitForExitAsync();
         return (Stopwatch.GetElapsedTime(started), _process.ExitCode);
     }
 
-    public Task WaitForExitAsync() => _process.WaitForExitAsync().WaitAsync(Until.Limit);
+    public Task WaitForExitAsync() => _process.WaitForExitAsync().WaitAsync(Eventually.Limit);
 
     public async ValueTask DisposeAsync()
     {
@@ -116,8 +116,6 @@ internal sealed class LauncherProcess : IAsyncDisposable
 
         _process.Dispose();
     }
-
-    private static int ConsolePortOf(int port) => port + 14;
 
     public static bool IsAlive(int process)
     {
@@ -132,15 +130,5 @@ internal sealed class LauncherProcess : IAsyncDisposable
         }
     }
 
-    // artifacts/bin/PROJECT/CONFIGURATION/, of the same configuration as this test.
-    private static string Program(string project, string program)
-    {
-        var own = new DirectoryInfo(AppContext.BaseDirectory);
-        return Path.Combine(own.Parent!.Parent!.FullName, project, own.Name, OperatingSystem.IsWindows() ? program + ".exe" : program);
-    }
-
-    private const int SigTerm = 15;
-
-    [DllImport("libc", EntryPoint = "kill", SetLastError = true)]
-    private static extern int SendSignal(int process, int signal);
+    private static int ConsolePortOf(int port) => port + 14;
 }

@@ -20,7 +20,7 @@ public sealed class LauncherRefusalTests
     [InlineData("--colour", "red", "--colour")]
     public async Task Start_WithWrongOption_NamesItInOneLine(string option, string value, string expected)
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, FreePorts.Ten(), option, value);
         Assert.Equal(Usage, exitCode);
         AssertOneLine(expected, error);
@@ -41,7 +41,7 @@ public sealed class LauncherRefusalTests
     [InlineData(14, "the console")]
     public async Task Start_WithTakenPort_NamesThePortAndItsUse(int offset, string use)
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         var port = FreePorts.Ten();
         using var taken = new TcpListener(IPAddress.Loopback, port + offset);
         taken.Start();
@@ -54,7 +54,7 @@ public sealed class LauncherRefusalTests
     [Fact]
     public async Task Start_InFolderOfRunningCluster_IsRefused()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         await using var first = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten());
         var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, FreePorts.Ten());
         Assert.Equal(Unavailable, exitCode);
@@ -64,7 +64,7 @@ public sealed class LauncherRefusalTests
     [Fact]
     public async Task Start_InFolderOfOtherFormat_IsRefused()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         await File.WriteAllTextAsync(Path.Combine(folder.Path, "local.json"), """{ "format": 7, "nodes": 3, "split_at": [] }""");
         var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, FreePorts.Ten());
         Assert.Equal(OtherFormat, exitCode);
@@ -74,7 +74,7 @@ public sealed class LauncherRefusalTests
     [Fact]
     public async Task Start_InFolderOfSomethingElse_IsRefusedAndLeavesItAlone()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         Directory.CreateDirectory(Path.Combine(folder.Path, "photographs"));
         var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, FreePorts.Ten());
         Assert.Equal(OtherFormat, exitCode);

@@ -18,7 +18,7 @@ public sealed class ProcessClusterTests
     [Fact]
     public async Task Calls_ThroughTheRouter_ReadAndChangeKeysOfAllShards()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), ThreeShards);
         using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
         var kv = new Kv.KvClient(channel);
@@ -67,7 +67,7 @@ public sealed class ProcessClusterTests
     [InlineData(true, 4)]
     public async Task Console_OfALocalCluster_ShowsItAndTakesTheTokenOfItsFile(bool processes, int consoles)
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), processes ? ["--processes"] : []);
         var shown = cluster.Lines.Where(line => line.StartsWith("  console", StringComparison.Ordinal)).Select(line => line.Split(' ', StringSplitOptions.RemoveEmptyEntries)[1]).ToList();
         Assert.Equal(Enumerable.Range(cluster.ConsolePort, consoles).Select(port => $"http://127.0.0.1:{port}"), shown);
@@ -97,20 +97,20 @@ public sealed class ProcessClusterTests
     [Fact]
     public async Task Calls_WithTls_NeedTheAuthorityOfTheCluster()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes", "--tls");
         await using var client = new KvClient(new KvClientOptions
         {
             Endpoints = [cluster.SecureRouterAddress],
             Tls = new KvTlsOptions { AuthorityFile = Path.Combine(folder.Path, "certs", "ca.pem") },
-            Timeout = Until.Limit,
+            Timeout = Eventually.Limit,
         });
         await client.PutAsync("key", "value");
         Assert.True((await client.GetAsync("key")).Found);
 
         // It tries until its time is up, which must be long enough for the first attempt.
         var time = TimeSpan.FromSeconds(2);
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             await using var stranger = new KvClient(new KvClientOptions { Endpoints = [cluster.SecureRouterAddress], Gateway = true, Timeout = time });
             time *= 2;
@@ -122,7 +122,7 @@ public sealed class ProcessClusterTests
     [Fact]
     public async Task KillHard_OfALeaderUnderWrites_LosesNothingAcknowledgedAndComesBack()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
         var kv = new Kv.KvClient(channel);
@@ -131,26 +131,26 @@ public sealed class ProcessClusterTests
         using var enough = new CancellationTokenSource();
         var writers = Enumerable.Range(0, 8).Select(writer => Task.Run(() => WriteUntilAsync(kv, writer, acknowledged, enough.Token))).ToArray();
 
-        await Until.TrueAsync(() => acknowledged.Count > 200, "writes before the kill");
-        uint leader = 0;
-        await Until.TrueAsync(() => StatusOf(status) is { } now && LeaderOf(now, out leader), "one node leads");
+        await Eventually.TrueAsync(() => acknowledged.Count > 200, "writes before the kill");
+        uint? leader = null;
+        await Eventually.TrueAsync(() => RouterStatus.StatusOf(status) is { } now && (leader = RouterStatus.LeaderOf(now)) is not null, "one node leads");
         var killed = cluster.PidOf($"node-{leader}");
         System.Diagnostics.Process.GetProcessById(killed).Kill();
         var before = acknowledged.Count;
-        await Until.TrueAsync(() => acknowledged.Count > before + 200, "writes after the kill");
-        await Until.TrueAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
+        await Eventually.TrueAsync(() => acknowledged.Count > before + 200, "writes after the kill");
+        await Eventually.TrueAsync(() => cluster.PidOf($"node-{leader}") is var pid && pid != killed && LauncherProcess.IsAlive(pid), "the node runs again");
         await enough.CancelAsync();
         await Task.WhenAll(writers);
 
         foreach (var (key, value) in acknowledged)
-            Assert.Equal(value, (await kv.GetAsync(new GetRequest { Key = Bytes(key) }, deadline: DateTime.UtcNow + Until.Limit)).Value.ToStringUtf8());
-        await Until.TrueAsync(() => StatusOf(status, digest: true) is { } now && AllReplicasEqual(now), "three equal replicas");
+            Assert.Equal(value, (await kv.GetAsync(new GetRequest { Key = Bytes(key) }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
+        await Eventually.TrueAsync(() => RouterStatus.StatusOf(status, digest: true) is { } now && RouterStatus.AllReplicasEqual(now), "three equal replicas");
     }
 
     [Fact]
     public async Task KillHard_OfTheLauncher_EndsItsChildrenAndFreesTheFolder()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         await using (cluster)
         {
@@ -159,18 +159,18 @@ public sealed class ProcessClusterTests
             var children = new[] { "node-1", "node-2", "node-3", "router" }.Select(cluster.PidOf).ToArray();
             Assert.All(children, child => Assert.True(LauncherProcess.IsAlive(child)));
             cluster.KillHard();
-            await Until.TrueAsync(() => !children.Any(LauncherProcess.IsAlive), "all children are gone");
+            await Eventually.TrueAsync(() => !children.Any(LauncherProcess.IsAlive), "all children are gone");
         }
 
         await using var again = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var channelAgain = GrpcChannel.ForAddress(again.RouterAddress);
-        Assert.Equal("yes", (await new Kv.KvClient(channelAgain).GetAsync(new GetRequest { Key = Bytes("kept") }, deadline: DateTime.UtcNow + Until.Limit)).Value.ToStringUtf8());
+        Assert.Equal("yes", (await new Kv.KvClient(channelAgain).GetAsync(new GetRequest { Key = Bytes("kept") }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
     }
 
     [Fact]
     public async Task Stop_OfAClusterInOneProcess_IsCleanAndKeepsItsData()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         var wasInTime = false;
         for (var stop = 0; stop < 5 && !wasInTime; stop++)
         {
@@ -186,37 +186,14 @@ public sealed class ProcessClusterTests
         using var channel = GrpcChannel.ForAddress(again.RouterAddress);
         var kv = new Kv.KvClient(channel);
         Assert.Equal(1983, (await ScanAsync(kv, new ScanRequest { Prefix = Bytes("packages/"), KeysOnly = true })).Count);
-        await Until.TrueAsync(() => StatusOf(new V1.Cluster.ClusterClient(channel))?.Nodes[0].Replicas.Count == 3, "a node has a replica of each shard");
+        await Eventually.TrueAsync(() => RouterStatus.StatusOf(new V1.Cluster.ClusterClient(channel))?.Nodes[0].Replicas.Count == 3, "a node has a replica of each shard");
     }
 
-    /// <summary>What a call is answered with in the end, made again and again where a machine that stalls leaves a shard without a leader for a while.</summary>
-    private static async Task<T> AnsweredAsync<T>(Func<DateTime, AsyncUnaryCall<T>> call)
+    // Asked again where a machine that stalls leaves a shard without a leader for a while.
+    private static Task<T> AnsweredAsync<T>(Func<DateTime, AsyncUnaryCall<T>> call)
     {
-        var limit = DateTime.UtcNow + Until.Limit;
-        while (true)
-        {
-            try
-            {
-                return await call(limit);
-            }
-            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown && DateTime.UtcNow < limit)
-            {
-                await Task.Delay(25);
-            }
-        }
-    }
-
-    // Null: the router has no answer for the moment.
-    private static GetStatusResponse? StatusOf(V1.Cluster.ClusterClient client, bool digest = false)
-    {
-        try
-        {
-            return client.GetStatus(new GetStatusRequest { Digest = digest });
-        }
-        catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
-        {
-            return null;
-        }
+        var limit = DateTime.UtcNow + Eventually.Limit;
+        return Eventually.AnsweredAsync(() => call(limit).ResponseAsync, static failure => failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown);
     }
 
     private static async Task WriteUntilAsync(Kv.KvClient kv, int writer, ConcurrentDictionary<string, string> acknowledged, CancellationToken enough)
@@ -239,22 +216,11 @@ public sealed class ProcessClusterTests
     private static async Task<List<string>> ScanAsync(Kv.KvClient kv, ScanRequest request)
     {
         var keys = new List<string>();
-        using var call = kv.Scan(request, deadline: DateTime.UtcNow + Until.Limit);
+        using var call = kv.Scan(request, deadline: DateTime.UtcNow + Eventually.Limit);
         while (await call.ResponseStream.MoveNext(CancellationToken.None))
             keys.AddRange(call.ResponseStream.Current.Entries.Select(entry => entry.Key.ToStringUtf8()));
         return keys;
     }
-
-    private static bool LeaderOf(GetStatusResponse status, out uint leader)
-    {
-        var leaders = status.Nodes.Where(node => node.Replicas.Any(replica => replica.Role == "leader")).ToList();
-        leader = leaders.Count == 1 ? leaders[0].Node : 0;
-        return leader != 0;
-    }
-
-    private static bool AllReplicasEqual(GetStatusResponse status) =>
-        status.Nodes.All(node => node.Error.Length == 0 && node.Replicas.Count == 1)
-        && status.Nodes.Select(node => (node.Replicas[0].DigestEtag, node.Replicas[0].Digest)).Distinct().Count() == 1;
 
     private static KvCluster.Etag EtagOf(Position position) => new(position.Etag.Epoch, position.Etag.Change);
 

@@ -12,6 +12,9 @@ internal sealed class EtcdMembers : IAsyncDisposable
 
     private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(3);
 
+    /// <summary>An argument of members that sync as etcd does by default: for measurements beside it.</summary>
+    public const string WithSyncs = "--unsafe-no-fsync=false";
+
     // The system keeps what a killed process wrote, and no test takes its power away. On a slow disk etcd would otherwise spend seconds in every sync, and now and then lose its leader.
     private const string WithoutSyncs = "--unsafe-no-fsync";
 
@@ -19,7 +22,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
     private const string QuestionSeconds = "5s";
     private const string OrderSeconds = "120s";
 
-    private readonly string _folder = Directory.CreateTempSubdirectory("kvcluster-etcd-").FullName;
+    private readonly TemporaryDirectory _folder = new();
     private readonly int _port = FreePorts.Ten();
     private readonly Process?[] _processes;
     private readonly string _token = Guid.NewGuid().ToString("N");
@@ -30,7 +33,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
         _processes = new Process?[count];
         _arguments = arguments;
         if (secure)
-            Certificates = new EtcdCertificates(Path.Combine(_folder, "certificates"));
+            Certificates = new EtcdCertificates(Path.Combine(_folder.Path, "certificates"));
     }
 
     /// <summary>Null: members speak in clear text.</summary>
@@ -66,7 +69,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
 
     public int ProcessOf(int member) => _processes[member]!.Id;
 
-    public string DataOf(int member) => Path.Combine(_folder, $"m{member}");
+    public string DataOf(int member) => Path.Combine(_folder.Path, $"m{member}");
 
     /// <summary>Starts a member, again with the data that it has.</summary>
     public void Start(int member)
@@ -74,7 +77,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
         var peers = string.Join(',', Enumerable.Range(0, Count).Select(index => $"m{index}={PeerAddress(index)}"));
         string[] arguments =
         [
-            "--name", $"m{member}", WithoutSyncs, "--data-dir", DataOf(member), "--log-level", "error", "--log-outputs", Path.Combine(_folder, $"m{member}.log"),
+            "--name", $"m{member}", WithoutSyncs, "--data-dir", DataOf(member), "--log-level", "error", "--log-outputs", Path.Combine(_folder.Path, $"m{member}.log"),
             "--listen-client-urls", ClientAddress(member), "--advertise-client-urls", ClientAddress(member),
             "--listen-peer-urls", PeerAddress(member), "--initial-advertise-peer-urls", PeerAddress(member), "--initial-cluster", peers, "--initial-cluster-token", _token,
         ];
@@ -149,7 +152,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
         for (var member = 0; member < Count; member++)
             if (_processes[member] is not null)
                 await KillAsync(member);
-        Directory.Delete(_folder, recursive: true);
+        _folder.Dispose();
     }
 
     private async Task<bool> LeadsAsync(int member)

@@ -1,6 +1,8 @@
+using System.Globalization;
 using Etcdserverpb;
 using Grpc.Core;
 using KvCluster.Client;
+using KvCluster.Processes;
 using KvCluster.V1;
 
 namespace KvCluster.Benchmarks.Cluster;
@@ -18,17 +20,17 @@ internal static class ClusterSuite
     private const string OursWithoutIds = "kvcluster, KvClient without request ids";
     private const string Peer = "etcd, unary";
     private const int AttemptsMax = 5;
+    private const int EtcdNodes = 3;
     private static readonly int[] CallerCounts = [64, 256];
 
     public static async Task<IReadOnlyList<BenchmarkRow>> Run(bool quick, Action<string> progress, CancellationToken cancellation)
     {
         var keys = new KeySpace(seed: 7);
         await using var servers = await KvServers.StartAsync(cancellation);
-        await using var etcd = await EtcdServers.StartAsync(cancellation);
-        if (etcd is null)
-            progress("etcd: not on PATH and not beside the repository; left out");
+        await using var etcd = await StartEtcdAsync(progress);
+        var etcdLeader = etcd?.Endpoints[await etcd.LeaderAsync()];
         using var ours = new LeaderChannels(servers);
-        using var etcdChannels = etcd is null ? null : new Channels(etcd.LeaderAddress);
+        using var etcdChannels = etcdLeader is null ? null : new Channels(etcdLeader);
         await using var library = new KvClient(servers.RouterAddress);
         await using var withoutIds = new KvClient(new KvClientOptions { Endpoints = [servers.RouterAddress], ExactlyOnce = false });
 
@@ -47,7 +49,7 @@ internal static class ClusterSuite
             rows.AddRange(await MeasureAsync($"get, {callers} callers", callers, targets, static target => target.Get, quick, progress, cancellation));
         }
 
-        rows.AddRange(await Ghz.RunAsync(servers, etcd, keys, quick, progress, cancellation));
+        rows.AddRange(await Ghz.RunAsync(servers, etcdLeader, keys, quick, progress, cancellation));
         if (!quick)
             rows.AddRange(await RunManyKeysAsync(quick, progress, cancellation));
         return rows;
@@ -108,11 +110,20 @@ internal static class ClusterSuite
         async (caller, number) => Found((await channels.ClientOf(caller).GetAsync(new GetRequest { Key = keys.Key(number) })).Found),
         channels.FollowAsync);
 
+    // On the same disk, with etcd's own durability defaults; null where its programs cannot be had.
+    private static async Task<EtcdMembers?> StartEtcdAsync(Action<string> progress)
+    {
+        if (Tools.Find("etcd") is not null && Tools.Find("etcdctl") is not null)
+            return await EtcdMembers.StartAsync(EtcdNodes, arguments: [EtcdMembers.WithSyncs, "--quota-backend-bytes", (8L << 30).ToString(CultureInfo.InvariantCulture)]);
+        progress("etcd: not on PATH and not beside the repository; left out");
+        return null;
+    }
+
     // A member of etcd that does not lead passes writes on, so there is nothing to find again.
-    private static ClusterTarget Etcd(Channels channels, EtcdServers servers, KeySpace keys)
+    private static ClusterTarget Etcd(Channels channels, EtcdMembers servers, KeySpace keys)
     {
         var clients = channels.Clients(channel => new KV.KVClient(channel));
-        return new ClusterTarget(Peer, servers.Processes,
+        return new ClusterTarget(Peer, servers.ProcessIds,
             async (caller, number) => await clients[caller % clients.Length].PutAsync(new Etcdserverpb.PutRequest { Key = keys.Key(number), Value = keys.Value(number) }),
             async (caller, number) => Found((await clients[caller % clients.Length].RangeAsync(new RangeRequest { Key = keys.Key(number) })).Count == 1),
             _ => Task.CompletedTask);

@@ -15,7 +15,7 @@ internal static class Ghz
     private const int Connections = 4;
     private const int AttemptsMax = 3;
 
-    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(KvServers servers, EtcdServers? etcd, KeySpace keys, bool quick, Action<string> progress, CancellationToken cancellation)
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(KvServers servers, string? etcdLeader, KeySpace keys, bool quick, Action<string> progress, CancellationToken cancellation)
     {
         if (Tools.Find("ghz") is not { } program)
         {
@@ -23,7 +23,7 @@ internal static class Ghz
             return [];
         }
 
-        using var folder = new RunFolder();
+        using var folder = new TemporaryDirectory();
         var puts = Path.Combine(folder.Path, "put.json");
         var gets = Path.Combine(folder.Path, "get.json");
         await File.WriteAllTextAsync(puts, JsonSerializer.Serialize(keys.Keys.Select((key, number) => new { key = key.ToBase64(), value = keys.Value(number).ToBase64() })), cancellation);
@@ -34,11 +34,11 @@ internal static class Ghz
         var protos = Path.Combine(Tools.Repository(), "proto", "Contract");
         string[] etcdProto = ["--proto", Path.Combine(protos, "etcd", "rpc.proto"), "--import-paths", protos];
         await LoadAsync("put", "kvcluster, ghz", "kvcluster.v1.Kv/Put", [], puts, () => servers.LeaderAddress);
-        if (etcd is not null)
-            await LoadAsync("put", "etcd, ghz", "etcdserverpb.KV/Put", etcdProto, puts, () => etcd.LeaderAddress);
+        if (etcdLeader is not null)
+            await LoadAsync("put", "etcd, ghz", "etcdserverpb.KV/Put", etcdProto, puts, () => etcdLeader);
         await LoadAsync("get", "kvcluster, ghz", "kvcluster.v1.Kv/Get", [], gets, () => servers.LeaderAddress);
-        if (etcd is not null)
-            await LoadAsync("get", "etcd, ghz", "etcdserverpb.KV/Range", etcdProto, gets, () => etcd.LeaderAddress);
+        if (etcdLeader is not null)
+            await LoadAsync("get", "etcd, ghz", "etcdserverpb.KV/Range", etcdProto, gets, () => etcdLeader);
         return rows;
 
         async Task LoadAsync(string workload, string system, string call, string[] proto, string data, Func<string> address)

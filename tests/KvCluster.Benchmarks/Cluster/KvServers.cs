@@ -12,15 +12,13 @@ internal sealed class KvServers : IAsyncDisposable
 {
     private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(5);
 
-    private readonly RunFolder _folder = new();
+    private readonly TemporaryDirectory _folder = new();
     private readonly Process _launcher;
 
     private KvServers(int port, IReadOnlyDictionary<string, string> environment)
     {
         RouterAddress = $"http://127.0.0.1:{port}";
-        var own = new DirectoryInfo(AppContext.BaseDirectory);
-        var program = Path.Combine(own.Parent!.Parent!.FullName, "KvCluster.Local", own.Name, "kv-local");
-        var start = new ProcessStartInfo(program, ["--processes", "--data", _folder.Path, "--port", port.ToString(CultureInfo.InvariantCulture)])
+        var start = new ProcessStartInfo(Tools.Built("kv-local"), ["--processes", "--data", _folder.Path, "--port", port.ToString(CultureInfo.InvariantCulture)])
         {
             RedirectStandardOutput = true,
         };

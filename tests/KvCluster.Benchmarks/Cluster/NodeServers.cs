@@ -12,7 +12,7 @@ internal sealed class NodeServers : IAsyncDisposable
 {
     private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(5);
 
-    private readonly RunFolder _folder = new();
+    private readonly TemporaryDirectory _folder = new();
     private readonly string _data;
     private readonly Process?[] _processes;
     private readonly GrpcChannel[] _channels;
@@ -55,7 +55,7 @@ internal sealed class NodeServers : IAsyncDisposable
         try
         {
             string[] split = shards == 1 ? [] : ["--split-at", string.Join(',', Enumerable.Range(1, shards - 1).Select(shard => shard.ToString("D4", CultureInfo.InvariantCulture)))];
-            var (exitCode, _, error) = await Tools.RunAsync(Program(), ["init", "--coordinator", servers.Coordinator, "--nodes", string.Join(',', Enumerable.Range(1, nodes)), .. split]);
+            var (exitCode, _, error) = await Tools.RunAsync(Tools.Built("kv-node"), ["init", "--coordinator", servers.Coordinator, "--nodes", string.Join(',', Enumerable.Range(1, nodes)), .. split]);
             if (exitCode != 0)
                 throw new InvalidOperationException(error);
             for (var node = 1; node <= nodes; node++)
@@ -78,7 +78,7 @@ internal sealed class NodeServers : IAsyncDisposable
             "--listen", AddressOf(node), "--listen-peers", Text(PeerPortOf(node)), "--coordinator", Coordinator, "--until-stdin-ends",
             .. Network is null ? (string[])[] : ["--advertise", Text(_relays[node - 1].Port), "--advertise-peers", Text(_peerRelays[node - 1].Port)],
         ];
-        var process = Process.Start(new ProcessStartInfo(Program(), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
+        var process = Process.Start(new ProcessStartInfo(Tools.Built("kv-node"), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
         process.OutputDataReceived += static (_, _) => { };
         process.ErrorDataReceived += static (_, _) => { };
         process.BeginOutputReadLine();
@@ -163,10 +163,4 @@ internal sealed class NodeServers : IAsyncDisposable
     private int PeerPortOf(int node) => _port + 10 + node;
 
     private static string Text(int port) => string.Create(CultureInfo.InvariantCulture, $"http://127.0.0.1:{port}");
-
-    private static string Program()
-    {
-        var own = new DirectoryInfo(AppContext.BaseDirectory);
-        return Path.Combine(own.Parent!.Parent!.FullName, "KvCluster.Local", own.Name, "kv-node");
-    }
 }

@@ -32,7 +32,7 @@ internal static class SlowDiskMeasure
             return [];
         }
 
-        using var folder = new RunFolder();
+        using var folder = new TemporaryDirectory();
         var (source, mount, rules) = (Path.Combine(folder.Path, "source"), Path.Combine(folder.Path, "mount"), Path.Combine(folder.Path, "rules"));
         Directory.CreateDirectory(source);
         Directory.CreateDirectory(mount);

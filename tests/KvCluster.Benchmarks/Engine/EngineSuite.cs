@@ -27,48 +27,40 @@ internal static class EngineSuite
     {
         var runs = quick ? 3 : 7;
         var time = TimeSpan.FromSeconds(quick ? 0.5 : 3);
-        var directory = Path.Combine(Path.GetTempPath(), $"kv-engine-{Environment.ProcessId}");
-        Directory.CreateDirectory(directory);
-        try
+        using var directory = new TemporaryDirectory();
+        using var store = StandaloneStore.Open(
+            LocalDisk.Instance, Path.Combine(directory.Path, "shard"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
+        var rows = new List<BenchmarkRow>();
+        async Task Measure(string workload, string system, string unit, Func<Task<double>> run)
         {
-            using var store = StandaloneStore.Open(
-                LocalDisk.Instance, Path.Combine(directory, "shard"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
-            var rows = new List<BenchmarkRow>();
-            async Task Measure(string workload, string system, string unit, Func<Task<double>> run)
+            progress(workload);
+            var values = new List<double>();
+            for (var index = 0; index < runs; index++)
             {
-                progress(workload);
-                var values = new List<double>();
-                for (var index = 0; index < runs; index++)
-                {
-                    cancellation.ThrowIfCancellationRequested();
-                    values.Add(await run());
-                }
-                rows.Add(BenchmarkRow.Of(Suite, workload, system, unit, values));
+                cancellation.ThrowIfCancellationRequested();
+                values.Add(await run());
             }
+            rows.Add(BenchmarkRow.Of(Suite, workload, system, unit, values));
+        }
 
-            await Measure("synced 4 KiB write", "device", "op/s", () => Task.FromResult(DeviceWrites.PerSecond(directory, AlignedBuffer.Alignment, time)));
-            await Measure($"load of {KeyCount} keys in batches of {LoadBatch}", System, "op/s", () => LoadAsync(store));
-            await Measure("durable put, 1 caller", System, "op/s", () => PutsAsync(store, callers: 1, keys: 1, time));
-            await Measure("durable put, 64 callers", System, "op/s", () => PutsAsync(store, callers: 64, keys: 1, time));
-            await Measure("durable put, 256 callers", System, "op/s", () => PutsAsync(store, callers: 256, keys: 1, time));
-            await Measure($"{TransactionKeys}-key transaction, 1 caller", System, "op/s", () => PutsAsync(store, callers: 1, TransactionKeys, time));
-            await Measure($"{TransactionKeys}-key transaction, 16 callers", System, "op/s", () => PutsAsync(store, callers: 16, TransactionKeys, time));
-            await Measure("checkpoint", System, "ms", async () =>
-            {
-                await PutsAsync(store, callers: 64, keys: 1, TimeSpan.FromMilliseconds(100));
-                var started = Stopwatch.GetTimestamp();
-                await store.Store.CheckpointAsync();
-                return Stopwatch.GetElapsedTime(started).TotalMilliseconds;
-            });
-            await Measure("point read, 1 thread", System, "op/s", () => Task.FromResult(PointReads(store, time)));
-            await Measure("scanned items, 1 thread", System, "op/s", () => Task.FromResult(Scans(store, time)));
-            rows.AddRange(await CheckpointLoad.RunAsync(Suite, directory, quick ? 100_000 : 1_000_000, runs, quick ? TimeSpan.FromSeconds(1) : TimeSpan.FromSeconds(10), progress, cancellation));
-            return rows;
-        }
-        finally
+        await Measure("synced 4 KiB write", "device", "op/s", () => Task.FromResult(DeviceWrites.PerSecond(directory.Path, AlignedBuffer.Alignment, time)));
+        await Measure($"load of {KeyCount} keys in batches of {LoadBatch}", System, "op/s", () => LoadAsync(store));
+        await Measure("durable put, 1 caller", System, "op/s", () => PutsAsync(store, callers: 1, keys: 1, time));
+        await Measure("durable put, 64 callers", System, "op/s", () => PutsAsync(store, callers: 64, keys: 1, time));
+        await Measure("durable put, 256 callers", System, "op/s", () => PutsAsync(store, callers: 256, keys: 1, time));
+        await Measure($"{TransactionKeys}-key transaction, 1 caller", System, "op/s", () => PutsAsync(store, callers: 1, TransactionKeys, time));
+        await Measure($"{TransactionKeys}-key transaction, 16 callers", System, "op/s", () => PutsAsync(store, callers: 16, TransactionKeys, time));
+        await Measure("checkpoint", System, "ms", async () =>
         {
-            Directory.Delete(directory, recursive: true);
-        }
+            await PutsAsync(store, callers: 64, keys: 1, TimeSpan.FromMilliseconds(100));
+            var started = Stopwatch.GetTimestamp();
+            await store.Store.CheckpointAsync();
+            return Stopwatch.GetElapsedTime(started).TotalMilliseconds;
+        });
+        await Measure("point read, 1 thread", System, "op/s", () => Task.FromResult(PointReads(store, time)));
+        await Measure("scanned items, 1 thread", System, "op/s", () => Task.FromResult(Scans(store, time)));
+        rows.AddRange(await CheckpointLoad.RunAsync(Suite, directory.Path, quick ? 100_000 : 1_000_000, runs, quick ? TimeSpan.FromSeconds(1) : TimeSpan.FromSeconds(10), progress, cancellation));
+        return rows;
     }
 
     private static async Task<double> LoadAsync(StandaloneStore store)

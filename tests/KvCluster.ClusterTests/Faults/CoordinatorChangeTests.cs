@@ -28,7 +28,7 @@ public sealed class CoordinatorChangeTests
         var (leader, from, to) = await RolesAsync(cluster);
 
         using var replacing = ReplaceUntilTheAnswerIsLost(cluster, leader, from, to, record: "\"learner\"");
-        await Until.TrueAsync(async () => (await cluster.RecordAsync()).Replicas.Any(replica => replica is { Learner: true, Created: true }), "etcd has the learner, and its node has made its folder");
+        await Eventually.TrueAsync(async () => (await cluster.RecordAsync()).Replicas.Any(replica => replica is { Learner: true, Created: true }), "etcd has the learner, and its node has made its folder");
         cluster.Network.Cut(leader, Network.Etcd);
         await MustServeNewerGenerationAsync(cluster);
         await histories.MoreChangesAsync(3 * Some);
@@ -56,7 +56,7 @@ public sealed class CoordinatorChangeTests
         var (leader, from, to) = await RolesAsync(cluster);
 
         using var replacing = ReplaceUntilTheAnswerIsLost(cluster, leader, from, to, record: "\"removed\"");
-        await Until.TrueAsync(async () => IsReplaced(await cluster.RecordAsync(), from, to), "etcd has the new voter in the place of the old one");
+        await Eventually.TrueAsync(async () => IsReplaced(await cluster.RecordAsync(), from, to), "etcd has the new voter in the place of the old one");
         cluster.Network.Cut(leader, Network.Etcd);
         await MustServeNewerGenerationAsync(cluster);
         await histories.MoreChangesAsync(3 * Some);
@@ -98,14 +98,14 @@ public sealed class CoordinatorChangeTests
     // As a client whose map is etcd's: any refusal is an error but one that says that somebody else leads, as a stalled machine may have it.
     private static async Task MustServeNewerGenerationAsync(FaultCluster cluster)
     {
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             var leader = await cluster.LeaderAsync();
             var generation = (await cluster.RecordAsync()).Generation;
             if ((await cluster.StatusOfAsync(leader))?.Replicas.SingleOrDefault() is not { Role: "leader" } led)
                 return false;
             Assert.True(led.Route.Generation < generation, $"the leader, node {leader}, knows generation {led.Route.Generation}, and etcd has {generation}: nothing was kept from it");
-            using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Until.Limit);
+            using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
             await exchange.RequestStream.WriteAsync(new ExchangeRequest
             {
                 Calls =
@@ -126,7 +126,7 @@ public sealed class CoordinatorChangeTests
     }
 
     // As an operator does whose call's outcome was unknown: looks, and asks again.
-    private static Task UntilReplacedAsync(FaultCluster cluster, int from, int to) => Until.TrueAsync(async () =>
+    private static Task UntilReplacedAsync(FaultCluster cluster, int from, int to) => Eventually.TrueAsync(async () =>
     {
         try
         {

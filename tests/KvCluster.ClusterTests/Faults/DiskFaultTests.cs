@@ -41,7 +41,7 @@ public sealed class DiskFaultTests
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
         disk.Fill();
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             await FillJournalsAsync(cluster);
             return await cluster.StatusOfAsync(1) is { } status && status.Replicas.All(replica => replica.Role == "follower");
@@ -62,7 +62,7 @@ public sealed class DiskFaultTests
             for (var node = 0; node < 3; node++)
                 disks.Add(await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes));
             await using var cluster = await FaultCluster.StartAsync(dataOf: node => disks[node - 1].Data);
-            await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit });
+            await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
             await client.PutAsync("kept", "before");
             await client.PutAsync("deleted", "before");
             foreach (var disk in disks)
@@ -103,7 +103,7 @@ public sealed class DiskFaultTests
         disk.Rule($"write-error {BadDisk.InRules("shards/0/")}");
         await FillJournalsAsync(cluster);
         // Nothing more is concluded from a file whose sync failed: the process has ended.
-        await Until.TrueAsync(() => Task.FromResult(!cluster.Node(node).IsRunning), "the node has ended");
+        await Eventually.TrueAsync(() => Task.FromResult(!cluster.Node(node).IsRunning), "the node has ended");
         await cluster.LeaderAsync(except: node);
         await histories.MoreChangesAsync(Some);
         await cluster.HandOverAsync();
@@ -149,7 +149,7 @@ public sealed class DiskFaultTests
         {
             await disk.SlowDownAsync(cluster.Node(Leader).Id, writesPerSecond: 5);
             await cluster.LeaderAsync(except: Leader);
-            await Until.TrueAsync(async () => (await cluster.StatusOfAsync(Leader))?.Replicas.FirstOrDefault()?.Role == "follower", "the node with the slow disk follows");
+            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(Leader))?.Replicas.FirstOrDefault()?.Role == "follower", "the node with the slow disk follows");
             await histories.MoreChangesAsync(Some);
             await SmallDisk.SpeedUpAsync(cluster.Node(Leader).Id);
             if (cluster.Node(Leader).Log.Any(static line => line.Contains("its disk is slow", StringComparison.Ordinal)))
@@ -168,7 +168,7 @@ public sealed class DiskFaultTests
     private static async Task FillJournalsAsync(FaultCluster cluster)
     {
         // Long enough for a leader whose disk fails to be replaced, wherever this runs.
-        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
         var value = new byte[64 << 10];
         Random.Shared.NextBytes(value);
         for (var number = 0; number < 64; number++)

@@ -61,7 +61,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
                 CheckExchange(await draining, count);
         }
         await ServesAsync(others);
-        await Until.TrueAsync(() => cluster.Processes.Zip(cluster.FirstBytes).All(process => BytesOf(process.First) - process.Second < RestBytesMax), "memory goes back");
+        await Eventually.TrueAsync(() => cluster.Processes.Zip(cluster.FirstBytes).All(process => BytesOf(process.First) - process.Second < RestBytesMax), "memory goes back");
     }
 
     // Every call is answered, or refused as busy, and no message is larger than one reply.
@@ -78,8 +78,8 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
     private static async Task ServesAsync(Kv.KvClient kv)
     {
         var key = ByteString.CopyFromUtf8("small");
-        var written = await kv.PutAsync(new PutRequest { Key = key, Value = ByteString.CopyFromUtf8("value") }, deadline: DateTime.UtcNow + Until.Limit);
-        var read = await kv.GetAsync(new GetRequest { Key = key }, deadline: DateTime.UtcNow + Until.Limit);
+        var written = await kv.PutAsync(new PutRequest { Key = key, Value = ByteString.CopyFromUtf8("value") }, deadline: DateTime.UtcNow + Eventually.Limit);
+        var read = await kv.GetAsync(new GetRequest { Key = key }, deadline: DateTime.UtcNow + Eventually.Limit);
         Assert.True(read.Found);
         Assert.Equal(written.Position.Etag, read.Etag);
     }
@@ -113,7 +113,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
             var kv = new Kv.KvClient(channel);
             var big = new byte[BigBytes];
             new Random(1).NextBytes(big);
-            await Until.TrueAsync(() => TryPutAsync(kv, big), "the router serves");
+            await Eventually.TrueAsync(() => TryPutAsync(kv, big), "the router serves");
             FirstBytes = [.. Processes.Select(BytesOf)];
         }
 
@@ -127,7 +127,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
         {
             try
             {
-                await kv.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("big"), Value = UnsafeByteOperations.UnsafeWrap(big) }, deadline: DateTime.UtcNow + Until.Limit);
+                await kv.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("big"), Value = UnsafeByteOperations.UnsafeWrap(big) }, deadline: DateTime.UtcNow + Eventually.Limit);
                 return true;
             }
             catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable)

@@ -72,7 +72,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
     {
         const int calls = 10_000;
         await using var cluster = await FaultCluster.StartAsync();
-        var timeout = 2 * Until.Limit;
+        var timeout = 2 * Eventually.Limit;
         await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = timeout });
         await client.PutAsync("k", "1");
         await cluster.Etcd.KillAsync(0);
@@ -82,7 +82,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         Assert.DoesNotContain(waiting, static call => call.IsCompleted);
         cluster.Etcd.Start(0);
         await cluster.LeaderAsync(except: leader.Node);
-        var ended = await Task.WhenAll(waiting).WaitAsync(timeout + Until.Limit);
+        var ended = await Task.WhenAll(waiting).WaitAsync(timeout + Eventually.Limit);
         // They were told when there was a leader again, long before their deadline.
         Assert.InRange(ended.Count(found => found), calls * 99 / 100, calls);
     }
@@ -153,7 +153,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
             await socket.SendAsync(bytes);
             socket.Shutdown(SocketShutdown.Send);
             var answer = new byte[4096];
-            while (await socket.ReceiveAsync(answer).WaitAsync(Until.Limit) > 0)
+            while (await socket.ReceiveAsync(answer).WaitAsync(Eventually.Limit) > 0)
                 continue;
         }
         catch (SocketException)
@@ -164,7 +164,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
 
     private static async Task<StatusCode> RefusalAsync(V1.Replication.ReplicationClient replication, PeerMessage message)
     {
-        using var call = replication.Connect(deadline: DateTime.UtcNow + Until.Limit);
+        using var call = replication.Connect(deadline: DateTime.UtcNow + Eventually.Limit);
         var refused = await Assert.ThrowsAsync<RpcException>(async () =>
         {
             await call.RequestStream.WriteAsync(message);

@@ -79,7 +79,7 @@ public sealed class IdentityTests(SharedCluster shared) : IClassFixture<SharedCl
     // As the node is started otherwise, but for one option.
     private static async Task AssertRefusedAsync(NodeProcess node, int expected, string reason, string option = "", string value = "")
     {
-        var (exitCode, _, error) = await Tools.RunAsync(NodeProcess.Program, node.CommandWith(option, value)).WaitAsync(Until.Limit);
+        var (exitCode, _, error) = await Tools.RunAsync(NodeProcess.Program, node.CommandWith(option, value)).WaitAsync(Eventually.Limit);
         Assert.True(exitCode == expected, string.Create(CultureInfo.InvariantCulture, $"exit code {exitCode}: {error}"));
         Assert.Contains(reason, error, StringComparison.Ordinal);
         Assert.StartsWith("kv-node: ", error, StringComparison.Ordinal);

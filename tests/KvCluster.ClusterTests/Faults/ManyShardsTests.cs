@@ -56,7 +56,7 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
     public async Task F26_RollingRestart_StopsEveryNodeCleanlyFailsNoCallAndLosesNothing()
     {
         var (cluster, histories) = await shared.BeginAsync();
-        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
         var restarted = new TaskCompletionSource();
         var puts = Task.Run(() => PutUntilAsync(client, restarted.Task));
         foreach (var node in cluster.Nodes)

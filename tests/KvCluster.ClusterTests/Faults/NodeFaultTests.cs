@@ -43,7 +43,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
             await histories.MoreChangesAsync(Some);
             cluster.Node(leader).Resume();
             // Whether it follows, or leads again because the shard was handed back to it: not by what it held when it was stopped.
-            await Until.TrueAsync(async () => (await cluster.StatusOfAsync(leader))?.Replicas.FirstOrDefault()?.Epoch > epoch, "the old leader knows of its successor");
+            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(leader))?.Replicas.FirstOrDefault()?.Epoch > epoch, "the old leader knows of its successor");
         }
 
         await histories.MoreChangesAsync(Some);
@@ -112,7 +112,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     {
         var (cluster, histories) = await shared.BeginAsync();
         CutRouterOff(cluster);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.StartRouter()], Gateway = true, Timeout = Until.Limit });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.StartRouter()], Gateway = true, Timeout = Eventually.Limit });
         var puts = PutMany(client, "of an empty map");
         Assert.DoesNotContain(puts, static put => put.IsCompleted);
         cluster.Network.Heal();
@@ -157,7 +157,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     public async Task F20_FollowerBeyondTheJournal_TakesASnapshotThroughACut()
     {
         await using var cluster = await FaultCluster.StartAsync(prepare: static node => node.Options = ["--journal-retention-mib", "1"]);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
         var follower = await cluster.FollowerAsync();
         await cluster.Node(follower).KillAsync();
         var value = new byte[256 << 10];

@@ -20,7 +20,7 @@ public sealed class OperatorTests
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
         // Creation put one replica on the fourth node; the controller moves more there, and would move what the operator moves from here on.
-        await Until.TrueAsync(async () => await LevelAsync(cluster), "the nodes have as many replicas each");
+        await Eventually.TrueAsync(async () => await LevelAsync(cluster), "the nodes have as many replicas each");
         Assert.True((await cluster.AdminOf(await cluster.LeaderAsync()).PlaceAsync(new PlaceRequest { Paused = true })).Paused);
         await histories.MoreChangesAsync(Some);
         var members = await MembersAsync(cluster);
@@ -39,10 +39,10 @@ public sealed class OperatorTests
         await histories.MoreChangesAsync(Some);
 
         var drained = await cluster.LeaderAsync();
-        await Until.TrueAsync(async () => (await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = true })).Kept.Count == 0, "the node gave everything away");
+        await Eventually.TrueAsync(async () => (await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = true })).Kept.Count == 0, "the node gave everything away");
         await histories.MoreChangesAsync(Some);
         // What an election brings to it meanwhile it gives away as well.
-        await Until.TrueAsync(async () => (await cluster.StatusOfAsync(drained))?.Replicas.All(static replica => replica.Role == "follower") == true, "the node that drains leads nothing");
+        await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(drained))?.Replicas.All(static replica => replica.Role == "follower") == true, "the node that drains leads nothing");
         await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained });
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();
@@ -68,7 +68,7 @@ public sealed class OperatorTests
     // As an operator does: asks the leader, and again when it is another by now.
     private static async Task UntilReplacedAsync(FaultCluster cluster, int from, int to)
     {
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             try
             {

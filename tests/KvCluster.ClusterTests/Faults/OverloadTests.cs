@@ -38,7 +38,7 @@ public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCl
             applied = await FloodAsync(cluster, $"flood/{++round}/");
         }
 
-        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
         var found = 0;
         await foreach (var entry in client.ScanAsync(new KvScan { Prefix = Encoding.UTF8.GetBytes($"flood/{round}/"), KeysOnly = true }))
             found++;

@@ -33,7 +33,7 @@ public sealed class ReadErrorTests
         var process = cluster.Node(Node).Id;
         await disk.ForgetAsync(DataFile);
         disk.Rule(BadSectors);
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             await ScanAsync(cluster);
             return cluster.Node(Node).Log.Any(static line => line.Contains("cannot be read", StringComparison.Ordinal)) || !cluster.Node(Node).IsRunning;
@@ -54,7 +54,7 @@ public sealed class ReadErrorTests
         var before = await ReplicaAsync(cluster);
         disk.Rule(BadSectors);
         await disk.ForgetMappedAsync(DataFile);
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             await ScanAsync(cluster);
             return !cluster.Node(Node).IsRunning || cluster.Node(Node).Log.Any(static line => line.Contains("cannot be read", StringComparison.Ordinal));
@@ -74,7 +74,7 @@ public sealed class ReadErrorTests
 
     private static async Task LoadAsync(FaultCluster cluster)
     {
-        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
         var value = new byte[ValueBytes];
         for (var number = 0; number < Values; number++)
             await client.PutAsync(Key("large", number), value);
@@ -102,13 +102,13 @@ public sealed class ReadErrorTests
         }
     }
 
-    private static Task UntilReplacedAsync(FaultCluster cluster, ulong before) => Until.TrueAsync(async () =>
+    private static Task UntilReplacedAsync(FaultCluster cluster, ulong before) => Eventually.TrueAsync(async () =>
         (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault() is { Role: "follower" or "leader" } replica && replica.Replica != before, $"the damaged replica {before} is replaced");
 
     private static async Task<ulong> ReplicaAsync(FaultCluster cluster)
     {
         ulong id = 0;
-        await Until.TrueAsync(async () => (id = (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault()?.Replica ?? 0) != 0, "the replica's status");
+        await Eventually.TrueAsync(async () => (id = (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault()?.Replica ?? 0) != 0, "the replica's status");
         return id;
     }
 }

@@ -125,7 +125,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     }
 
     // What it promised and acknowledged may be gone: under its id it must not lead nor acknowledge, and so it gets another.
-    private static Task UntilReplacedAsync(FaultCluster cluster, int node, ulong before, KvCluster.Etag acknowledged) => Until.TrueAsync(async () =>
+    private static Task UntilReplacedAsync(FaultCluster cluster, int node, ulong before, KvCluster.Etag acknowledged) => Eventually.TrueAsync(async () =>
     {
         Assert.True(await AcknowledgedAsync(cluster, before) <= acknowledged, "a damaged replica acknowledged");
         var replica = (await cluster.StatusOfAsync(node))?.Replicas.FirstOrDefault();
@@ -185,7 +185,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     private static async Task<ulong> ReplicaAsync(FaultCluster cluster, int node)
     {
         ReplicaStatus? replica = null;
-        await Until.TrueAsync(async () => (replica = (await cluster.StatusOfAsync(node))?.Replicas.FirstOrDefault()) is not null, "the replica's status");
+        await Eventually.TrueAsync(async () => (replica = (await cluster.StatusOfAsync(node))?.Replicas.FirstOrDefault()) is not null, "the replica's status");
         return replica!.Replica;
     }
 }

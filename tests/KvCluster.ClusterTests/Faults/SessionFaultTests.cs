@@ -19,7 +19,7 @@ public sealed class SessionFaultTests
     [Fact]
     public async Task F43_AnothersSessionAndSequence_AreRefused_AndTheOwnersWritesAreAppliedOnce()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var routed = GrpcChannel.ForAddress(cluster.RouterAddress);
         using var another = GrpcChannel.ForAddress(cluster.RouterAddress);
@@ -52,7 +52,7 @@ public sealed class SessionFaultTests
     [Fact]
     public async Task F43_OneClientThatOpensSessionsWithoutEnd_LeavesOthersTheirs()
     {
-        using var folder = new TemporaryFolder();
+        using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var routed = GrpcChannel.ForAddress(cluster.RouterAddress);
         using var another = GrpcChannel.ForAddress(cluster.RouterAddress);
@@ -92,43 +92,20 @@ public sealed class SessionFaultTests
     // Null: the stranger's own session, in which it may do as it likes.
     private static async Task<string?> ReasonAsync(Kv.KvClient client, PutRequest put)
     {
-        while (true)
+        try
         {
-            try
-            {
-                await client.PutAsync(put, deadline: Soon);
-                return null;
-            }
-            catch (RpcException failure) when (failure.StatusCode is not (StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Unknown))
-            {
-                return failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason;
-            }
-            catch (RpcException)
-            {
-                await Task.Delay(50);
-            }
+            await UntilAnsweredAsync(() => client.PutAsync(put, deadline: Soon));
+            return null;
+        }
+        catch (RpcException refused)
+        {
+            return refused.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason;
         }
     }
 
     private static Task<OpenSessionResponse> UntilOpenAsync(Kv.KvClient client) =>
         UntilAnsweredAsync(() => client.OpenSessionAsync(new OpenSessionRequest { Key = Bytes("k") }, deadline: Soon));
 
-    private static async Task<T> UntilAnsweredAsync<T>(Func<AsyncUnaryCall<T>> call)
-        where T : class
-    {
-        T? answer = null;
-        await Until.TrueAsync(async () =>
-        {
-            try
-            {
-                answer = await call();
-                return true;
-            }
-            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Unknown)
-            {
-                return false;
-            }
-        }, "an answer came");
-        return answer!;
-    }
+    private static Task<T> UntilAnsweredAsync<T>(Func<AsyncUnaryCall<T>> call) => Eventually.AnsweredAsync(
+        () => call().ResponseAsync, static failure => failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Unknown);
 }

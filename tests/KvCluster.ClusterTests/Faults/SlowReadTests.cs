@@ -24,7 +24,7 @@ public sealed class SlowReadTests
     {
         await using var disk = await BadDisk.CreateAsync();
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Node ? disk.Data : null);
-        await using (var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit }))
+        await using (var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit }))
             await Task.WhenAll(Enumerable.Range(0, Values).Select(number => client.PutAsync(Key(number).ToByteArray(), new byte[ValueBytes]).AsTask()));
         await cluster.UntilFollowsAsync(Node);
         await cluster.CheckpointAsync();
@@ -38,10 +38,10 @@ public sealed class SlowReadTests
             // Values that were not touched before.
             var gets = Enumerable.Range(0, Gets).Select(number => kv.GetAsync(new GetRequest { Key = Key((number * RoundsMax) + round), Read = stale }).ResponseAsync).ToList();
             // Over the same connection, so behind them.
-            await Until.TrueAsync(async () => await cluster.StatusOfAsync(Node) is not null, "the node answers");
+            await Eventually.TrueAsync(async () => await cluster.StatusOfAsync(Node) is not null, "the node answers");
             var before = gets.Count(static get => get.IsCompleted);
             disk.Rule();
-            Assert.All(await Task.WhenAll(gets).WaitAsync(Until.Limit), static answer => Assert.Equal(ValueBytes, answer.Value.Length));
+            Assert.All(await Task.WhenAll(gets).WaitAsync(Eventually.Limit), static answer => Assert.Equal(ValueBytes, answer.Value.Length));
             if (before == 0)
                 return;
             // The system may have kept some page, or the machine stood still.
@@ -58,7 +58,7 @@ public sealed class SlowReadTests
     {
         await using var disk = await BadDisk.CreateAsync();
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Node ? disk.Data : null);
-        await using (var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit }))
+        await using (var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit }))
             await Task.WhenAll(Enumerable.Range(0, Values).Select(number => client.PutAsync(Key(number).ToByteArray(), new byte[ValueBytes]).AsTask()));
         await cluster.UntilFollowsAsync(Node);
         await cluster.CheckpointAsync();
@@ -66,7 +66,7 @@ public sealed class SlowReadTests
         {
             await disk.ForgetMappedAsync(DataFile);
             disk.Rule($"read-delay {BadDisk.InRules(DataFile)} 50");
-            using var exchange = cluster.KvOf(Node).Exchange(deadline: DateTime.UtcNow + Until.Limit);
+            using var exchange = cluster.KvOf(Node).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
             var request = new ExchangeRequest();
             for (var number = 0; number < Gets; number++)
             {

@@ -48,7 +48,7 @@ public sealed class SnapshotFaultTests
         await histories.MoreChangesAsync(Some);
         FlipBits(Directory.GetFiles(Path.Combine(cluster.Node(leader).Data, "shards", "0"), "data", SearchOption.AllDirectories).Single());
         cluster.Network.Heal();
-        await Until.TrueAsync(async () => await ReplicaOnAsync(cluster, leader) != bad, "the sender's replica is replaced");
+        await Eventually.TrueAsync(async () => await ReplicaOnAsync(cluster, leader) != bad, "the sender's replica is replaced");
         await histories.MoreChangesAsync(Some);
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();
@@ -60,7 +60,7 @@ public sealed class SnapshotFaultTests
     {
         foreach (var other in cluster.Nodes.Where(static node => node.Node != Follower))
             cluster.Network.Cut(other.Node, Follower);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Until.Limit });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
         var value = new byte[ValueBytes];
         Random.Shared.NextBytes(value);
         for (var number = 0; number < 64; number++)

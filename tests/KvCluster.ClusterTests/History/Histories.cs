@@ -61,7 +61,7 @@ internal sealed class Histories : IAsyncDisposable
     public Task MoreChangesNowAsync(int changes)
     {
         var goal = Changes + changes;
-        return Until.TrueAsync(() => Changes >= goal, $"{goal} acknowledged changes", Limit * Length);
+        return Eventually.TrueAsync(() => Changes >= goal, $"{goal} acknowledged changes", Limit * Length);
     }
 
     /// <summary>Has the clients begin another history, on keys of its own.</summary>
@@ -77,7 +77,7 @@ internal sealed class Histories : IAsyncDisposable
     public async Task CheckAsync([CallerMemberName] string test = "")
     {
         _clients.Tell(static _ => "");
-        await Until.TrueAsync(() => _clients.HaveWritten(FileOf), "the clients' histories are complete", Limit);
+        await Eventually.TrueAsync(() => _clients.HaveWritten(FileOf), "the clients' histories are complete", Limit);
         _isResting = true;
         Assert.Empty(_clients.Contradictions);
         var whole = Path.Combine(Path.GetDirectoryName(FileOf(0))!, "whole.jsonl");

@@ -6,7 +6,7 @@ namespace KvCluster.ClusterTests;
 /// <summary>A file system for one node's data that errs by rules: the program <c>badfs</c> over a folder. Needs root, or a system that lets users mount by FUSE.</summary>
 internal sealed class BadDisk : IAsyncDisposable
 {
-    private readonly TemporaryFolder _folder = new();
+    private readonly TemporaryDirectory _folder = new();
     private Process? _process;
 
     private BadDisk()
@@ -34,7 +34,7 @@ internal sealed class BadDisk : IAsyncDisposable
             await File.WriteAllTextAsync(Path.Combine(disk.Source, "there"), "");
             disk.Rule();
             disk._process = Process.Start(new ProcessStartInfo(Tools.Find("badfs")!, [disk.Source, disk.Mount, disk.RuleFile, "-f"]))!;
-            await Until.TrueAsync(() => File.Exists(there) || disk._process.HasExited, "the file system is mounted");
+            await Eventually.TrueAsync(() => File.Exists(there) || disk._process.HasExited, "the file system is mounted");
             Assert.False(disk._process.HasExited, "badfs ended.");
             return disk;
         }

@@ -19,7 +19,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     // As the documents have it: the coordinator does not answer.
     private const int NoCoordinator = 3;
 
-    private readonly TemporaryFolder _folder = new();
+    private readonly TemporaryDirectory _folder = new();
     private readonly List<Relay> _relays = [];
     private readonly List<NodeProcess> _nodes = [];
     private readonly List<GrpcChannel> _channels = [];
@@ -92,8 +92,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     {
         var address = $"http://127.0.0.1:{Text(FreePorts.Ten())}";
         string[] arguments = ["run", "--listen", address, "--nodes", string.Join(',', Endpoints), "--until-stdin-ends", .. options];
-        var program = Path.Combine(Path.GetDirectoryName(NodeProcess.Program)!, "kv-router");
-        var router = Process.Start(new ProcessStartInfo(program, arguments) { RedirectStandardInput = true, RedirectStandardOutput = true })!;
+        var router = Process.Start(new ProcessStartInfo(Tools.Built("kv-router"), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true })!;
         Network.SetProcess(Router, router.Id);
         // Read, so that the pipe does not fill.
         router.OutputDataReceived += static (_, _) => { };
@@ -125,7 +124,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     public async Task<int> LeaderAsync(uint shard = 0, int except = 0)
     {
         var leader = 0;
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             foreach (var node in _nodes.Where(node => node.IsRunning && node.Node != except))
                 if ((await StatusOfAsync(node.Node))?.Replicas.Any(replica => replica.Route.Shard == shard && replica.Role == "leader") == true)
@@ -139,7 +138,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     public async Task<int> LeadsNowAsync()
     {
         var leader = 0;
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             var statuses = await Task.WhenAll(_nodes.Where(node => node.IsRunning).Select(node => StatusOfAsync(node.Node)));
             leader = (int)(statuses.FirstOrDefault(static status => status?.Replicas.Any(static replica => replica.Route.Shard == 0 && replica.Role == "leader") == true)?.Node ?? 0);
@@ -155,18 +154,18 @@ internal sealed class FaultCluster : IAsyncDisposable
     public Task UntilMoreChangesOrLeaderlessAsync(History.Histories histories, int changes)
     {
         var goal = histories.Changes + (changes * History.Histories.Length);
-        return Until.TrueAsync(async () => histories.Changes >= goal || await LeadsNowAsync() == 0, $"{goal} acknowledged changes, or no leader{Explain()}", History.Histories.Limit * History.Histories.Length);
+        return Eventually.TrueAsync(async () => histories.Changes >= goal || await LeadsNowAsync() == 0, $"{goal} acknowledged changes, or no leader{Explain()}", History.Histories.Limit * History.Histories.Length);
     }
 
     /// <summary>Waits, after a node has died, until other nodes lead all shards.</summary>
-    public Task UntilLedWithoutAsync(int dead, uint shards = 1) => Until.TrueAsync(async () =>
+    public Task UntilLedWithoutAsync(int dead, uint shards = 1) => Eventually.TrueAsync(async () =>
     {
         var statuses = await Task.WhenAll(_nodes.Where(node => node.IsRunning && node.Node != dead).Select(node => StatusOfAsync(node.Node)));
         return statuses.SelectMany(static status => status?.Replicas ?? []).Where(static replica => replica.Role == "leader").Select(static replica => replica.Route.Shard).Distinct().Count() == shards;
     }, $"all shards are led without node {dead}{Explain()}");
 
     /// <summary>Hands a shard over until a node leads it.</summary>
-    public Task UntilLeadsAsync(int node, uint shard = 0) => Until.TrueAsync(async () =>
+    public Task UntilLeadsAsync(int node, uint shard = 0) => Eventually.TrueAsync(async () =>
     {
         var leader = await LeaderAsync(shard);
         if (leader == node)
@@ -187,7 +186,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     public async Task HandOverAsync(uint shard = 0)
     {
         var before = await EpochAsync(shard);
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             try
             {
@@ -264,7 +263,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     public async Task UntilEqualAsync()
     {
         var said = "";
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             var statuses = await Task.WhenAll(_nodes.Select(node => StatusOfAsync(node.Node, digest: true)));
             if (statuses.Any(status => status is null))
@@ -278,7 +277,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     }
 
     /// <summary>Waits until every node answers and no replica is without a role, as after a restart.</summary>
-    public Task UntilEveryReplicaWorksAsync() => Until.TrueAsync(async () =>
+    public Task UntilEveryReplicaWorksAsync() => Eventually.TrueAsync(async () =>
     {
         var statuses = await Task.WhenAll(_nodes.Select(node => StatusOfAsync(node.Node)));
         var shards = statuses.SelectMany(status => status?.Replicas ?? []).GroupBy(replica => replica.Route.Shard).ToList();
@@ -290,14 +289,14 @@ internal sealed class FaultCluster : IAsyncDisposable
     public async Task UntilFollowsAsync(int node)
     {
         KvCluster.Etag committed = default;
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             if (await StatusOfAsync(await LeaderAsync(except: node)) is not { Replicas: [{ Role: "leader" } replica, ..] })
                 return false;
             committed = EtagOf(replica.Committed);
             return true;
         }, $"what is committed{Explain()}");
-        await Until.TrueAsync(async () => await StatusOfAsync(node) is { Replicas: [var replica] } && EtagOf(replica.Applied) >= committed, $"node {node} has caught up{Explain()}");
+        await Eventually.TrueAsync(async () => await StatusOfAsync(node) is { Replicas: [var replica] } && EtagOf(replica.Applied) >= committed, $"node {node} has caught up{Explain()}");
     }
 
     /// <summary>Has every node that runs write a checkpoint.</summary>
@@ -311,7 +310,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     public async Task<int> UntilOneSaysAsync(string text, IReadOnlyDictionary<int, int> since)
     {
         NodeProcess? said = null;
-        await Until.TrueAsync(
+        await Eventually.TrueAsync(
             () => (said = _nodes.FirstOrDefault(node => node.Log.Skip(since[node.Node]).Any(line => line.Contains(text, StringComparison.Ordinal)))) is not null, $"a node says '{text}'{Explain()}");
         return said!.Node;
     }
@@ -319,7 +318,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     /// <summary>Waits until a node has printed a text.</summary>
     /// <param name="since">After so many lines of its log.</param>
     public Task UntilSaidAsync(int node, string text, int since = 0) =>
-        Until.TrueAsync(() => Node(node).Log.Skip(since).Any(line => line.Contains(text, StringComparison.Ordinal)), $"node {node} says '{text}'{Explain()}");
+        Eventually.TrueAsync(() => Node(node).Log.Skip(since).Any(line => line.Contains(text, StringComparison.Ordinal)), $"node {node} says '{text}'{Explain()}");
 
     public async ValueTask DisposeAsync()
     {
@@ -353,7 +352,7 @@ internal sealed class FaultCluster : IAsyncDisposable
         string[] split = splitAt.Length > 0 ? ["--split-at", splitAt] : [];
         string[] command = ["init", "--coordinator", "etcd=" + string.Join(',', Etcd.Endpoints), .. security, "--nodes", string.Join(',', Enumerable.Range(1, nodes)), .. split];
         // On a busy machine etcd may take longer than the program waits for it. Repeated, it goes on where it was.
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             var (exitCode, _, error) = await Tools.RunAsync(NodeProcess.Program, command);
             Assert.True(exitCode is 0 or NoCoordinator, error);

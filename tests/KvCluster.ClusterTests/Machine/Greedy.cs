@@ -27,7 +27,7 @@ internal sealed class Greedy : IAsyncDisposable
             RedirectStandardOutput = true,
         })!;
         var greedy = new Greedy(process);
-        var line = await process.StandardOutput.ReadLineAsync().WaitAsync(Until.Limit);
+        var line = await process.StandardOutput.ReadLineAsync().WaitAsync(Eventually.Limit);
         Assert.Equal("ready", line);
         return greedy;
     }
@@ -36,7 +36,7 @@ internal sealed class Greedy : IAsyncDisposable
     public async Task<string> DrainAsync()
     {
         _process.StandardInput.Close();
-        var told = await _process.StandardOutput.ReadToEndAsync().WaitAsync(Until.Limit);
+        var told = await _process.StandardOutput.ReadToEndAsync().WaitAsync(Eventually.Limit);
         await _process.WaitForExitAsync();
         return told.Trim();
     }
@@ -60,4 +60,12 @@ internal sealed class Greedy : IAsyncDisposable
         process.WaitForExit();
         return process.ExitCode == 0 ? null : $"{Python} has no grpcio";
     }
+}
+
+/// <summary>A test with a greedy caller; skipped, with the reason, where there is no Python with grpcio, or, if it is a long one, without KV_LONG=1.</summary>
+[AttributeUsage(AttributeTargets.Method)]
+internal sealed class GreedyTheoryAttribute : TheoryAttribute
+{
+    public GreedyTheoryAttribute(bool isLong = false) =>
+        Skip = Greedy.SkipReason ?? (isLong && Environment.GetEnvironmentVariable("KV_LONG") != "1" ? "takes long; runs with KV_LONG=1" : null);
 }

@@ -12,14 +12,11 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
     // and a test that says who leads would fail by it.
     private static readonly string[] First = ["nice", "-n", "-10"];
 
-    // The launcher's build puts kv-node beside it.
-    private static readonly DirectoryInfo Own = new(AppContext.BaseDirectory);
-
     private readonly ConcurrentQueue<string> _log = new();
     private Process? _process;
 
     /// <summary>The program itself, for commands other than run.</summary>
-    public static string Program { get; } = Path.Combine(Own.Parent!.Parent!.FullName, "KvCluster.Local", Own.Name, "kv-node");
+    public static string Program { get; } = Tools.Built("kv-node");
 
     public int Node => node;
 
@@ -81,7 +78,7 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
     /// <summary>Waits until it ends by itself.</summary>
     public async Task<int> ExitAsync()
     {
-        await _process!.WaitForExitAsync().WaitAsync(Until.Limit);
+        await _process!.WaitForExitAsync().WaitAsync(Eventually.Limit);
         return _process.ExitCode;
     }
 

@@ -12,7 +12,7 @@ internal sealed class SmallDisk : IAsyncDisposable
     // In bytes: what others may take between a look and the allocation, and file systems keep for themselves.
     private const long FilledByWriting = 32 << 20;
 
-    private readonly TemporaryFolder _folder = new();
+    private readonly TemporaryDirectory _folder = new();
 
     /// <summary>Where the system takes limits of what processes write; not every system has this version of it.</summary>
     public const string Throttles = "/sys/fs/cgroup/blkio";

@@ -22,10 +22,10 @@ public sealed class OtlpTests
         var put = new PutRequest { Key = ByteString.CopyFromUtf8("key"), Value = ByteString.CopyFromUtf8("value") };
         await cluster.KvOf(1).PutAsync(put, new Metadata { { "traceparent", $"00-{trace}-{ActivitySpanId.CreateRandom()}-01" } }, DateTime.UtcNow.AddSeconds(60));
         var traceBytes = Convert.FromHexString(trace.ToString());
-        await Until.TrueAsync(() => receiver.Has("/v1/traces", traceBytes) && receiver.Has("/v1/traces", "journal write"), "the trace comes");
-        await Until.TrueAsync(() => receiver.Has("/v1/metrics", "kvcluster.node.journal.write.duration"), "metrics come");
-        await Until.TrueAsync(() => receiver.Has("/v1/metrics", traceBytes), "an exemplar names the trace");
-        await Until.TrueAsync(() => receiver.Has("/v1/logs", "KvCluster.Node.NodeHost"), "logs come");
+        await Eventually.TrueAsync(() => receiver.Has("/v1/traces", traceBytes) && receiver.Has("/v1/traces", "journal write"), "the trace comes");
+        await Eventually.TrueAsync(() => receiver.Has("/v1/metrics", "kvcluster.node.journal.write.duration"), "metrics come");
+        await Eventually.TrueAsync(() => receiver.Has("/v1/metrics", traceBytes), "an exemplar names the trace");
+        await Eventually.TrueAsync(() => receiver.Has("/v1/logs", "KvCluster.Node.NodeHost"), "logs come");
         foreach (var path in (string[])["/v1/traces", "/v1/metrics", "/v1/logs"])
         {
             Assert.True(receiver.Has(path, "kv-node"));

@@ -58,7 +58,7 @@ internal sealed class PrometheusServer : IAsyncDisposable
         ];
         var process = Process.Start(new ProcessStartInfo(Program!, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
         var server = new PrometheusServer(process, $"http://{address}");
-        await Until.TrueAsync(server.IsReadyAsync, $"Prometheus is ready: {server.LastLines()}");
+        await Eventually.TrueAsync(server.IsReadyAsync, $"Prometheus is ready: {server.LastLines()}");
         return server;
     }
 
@@ -103,7 +103,7 @@ internal sealed class PrometheusServer : IAsyncDisposable
     public async Task UntilDataAsync(IEnumerable<string> queries, DateTime since)
     {
         var missing = queries.Distinct().ToList();
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             foreach (var query in missing.ToArray())
             {

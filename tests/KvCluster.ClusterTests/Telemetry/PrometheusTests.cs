@@ -39,7 +39,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             return;
         // Whether they were scraped or pushed, metrics have the same names.
         await cluster.Prometheus.UntilDataAsync(["kvcluster_node_info{job=\"kvcluster/kv-node\",instance=\"node-1\"}", "kvcluster_node_follower_lag_size_bytes{job=\"kvcluster/kv-node\"}"], cluster.Began);
-        await Until.TrueAsync(async () =>
+        await Eventually.TrueAsync(async () =>
         {
             var (pushed, scraped) = (await cluster.Prometheus.NamesAsync("node-1", "kvcluster_node_"), await cluster.Prometheus.NamesAsync(cluster.TargetOf(1), "kvcluster_node_"));
             return pushed.Count > 50 && pushed.SetEquals(scraped);
@@ -113,7 +113,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     private static async Task UntilCalmAsync(PrometheusServer prometheus)
     {
         IReadOnlyList<FiringAlert> firing = [];
-        await Until.TrueAsync(
+        await Eventually.TrueAsync(
             async () => (firing = [.. (await prometheus.FiringAsync()).Where(static alert => !OfABusyMachine.Contains(alert.Name) && !IsOfABusyMachine(alert))]).Count == 0,
             () => $"no alert fires: {string.Join("; ", firing)}");
     }
@@ -132,7 +132,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     {
         IReadOnlyList<FiringAlert> firing = [];
         IReadOnlyList<string> writes = [];
-        await Until.TrueAsync(
+        await Eventually.TrueAsync(
             async () =>
             {
                 firing = await scraped.Prometheus.FiringAsync();
@@ -150,7 +150,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     // Those first that are remembered longest. Each fault waits for its alerts with what it is given, and is taken back.
     private static IEnumerable<(string[] Alerts, Func<Func<Task<bool>>, Task> Fault)> Faults(ScrapedCluster scraped, SmallDisk disk) =>
     [
-        (["KvClusterNodeRestarts"], fire => Until.TrueAsync(async () =>
+        (["KvClusterNodeRestarts"], fire => Eventually.TrueAsync(async () =>
         {
             // Each start has to be seen: more than one between two scrapes is one.
             await scraped.Cluster.Node(2).KillAsync();
@@ -166,7 +166,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             await scraped.Cluster.AdminOf(3).QuarantineAsync(new QuarantineRequest { Node = 3, Shard = 0, Reason = "a test" });
             await FireAsync(fire);
         }),
-        (["KvClusterLeadersMove"], fire => Until.TrueAsync(async () =>
+        (["KvClusterLeadersMove"], fire => Eventually.TrueAsync(async () =>
         {
             await scraped.Cluster.HandOverAsync(0);
             await scraped.Cluster.HandOverAsync(1);
@@ -180,7 +180,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             scraped.Cluster.Network.Cut(3, 2);
             await FireAsync(fire);
             var leaderless = $"kvcluster_node_shards_leaderless{{instance=\"{scraped.TargetOf(3)}\"}} == 2";
-            await Until.TrueAsync(
+            await Eventually.TrueAsync(
                 async () => await scraped.Prometheus.CountAsync(leaderless, DateTime.UtcNow) > 0 && !(await FiringAsync(scraped.Prometheus)).Contains("KvClusterNoLeader"),
                 "the node that is cut off knows no leader, and no alert says that there is none");
             scraped.Cluster.Network.Heal();
@@ -207,7 +207,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         }),
     ];
 
-    private static Task FireAsync(Func<Task<bool>> fire) => Until.TrueAsync(fire, "every alert of the fault fires");
+    private static Task FireAsync(Func<Task<bool>> fire) => Eventually.TrueAsync(fire, "every alert of the fault fires");
 
     private static async Task WithLargeValuesAsync(ScrapedCluster scraped, Func<Task<bool>> fire)
     {

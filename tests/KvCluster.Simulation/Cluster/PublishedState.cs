@@ -1,6 +1,6 @@
 using System.Text;
-using KvCluster.Storage;
 using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Maintenance;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Simulation.Cluster;

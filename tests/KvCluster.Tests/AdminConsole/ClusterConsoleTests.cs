@@ -8,7 +8,6 @@ using KvCluster.AdminConsole;
 using KvCluster.Client;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Client;
-using KvCluster.Tests.Node;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging.Abstractions;
 

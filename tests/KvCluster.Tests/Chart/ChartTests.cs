@@ -2,7 +2,6 @@ using System.Globalization;
 using System.Text.Json;
 using System.Text.RegularExpressions;
 using KvCluster.Processes;
-using KvCluster.Tests.Node;
 
 namespace KvCluster.Tests.Chart;
 

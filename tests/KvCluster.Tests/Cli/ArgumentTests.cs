@@ -55,7 +55,7 @@ public sealed class ArgumentTests
     [ToolFact("bash")]
     public async Task CertsInit_MakesAFolderOnce()
     {
-        using var folder = new Node.TemporaryDirectory();
+        using var folder = new TemporaryDirectory();
         var script = $"$NODE certs init '{Path.Combine(folder.Path, "made")}' --nodes 1,2 --hosts node1,10.0.0.1";
         var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
         Assert.Equal((0, ""), (exitCode, error));

@@ -1,6 +1,6 @@
 using System.Diagnostics;
 using System.Text;
-using KvCluster.Tests.Grpc;
+using KvCluster.Processes;
 
 namespace KvCluster.Tests.Cli;
 
@@ -30,14 +30,7 @@ internal sealed class KvProcess : IDisposable
     public int Id => _process.Id;
 
     // Where it was built: beside the tests it lacks what they take from ASP.NET.
-    private static string Kv
-    {
-        get
-        {
-            var tests = new DirectoryInfo(AppContext.BaseDirectory);
-            return Path.Combine(tests.Parent!.Parent!.FullName, "KvCluster.Cli", tests.Name, OperatingSystem.IsWindows() ? "kv.exe" : "kv");
-        }
-    }
+    private static string Kv => Tools.Built("kv", "KvCluster.Cli");
 
     public static KvProcess Start(params string[] arguments) => new(Kv, arguments);
 

@@ -14,7 +14,7 @@ public sealed class ValueBytesTests
     public async Task PutOfAFile_AndGetIntoAFileOrRaw_KeepEachByte()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        using var folder = new Node.TemporaryDirectory();
+        using var folder = new TemporaryDirectory();
         var bytes = new byte[70_001];
         new Random(7).NextBytes(bytes);
         bytes[^1] = (byte)'\n';
@@ -34,7 +34,7 @@ public sealed class ValueBytesTests
     public async Task Put_OfAValueWithAt_TakesAFileOnlyAfterOneAtTheBeginning(string argument, string value)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        using var folder = new Node.TemporaryDirectory();
+        using var folder = new TemporaryDirectory();
         Assert.Equal((0, value, ""), await RunAsync(cluster, folder, $"$KV put key '{argument}' > etag && $KV get key --raw"));
         Assert.Equal((0, value + "\n", ""), await RunAsync(cluster, folder, "$KV get key"));
     }
@@ -43,7 +43,7 @@ public sealed class ValueBytesTests
     public async Task Put_OfAPipe_TakesAllOfIt()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        using var folder = new Node.TemporaryDirectory();
+        using var folder = new TemporaryDirectory();
         Assert.Equal((0, "onetwo", ""), await RunAsync(cluster, folder, "$KV put key @<(printf one; printf two) > etag && $KV get key --raw"));
         Assert.Equal((0, "three", ""), await RunAsync(cluster, folder, "printf three | $KV put key - > etag && $KV get key --raw"));
     }
@@ -67,7 +67,7 @@ public sealed class ValueBytesTests
     public async Task Command_ThatFails_NamesTheOptionAndTheKey(string script, int exitCode, string expected)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        using var folder = new Node.TemporaryDirectory();
+        using var folder = new TemporaryDirectory();
         var (code, output, error) = await RunAsync(cluster, folder, $"$KV put there value > etag; {script}");
         Assert.Equal((exitCode, ""), (code, output));
         Assert.StartsWith($"kv: {expected}", error, StringComparison.Ordinal);
@@ -78,7 +78,7 @@ public sealed class ValueBytesTests
     public async Task Get_OfAnAbsentKey_LeavesTheFileAsItIs()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        using var folder = new Node.TemporaryDirectory();
+        using var folder = new TemporaryDirectory();
         Assert.Equal((1, "old", "kv: 'absent' does not exist.\n"), await RunAsync(cluster, folder, "printf old > file; $KV get absent --out file; code=$?; cat file; exit $code"));
     }
 
@@ -94,12 +94,12 @@ public sealed class ValueBytesTests
     public async Task Delete_SaysWhetherTheKeyExisted_AndPrintsTheEtagOnly()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
-        using var folder = new Node.TemporaryDirectory();
+        using var folder = new TemporaryDirectory();
         var (exitCode, output, error) = await RunAsync(cluster, folder, "$KV put key value > etag; $KV delete key; $KV delete key --output json > /dev/null; $KV delete key > /dev/null");
         Assert.Equal((0, "kv: 'key' existed and was removed.\nkv: 'key' did not exist.\n"), (exitCode, error));
         Assert.Matches("^[0-9A-F-]{36}\n$", output);
     }
 
-    private static Task<(int ExitCode, string Output, string Error)> RunAsync(FakeCluster cluster, Node.TemporaryDirectory folder, string script) =>
+    private static Task<(int ExitCode, string Output, string Error)> RunAsync(FakeCluster cluster, TemporaryDirectory folder, string script) =>
         KvProcess.RunInShellAsync($"export KV_ENDPOINT={cluster.Endpoint}; cd '{folder.Path}'; {script}");
 }

@@ -1,7 +1,6 @@
 using System.Collections.Concurrent;
 using Google.Protobuf;
 using KvCluster.Client;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Client;

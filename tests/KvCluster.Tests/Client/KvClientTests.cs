@@ -2,7 +2,6 @@ using System.Reflection;
 using System.Text;
 using Grpc.Core;
 using KvCluster.Client;
-using KvCluster.Tests.Grpc;
 using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Client;

@@ -1,5 +1,4 @@
 using KvCluster.Client;
-using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Client;
 

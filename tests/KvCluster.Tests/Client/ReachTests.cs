@@ -9,8 +9,6 @@ using KvCluster.Client.Runtime;
 using KvCluster.Client.Transport;
 using KvCluster.Router;
 using KvCluster.ServiceDefaults.Admin;
-using KvCluster.Tests.Grpc;
-using KvCluster.Tests.Node;
 using KvCluster.Tests.Serving.Security;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;

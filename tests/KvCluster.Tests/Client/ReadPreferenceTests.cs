@@ -3,7 +3,6 @@ using Grpc.Core;
 using KvCluster.Client;
 using KvCluster.Router;
 using KvCluster.ServiceDefaults.Admin;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 using Method = KvCluster.V1.Method;

@@ -3,7 +3,6 @@ using Grpc.Core;
 using KvCluster.Client;
 using KvCluster.Client.Runtime;
 using KvCluster.Client.Transport;
-using KvCluster.Tests.Grpc;
 using KvCluster.Tls;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;

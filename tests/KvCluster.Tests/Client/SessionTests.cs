@@ -1,7 +1,6 @@
 using Grpc.Core;
 using KvCluster.Client;
 using KvCluster.Client.Sessions;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Client;

@@ -1,5 +1,4 @@
 using KvCluster.Node.Runtime;
-using KvCluster.Tests.Grpc;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;

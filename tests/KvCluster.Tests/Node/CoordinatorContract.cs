@@ -1,5 +1,4 @@
 using KvCluster.Node.Coordination;
-using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Node;
 

@@ -1,6 +1,5 @@
 using Google.Protobuf;
 using Grpc.Core;
-using KvCluster.Node.Coordination;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
@@ -15,9 +14,9 @@ public sealed class DigestComparisonTests
     public async Task Comparison_OfEqualTrees_IsShownAndStopsNoReplica()
     {
         await using var cluster = await StartAsync(_often);
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         await WriteUntilAsync(cluster, () => ComparedAsync(cluster, before));
-        Assert.Equal(IdsOf(before), IdsOf(await RecordAsync(cluster)));
+        Assert.Equal(IdsOf(before), IdsOf(await cluster.RecordAsync()));
     }
 
     [Fact]
@@ -28,8 +27,8 @@ public sealed class DigestComparisonTests
         await StopAndChangeAsync(cluster, bad);
         await cluster.StartNodeAsync(bad);
         // The changed value is served, and nothing else would detect it.
-        await Tests.Grpc.Eventually.TrueAsync(() => AppliedAtAsync(cluster, bad).Result == "wrong-7", "the replica serves the changed value");
-        var before = await RecordAsync(cluster);
+        await Eventually.TrueAsync(() => AppliedAtAsync(cluster, bad).Result == "wrong-7", "the replica serves the changed value");
+        var before = await cluster.RecordAsync();
         cluster.Replication = _often;
         foreach (var node in (uint[])[1, 2, 3])
         {
@@ -40,7 +39,7 @@ public sealed class DigestComparisonTests
         await WriteUntilAsync(cluster, () => RebuiltAsync(cluster, bad, before));
         await WriteUntilAsync(cluster, () => ComparedAsync(cluster, null));
         Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(bad), "aside", "0")), "the quarantined replica is set aside");
-        await Tests.Grpc.Eventually.TrueAsync(() => AppliedAtAsync(cluster, bad).Result == "value-7", "the new replica has the value that was written");
+        await Eventually.TrueAsync(() => AppliedAtAsync(cluster, bad).Result == "value-7", "the new replica has the value that was written");
     }
 
     [Fact]
@@ -52,7 +51,7 @@ public sealed class DigestComparisonTests
         // The others compare only when asked to: their own interval is an hour.
         cluster.Replication = NodeCluster.Steady with { DigestIntervalUs = _often.DigestIntervalUs };
         await cluster.StartNodeAsync(bad);
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         // It detects the difference only while it leads. If another was elected first, try again.
         await WriteUntilAsync(cluster, async () =>
         {
@@ -61,7 +60,7 @@ public sealed class DigestComparisonTests
             await LeadAsync(cluster, bad);
             return false;
         });
-        await Tests.Grpc.Eventually.TrueAsync(() => AppliedAtAsync(cluster, bad).Result == "value-7", "the new replica has the value that was written");
+        await Eventually.TrueAsync(() => AppliedAtAsync(cluster, bad).Result == "value-7", "the new replica has the value that was written");
     }
 
     private static async Task<NodeCluster> StartAsync(ReplicationOptions replication)
@@ -75,10 +74,10 @@ public sealed class DigestComparisonTests
     private static async Task StopAndChangeAsync(NodeCluster cluster, uint node)
     {
         // A follower that lags may have applied everything it has, so the value must be there as well.
-        await Tests.Grpc.Eventually.TrueAsync(
+        await Eventually.TrueAsync(
             () => AppliedAtAsync(cluster, node).Result == "value-7" && cluster.StatusOfAsync(node).Result.Replicas.SingleOrDefault() is { Applied: not null } replica && replica.Applied.Equals(replica.Last),
             "everything is applied");
-        await new Admin.AdminClient(cluster.ChannelOf(node)).CheckpointAsync(new CheckpointRequest());
+        await cluster.AdminOf(node).CheckpointAsync(new CheckpointRequest());
         await cluster.StopNodeAsync(node);
         SilentDamage.ChangeValue(Path.Combine(cluster.DirectoryOf(node), "shards", "0"), "value-7"u8, "wrong-7"u8);
     }
@@ -87,7 +86,7 @@ public sealed class DigestComparisonTests
     private static async Task WriteUntilAsync(NodeCluster cluster, Func<Task<bool>> condition)
     {
         var acknowledged = new List<string>();
-        await Tests.Grpc.Eventually.TrueAsync(
+        await Eventually.TrueAsync(
             () =>
             {
                 var key = $"w{acknowledged.Count:D6}";
@@ -99,7 +98,7 @@ public sealed class DigestComparisonTests
         foreach (var key in acknowledged)
         {
             string? found = null;
-            await Tests.Grpc.Eventually.TrueAsync(() => (found = ReadAsync(cluster, cluster.LeaderOfAsync(0).Result, key, ReadMode.Leader).Result) is not null, $"an answer for {key}");
+            await Eventually.TrueAsync(() => (found = ReadAsync(cluster, cluster.LeaderOfAsync(0).Result, key, ReadMode.Leader).Result) is not null, $"an answer for {key}");
             Assert.Equal(key, found);
         }
     }
@@ -112,7 +111,7 @@ public sealed class DigestComparisonTests
             return;
         try
         {
-            await new Admin.AdminClient(cluster.ChannelOf(leader)).TransferAsync(new TransferRequest { ToNode = node });
+            await cluster.AdminOf(leader).TransferAsync(new TransferRequest { ToNode = node });
         }
         catch (RpcException failure) when (failure.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
         {
@@ -120,13 +119,10 @@ public sealed class DigestComparisonTests
         }
     }
 
-    private static async Task<ShardRecord> RecordAsync(NodeCluster cluster) =>
-        RecordText.Parse<ShardRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None)).Value!);
-
     private static async Task<bool> RebuiltAsync(NodeCluster cluster, uint node, ShardRecord before)
     {
         var old = before.Replicas.Single(replica => replica.Node == node).Replica;
-        var record = await RecordAsync(cluster);
+        var record = await cluster.RecordAsync();
         return record.Removed.Contains(old) && record.Replicas.Any(replica => replica.Node == node && replica is { Learner: false, Created: true });
     }
 

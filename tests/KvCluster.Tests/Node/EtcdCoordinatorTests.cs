@@ -4,7 +4,6 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Processes;
-using KvCluster.Tests.Grpc;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;

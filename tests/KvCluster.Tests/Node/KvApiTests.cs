@@ -302,7 +302,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
     public async Task Checkpoint_CoversEarlierPuts()
     {
         var put = await _kv.PutAsync(new PutRequest { Key = Key("k"), Value = Bytes("v") });
-        var done = await new Admin.AdminClient(fixture.Cluster.ChannelOf(1)).CheckpointAsync(new CheckpointRequest());
+        var done = await fixture.Cluster.AdminOf(1).CheckpointAsync(new CheckpointRequest());
         Assert.All(done.Replicas, replica => Assert.Equal("", replica.Error));
         Assert.True(Compare(done.Replicas.Single(replica => replica.Shard == put.Position.Shard).Etag, put.Position.Etag) >= 0);
     }

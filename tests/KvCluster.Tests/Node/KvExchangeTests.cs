@@ -5,7 +5,6 @@ using KvCluster.Node.Api;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.ServiceDefaults.Memory;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -28,7 +27,7 @@ public sealed class KvExchangeTests
         var leader = await cluster.LeaderOfAsync(0);
         foreach (var other in new[] { 1u, 2u, 3u }.Where(node => node != leader))
             await cluster.StopNodeAsync(other);
-        using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
+        using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
         var put = new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("w") }.ToByteString();
         for (var first = 1; first <= 6_000; first += 500)
             await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { Enumerable.Range(first, 500).Select(id => new Call { Id = (ulong)id, Method = V1.Method.Put, Request = put, TimeoutMs = 60_000 }) } });
@@ -58,7 +57,7 @@ public sealed class KvExchangeTests
         var leader = await cluster.LeaderOfAsync(0);
         foreach (var other in new[] { 1u, 2u, 3u }.Where(node => node != leader))
             await cluster.StopNodeAsync(other);
-        using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
+        using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
         var put = new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = UnsafeByteOperations.UnsafeWrap(new byte[6 << 20]) }.ToByteString();
         for (var id = 1ul; id <= 6; id++)
             await exchange.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = id, Method = V1.Method.Put, Request = put, TimeoutMs = 600_000 } } });
@@ -78,7 +77,7 @@ public sealed class KvExchangeTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("first"), Value = ByteString.CopyFromUtf8("v") });
-        using var exchange = cluster.KvOf(1).Exchange(deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
+        using var exchange = cluster.KvOf(1).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
         var outcomes = new HashSet<int>();
         // Whether the writer or the cancel comes first is chance. Repeat until both were seen.
         for (var round = 0; outcomes.Count < 2; round++)
@@ -112,7 +111,7 @@ public sealed class KvExchangeTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var route = (await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8("v") })).Position;
-        using var exchange = cluster.KvOf(1).Exchange(deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
+        using var exchange = cluster.KvOf(1).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
         // They wait for changes that nobody makes.
         var seen = new Position { Shard = route.Shard, Etag = new V1.Etag { Epoch = route.Etag.Epoch, Change = route.Etag.Change + 1_000 } };
         var waits = new GetRequest { Key = ByteString.CopyFromUtf8("k"), Read = new ReadOptions { Mode = ReadMode.Session, Seen = { seen } } }.ToByteString();

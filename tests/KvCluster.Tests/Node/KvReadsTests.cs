@@ -4,7 +4,6 @@ using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -15,7 +14,7 @@ public sealed class KvReadsTests : IAsyncLifetime
     private const int SnapshotsMax = 32;
     private const int Keys = 100;
 
-    private readonly SteppingTime _time = new();
+    private readonly ManualTime _time = new() { PerLook = TimeSpan.FromMilliseconds(1) };
     private readonly List<string> _order = [];
     private NodeCluster _cluster = null!;
     private NodeMetrics _metrics = null!;
@@ -82,11 +81,11 @@ public sealed class KvReadsTests : IAsyncLifetime
         var reads = Create(threads);
         using var disk = await HoldAsync(threads);
         // Far more than the clock advances when the test itself looks at it.
-        var target = new CallTarget(0, 0, _time.GetTimestamp() + 1_000_000, CancellationToken.None) { ReadsElsewhere = true };
+        var target = new CallTarget(0, 0, _time.GetTimestamp() + TimeSpan.FromMinutes(10).Ticks, CancellationToken.None) { ReadsElsewhere = true };
         // The deadline passes before the first turn of a short read, and before the second turn of a read of many keys.
-        var late = keys == Keys ? null : RunAsync(threads, () => _time.Advance(2_000_000));
+        var late = keys == Keys ? null : RunAsync(threads, () => _time.Advance(TimeSpan.FromMinutes(20)));
         var read = keys == 0 ? GetAsync(reads, "read", target) : ManyAsync(reads, "read", keys, target);
-        late ??= RunAsync(threads, () => _time.Advance(2_000_000));
+        late ??= RunAsync(threads, () => _time.Advance(TimeSpan.FromMinutes(20)));
         disk.Release();
         await late.WaitAsync(Eventually.Limit);
         Assert.Equal("DEADLINE_PASSED", (await read.WaitAsync(Eventually.Limit)).Reason);
@@ -245,17 +244,5 @@ public sealed class KvReadsTests : IAsyncLifetime
         public void Release() => _released.Set();
 
         public void Dispose() => Release();
-    }
-
-    /// <summary>A clock in milliseconds that advances by one whenever it is read.</summary>
-    private sealed class SteppingTime : TimeProvider
-    {
-        private long _now;
-
-        public override long TimestampFrequency => 1_000;
-
-        public override long GetTimestamp() => Interlocked.Increment(ref _now);
-
-        public void Advance(long milliseconds) => Interlocked.Add(ref _now, milliseconds);
     }
 }

@@ -29,12 +29,12 @@ public sealed class LeaderPlacementTests
         await PutAsync(cluster, "a", "1");
         for (var round = 0; ; round++)
         {
-            var (leader, epoch) = (await cluster.LeaderOfAsync(0), await EpochAsync(cluster));
+            var (leader, epoch) = (await cluster.LeaderOfAsync(0), (await cluster.RecordAsync()).Epoch);
             var (other, down) = ((leader % 3) + 1, ((leader + 1) % 3) + 1);
-            var atFollower = await ReasonAsync(() => AdminOf(cluster, other).TransferAsync(new TransferRequest()).ResponseAsync);
+            var atFollower = await ReasonAsync(() => cluster.AdminOf(other).TransferAsync(new TransferRequest()).ResponseAsync);
             await cluster.StopNodeAsync(down);
-            var toNodeDown = await ReasonAsync(() => AdminOf(cluster, leader).TransferAsync(new TransferRequest { ToNode = down }).ResponseAsync);
-            var wasSteady = (leader, epoch) == (await cluster.LeaderOfAsync(0), await EpochAsync(cluster));
+            var toNodeDown = await ReasonAsync(() => cluster.AdminOf(leader).TransferAsync(new TransferRequest { ToNode = down }).ResponseAsync);
+            var wasSteady = (leader, epoch) == (await cluster.LeaderOfAsync(0), (await cluster.RecordAsync()).Epoch);
             if (wasSteady)
             {
                 Assert.Equal(("NOT_LEADER", "NOT_TRANSFERRED"), (atFollower, toNodeDown));
@@ -54,8 +54,8 @@ public sealed class LeaderPlacementTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.LeaderOfAsync(0);
         foreach (var ask in (Func<Task>[])[
-            () => AdminOf(cluster, 1).TransferAsync(new TransferRequest { Shard = 99 }).ResponseAsync,
-            () => AdminOf(cluster, 1).ReplaceAsync(new ReplaceRequest { Shard = 99, FromNode = 1, ToNode = 1 }).ResponseAsync])
+            () => cluster.AdminOf(1).TransferAsync(new TransferRequest { Shard = 99 }).ResponseAsync,
+            () => cluster.AdminOf(1).ReplaceAsync(new ReplaceRequest { Shard = 99, FromNode = 1, ToNode = 1 }).ResponseAsync])
         {
             var refused = await Assert.ThrowsAsync<RpcException>(ask);
             Assert.Equal((StatusCode.NotFound, "There is no shard 99; nothing was changed."), (refused.StatusCode, refused.Status.Detail));
@@ -68,25 +68,25 @@ public sealed class LeaderPlacementTests
         await using var cluster = await NodeCluster.StartAsync(3, "h"u8.ToArray(), "p"u8.ToArray());
         for (var shard = 0u; shard < 3; shard++)
             await FollowedAsync(cluster, await cluster.LeaderOfAsync(shard), shard);
-        Assert.Equal("WRONG_NODE", await ReasonAsync(() => AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 2, Draining = true }).ResponseAsync));
+        Assert.Equal("WRONG_NODE", await ReasonAsync(() => cluster.AdminOf(1).DrainAsync(new DrainRequest { Node = 2, Draining = true }).ResponseAsync));
 
         for (var round = 0; ; round++)
         {
-            await Grpc.Eventually.TrueAsync(() => LedByAsync(cluster, 1).Result == 1, "node 1 leads the shard that prefers it");
+            await Eventually.TrueAsync(() => LedByAsync(cluster, 1).Result == 1, "node 1 leads the shard that prefers it");
             var before = await EpochsAsync(cluster);
-            var drained = await AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 1, Draining = true }, deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
+            var drained = await cluster.AdminOf(1).DrainAsync(new DrainRequest { Node = 1, Draining = true }, deadline: DateTime.UtcNow + Eventually.Limit);
             if (drained is { Kept.Count: 0, GivenAway: 1 } && await EpochsAsync(cluster) == before + 1)
                 break;
             // The machine stalled for seconds: no follower kept up for that long, or a leadership moved by itself.
             Assert.True(round < 5, $"{drained} after {await EpochsAsync(cluster) - before} changes of leaders.");
-            await AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 1 });
+            await cluster.AdminOf(1).DrainAsync(new DrainRequest { Node = 1 });
         }
 
         for (var shard = 0u; shard < 3; shard++)
             Assert.NotEqual(1u, await cluster.LeaderOfAsync(shard));
 
-        await AdminOf(cluster, 1).DrainAsync(new DrainRequest { Node = 1 });
-        await Grpc.Eventually.TrueAsync(() => LedByAsync(cluster, 1).Result == 1, "node 1 leads the shard that prefers it again");
+        await cluster.AdminOf(1).DrainAsync(new DrainRequest { Node = 1 });
+        await Eventually.TrueAsync(() => LedByAsync(cluster, 1).Result == 1, "node 1 leads the shard that prefers it again");
     }
 
     [Fact]
@@ -99,9 +99,9 @@ public sealed class LeaderPlacementTests
         var (away, other) = ((leader % 3) + 1, ((leader + 1) % 3) + 1);
         await cluster.StopNodeAsync(away);
         foreach (var node in (uint[])[leader, other])
-            await Grpc.Eventually.TrueAsync(() => ReasonAsync(() => AdminOf(cluster, node).DrainAsync(new DrainRequest { Node = node, Draining = true }).ResponseAsync).Result == "NOT_DRAINED", $"node {node} does not drain");
+            await Eventually.TrueAsync(() => ReasonAsync(() => cluster.AdminOf(node).DrainAsync(new DrainRequest { Node = node, Draining = true }).ResponseAsync).Result == "NOT_DRAINED", $"node {node} does not drain");
         Assert.All((await cluster.StatusOfAsync(other)).Replicas, _ => Assert.False(cluster.StatusOfAsync(other).Result.Draining));
-        await AdminOf(cluster, other).DrainAsync(new DrainRequest { Node = other, Draining = true, Force = true });
+        await cluster.AdminOf(other).DrainAsync(new DrainRequest { Node = other, Draining = true, Force = true });
         Assert.True((await cluster.StatusOfAsync(other)).Draining);
     }
 
@@ -111,7 +111,7 @@ public sealed class LeaderPlacementTests
         await using var cluster = await NodeCluster.StartAsync(3);
         await PutAsync(cluster, "a", "1");
         await FollowedAsync(cluster, await cluster.LeaderOfAsync(0));
-        var reasons = await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => ReasonAsync(() => AdminOf(cluster, node).DrainAsync(new DrainRequest { Node = node, Draining = true }).ResponseAsync)));
+        var reasons = await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => ReasonAsync(() => cluster.AdminOf(node).DrainAsync(new DrainRequest { Node = node, Draining = true }).ResponseAsync)));
         Assert.True(reasons.Count(reason => reason.Length == 0) <= 1, $"more than one of three nodes drains: {string.Join(", ", reasons)}");
         Assert.All(reasons.Where(reason => reason.Length > 0), reason => Assert.Equal("NOT_DRAINED", reason));
     }
@@ -126,10 +126,10 @@ public sealed class LeaderPlacementTests
         {
             var leader = await cluster.LeaderOfAsync(0);
             await FollowedAsync(cluster, leader);
-            var before = await EpochAsync(cluster);
+            var before = (await cluster.RecordAsync()).Epoch;
             await cluster.StopNodeAsync(leader);
             // An election would not have begun yet, because its shortest timeout is longer than the rest of a stop.
-            var handedOver = await EpochAsync(cluster) == before + 1;
+            var handedOver = (await cluster.RecordAsync()).Epoch == before + 1;
             Assert.NotEqual(leader, await cluster.LeaderOfAsync(0));
             if (handedOver)
                 return;
@@ -138,21 +138,16 @@ public sealed class LeaderPlacementTests
         }
     }
 
-    private static async Task<ulong> EpochAsync(NodeCluster cluster) =>
-        RecordText.Parse<ShardRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None)).Value!).Epoch;
-
     // The number of leaderships of all shards together.
     private static async Task<ulong> EpochsAsync(NodeCluster cluster) =>
         (await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!).Epoch).Aggregate((sum, epoch) => sum + epoch);
-
-    private static Admin.AdminClient AdminOf(NodeCluster cluster, uint node) => new(cluster.ChannelOf(node));
 
     private static async Task<int> LedByAsync(NodeCluster cluster, uint node) => (await cluster.StatusOfAsync(node)).Replicas.Count(replica => replica.Role == "leader");
 
     private static Task<PutResponse> PutAsync(NodeCluster cluster, string key, string value) =>
         cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8(value) });
 
-    private static Task FollowedAsync(NodeCluster cluster, uint leader, uint shard = 0) => Grpc.Eventually.TrueAsync(
+    private static Task FollowedAsync(NodeCluster cluster, uint leader, uint shard = 0) => Eventually.TrueAsync(
         () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader)).GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.SingleOrDefault()
             ?.Detail?.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
         "both followers replicate");
@@ -160,12 +155,12 @@ public sealed class LeaderPlacementTests
     /// <summary>
     /// Repeats the request while that node does not follow closely, its disk is slow for a moment, or the leadership went back to the preferred node.
     /// </summary>
-    private static Task TransferAsync(NodeCluster cluster, uint to) => Grpc.Eventually.TrueAsync(
+    private static Task TransferAsync(NodeCluster cluster, uint to) => Eventually.TrueAsync(
         () =>
         {
             try
             {
-                Assert.Equal(to, AdminOf(cluster, cluster.LeaderOfAsync(0).Result).Transfer(new TransferRequest { ToNode = to }).Leader);
+                Assert.Equal(to, cluster.AdminOf(cluster.LeaderOfAsync(0).Result).Transfer(new TransferRequest { ToNode = to }).Leader);
             }
             catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
             {

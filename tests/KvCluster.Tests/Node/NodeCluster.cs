@@ -10,7 +10,6 @@ using KvCluster.Node.Hosting;
 using KvCluster.Processes;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Admin;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -25,10 +24,14 @@ internal sealed class NodeCluster : IAsyncDisposable
     /// </summary>
     public static readonly ReplicationOptions Steady = new() { TimeoutLeastUs = 10_000_000, TimeoutGreatestUs = 20_000_000 };
 
+    // Whoever speaks to node 1 through its links.
+    private const int Others = Network.Clients;
+
     private readonly TemporaryDirectory _directory = new();
     private readonly Dictionary<uint, NodeHost> _nodes = [];
     private readonly Dictionary<uint, GrpcChannel> _channels = [];
-    private HoldingProxy? _linksOfFirst;
+    private readonly Network _network = new();
+    private Relay? _linksOfFirst;
 
     private NodeCluster() => Coordinator = EmbeddedCoordinator.Open(Path.Combine(_directory.Path, "coordinator"), TimeProvider.System);
 
@@ -77,7 +80,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>
-    /// A cluster whose node 1 exchanges messages with the others only through <see cref="LinksOfFirst"/>. Nodes with greater ids open the streams
+    /// A cluster whose node 1 exchanges messages with the others only through links that <see cref="HoldLinksOfFirst"/> holds. Nodes with greater ids open the streams
     /// between nodes. The tests' own calls are not held.
     /// </summary>
     public static async Task<NodeCluster> StartWithLinksToHoldAsync(int nodeCount, ReplicationOptions replication)
@@ -86,15 +89,22 @@ internal sealed class NodeCluster : IAsyncDisposable
         var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
         await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster(nodes, Math.Min(3, nodeCount), []), CancellationToken.None);
         var port = FreePorts.Ten();
-        cluster._linksOfFirst = new HoldingProxy(port);
+        cluster._linksOfFirst = new Relay(cluster._network, to: 1, port, from: Others);
         await Task.WhenAll(nodes.Select(node => node == 1
-            ? cluster.StartNodeAsync(cluster.OptionsOf(1) with { ListenPeers = $"http://127.0.0.1:{port}", AdvertisePeers = cluster._linksOfFirst.Address })
+            ? cluster.StartNodeAsync(cluster.OptionsOf(1) with { ListenPeers = $"http://127.0.0.1:{port}", AdvertisePeers = $"http://127.0.0.1:{cluster._linksOfFirst.Port}" })
             : cluster.StartNodeAsync(node)));
         return cluster;
     }
 
-    /// <summary>The traffic between node 1 and the others.</summary>
-    public HoldingProxy LinksOfFirst => _linksOfFirst ?? throw new InvalidOperationException("The cluster was started without links to hold.");
+    /// <summary>From now on holds the traffic between node 1 and the others. It arrives late, but complete and in order.</summary>
+    public void HoldLinksOfFirst() => _network.Cut(1, Others);
+
+    public void ReleaseLinksOfFirst() => _network.Heal();
+
+    public Admin.AdminClient AdminOf(uint node) => new(_channels[node]);
+
+    /// <summary>The shard's record at the coordinator.</summary>
+    public async Task<ShardRecord> RecordAsync(uint shard = 0) => RecordText.Parse<ShardRecord>((await Coordinator.GetAsync(Keys.Shard(shard), CancellationToken.None)).Value!);
 
     public string DirectoryOf(uint node) => Path.Combine(_directory.Path, $"node-{node}");
 
@@ -172,21 +182,8 @@ internal sealed class NodeCluster : IAsyncDisposable
     public Task<PutResponse> PutAsync(PutRequest request, uint shard = 0) => AskLeaderAsync(kv => kv.PutAsync(request, deadline: DateTime.UtcNow + Eventually.Limit), shard);
 
     /// <summary>Calls the current leader, across changes of leaders and times without one, as when the machine stalls.</summary>
-    public async Task<T> AskLeaderAsync<T>(Func<Kv.KvClient, AsyncUnaryCall<T>> call, uint shard = 0)
-    {
-        var waited = Stopwatch.StartNew();
-        while (true)
-        {
-            try
-            {
-                return await call(KvOf(await LeaderOfAsync(shard)));
-            }
-            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown && waited.Elapsed < Eventually.Limit)
-            {
-                await Task.Delay(20);
-            }
-        }
-    }
+    public Task<T> AskLeaderAsync<T>(Func<Kv.KvClient, AsyncUnaryCall<T>> call, uint shard = 0) => Eventually.AnsweredAsync(
+        async () => await call(KvOf(await LeaderOfAsync(shard))), static failure => failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown);
 
     public async ValueTask DisposeAsync()
     {

@@ -35,7 +35,7 @@ public sealed class NodeHostTests
         var put = await cluster.PutAsync(Request("c", "3"), shard: 0);
         // The leadership may return to the preferred node meanwhile, which is a change too. Digests are compared at one etag.
         var compared = new List<ReplicaStatus>();
-        await Grpc.Eventually.TrueAsync(
+        await Eventually.TrueAsync(
             () =>
             {
                 compared = [.. ((uint[])[1, 2, 3]).SelectMany(node => cluster.StatusOfAsync(node, digest: true).Result.Replicas)
@@ -58,7 +58,7 @@ public sealed class NodeHostTests
         var options = new NodeOptions { Node = 1, DataDirectory = Path.Combine(folder.Path, "node-1"), Listen = "http://127.0.0.1:0" };
         await using var host = await NodeHost.StartAsync(options, coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(host.Address);
-        await Grpc.Eventually.TrueAsync(
+        await Eventually.TrueAsync(
             () => new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas is [{ Role: "leader" }], "the replica works");
         Assert.True(coordinator.Left < 0, "nothing was refused");
     }
@@ -70,14 +70,14 @@ public sealed class NodeHostTests
         await cluster.PutAsync(Request("z", "1"), shard: 1);
         var leader = 0u;
         var detail = new ReplicaDetail();
-        await Grpc.Eventually.TrueAsync(
+        await Eventually.TrueAsync(
             () => WrittenTo(cluster) && (detail = DetailOf(cluster, leader = cluster.LeaderOfAsync(1).Result)) is { LeaseLeftUs: > 0, Followers: { Count: 2 } followers } && followers.All(follower => follower.State == "replicate" && follower.GrantLeftUs > 0),
             "both followers replicate and grant");
         Assert.Equal(3, detail.Record.Replicas.Count);
         Assert.Contains(detail.Decisions, line => line.Text.StartsWith("serving epoch", StringComparison.Ordinal));
         Assert.Equal(new[] { 1u, 2u, 3u }.Where(node => node != leader), detail.Followers.Select(follower => follower.Node).Order());
         var following = detail;
-        await Grpc.Eventually.TrueAsync(() => WrittenTo(cluster) && (following = DetailOf(cluster, leader == 1 ? 2u : 1u)).GrantLeftUs > 0, "the follower grants");
+        await Eventually.TrueAsync(() => WrittenTo(cluster) && (following = DetailOf(cluster, leader == 1 ? 2u : 1u)).GrantLeftUs > 0, "the follower grants");
         Assert.Empty(following.Followers);
     }
 
@@ -89,7 +89,7 @@ public sealed class NodeHostTests
         await cluster.PutAsync(Request("a", "1"));
         // A majority is enough for the put. The third replica may still be reading its record.
         foreach (var node in (uint[])[1, 2, 3])
-            await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(node).Result.Replicas is [{ Role: "leader" or "follower" }], $"the replica of node {node} has joined");
+            await Eventually.TrueAsync(() => cluster.StatusOfAsync(node).Result.Replicas is [{ Role: "leader" or "follower" }], $"the replica of node {node} has joined");
         await cluster.Coordinator.DisposeAsync();
         await cluster.PutAsync(Request("b", "2"));
         await cluster.StopNodeAsync(new[] { 1u, 2u, 3u }.First(node => node != cluster.LeaderOfAsync(0).Result));
@@ -135,7 +135,7 @@ public sealed class NodeHostTests
     public async Task Start_WithACopyOfTheDirectoryWhileTheNodeRuns_IsRefused()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        await Grpc.Eventually.TrueAsync(() => ReadNode(cluster) is not null, "the node is registered");
+        await Eventually.TrueAsync(() => ReadNode(cluster) is not null, "the node is registered");
         var copy = cluster.DirectoryOf(9);
         Directory.CreateDirectory(copy);
         foreach (var file in (string[])["format", "owner", "starts"])
@@ -181,7 +181,7 @@ public sealed class NodeHostTests
         Directory.Delete(Path.Combine(cluster.DirectoryOf(1), "shards", "1"), recursive: true);
         await cluster.StartNodeAsync(1);
         await cluster.LeaderOfAsync(0);
-        await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas.Count(replica => replica.Role != "opening") == 2, "both replicas are reported");
+        await Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas.Count(replica => replica.Role != "opening") == 2, "both replicas are reported");
         var lost = (await cluster.StatusOfAsync(1)).Replicas.Single(replica => replica.Route.Shard == 1);
         Assert.Equal("failed", lost.Role);
         Assert.StartsWith("lost", lost.Failure, StringComparison.Ordinal);
@@ -199,7 +199,7 @@ public sealed class NodeHostTests
         // A file that exists and whose every read fails.
         File.CreateSymbolicLink(data, "/proc/self/mem");
         await cluster.StartNodeAsync(1);
-        await Grpc.Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas is [{ Role: "failed" }], "the replica is reported");
+        await Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas is [{ Role: "failed" }], "the replica is reported");
         File.Delete(data);
         File.Move(data + ".away", data);
         Assert.Equal(Bytes("v"), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Bytes("k") }))).Value);
@@ -221,7 +221,7 @@ public sealed class NodeHostTests
         // A stop gives this one second and leaves the rest to the expiry of the lease. If the machine stalls for that long, the node is stopped again.
         for (var stop = 0; ; stop++)
         {
-            await Grpc.Eventually.TrueAsync(() => ReadNode(cluster) is { } record && AddressIn(record) == $"http://{cluster.ChannelOf(1).Target}", "the node is registered");
+            await Eventually.TrueAsync(() => ReadNode(cluster) is { } record && AddressIn(record) == $"http://{cluster.ChannelOf(1).Target}", "the node is registered");
             await cluster.StopNodeAsync(1);
             if (ReadNode(cluster) is null)
                 return;

@@ -2,7 +2,6 @@ using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Transport;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;

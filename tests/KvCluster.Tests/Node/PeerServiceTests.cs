@@ -2,7 +2,6 @@ using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;

@@ -1,4 +1,3 @@
-using System.Diagnostics;
 using System.Globalization;
 using System.Text;
 using Google.Protobuf;
@@ -6,7 +5,6 @@ using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Client;
 using KvCluster.Replication.Protocol;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -83,7 +81,7 @@ public sealed class ReadModeTests
         Assert.False((await cluster.KvOf(1).GetAsync(Get("k", ReadMode.Stale))).Found);
         Assert.False((await cluster.KvOf(1).GetAsync(Session("k"))).Found);
         Assert.False(waiting.IsCompleted);
-        cluster.LinksOfFirst.Release();
+        cluster.ReleaseLinksOfFirst();
         Assert.Equal("mine", (await waiting).Value.ToStringUtf8());
     }
 
@@ -117,7 +115,7 @@ public sealed class ReadModeTests
         var reply = Assert.Single(exchange.ResponseStream.Current.Replies);
         Assert.Equal(StatusCode.DeadlineExceeded, (StatusCode)reply.Code);
         Assert.Equal("REPLICA_BEHIND", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason);
-        cluster.LinksOfFirst.Release();
+        cluster.ReleaseLinksOfFirst();
     }
 
     [Fact]
@@ -138,7 +136,7 @@ public sealed class ReadModeTests
         await Eventually.TrueAsync(
             () => cluster.KvOf(cluster.LeaderOfAsync(0).Result).Get(Get("k", ReadMode.Stale)).Value.ToStringUtf8() == "new", "stale reads at the leader show the new value");
 
-        cluster.LinksOfFirst.Release();
+        cluster.ReleaseLinksOfFirst();
         await Eventually.TrueAsync(
             () => cluster.KvOf(1).Get(Get("k", ReadMode.Stale)) is { Position.AgeUs: < 300_000 } got && got.Value.ToStringUtf8() == "new", "node 1 hears from the leader again");
         Assert.Equal("new", await UntilServedAsync(cluster, 1, Get("k", ReadMode.Replica)));
@@ -154,11 +152,11 @@ public sealed class ReadModeTests
         {
             // Try again if another node was elected before the links were held, as may happen when the machine stalls.
             await LeadAsync(cluster, 1);
-            cluster.LinksOfFirst.Hold();
+            cluster.HoldLinksOfFirst();
             var refused = await RefusedAsync(cluster, 1, Get("k", ReadMode.Quorum));
             Assert.Equal(StatusCode.Unavailable, refused.Code);
             reason = refused.Reason;
-            cluster.LinksOfFirst.Release();
+            cluster.ReleaseLinksOfFirst();
         }
         while (reason == "NOT_LEADER");
         Assert.Equal("NO_LEADER", reason);
@@ -299,12 +297,12 @@ public sealed class ReadModeTests
         {
             // Try again if the leadership went to node 1 before its links were held. It is the preferred node and gets the leadership back some
             // seconds after the start.
-            cluster.LinksOfFirst.Release();
+            cluster.ReleaseLinksOfFirst();
             if (await cluster.LeaderOfAsync(0) == 1)
                 await LeadAsync(cluster, 2);
             await UntilServedAsync(cluster, 1, Get("k", ReadMode.Replica));
             await UntilServedAsync(cluster, 1, Session("k", seen));
-            cluster.LinksOfFirst.Hold();
+            cluster.HoldLinksOfFirst();
         }
         while ((await cluster.StatusOfAsync(1)).Replicas.Single().Role == "leader");
     }
@@ -319,7 +317,7 @@ public sealed class ReadModeTests
                 try
                 {
                     var leader = cluster.LeaderOfAsync(0).Result;
-                    return leader == node || new Admin.AdminClient(cluster.ChannelOf(leader)).Transfer(new TransferRequest { ToNode = node }).Leader == node;
+                    return leader == node || cluster.AdminOf(leader).Transfer(new TransferRequest { ToNode = node }).Leader == node;
                 }
                 catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
                 {
@@ -332,18 +330,6 @@ public sealed class ReadModeTests
 
     /// <summary>A temporary refusal is no answer: the leader may not have been heard from in time.</summary>
     /// <param name="passing">Another reason for a temporary refusal.</param>
-    private static async Task<T> AnsweredAsync<T>(Func<Task<T>> read, string passing = "NO_LEADER")
-    {
-        for (var waited = Stopwatch.StartNew(); ;)
-        {
-            try
-            {
-                return await read();
-            }
-            catch (RpcException refused) when (ReasonOf(refused) is var reason && (reason == "NO_LEADER" || reason == passing) && waited.Elapsed < Eventually.Limit)
-            {
-                await Task.Delay(20);
-            }
-        }
-    }
+    private static Task<T> AnsweredAsync<T>(Func<Task<T>> read, string passing = "NO_LEADER") =>
+        Eventually.AnsweredAsync(read, refused => ReasonOf(refused) is var reason && (reason == "NO_LEADER" || reason == passing));
 }

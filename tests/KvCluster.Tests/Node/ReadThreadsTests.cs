@@ -1,5 +1,4 @@
 using KvCluster.Node.Api;
-using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Node;
 

@@ -4,7 +4,6 @@ using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Processes;
-using KvCluster.Tests.Grpc;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging.Abstractions;
 

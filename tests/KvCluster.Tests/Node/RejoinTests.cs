@@ -100,9 +100,9 @@ public sealed class RejoinTests
         if (copy)
             EtcdMembers.CopyFolder(cluster.DirectoryOf(1), other.DataDirectory);
         await cluster.StartNodeAsync(1);
-        await Grpc.Eventually.TrueAsync(() => cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1", CancellationToken.None).Result.Value is not null, "it is registered");
+        await Eventually.TrueAsync(() => cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1", CancellationToken.None).Result.Value is not null, "it is registered");
         // A machine that stalls may lose the node's registration for a moment.
-        await Grpc.Eventually.TrueAsync(() => Regex.IsMatch(RefusalOf(cluster, other).Result, "Node 1 is already running|node 1 is registered at"), "it is refused while the node runs");
+        await Eventually.TrueAsync(() => Regex.IsMatch(RefusalOf(cluster, other).Result, "Node 1 is already running|node 1 is registered at"), "it is refused while the node runs");
         Assert.False(Directory.Exists(Path.Combine(other.DataDirectory, "aside")));
         // The refused start did not count, so the node's own directory is still the newest.
         await cluster.StopNodeAsync(1);
@@ -135,7 +135,7 @@ public sealed class RejoinTests
         await using var host = await NodeHost.StartAsync(cluster.OptionsOf(1), coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = global::Grpc.Net.Client.GrpcChannel.ForAddress(host.Address);
         ReplicaStatus? replica = null;
-        await Grpc.Eventually.TrueAsync(
+        await Eventually.TrueAsync(
             () => (replica = new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica has a status");
         Assert.Equal(("failed", "lost: another process of this node created it."), (replica!.Role, replica.Failure));
         Assert.False(Directory.Exists(FolderOf(cluster, 1, 0)), "its directory must not be opened by the next process");
@@ -171,7 +171,7 @@ public sealed class RejoinTests
     private static async Task<string> RefusalAsync(NodeCluster cluster, NodeOptions options)
     {
         var refusal = "";
-        await Grpc.Eventually.TrueAsync(
+        await Eventually.TrueAsync(
             () => !(refusal = RefusalOf(cluster, options with { RejoinWaitMax = TimeSpan.Zero }).Result).Contains("is registered at", StringComparison.Ordinal), "the last process' registration ends");
         return refusal;
     }
@@ -197,11 +197,11 @@ public sealed class RejoinTests
         foreach (var record in before)
         {
             var old = record.Replicas.Single(replica => replica.Node == node).Replica;
-            await Grpc.Eventually.TrueAsync(
+            await Eventually.TrueAsync(
                 () => RecordsAsync(cluster).Result[(int)record.Shard] is var now && now.Removed.Contains(old)
                     && now.Replicas.Any(replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }),
                 $"node {node} has a new voter of shard {record.Shard}");
-            await Grpc.Eventually.TrueAsync(
+            await Eventually.TrueAsync(
                 () => DigestOf(cluster, node, record.Shard) is { IsEmpty: false } digest && digest == DigestOf(cluster, node == 1 ? 2u : 1u, record.Shard), $"node {node} holds what the others hold");
         }
     }

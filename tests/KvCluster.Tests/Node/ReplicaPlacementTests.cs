@@ -17,15 +17,15 @@ public sealed class ReplicaPlacementTests
 
         await cluster.StartNodeAsync(4);
         await cluster.StartNodeAsync(5);
-        await Grpc.Eventually.TrueAsync(() => HeldAsync(cluster).Result is var held && held.Max() - held.Min() <= 1 && held.Sum() == 9, "nine replicas are spread over five nodes");
+        await Eventually.TrueAsync(() => HeldAsync(cluster).Result is var held && held.Max() - held.Min() <= 1 && held.Sum() == 9, "nine replicas are spread over five nodes");
 
         var left = await PlaceAsync(cluster, new PlaceRequest { StayUpTo = 3 });
         Assert.Equal([4u, 5u], left.Leaving.Select(node => node.Node));
-        await Grpc.Eventually.TrueAsync(() => HeldAsync(cluster).Result is [3, 3, 3, 0, 0], "all replicas are back on three nodes");
+        await Eventually.TrueAsync(() => HeldAsync(cluster).Result is [3, 3, 3, 0, 0], "all replicas are back on three nodes");
         Assert.All((await PlaceAsync(cluster, new PlaceRequest())).Leaving, node => Assert.Equal(0u, node.Replicas));
         await cluster.StopNodeAsync(4);
         await cluster.StopNodeAsync(5);
-        await Grpc.Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3], "the map names no node that left");
+        await Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3], "the map names no node that left");
         foreach (var (key, shard) in Keys)
         {
             var got = await cluster.KvOf(await cluster.LeaderOfAsync(shard)).GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8(key) }, deadline: DateTime.UtcNow.AddSeconds(60));
@@ -33,16 +33,16 @@ public sealed class ReplicaPlacementTests
         }
 
         await cluster.StartNodeAsync(4);
-        await Grpc.Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3, 4], "the map names the node that joined again");
+        await Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3, 4], "the map names the node that joined again");
         await PlaceAsync(cluster, new PlaceRequest { Stay = { 4 } });
-        await Grpc.Eventually.TrueAsync(() => HeldAsync(cluster).Result[3] > 0, "it gets a replica");
+        await Eventually.TrueAsync(() => HeldAsync(cluster).Result[3] > 0, "it gets a replica");
     }
 
     [Fact]
     public async Task Place_WithFewerNodesThanReplicas_ChangesNothing()
     {
         await using var cluster = await NodeCluster.StartAsync(3);
-        await Grpc.Eventually.TrueAsync(() => cluster.Coordinator.ListAsync(cluster.Keys.Nodes, CancellationToken.None).Result.Entries.Count >= 6, "three nodes are registered");
+        await Eventually.TrueAsync(() => cluster.Coordinator.ListAsync(cluster.Keys.Nodes, CancellationToken.None).Result.Entries.Count >= 6, "three nodes are registered");
         var failure = await Assert.ThrowsAsync<RpcException>(() => PlaceAsync(cluster, new PlaceRequest { Leave = { 3 } }));
         Assert.Equal((StatusCode.FailedPrecondition, "Nothing was changed: only 2 nodes would remain, but every shard has 3 replicas."), (failure.StatusCode, failure.Status.Detail));
         Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
@@ -70,14 +70,14 @@ public sealed class ReplicaPlacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await PlaceAsync(cluster, new PlaceRequest { Paused = true });
-        Assert.True((await new Admin.AdminClient(cluster.ChannelOf(3)).PlaceAsync(new PlaceRequest())).Paused);
+        Assert.True((await cluster.AdminOf(3).PlaceAsync(new PlaceRequest())).Paused);
         Assert.False((await PlaceAsync(cluster, new PlaceRequest { Paused = false })).Paused);
     }
 
     private static readonly (string Key, uint Shard)[] Keys = [("a", 0), ("g", 1), ("q", 2)];
 
     private static async Task<PlaceResponse> PlaceAsync(NodeCluster cluster, PlaceRequest request) =>
-        await new Admin.AdminClient(cluster.ChannelOf(1)).PlaceAsync(request, deadline: DateTime.UtcNow.AddSeconds(60));
+        await cluster.AdminOf(1).PlaceAsync(request, deadline: DateTime.UtcNow.AddSeconds(60));
 
     private static async Task<uint[]> NodesAsync(NodeCluster cluster)
     {

@@ -18,8 +18,8 @@ public sealed class ReplicaReplacementTests
         await FillAsync(cluster);
         await AllFollowAsync(cluster);
         var bad = OtherThan(await cluster.LeaderOfAsync(0));
-        var before = await RecordAsync(cluster);
-        await new Admin.AdminClient(cluster.ChannelOf(bad)).QuarantineAsync(new QuarantineRequest { Node = bad, Reason = "a test does not believe it" });
+        var before = await cluster.RecordAsync();
+        await cluster.AdminOf(bad).QuarantineAsync(new QuarantineRequest { Node = bad, Reason = "a test does not believe it" });
         await RebuiltAsync(cluster, bad, before);
         Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(bad), "aside", "0")), "the quarantined replica is set aside");
     }
@@ -29,10 +29,10 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(3, new ReplicationOptions());
         await FillAsync(cluster);
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         foreach (var other in (uint[])[2, 3])
             await cluster.StopNodeAsync(other);
-        await new Admin.AdminClient(cluster.ChannelOf(1)).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = "a test does not believe it", Force = true });
+        await cluster.AdminOf(1).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = "a test does not believe it", Force = true });
         Assert.Equal("failed", (await cluster.StatusOfAsync(1)).Replicas.Single().Role);
         for (var restart = 0; restart < 2; restart++)
         {
@@ -40,7 +40,7 @@ public sealed class ReplicaReplacementTests
             await cluster.StartNodeAsync(1);
             ReplicaStatus? status = null;
             // The node reports no replicas until it has read which ones it has.
-            await Grpc.Eventually.TrueAsync(() => (status = cluster.StatusOfAsync(1).Result.Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica has a status");
+            await Eventually.TrueAsync(() => (status = cluster.StatusOfAsync(1).Result.Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica has a status");
             Assert.Equal("failed", status!.Role);
             Assert.EndsWith("a test does not believe it.", status.Failure, StringComparison.Ordinal);
         }
@@ -63,7 +63,7 @@ public sealed class ReplicaReplacementTests
         {
             try
             {
-                await new Admin.AdminClient(cluster.ChannelOf(node)).QuarantineAsync(new QuarantineRequest { Node = node, Reason = "a test" });
+                await cluster.AdminOf(node).QuarantineAsync(new QuarantineRequest { Node = node, Reason = "a test" });
                 return null;
             }
             catch (RpcException refused)
@@ -87,7 +87,7 @@ public sealed class ReplicaReplacementTests
         await cluster.StopNodeAsync(others[0]);
         foreach (var node in (uint[])[leader, others[1]])
         {
-            await Grpc.Eventually.TrueAsync(() => RefusalOf(node, force: false) is { } refused && ReasonOf(refused) == "NOT_QUARANTINED", $"node {node} keeps its replica");
+            await Eventually.TrueAsync(() => RefusalOf(node, force: false) is { } refused && ReasonOf(refused) == "NOT_QUARANTINED", $"node {node} keeps its replica");
             Assert.NotEqual("failed", (await cluster.StatusOfAsync(node)).Replicas.Single().Role);
         }
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("still"), Value = ByteString.CopyFromUtf8("1") });
@@ -98,7 +98,7 @@ public sealed class ReplicaReplacementTests
         {
             try
             {
-                new Admin.AdminClient(cluster.ChannelOf(node)).Quarantine(new QuarantineRequest { Node = node, Reason = "a test", Force = force });
+                cluster.AdminOf(node).Quarantine(new QuarantineRequest { Node = node, Reason = "a test", Force = force });
                 return null;
             }
             catch (RpcException refused)
@@ -113,7 +113,7 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var refused = await Assert.ThrowsAsync<RpcException>(async () =>
-            await new Admin.AdminClient(cluster.ChannelOf(1)).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = new string('x', 1_001), Force = true }));
+            await cluster.AdminOf(1).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = new string('x', 1_001), Force = true }));
         Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), (refused.StatusCode, ReasonOf(refused)));
     }
 
@@ -128,7 +128,7 @@ public sealed class ReplicaReplacementTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.LeaderOfAsync(0);
         var refused = await Assert.ThrowsAsync<RpcException>(async () =>
-            await new Admin.AdminClient(cluster.ChannelOf(1)).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = reason, Force = true }));
+            await cluster.AdminOf(1).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = reason, Force = true }));
         Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), (refused.StatusCode, ReasonOf(refused)));
         Assert.Contains("control character", refused.Status.Detail, StringComparison.Ordinal);
         Assert.Equal("leader", (await cluster.StatusOfAsync(1)).Replicas.Single().Role);
@@ -139,7 +139,7 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var failure = await Assert.ThrowsAsync<RpcException>(
-            async () => await new Admin.AdminClient(cluster.ChannelOf(1)).QuarantineAsync(new QuarantineRequest { Node = 1, Shard = 99, Reason = "a slip" }));
+            async () => await cluster.AdminOf(1).QuarantineAsync(new QuarantineRequest { Node = 1, Shard = 99, Reason = "a slip" }));
         Assert.Equal((StatusCode.NotFound, "Node 1 has no replica of shard 99."), (failure.StatusCode, failure.Status.Detail));
     }
 
@@ -149,7 +149,7 @@ public sealed class ReplicaReplacementTests
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
         var lost = OtherThan(await cluster.LeaderOfAsync(0));
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         await cluster.StopNodeAsync(lost);
         Directory.Delete(Path.Combine(cluster.DirectoryOf(lost), "shards", "0"), recursive: true);
         await cluster.StartNodeAsync(lost);
@@ -161,15 +161,15 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         var leader = await cluster.LeaderOfAsync(0);
         var from = before.Replicas.First(replica => replica.Node != leader).Node;
         var to = FourthOf(before);
-        await Grpc.Eventually.TrueAsync(() => ReplacedAsync(cluster, from, to).Result, $"node {to} votes in the place of node {from}");
-        var after = await RecordAsync(cluster);
+        await Eventually.TrueAsync(() => ReplacedAsync(cluster, from, to).Result, $"node {to} votes in the place of node {from}");
+        var after = await cluster.RecordAsync();
         Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from).Order(), after.Replicas.Select(replica => replica.Node).Order());
         Assert.DoesNotContain(after.Replicas, replica => replica.Learner);
-        await Grpc.Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old directory is retired");
+        await Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old directory is retired");
         var left = before.Replicas.Single(replica => replica.Node == from).Replica;
         Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "retired", $"0-{left:x16}")), "the retired directory is kept until its space is needed");
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
@@ -184,17 +184,17 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
-        await new Admin.AdminClient(cluster.ChannelOf(1)).PlaceAsync(new PlaceRequest { Paused = true });
-        var before = await RecordAsync(cluster);
+        await cluster.AdminOf(1).PlaceAsync(new PlaceRequest { Paused = true });
+        var before = await cluster.RecordAsync();
         var from = before.Replicas.First(replica => replica.Node != cluster.LeaderOfAsync(0).Result).Node;
         var to = FourthOf(before);
-        await Grpc.Eventually.TrueAsync(() => ReplacedAsync(cluster, from, to).Result, $"node {to} votes in the place of node {from}");
+        await Eventually.TrueAsync(() => ReplacedAsync(cluster, from, to).Result, $"node {to} votes in the place of node {from}");
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("since"), Value = ByteString.CopyFromUtf8("1") });
-        await Grpc.Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old directory is retired");
+        await Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old directory is retired");
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
         var newest = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
         Assert.Equal(CompareAndSetOutcome.Won, (await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), newest.ModRevision, RecordText.Format(before), 0, CancellationToken.None)).Outcome);
-        await Grpc.Eventually.TrueAsync(
+        await Eventually.TrueAsync(
             () => cluster.StatusOfAsync(to, shard: 0).Result.Replicas is [{ Detail.Decisions: var decisions }] && decisions.Any(line => line.Alarm), $"node {to} raises an alarm");
         Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(to), "shards", "0")), "the directory of a voter was retired");
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("1") });
@@ -206,18 +206,18 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         var leader = await cluster.LeaderOfAsync(0);
         var to = FourthOf(before);
         Assert.Contains("there is no node 99", await RefusalAsync(leader, 99), StringComparison.Ordinal);
         Assert.Contains("node 99 has no voter of the shard", await RefusalAsync(99, to), StringComparison.Ordinal);
         await cluster.StopNodeAsync(to);
         // Its stream may be open for some moments yet. A replacement begun then waits for a learner that nobody creates.
-        await Grpc.Eventually.TrueAsync(() => RefusalAsync(99, to).Result is var why && (why.Contains("there is no node", StringComparison.Ordinal) || why.Contains("is not connected", StringComparison.Ordinal)), "the leader knows that the node is gone");
-        Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Replica));
+        await Eventually.TrueAsync(() => RefusalAsync(99, to).Result is var why && (why.Contains("there is no node", StringComparison.Ordinal) || why.Contains("is not connected", StringComparison.Ordinal)), "the leader knows that the node is gone");
+        Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Replica));
 
         async Task<string> RefusalAsync(uint from, uint target) => (await Assert.ThrowsAsync<RpcException>(
-            async () => await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = target }))).Status.Detail;
+            async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = target }))).Status.Detail;
     }
 
     /// <summary>The leadership was transferred for a replacement that the next leader then refused, so writers waited for nothing.</summary>
@@ -229,17 +229,17 @@ public sealed class ReplicaReplacementTests
         await AllFollowAsync(cluster);
         var leader = await cluster.LeaderOfAsync(0);
         var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         Assert.Contains($"node {others[0]} already has a replica of the shard", await RefusalAsync(others[0]), StringComparison.Ordinal);
         Assert.Contains($"node {leader} has no learner of the shard", await RefusalAsync(0), StringComparison.Ordinal);
         Assert.Contains("there is no node 99", await RefusalAsync(99), StringComparison.Ordinal);
         await cluster.StopNodeAsync(others[0]);
-        await Grpc.Eventually.TrueAsync(() => RefusalAsync(others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
+        await Eventually.TrueAsync(() => RefusalAsync(others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
         Assert.Contains("of the 2 voters that would remain, only 1 follow closely", await RefusalAsync(leader), StringComparison.Ordinal);
-        Assert.Equal((before.Epoch, before.Generation), (await RecordAsync(cluster) is var after ? (after.Epoch, after.Generation) : default));
+        Assert.Equal((before.Epoch, before.Generation), (await cluster.RecordAsync() is var after ? (after.Epoch, after.Generation) : default));
 
         async Task<string> RefusalAsync(uint to) => (await Assert.ThrowsAsync<RpcException>(
-            async () => await new Admin.AdminClient(cluster.ChannelOf(leader)).ReplaceAsync(new ReplaceRequest { FromNode = leader, ToNode = to }))).Status.Detail;
+            async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { FromNode = leader, ToNode = to }))).Status.Detail;
     }
 
     /// <summary>
@@ -252,22 +252,22 @@ public sealed class ReplicaReplacementTests
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
         await AllFollowAsync(cluster);
-        await new Admin.AdminClient(cluster.ChannelOf(1)).PlaceAsync(new PlaceRequest { Paused = true });
-        var before = await RecordAsync(cluster);
+        await cluster.AdminOf(1).PlaceAsync(new PlaceRequest { Paused = true });
+        var before = await cluster.RecordAsync();
         var leader = await cluster.LeaderOfAsync(0);
         var from = before.Replicas.First(replica => replica.Node != leader);
         var to = FourthOf(before);
-        await Grpc.Eventually.TrueAsync(() => !WhyNot(99, to).Contains("no node", StringComparison.Ordinal) && !WhyNot(99, to).Contains("not connected", StringComparison.Ordinal), "the leader knows the node");
-        var admin = new Admin.AdminClient(cluster.ChannelOf(leader));
+        await Eventually.TrueAsync(() => !WhyNot(99, to).Contains("no node", StringComparison.Ordinal) && !WhyNot(99, to).Contains("not connected", StringComparison.Ordinal), "the leader knows the node");
+        var admin = cluster.AdminOf(leader);
         await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => admin.ReplaceAsync(new ReplaceRequest { FromNode = from.Node, ToNode = to }).ResponseAsync));
         await admin.ReplaceAsync(new ReplaceRequest { FromNode = from.Node, ToNode = to });
-        var after = await RecordAsync(cluster);
+        var after = await cluster.RecordAsync();
         Assert.Equal([from.Replica], after.Removed.Except(before.Removed));
         Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from.Node).Order(), after.Replicas.Select(replica => replica.Node).Order());
         Assert.DoesNotContain(after.Replicas, replica => replica.Learner);
 
         string WhyNot(uint node, uint target) => Assert.Throws<RpcException>(
-            () => new Admin.AdminClient(cluster.ChannelOf(leader)).Replace(new ReplaceRequest { FromNode = node, ToNode = target })).Status.Detail;
+            () => cluster.AdminOf(leader).Replace(new ReplaceRequest { FromNode = node, ToNode = target })).Status.Detail;
     }
 
     /// <summary>What remains of an interrupted replacement does not justify an additional voter.</summary>
@@ -276,19 +276,19 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         var to = FourthOf(before);
         await LeaveALearnerAsync(cluster, to);
         var why = "";
-        await Grpc.Eventually.TrueAsync(
+        await Eventually.TrueAsync(
             () =>
             {
-                why = Assert.ThrowsAsync<RpcException>(async () => await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).ReplaceAsync(new ReplaceRequest { FromNode = 99, ToNode = to })).Result.Status.Detail;
-                return RecordAsync(cluster).Result.Replicas.Any(replica => replica is { Replica: 77, Created: true });
+                why = Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { FromNode = 99, ToNode = to })).Result.Status.Detail;
+                return cluster.RecordAsync().Result.Replicas.Any(replica => replica is { Replica: 77, Created: true });
             },
             "the learner is there");
         Assert.Contains("node 99 has no voter of the shard", why, StringComparison.Ordinal);
-        Assert.Equal(before.Replicas.Count, (await RecordAsync(cluster)).Replicas.Count(replica => !replica.Learner));
+        Assert.Equal(before.Replicas.Count, (await cluster.RecordAsync()).Replicas.Count(replica => !replica.Learner));
     }
 
     [Fact]
@@ -296,13 +296,13 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(5);
         await FillAsync(cluster);
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         var free = new[] { 1u, 2u, 3u, 4u, 5u }.Where(node => before.Replicas.All(replica => replica.Node != node)).ToArray();
         await cluster.StopNodeAsync(free[0]);
         await LeaveALearnerAsync(cluster, free[0]);
         var from = before.Replicas.First(replica => replica.Node != cluster.LeaderOfAsync(0).Result).Node;
-        await Grpc.Eventually.TrueAsync(() => ReplacedAsync(cluster, from, free[1]).Result, $"node {free[1]} votes in the place of node {from}");
-        Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(free[1]).Where(node => node != from).Order(), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Node).Order());
+        await Eventually.TrueAsync(() => ReplacedAsync(cluster, from, free[1]).Result, $"node {free[1]} votes in the place of node {from}");
+        Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(free[1]).Where(node => node != from).Order(), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Node).Order());
     }
 
     /// <summary>
@@ -313,10 +313,10 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(3, new ReplicationOptions());
         await FillAsync(cluster);
-        await new Admin.AdminClient(cluster.ChannelOf(1)).PlaceAsync(new PlaceRequest { Paused = true });
+        await cluster.AdminOf(1).PlaceAsync(new PlaceRequest { Paused = true });
         foreach (var node in (uint[])[1, 2, 3])
             await cluster.StopNodeAsync(node);
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         var old = before.Replicas.First(replica => replica.Replica != before.Leader);
         await ChangeRecordAsync(cluster, record =>
         {
@@ -325,7 +325,7 @@ public sealed class ReplicaReplacementTests
         });
         await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StartNodeAsync(node)));
         await RebuiltAsync(cluster, old.Node, before);
-        Assert.Equal(3, (await RecordAsync(cluster)).Replicas.Count(replica => !replica.Learner));
+        Assert.Equal(3, (await cluster.RecordAsync()).Replicas.Count(replica => !replica.Learner));
     }
 
     [Fact]
@@ -335,12 +335,12 @@ public sealed class ReplicaReplacementTests
         await FillAsync(cluster);
         foreach (var node in (uint[])[1, 2, 3])
             await cluster.StopNodeAsync(node);
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         await ChangeRecordAsync(cluster, record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = 9, Learner = true }));
         cluster.LearnerPatience = TimeSpan.FromSeconds(1);
         await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StartNodeAsync(node)));
-        await Grpc.Eventually.TrueAsync(() => RecordAsync(cluster).Result.Removed.Contains(77), "the learner is taken away");
-        Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Replica));
+        await Eventually.TrueAsync(() => cluster.RecordAsync().Result.Removed.Contains(77), "the learner is taken away");
+        Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Replica));
     }
 
     [Fact]
@@ -350,28 +350,28 @@ public sealed class ReplicaReplacementTests
         await FillAsync(cluster);
         var leader = await cluster.LeaderOfAsync(0);
         var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
-        var before = await RecordAsync(cluster);
+        var before = await cluster.RecordAsync();
         await cluster.StopNodeAsync(others[0]);
-        await Grpc.Eventually.TrueAsync(() => RefusalAsync(99, others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
+        await Eventually.TrueAsync(() => RefusalAsync(99, others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
         Assert.Contains("of the 2 voters that would remain, only 1 follow closely", await RefusalAsync(others[1], others[1]), StringComparison.Ordinal);
-        Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await RecordAsync(cluster)).Replicas.Select(replica => replica.Replica));
+        Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Replica));
 
         async Task<string> RefusalAsync(uint from, uint to) => (await Assert.ThrowsAsync<RpcException>(
-            async () => await new Admin.AdminClient(cluster.ChannelOf(leader)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }))).Status.Detail;
+            async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }))).Status.Detail;
     }
 
     private static string ReasonOf(RpcException refused) => refused.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason;
 
-    private static Task AllFollowAsync(NodeCluster cluster) => Grpc.Eventually.TrueAsync(
+    private static Task AllFollowAsync(NodeCluster cluster) => Eventually.TrueAsync(
         () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
         "both followers replicate");
 
     // As an interrupted change does. Nobody moves replicas meanwhile.
     private static async Task LeaveALearnerAsync(NodeCluster cluster, uint node)
     {
-        await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).PlaceAsync(new PlaceRequest { Paused = true });
+        await cluster.AdminOf(await cluster.LeaderOfAsync(0)).PlaceAsync(new PlaceRequest { Paused = true });
         await ChangeRecordAsync(cluster, record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = node, Learner = true }));
-        await Grpc.Eventually.TrueAsync(
+        await Eventually.TrueAsync(
             () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers.Any(follower => follower.Replica == 77), "the leader knows of the learner");
     }
 
@@ -394,8 +394,8 @@ public sealed class ReplicaReplacementTests
     {
         try
         {
-            if ((await RecordAsync(cluster)).Replicas.Any(replica => replica.Node == from))
-                await new Admin.AdminClient(cluster.ChannelOf(await cluster.LeaderOfAsync(0))).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }, deadline: DateTime.UtcNow + Grpc.Eventually.Limit);
+            if ((await cluster.RecordAsync()).Replicas.Any(replica => replica.Node == from))
+                await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }, deadline: DateTime.UtcNow + Eventually.Limit);
             return true;
         }
         catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
@@ -415,21 +415,18 @@ public sealed class ReplicaReplacementTests
             await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8($"k{key}"), Value = ByteString.CopyFromUtf8($"v{key}") });
     }
 
-    private static async Task<ShardRecord> RecordAsync(NodeCluster cluster) =>
-        RecordText.Parse<ShardRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None)).Value!);
-
     private static async Task RebuiltAsync(NodeCluster cluster, uint node, ShardRecord before)
     {
         var old = before.Replicas.Single(replica => replica.Node == node).Replica;
-        await Grpc.Eventually.TrueAsync(
-            () => RecordAsync(cluster).Result.Replicas.Any(replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }),
+        await Eventually.TrueAsync(
+            () => cluster.RecordAsync().Result.Replicas.Any(replica => replica.Node == node && replica.Replica != old && replica is { Learner: false, Created: true }),
             $"node {node} has a new voter");
-        Assert.Contains(old, (await RecordAsync(cluster)).Removed);
+        Assert.Contains(old, (await cluster.RecordAsync()).Removed);
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("1") });
         await SameContentAsync(cluster, node, await cluster.LeaderOfAsync(0));
     }
 
-    private static Task SameContentAsync(NodeCluster cluster, uint node, uint leader) => Grpc.Eventually.TrueAsync(
+    private static Task SameContentAsync(NodeCluster cluster, uint node, uint leader) => Eventually.TrueAsync(
         () => DigestOf(cluster, node) is { IsEmpty: false } digest && digest == DigestOf(cluster, leader), $"nodes {node} and {leader} hold the same");
 
     private static ByteString? DigestOf(NodeCluster cluster, uint node) => cluster.StatusOfAsync(node, digest: true).Result.Replicas.SingleOrDefault()?.Digest;

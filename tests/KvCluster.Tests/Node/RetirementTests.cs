@@ -49,7 +49,7 @@ public sealed class RetirementTests
         // There is space for one more as soon as the second is deleted.
         var full = new RetiredReplicas(folder.Path, () => (Directory.GetDirectories(folder.Path).Length > 1 ? 19 : 20, 100), NullLogger.Instance);
         await using (full)
-            await Grpc.Eventually.TrueAsync(() => Directory.GetDirectories(folder.Path).Length == 1, "two are deleted");
+            await Eventually.TrueAsync(() => Directory.GetDirectories(folder.Path).Length == 1, "two are deleted");
         Assert.Equal("0-a", Path.GetFileName(Directory.GetDirectories(folder.Path).Single()));
     }
 }

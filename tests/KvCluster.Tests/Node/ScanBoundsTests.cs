@@ -5,7 +5,6 @@ using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;

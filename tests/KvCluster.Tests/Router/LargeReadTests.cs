@@ -8,7 +8,6 @@ using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Tests.Client;
-using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 using Method = KvCluster.V1.Method;

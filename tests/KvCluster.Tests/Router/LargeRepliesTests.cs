@@ -2,7 +2,6 @@ using System.Runtime.ExceptionServices;
 using Google.Protobuf;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Api;
-using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Router;
 

@@ -1,6 +1,5 @@
 using System.Net;
 using KvCluster.ServiceDefaults.Admin;
-using KvCluster.Tests.Grpc;
 using Microsoft.AspNetCore.Http;
 using Microsoft.Extensions.Logging.Abstractions;
 

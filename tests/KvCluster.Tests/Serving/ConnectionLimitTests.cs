@@ -4,7 +4,6 @@ using Grpc.Net.Client;
 using KvCluster.ServiceDefaults;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
-using KvCluster.Tests.Node;
 using KvCluster.Tests.Serving.Security;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;

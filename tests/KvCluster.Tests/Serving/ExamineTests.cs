@@ -11,7 +11,7 @@ public sealed class ExamineTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var before = DateTimeOffset.UtcNow.AddMilliseconds(-1);
-        var node = Assert.Single((await new Admin.AdminClient(cluster.ChannelOf(1)).ExamineAsync(new ExamineRequest())).Nodes);
+        var node = Assert.Single((await cluster.AdminOf(1).ExamineAsync(new ExamineRequest())).Nodes);
         Assert.Equal((1u, "", "", ""), (node.Node, node.Error, node.DiskError, node.CoordinatorError));
         Assert.InRange(DateTimeOffset.UnixEpoch.AddMicroseconds(node.ClockUs), before, DateTimeOffset.UtcNow);
         Assert.InRange(node.SyncUs, 1u, node.SyncUsMax);
@@ -28,7 +28,7 @@ public sealed class ExamineTests
     public async Task Examine_AskedManyTimes_SyncsOnce()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        var admin = new Admin.AdminClient(cluster.ChannelOf(1));
+        var admin = cluster.AdminOf(1);
         var told = await Task.WhenAll(Enumerable.Range(0, 20).Select(_ => admin.ExamineAsync(new ExamineRequest()).ResponseAsync));
         // Times in microseconds, of seven syncs and a call: two examinations do not find the same.
         Assert.Single(told.Select(answer => (answer.Nodes[0].SyncUs, answer.Nodes[0].SyncUsMax, answer.Nodes[0].CoordinatorUs)).Distinct());

@@ -9,8 +9,6 @@ using KvCluster.Processes;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Storage.Files;
 using KvCluster.Tests.Cli;
-using KvCluster.Tests.Grpc;
-using KvCluster.Tests.Node;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Serving;

@@ -1,6 +1,5 @@
 using System.Net;
 using KvCluster.ServiceDefaults.Logs;
-using KvCluster.Tests.Node;
 
 namespace KvCluster.Tests.Serving;
 

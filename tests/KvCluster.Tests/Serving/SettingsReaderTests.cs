@@ -1,5 +1,4 @@
 using KvCluster.ServiceDefaults.Configuration;
-using KvCluster.Tests.Node;
 
 namespace KvCluster.Tests.Serving;
 

@@ -6,7 +6,6 @@ using Grpc.Net.Client;
 using KvCluster.Client;
 using KvCluster.Router;
 using KvCluster.ServiceDefaults.Admin;
-using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Node;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -163,19 +162,10 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     private async Task PutAsync(string traceparent, string key = "key")
     {
         using var channel = GrpcChannel.ForAddress(_router.Address);
-        var (put, limit) = (new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("value") }, DateTime.UtcNow + Eventually.Limit);
-        while (true)
-        {
-            try
-            {
-                await new Kv.KvClient(channel).PutAsync(put, new Metadata { { "traceparent", traceparent } }, limit);
-                return;
-            }
-            catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown && DateTime.UtcNow < limit)
-            {
-                // Its outcome is unknown where leadership changed.
-                await Task.Delay(20);
-            }
-        }
+        var (kv, limit) = (new Kv.KvClient(channel), DateTime.UtcNow + Eventually.Limit);
+        var put = new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("value") };
+        // Its outcome is unknown where leadership changed.
+        await Eventually.AnsweredAsync(
+            () => kv.PutAsync(put, new Metadata { { "traceparent", traceparent } }, limit).ResponseAsync, static failure => failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown);
     }
 }

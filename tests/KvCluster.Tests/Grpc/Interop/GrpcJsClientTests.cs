@@ -1,26 +1,20 @@
+using System.Diagnostics;
+using System.Globalization;
+
 namespace KvCluster.Tests.Grpc.Interop;
 
 /// <summary>@grpc/grpc-js as a client of our server. The cases are in tests/interop/client.js.</summary>
 public sealed class GrpcJsClientTests(GrpcJsClientRun run) : IClassFixture<GrpcJsClientRun>
 {
     [NodeTheory]
-    [InlineData("empty_unary")]
-    [InlineData("large_unary")]
-    [InlineData("client_streaming")]
-    [InlineData("server_streaming")]
-    [InlineData("duplex_streaming")]
-    [InlineData("empty_stream")]
-    [InlineData("cancel_before_first_message")]
-    [InlineData("cancel_after_first_message")]
-    [InlineData("deadline_exceeded_on_sleeping_server")]
-    [InlineData("status_code_and_message")]
-    [InlineData("special_status_message")]
-    [InlineData("unimplemented_method")]
-    [InlineData("unimplemented_service")]
-    [InlineData("custom_metadata")]
-    [InlineData("request_too_large")]
-    [InlineData("response_too_large")]
-    [InlineData("compressed_request")]
-    [InlineData("server_dies_mid_stream")]
+    [MemberData(nameof(InteropClientRun.Cases), MemberType = typeof(InteropClientRun))]
     public void Case(string name) => run.AssertPassed(name);
+}
+
+/// <summary>All cases of client.js.</summary>
+public sealed class GrpcJsClientRun : InteropClientRun
+{
+    protected override string? SkipReason => NodeScripts.SkipReason;
+
+    protected override Process Start(int port) => NodeScripts.Start("client.js", port.ToString(CultureInfo.InvariantCulture));
 }

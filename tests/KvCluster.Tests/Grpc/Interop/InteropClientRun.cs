@@ -6,6 +6,16 @@ namespace KvCluster.Tests.Grpc.Interop;
 /// <summary>One run of all cases of a foreign client against our server. Each test checks its own case.</summary>
 public abstract class InteropClientRun : IAsyncLifetime
 {
+    /// <summary>What each client's script runs.</summary>
+    public static readonly TheoryData<string> Cases =
+    [
+        "empty_unary", "large_unary", "client_streaming", "server_streaming",
+        "duplex_streaming", "empty_stream", "cancel_before_first_message", "cancel_after_first_message",
+        "deadline_exceeded_on_sleeping_server", "status_code_and_message", "special_status_message", "unimplemented_method",
+        "unimplemented_service", "custom_metadata", "request_too_large", "response_too_large",
+        "compressed_request", "server_dies_mid_stream",
+    ];
+
     private readonly Dictionary<string, string?> _failures = [];
     private string _errors = "";
 

@@ -59,3 +59,17 @@ internal static class NodeScripts
         RedirectStandardError = true,
     })!;
 }
+
+/// <summary>A test that needs node and the packages of tests/interop. Where they are missing, the test is skipped with the reason.</summary>
+[AttributeUsage(AttributeTargets.Method)]
+internal sealed class NodeFactAttribute : FactAttribute
+{
+    public NodeFactAttribute() => Skip = NodeScripts.SkipReason;
+}
+
+/// <inheritdoc cref="NodeFactAttribute"/>
+[AttributeUsage(AttributeTargets.Method)]
+internal sealed class NodeTheoryAttribute : TheoryAttribute
+{
+    public NodeTheoryAttribute() => Skip = NodeScripts.SkipReason;
+}

@@ -40,3 +40,10 @@ internal static class Python
         Environment = { ["PYTHONDONTWRITEBYTECODE"] = "1" },
     })!;
 }
+
+/// <summary>A test that needs Python's grpcio. Where it is missing, the test is skipped with the reason.</summary>
+[AttributeUsage(AttributeTargets.Method)]
+internal sealed class GrpcioTheoryAttribute : TheoryAttribute
+{
+    public GrpcioTheoryAttribute() => Skip = Python.SkipReason;
+}

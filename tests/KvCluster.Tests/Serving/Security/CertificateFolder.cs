@@ -1,5 +1,4 @@
 using KvCluster.ServiceDefaults.Security;
-using KvCluster.Tests.Node;
 using KvCluster.Tls;
 
 namespace KvCluster.Tests.Serving.Security;

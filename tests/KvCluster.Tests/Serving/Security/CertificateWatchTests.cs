@@ -1,4 +1,3 @@
-using KvCluster.Disk;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 

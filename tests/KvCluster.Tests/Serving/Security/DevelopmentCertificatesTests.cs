@@ -1,7 +1,6 @@
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
 using KvCluster.ServiceDefaults.Security;
-using KvCluster.Tests.Node;
 using KvCluster.Tls;
 
 namespace KvCluster.Tests.Serving.Security;

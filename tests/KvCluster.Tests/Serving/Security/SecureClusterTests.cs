@@ -8,8 +8,6 @@ using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Router;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Security;
-using KvCluster.Tests.Grpc;
-using KvCluster.Tests.Node;
 using KvCluster.Tls;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;

@@ -6,7 +6,6 @@ using Grpc.Health.V1;
 using Grpc.Net.Client;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Security;
-using KvCluster.Tests.Grpc;
 using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;

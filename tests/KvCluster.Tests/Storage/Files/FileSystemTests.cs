@@ -5,16 +5,14 @@ namespace KvCluster.Tests.Storage.Files;
 /// <summary>The same expectations for both real file systems and for the simulated one.</summary>
 public sealed class FileSystemTests : IDisposable
 {
-    private readonly string _directory = Path.Combine(Path.GetTempPath(), $"kv-files-{Environment.ProcessId}-{Guid.NewGuid():n}");
-
-    public FileSystemTests() => Directory.CreateDirectory(_directory);
+    private readonly TemporaryDirectory _directory = new();
 
     public static TheoryData<string, bool> Kinds => new()
     {
         { "linux", false }, { "linux", true }, { "portable", false }, { "simulated", false },
     };
 
-    public void Dispose() => Directory.Delete(_directory, recursive: true);
+    public void Dispose() => _directory.Dispose();
 
     [Theory]
     [MemberData(nameof(Kinds))]
@@ -123,8 +121,8 @@ public sealed class FileSystemTests : IDisposable
 
     private (IFileSystem Files, string Path) Make(string kind) => kind switch
     {
-        "linux" => (LinuxFileSystem.Instance, Path.Combine(_directory, "file")),
-        "portable" => (PortableFileSystem.Instance, Path.Combine(_directory, "file")),
+        "linux" => (LinuxFileSystem.Instance, Path.Combine(_directory.Path, "file")),
+        "portable" => (PortableFileSystem.Instance, Path.Combine(_directory.Path, "file")),
         _ => (new KvCluster.Disk.SimulatedDisk(), "/file"),
     };
 }

@@ -10,11 +10,11 @@ internal sealed class DataFile : IDisposable
 {
     private static readonly PageStoreOptions Options = new() { MapBytes = 4L << 30, SnapshotsMax = 64 };
 
-    private readonly string _directory = Directory.CreateTempSubdirectory("kv-pages-").FullName;
+    private readonly TemporaryDirectory _directory = new();
 
     public DataFile() => Pages = PageStore.Create(LocalDisk.Instance, FilePath, Options, new byte[16]);
 
-    public string FilePath => Path.Combine(_directory, "data");
+    public string FilePath => Path.Combine(_directory.Path, "data");
 
     public PageStore Pages { get; private set; }
 
@@ -40,7 +40,7 @@ internal sealed class DataFile : IDisposable
     /// <summary>A store made from the pages of a pinned checkpoint, as another replica makes it.</summary>
     public PageStore Copy(CheckpointPin pin)
     {
-        var path = Path.Combine(_directory, "copy");
+        var path = Path.Combine(_directory.Path, "copy");
         File.Delete(path);
         using (var target = LocalDisk.Instance.Open(path, new StorageFileOptions(StorageFileMode.CreateNew)))
         {
@@ -58,6 +58,6 @@ internal sealed class DataFile : IDisposable
     public void Dispose()
     {
         Pages.Dispose();
-        Directory.Delete(_directory, recursive: true);
+        _directory.Dispose();
     }
 }

@@ -9,13 +9,13 @@ namespace KvCluster.Tests.Storage.Readers;
 public sealed class ConcurrentReadTests : IDisposable
 {
     private const int Keys = 600;
-    private readonly string _directory = Directory.CreateTempSubdirectory("kv-pages-").FullName;
+    private readonly TemporaryDirectory _directory = new();
 
     /// <summary>Each batch writes the same round number under all keys, so a mixed state is detected.</summary>
     [Fact]
     public async Task Snapshots_BesideWriterAndCheckpoints_AreWhole()
     {
-        using var store = PageStore.Create(LocalDisk.Instance, Path.Combine(_directory, "data"), new PageStoreOptions(), new byte[16]);
+        using var store = PageStore.Create(LocalDisk.Instance, Path.Combine(_directory.Path, "data"), new PageStoreOptions(), new byte[16]);
         WriteRound(store, 1);
         using var done = new CancellationTokenSource();
         var readers = Enumerable.Range(0, 3).Select(index => Task.Run(() => Read(store, index, done.Token))).ToArray();
@@ -49,7 +49,7 @@ public sealed class ConcurrentReadTests : IDisposable
         store.Verify();
     }
 
-    public void Dispose() => Directory.Delete(_directory, recursive: true);
+    public void Dispose() => _directory.Dispose();
 
     private static void WriteRound(PageStore store, ulong round)
     {

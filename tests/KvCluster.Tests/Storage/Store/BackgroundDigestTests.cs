@@ -1,6 +1,5 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
-using KvCluster.Tests.Node;
 
 namespace KvCluster.Tests.Storage.Store;
 

@@ -1,7 +1,6 @@
 using KvCluster.Node.Api;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
-using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.Storage.Store;
 

@@ -1,4 +1,3 @@
-using KvCluster.Disk;
 using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;

@@ -14,11 +14,9 @@ namespace KvCluster.Tests.Storage.Store;
 /// <summary>The engine on its own threads and a real disk.</summary>
 public sealed class StandaloneStoreTests : IDisposable
 {
-    private readonly string _directory = Path.Combine(Path.GetTempPath(), $"kv-store-{Environment.ProcessId}-{Guid.NewGuid():n}");
+    private readonly TemporaryDirectory _directory = new();
 
-    public StandaloneStoreTests() => Directory.CreateDirectory(_directory);
-
-    public void Dispose() => Directory.Delete(_directory, recursive: true);
+    public void Dispose() => _directory.Dispose();
 
     [Fact]
     public async Task Write_ManyCallersIncrementOneCounterByCondition_NoneIsLost()
@@ -95,5 +93,5 @@ public sealed class StandaloneStoreTests : IDisposable
     }
 
     private StandaloneStore Open() =>
-        StandaloneStore.Open(LocalDisk.Instance, Path.Combine(_directory, "shard"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
+        StandaloneStore.Open(LocalDisk.Instance, Path.Combine(_directory.Path, "shard"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
 }

@@ -1,6 +1,6 @@
-namespace KvCluster.Tests.Node;
+namespace KvCluster.Shared;
 
-/// <summary>A directory of its own for a test, removed with everything in it.</summary>
+/// <summary>A directory for one test or run, removed with everything in it.</summary>
 internal sealed class TemporaryDirectory : IDisposable
 {
     public string Path { get; } = Directory.CreateTempSubdirectory("kvcluster-").FullName;

@@ -1,0 +1,42 @@
+using System.Diagnostics;
+using KvCluster.Processes;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>A test that mounts small file systems, which takes root and loop devices; skipped, with the reason, elsewhere.</summary>
+[AttributeUsage(AttributeTargets.Method)]
+internal sealed class SmallDiskFactAttribute : FactAttribute
+{
+    public SmallDiskFactAttribute() => Skip = new ToolFactAttribute("etcd", "etcdctl", "lincheck", "mkfs.ext4", "mount").Skip
+        ?? (Environment.IsPrivilegedProcess && File.Exists("/dev/loop-control") ? null : "mounting a file system takes root and loop devices");
+}
+
+/// <summary>A test that slows a small file system down, which takes root, loop devices and control groups of version 1; skipped, with the reason, elsewhere.</summary>
+[AttributeUsage(AttributeTargets.Method)]
+internal sealed class SlowDiskFactAttribute : FactAttribute
+{
+    public SlowDiskFactAttribute() => Skip = new SmallDiskFactAttribute().Skip ?? new ToolFactAttribute("findmnt").Skip
+        ?? (File.Exists(Path.Combine(SmallDisk.Throttles, "blkio.throttle.write_iops_device")) ? null : "there is no control group of version 1 for block devices");
+}
+
+/// <summary>A test on a file system that errs by rules; skipped, with the reason, where badfs or FUSE is missing.</summary>
+[AttributeUsage(AttributeTargets.Method)]
+internal sealed class BadDiskFactAttribute : FactAttribute
+{
+    public BadDiskFactAttribute() => Skip = new ToolFactAttribute("etcd", "etcdctl", "badfs", "fusermount3", "dd").Skip
+        ?? (File.Exists("/dev/fuse") ? null : "there is no /dev/fuse");
+}
+
+/// <summary>A test that starts nodes with another boot clock, which takes root and a kernel with time namespaces; skipped, with the reason, elsewhere.</summary>
+[AttributeUsage(AttributeTargets.Method)]
+internal sealed class BootClockFactAttribute : FactAttribute
+{
+    public BootClockFactAttribute() => Skip = new ToolFactAttribute("etcd", "etcdctl", "lincheck", "unshare").Skip ?? (CanShift() ? null : "time namespaces are not to be had here");
+
+    private static bool CanShift()
+    {
+        using var tried = Process.Start(new ProcessStartInfo("unshare", ["-T", "--boottime", "1000", "true"]) { RedirectStandardError = true })!;
+        tried.WaitForExit();
+        return tried.ExitCode == 0;
+    }
+}

@@ -1,0 +1,32 @@
+using Grpc.Core;
+using KvCluster.V1;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>What a router tells of all nodes of a cluster with one shard.</summary>
+internal static class RouterStatus
+{
+    /// <summary>Null: the router has no answer for the moment.</summary>
+    public static GetStatusResponse? StatusOf(V1.Cluster.ClusterClient client, bool digest = false)
+    {
+        try
+        {
+            return client.GetStatus(new GetStatusRequest { Digest = digest });
+        }
+        catch (RpcException failure) when (failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
+        {
+            return null;
+        }
+    }
+
+    /// <summary>The node that leads; null: none does, or two believe it.</summary>
+    public static uint? LeaderOf(GetStatusResponse status)
+    {
+        var leaders = status.Nodes.Where(static node => node.Replicas.Any(static replica => replica.Role == "leader")).ToList();
+        return leaders.Count == 1 ? leaders[0].Node : null;
+    }
+
+    public static bool AllReplicasEqual(GetStatusResponse status) =>
+        status.Nodes.All(static node => node.Error.Length == 0 && node.Replicas.Count == 1)
+        && status.Nodes.Select(static node => (node.Replicas[0].DigestEtag, node.Replicas[0].Digest)).Distinct().Count() == 1;
+}
