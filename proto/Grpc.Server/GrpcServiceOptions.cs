@@ -1,3 +1,5 @@
+using System.Collections.ObjectModel;
+using Grpc.Core.Interceptors;
 using Grpc.Shared;
 
 namespace Grpc.AspNetCore.Server;
@@ -16,4 +18,11 @@ internal sealed class GrpcServiceOptions
 
     /// <summary>The interceptors of every call, in this order.</summary>
     public InterceptorCollection Interceptors { get; } = [];
+}
+
+/// <summary>The types of a server's interceptors. There is one instance of each, from the service provider or created with it.</summary>
+internal sealed class InterceptorCollection : Collection<Type>
+{
+    public void Add<TInterceptor>()
+        where TInterceptor : Interceptor => Add(typeof(TInterceptor));
 }

@@ -18,3 +18,6 @@ internal sealed record TlsFiles
     /// <summary>The name that the certificate must have because others require it; null means any.</summary>
     public string? RequiredName { get; init; }
 }
+
+/// <summary>A file with certificates, a key or a secret cannot be used. The message is one line that names the file and says why.</summary>
+internal sealed class UnusableFileException(string file, string reason) : Exception($"{file} is not usable: {reason}");

@@ -113,3 +113,40 @@ internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages
         message.Older = message.Newer = null;
     }
 }
+
+/// <summary>
+/// The message that a call waits for. Everything except <see cref="IsHeld"/> belongs to <see cref="HeldMessages"/> and is used under its lock.
+/// </summary>
+/// <param name="end">Ends the call.</param>
+internal sealed class HeldMessage(Action end)
+{
+    /// <summary>Number of bytes held.</summary>
+    public long Bytes { get; set; }
+
+    /// <summary>Whether it is in the list of messages that are waited for.</summary>
+    public bool IsListed { get; set; }
+
+    /// <summary><see cref="Environment.TickCount64"/> at which it began to hold bytes.</summary>
+    public long SinceMs { get; set; }
+
+    public HeldMessage? Older { get; set; }
+
+    public HeldMessage? Newer { get; set; }
+
+    /// <summary>Whether its call has made it hold bytes since it was last released. Used by the call's own thread.</summary>
+    public bool IsHeld { get; set; }
+
+    public void End() => end();
+}
+
+/// <summary>
+/// Limits what messages of slow callers may hold in a server's buffers. Added to the services of a host that wants limits; without it there are none.
+/// </summary>
+internal sealed class MessageMemory(long arrivingBytesMax, long leavingBytesMax)
+{
+    /// <summary>Requests that have partly arrived.</summary>
+    public HeldMessages Arriving { get; } = new(arrivingBytesMax);
+
+    /// <summary>Unary responses that have not been read.</summary>
+    public HeldMessages Leaving { get; } = new(leavingBytesMax);
+}

@@ -1,3 +1,5 @@
+using System.Text;
+
 namespace Grpc.Core;
 
 /// <summary>The authenticated properties of a caller, from its connection's handshake.</summary>
@@ -15,4 +17,22 @@ internal sealed class AuthContext(string? peerIdentityPropertyName, Dictionary<s
     public IEnumerable<AuthProperty> Properties => properties.Values.SelectMany(static values => values);
 
     public IEnumerable<AuthProperty> FindPropertiesByName(string propertyName) => properties.TryGetValue(propertyName, out var values) ? values : [];
+}
+
+/// <summary>One property of an authenticated caller.</summary>
+internal sealed class AuthProperty
+{
+    private AuthProperty(string name, string value)
+    {
+        Name = name;
+        Value = value;
+    }
+
+    public string Name { get; }
+
+    public string Value { get; }
+
+    /// <param name="name">Its name.</param>
+    /// <param name="valueBytes">UTF-8.</param>
+    public static AuthProperty Create(string name, byte[] valueBytes) => new(name, Encoding.UTF8.GetString(valueBytes));
 }

@@ -24,3 +24,26 @@ internal sealed class Method<TRequest, TResponse>(
 
     public Marshaller<TResponse> ResponseMarshaller { get; } = responseMarshaller;
 }
+
+/// <summary>A method without its message types.</summary>
+internal interface IMethod
+{
+    MethodType Type { get; }
+
+    /// <summary>Package and service, <c>kvcluster.v1.Kv</c>.</summary>
+    string ServiceName { get; }
+
+    string Name { get; }
+
+    /// <summary>The path of its requests, <c>/kvcluster.v1.Kv/Get</c>.</summary>
+    string FullName { get; }
+}
+
+/// <summary>The four kinds of calls.</summary>
+internal enum MethodType
+{
+    Unary,
+    ClientStreaming,
+    ServerStreaming,
+    DuplexStreaming,
+}

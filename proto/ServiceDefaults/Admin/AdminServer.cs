@@ -69,3 +69,21 @@ internal sealed class AdminServer : IAsyncDisposable
     private static bool Stands(string endpoint, string path) =>
         endpoint == path || (endpoint.EndsWith("/*", StringComparison.Ordinal) && path.StartsWith(endpoint[..^1], StringComparison.Ordinal));
 }
+
+/// <summary>An endpoint of the admin port.</summary>
+/// <param name="Method">GET, POST...</param>
+/// <param name="Path">For example "/metrics". "/api/*" matches everything below /api/ that no other endpoint matches better.</param>
+/// <param name="Handle">Answers a request, on any thread, several at once. An exception becomes the status 500 and a log message.</param>
+internal sealed record AdminEndpoint(string Method, string Path, RequestDelegate Handle);
+
+/// <summary>Writes an answer of one line for people.</summary>
+internal static class AdminText
+{
+    public static Task WriteAsync(HttpContext context, int status, string line)
+    {
+        context.Response.StatusCode = status;
+        context.Response.ContentType = "text/plain; charset=utf-8";
+        context.Response.Headers.CacheControl = "no-store";
+        return context.Response.WriteAsync(line + "\n");
+    }
+}

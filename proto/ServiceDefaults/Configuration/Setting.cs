@@ -36,3 +36,18 @@ internal abstract class Setting(string name, string form, string meaning)
     /// from.</exception>
     public abstract object? Read(string text);
 }
+
+/// <summary>A setting whose values are of one type.</summary>
+/// <param name="name">As in the base class.</param>
+/// <param name="form">As in the base class.</param>
+/// <param name="meaning">As in the base class.</param>
+/// <param name="read">Parses a text; throws a <see cref="FormatException"/> that says what is wrong.</param>
+internal sealed class Setting<T>(string name, string form, string meaning, Func<string, T> read) : Setting(name, form, meaning)
+{
+    public override object? Read(string text) => read(text);
+}
+
+/// <summary>The text given for a setting, and its source.</summary>
+/// <param name="Text">As written in the source.</param>
+/// <param name="Origin">The flag, the variable, or the file's line.</param>
+internal readonly record struct SettingValue(string Text, string Origin);

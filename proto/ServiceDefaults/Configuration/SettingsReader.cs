@@ -55,3 +55,8 @@ internal static partial class SettingsReader
     [GeneratedRegex("_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$")]
     private static partial Regex OfAServiceLink();
 }
+
+/// <summary>The sources of settings, besides the file that they may name.</summary>
+/// <param name="Flags">Texts by the names of settings.</param>
+/// <param name="Environment">All variables. Those that do not begin with <see cref="Setting.VariablePrefix"/> are ignored.</param>
+internal sealed record SettingSources(IReadOnlyDictionary<string, string> Flags, IReadOnlyDictionary<string, string> Environment);

@@ -83,3 +83,6 @@ internal sealed class DevelopmentAuthority : IDisposable
         return names.Build();
     }
 }
+
+/// <summary>A certificate and its private key, as PEM.</summary>
+internal sealed record IssuedCertificate(string CertificatePem, string KeyPem);

@@ -1,8 +1,21 @@
+using System.Net.Sockets;
 using System.Security.Cryptography.X509Certificates;
 using System.Text;
 using Grpc.Core;
+using Microsoft.AspNetCore.Http.Features;
 
 namespace Grpc.AspNetCore.Server.Calls;
+
+/// <summary>Formats a caller's address in gRPC's form.</summary>
+internal static class PeerAddress
+{
+    public static string Format(IHttpConnectionFeature? connection) => connection?.RemoteIpAddress switch
+    {
+        null => "unknown",
+        { AddressFamily: AddressFamily.InterNetworkV6 } address => $"ipv6:[{address}]:{connection.RemotePort}",
+        var address => $"ipv4:{address}:{connection.RemotePort}",
+    };
+}
 
 /// <summary>Describes a caller's certificate, which the handshake has verified, in gRPC's form.</summary>
 internal static class PeerCertificate

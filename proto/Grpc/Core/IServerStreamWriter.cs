@@ -1,4 +1,0 @@
-namespace Grpc.Core;
-
-/// <summary>The messages that a handler streams to its caller.</summary>
-internal interface IServerStreamWriter<in T> : IAsyncStreamWriter<T>;
