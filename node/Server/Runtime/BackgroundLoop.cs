@@ -75,3 +75,14 @@ internal sealed partial class BackgroundLoop : IAsyncDisposable
     [LoggerMessage(21, LogLevel.Error, "An iteration of {Loop} failed; the loop continues")]
     private static partial void LogTurnFailed(ILogger log, string loop, Exception failure);
 }
+
+/// <summary>Counts unexpected exceptions in the background loops of a process. Each is a bug, and its loop continues. Any thread.</summary>
+internal static class LoopFailures
+{
+    private static long _total;
+
+    /// <summary>The number in this process so far.</summary>
+    public static long Total => Volatile.Read(ref _total);
+
+    public static void Count() => Interlocked.Increment(ref _total);
+}

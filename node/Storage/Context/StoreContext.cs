@@ -39,3 +39,7 @@ internal sealed record StoreContext(
     /// <summary>Measures and traces this shard's store.</summary>
     public StoreObserver Observer { get; init; } = StoreObserver.None;
 }
+
+/// <summary>The engine has stopped. The inner exception is the first failure, or null after disposal.</summary>
+internal sealed class StoreStoppedException(Exception? first)
+    : Exception(first is null ? "The store was closed." : $"The store has stopped: {first.Message}", first);

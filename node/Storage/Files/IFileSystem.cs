@@ -37,3 +37,10 @@ internal interface IFileSystem
     /// <summary>Makes the directory's names durable.</summary>
     void SyncDirectory(string path);
 }
+
+/// <summary>Selects the file system for this machine.</summary>
+internal static class LocalDisk
+{
+    /// <summary>The machine's own disk.</summary>
+    public static IFileSystem Instance { get; } = OperatingSystem.IsLinux() ? LinuxFileSystem.Instance : PortableFileSystem.Instance;
+}

@@ -1,9 +1,0 @@
-namespace KvCluster.Storage.Control;
-
-/// <summary>A directory does not belong to the replica that was to be opened. Nothing in it was changed; an operator has to find out what it is.</summary>
-/// <param name="directory">The directory.</param>
-/// <param name="found">The replica that it belongs to.</param>
-/// <param name="expected">The replica that it should belong to.</param>
-internal sealed class ForeignStoreException(string directory, StoreIdentity found, StoreIdentity expected) : Exception(
-    $"'{directory}' belongs to replica {found.ReplicaId:x16} of shard {found.Shard}{(found.ClusterHash == expected.ClusterHash ? "" : " of another cluster")}, "
-    + $"but should belong to replica {expected.ReplicaId:x16} of shard {expected.Shard}. Nothing was changed; check which directory was mounted here.");
