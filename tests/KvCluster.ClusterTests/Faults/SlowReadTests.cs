@@ -24,10 +24,7 @@ public sealed class SlowReadTests
     {
         await using var disk = await BadDisk.CreateAsync();
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Node ? disk.Data : null);
-        await using (var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit }))
-            await Task.WhenAll(Enumerable.Range(0, Values).Select(number => client.PutAsync(Key(number).ToByteArray(), new byte[ValueBytes]).AsTask()));
-        await cluster.UntilFollowsAsync(Node);
-        await cluster.CheckpointAsync();
+        await FillAsync(cluster);
         var kv = cluster.KvOf(Node);
         var stale = new ReadOptions { Mode = ReadMode.Stale };
         for (var round = 0; ; round++)
@@ -58,10 +55,7 @@ public sealed class SlowReadTests
     {
         await using var disk = await BadDisk.CreateAsync();
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Node ? disk.Data : null);
-        await using (var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit }))
-            await Task.WhenAll(Enumerable.Range(0, Values).Select(number => client.PutAsync(Key(number).ToByteArray(), new byte[ValueBytes]).AsTask()));
-        await cluster.UntilFollowsAsync(Node);
-        await cluster.CheckpointAsync();
+        await FillAsync(cluster);
         for (var round = 0; ; round++)
         {
             await disk.ForgetMappedAsync(DataFile);
@@ -93,6 +87,15 @@ public sealed class SlowReadTests
             // The system may have kept the pages, or the machine stood still.
             Assert.True(round + 1 < RoundsMax, $"{before} of {Gets} Gets were answered before the change that came behind them, in each of {RoundsMax} rounds");
         }
+    }
+
+    // All values are in the data file of every node.
+    private static async Task FillAsync(FaultCluster cluster)
+    {
+        await using (var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit }))
+            await Task.WhenAll(Enumerable.Range(0, Values).Select(number => client.PutAsync(Key(number).ToByteArray(), new byte[ValueBytes]).AsTask()));
+        await cluster.UntilFollowsAsync(Node);
+        await cluster.CheckpointAsync();
     }
 
     private static ByteString Key(int number) => ByteString.CopyFromUtf8(string.Create(CultureInfo.InvariantCulture, $"cold/{number:00000}"));

@@ -106,13 +106,19 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         };
     }
 
+    // Whether a follower as well as the leader may serve it, what it must show at least, and which node is asked.
+    private (bool Anywhere, Etag Least, uint Node) DrawTarget(ReadKind kind)
+    {
+        var anywhere = kind is ReadKind.Replica or ReadKind.Session or ReadKind.Stale;
+        var least = kind switch { ReadKind.Stale => Etag.None, ReadKind.Session => _seen, _ => history.Floor };
+        return (anywhere, least, anywhere && !run.Conditions.PinnedCallers ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node);
+    }
+
     private void Read(ReadKind kind, int[] keys)
     {
         var operation = Begin(Elsewhere);
-        // A follower as well as the leader may serve it.
-        var anywhere = kind is ReadKind.Replica or ReadKind.Session or ReadKind.Stale;
-        var least = kind switch { ReadKind.Stale => Etag.None, ReadKind.Session => _seen, _ => history.Floor };
-        run.Network.Call(anywhere && !run.Conditions.PinnedCallers ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node, node => node.Requests.Get(keys, kind, least, read => run.Network.Reply(() =>
+        var (anywhere, least, of) = DrawTarget(kind);
+        run.Network.Call(of, node => node.Requests.Get(keys, kind, least, read => run.Network.Reply(() =>
         {
             if (read is null)
             {
@@ -135,9 +141,8 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     private void Scan(ReadKind kind, ScanRange range)
     {
         var operation = Begin(Elsewhere);
-        var anywhere = kind is ReadKind.Replica or ReadKind.Session or ReadKind.Stale;
-        var least = kind switch { ReadKind.Stale => Etag.None, ReadKind.Session => _seen, _ => history.Floor };
-        run.Network.Call(anywhere && !run.Conditions.PinnedCallers ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node, node => node.Requests.Scan(range, kind, least, scan => run.Network.Reply(() =>
+        var (_, least, of) = DrawTarget(kind);
+        run.Network.Call(of, node => node.Requests.Scan(range, kind, least, scan => run.Network.Reply(() =>
         {
             if (scan is null)
             {

@@ -19,7 +19,7 @@ public sealed class LongReaderTests
     public void HeldSnapshot_ManySmallBatches_KeepsNoPageThatItDoesNotReach()
     {
         using var disk = new SimulatedDisk();
-        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        using var store = Create(disk);
         var random = new Random(1);
         var etag = Load(store);
         var treeBytes = store.ScratchBytes;
@@ -44,7 +44,7 @@ public sealed class LongReaderTests
     public void HeldSnapshot_ManyCheckpoints_KeepsNoPageOfTheFileThatItDoesNotReach()
     {
         using var disk = new SimulatedDisk();
-        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        using var store = Create(disk);
         var random = new Random(1);
         var etag = Load(store);
         Checkpoint(store);
@@ -71,7 +71,7 @@ public sealed class LongReaderTests
     public void PinnedCheckpoint_ReadersComeAndGo_IsReadAsItWas()
     {
         using var disk = new SimulatedDisk();
-        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        using var store = Create(disk);
         var random = new Random(1);
         var etag = Load(store);
         Checkpoint(store);
@@ -95,7 +95,7 @@ public sealed class LongReaderTests
     public void PinnedCheckpoint_ManyCheckpoints_KeepsNoPageOfTheFileThatItDoesNotReach()
     {
         using var disk = new SimulatedDisk();
-        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        using var store = Create(disk);
         var random = new Random(1);
         var etag = Load(store);
         Checkpoint(store);
@@ -129,7 +129,7 @@ public sealed class LongReaderTests
     public void Begin_WhileAPinKeepsManyRuns_TakesNoLongerThanWithFew()
     {
         using var disk = new SimulatedDisk();
-        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        using var store = Create(disk);
         UInt128 etag = 0;
         Rewrite(every: 1);
         using var pin = store.Pin();
@@ -215,7 +215,7 @@ public sealed class LongReaderTests
     public void SeveralPins_OfDifferentAge_EachIsReadAsItWasToTheEnd() => Seeded.Run(10, random =>
     {
         using var disk = new SimulatedDisk();
-        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
+        using var store = Create(disk);
         var pins = new List<(CheckpointPin Pin, string Content)>();
         UInt128 etag = 0;
         for (var step = 0; step < 200; step++)
@@ -303,7 +303,7 @@ public sealed class LongReaderTests
     public void PinnedBytes_BeyondTheirBound_AskTheOldestReaderToEnd()
     {
         using var disk = new SimulatedDisk();
-        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28, PinnedBytesMax = 256 << 10 }, new byte[16]);
+        using var store = Create(disk, pinnedBytesMax: 256 << 10);
         var etag = Load(store);
         using var old = store.OpenSnapshot();
         Put(store, ++etag, 1, 1);
@@ -319,7 +319,7 @@ public sealed class LongReaderTests
     public void PinnedBytes_KeptByAPin_EndNoReader()
     {
         using var disk = new SimulatedDisk();
-        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28, PinnedBytesMax = 1 << 20 }, new byte[16]);
+        using var store = Create(disk, pinnedBytesMax: 1 << 20);
         var etag = Load(store);
         Checkpoint(store);
         using var pin = store.Pin();
@@ -343,7 +343,7 @@ public sealed class LongReaderTests
     public void PinnedBytes_OfAReaderClosedDuringACheckpoint_EndNoOtherReader()
     {
         using var disk = new SimulatedDisk();
-        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28, PinnedBytesMax = 1 << 20 }, new byte[16]);
+        using var store = Create(disk, pinnedBytesMax: 1 << 20);
         var etag = Load(store);
         Checkpoint(store);
         using var old = store.OpenSnapshot();
@@ -395,6 +395,12 @@ public sealed class LongReaderTests
         Assert.Equal(3, calls);
         Assert.Equal(NoSpace, LinuxFile.Finish(Call));
         Assert.Equal(5, calls);
+    }
+
+    private static PageStore Create(SimulatedDisk disk, long? pinnedBytesMax = null)
+    {
+        var options = new PageStoreOptions { MapBytes = 1 << 28 };
+        return PageStore.Create(disk, "data", pinnedBytesMax is { } most ? options with { PinnedBytesMax = most } : options, new byte[16]);
     }
 
     private static UInt128 Load(PageStore store)
