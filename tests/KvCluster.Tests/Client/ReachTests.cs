@@ -9,7 +9,7 @@ using KvCluster.Client.Runtime;
 using KvCluster.Client.Transport;
 using KvCluster.Router;
 using KvCluster.ServiceDefaults.Admin;
-using KvCluster.Tests.Serving.Security;
+using KvCluster.Tests.ServiceDefaults.Security;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 

@@ -7,7 +7,7 @@ using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;
-using KvCluster.Tests.Serving.Security;
+using KvCluster.Tests.ServiceDefaults.Security;
 using Microsoft.AspNetCore.Http.Features;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.Extensions.DependencyInjection;

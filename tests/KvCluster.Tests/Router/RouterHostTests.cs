@@ -9,7 +9,7 @@ using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Client;
 using KvCluster.Tests.Grpc;
-using KvCluster.Tests.Serving.Security;
+using KvCluster.Tests.ServiceDefaults.Security;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Microsoft.Extensions.Logging;

@@ -1,6 +1,6 @@
 using KvCluster.ServiceDefaults.Memory;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>
 /// What a process does about memory that it no longer uses. After floods of 2 to 4 GB nodes and a router kept all of it, for a quarter of an hour and longer: what was in use was

@@ -1,7 +1,7 @@
 using System.Net.Security;
 using System.Net.Sockets;
 
-namespace KvCluster.Tests.Serving.Security;
+namespace KvCluster.Tests.ServiceDefaults.Security;
 
 /// <summary>Asks servers for their certificates, with handshakes of new connections.</summary>
 internal static class ServerCertificates

@@ -11,7 +11,7 @@ using KvCluster.Storage.Files;
 using KvCluster.Tests.Cli;
 using Microsoft.Extensions.Logging.Abstractions;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>How nodes start in surroundings that are not ready, or wrong, and what they say of it.</summary>
 public sealed class NodeStartTests : IDisposable

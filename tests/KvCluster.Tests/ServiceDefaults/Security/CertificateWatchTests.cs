@@ -1,7 +1,7 @@
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 
-namespace KvCluster.Tests.Serving.Security;
+namespace KvCluster.Tests.ServiceDefaults.Security;
 
 /// <summary>What operators are told of certificates, and when.</summary>
 public sealed class CertificateWatchTests : IDisposable

@@ -4,12 +4,12 @@ using Grpc.Net.Client;
 using KvCluster.ServiceDefaults;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
-using KvCluster.Tests.Serving.Security;
+using KvCluster.Tests.ServiceDefaults.Security;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging.Abstractions;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>As many connections as a port takes, and more.</summary>
 public sealed class ConnectionLimitTests

@@ -2,7 +2,7 @@ using KvCluster.Node.Configuration;
 using KvCluster.Router.Configuration;
 using KvCluster.ServiceDefaults.Configuration;
 
-namespace KvCluster.Tests.Serving.Security;
+namespace KvCluster.Tests.ServiceDefaults.Security;
 
 /// <summary>What settings of TLS may not say together: each mistake is a line that begins with where it is.</summary>
 public sealed class TlsSettingsTests

@@ -1,7 +1,7 @@
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 
-namespace KvCluster.Tests.Serving.Security;
+namespace KvCluster.Tests.ServiceDefaults.Security;
 
 /// <summary>Certificates of one or more authorities, made for one test, as PEM files in a folder of their own.</summary>
 internal sealed class CertificateFolder : IDisposable

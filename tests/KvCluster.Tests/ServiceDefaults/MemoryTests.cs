@@ -1,6 +1,6 @@
 using KvCluster.ServiceDefaults.Memory;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>What calls may hold in memory: the budget of a process, and a stream's part of it.</summary>
 public sealed class MemoryTests

@@ -1,6 +1,6 @@
 using KvCluster.ServiceDefaults.Configuration;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>Settings from flags, environment and file: what holds, and what is said of mistakes.</summary>
 public sealed class SettingsReaderTests : IDisposable

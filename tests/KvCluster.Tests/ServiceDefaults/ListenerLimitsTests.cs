@@ -8,7 +8,7 @@ using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging.Abstractions;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>What a port for clients takes of a caller before anybody looks at it.</summary>
 public sealed class ListenerLimitsTests

@@ -1,6 +1,6 @@
 using KvCluster.ServiceDefaults.Memory;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>The calls of all exchanges of a process. They were bounded by stream alone: whoever opened streams enough took all that there was.</summary>
 public sealed class ExchangePlacesTests

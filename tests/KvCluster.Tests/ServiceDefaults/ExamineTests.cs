@@ -1,7 +1,7 @@
 using KvCluster.Tests.Node;
 using KvCluster.V1;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>What a node answers to <c>kv doctor</c>.</summary>
 public sealed class ExamineTests

@@ -4,7 +4,7 @@ using KvCluster.Router.Configuration;
 using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.Storage.Context;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>The settings of node and router, together.</summary>
 public sealed class NodeSettingsTests

@@ -4,7 +4,7 @@ using System.Text.RegularExpressions;
 using KvCluster.ServiceDefaults;
 using KvCluster.Storage.Transactions;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>The tables of exit codes, and the limits that operators and callers read of, are those of the programs.</summary>
 public sealed partial class OperationsDocumentTests

@@ -3,7 +3,7 @@ using System.Security.Cryptography.X509Certificates;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 
-namespace KvCluster.Tests.Serving.Security;
+namespace KvCluster.Tests.ServiceDefaults.Security;
 
 /// <summary>The folder that kv-node certs init makes.</summary>
 public sealed class DevelopmentCertificatesTests : IDisposable

@@ -1,7 +1,7 @@
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 
-namespace KvCluster.Tests.Serving.Security;
+namespace KvCluster.Tests.ServiceDefaults.Security;
 
 /// <summary>Which names cover a node's, and where plain text may listen.</summary>
 public sealed class NodeNamesTests

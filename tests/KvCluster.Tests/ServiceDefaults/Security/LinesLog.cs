@@ -1,6 +1,6 @@
 using Microsoft.Extensions.Logging;
 
-namespace KvCluster.Tests.Serving.Security;
+namespace KvCluster.Tests.ServiceDefaults.Security;
 
 /// <summary>Keeps what is logged, from warnings on, as lines "Warning: ...".</summary>
 internal sealed class LinesLog : ILogger

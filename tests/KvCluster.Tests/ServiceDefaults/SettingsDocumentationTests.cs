@@ -2,7 +2,7 @@ using KvCluster.Node.Configuration;
 using KvCluster.Router.Configuration;
 using KvCluster.ServiceDefaults.Configuration;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>The tables of settings in deploy/OPERATIONS.md are those of the programs. A failure's expected text is what belongs there.</summary>
 public sealed class SettingsDocumentationTests

@@ -1,7 +1,7 @@
 using System.Net;
 using KvCluster.ServiceDefaults.Logs;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>How often what strangers cause is said.</summary>
 public sealed class OncePerHostTests

@@ -4,7 +4,7 @@ using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>
 /// Connections are not read while the pool has too much to do. 400 connections with 500 requests each had 200,000 work items stand before everything else that a leader did: its heartbeats

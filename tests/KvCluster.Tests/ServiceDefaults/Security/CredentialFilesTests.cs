@@ -1,7 +1,7 @@
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 
-namespace KvCluster.Tests.Serving.Security;
+namespace KvCluster.Tests.ServiceDefaults.Security;
 
 /// <summary>What is read of TLS files: each mistake is one line that names the file, and a mistake in a later change leaves what was there.</summary>
 public sealed class CredentialFilesTests : IDisposable

@@ -12,7 +12,7 @@ using KvCluster.Tls;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
-namespace KvCluster.Tests.Serving.Security;
+namespace KvCluster.Tests.ServiceDefaults.Security;
 
 /// <summary>Three nodes and a router with mutual TLS, each with a certificate of its own.</summary>
 public sealed class SecureClusterTests : IAsyncLifetime

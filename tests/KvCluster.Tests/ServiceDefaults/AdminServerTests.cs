@@ -3,7 +3,7 @@ using KvCluster.ServiceDefaults.Admin;
 using Microsoft.AspNetCore.Http;
 using Microsoft.Extensions.Logging.Abstractions;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>The admin port over HTTP/1.1, and what a process says of its health there.</summary>
 public sealed class AdminServerTests : IAsyncLifetime

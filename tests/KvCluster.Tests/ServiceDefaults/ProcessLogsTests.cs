@@ -2,7 +2,7 @@ using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.ServiceDefaults.Logs;
 using Microsoft.Extensions.Logging;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>What gets into a program's log.</summary>
 public sealed class ProcessLogsTests

@@ -3,7 +3,7 @@ using KvCluster.ServiceDefaults.Logs;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
 
-namespace KvCluster.Tests.Serving;
+namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>The fields of the log's JSON, on which collectors rely.</summary>
 public sealed class JsonLinesTests
