@@ -16,6 +16,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     private static readonly Task<bool> Ended = Task.FromResult(false);
 
     private readonly ServerCall _call;
+    private readonly RequestInput _requests;
     private readonly Marshaller<T> _marshaller;
     private readonly PipeReader _body;
     private readonly Action _resume;
@@ -32,8 +33,9 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     public RequestStreamReader(ServerCall call, Marshaller<T> marshaller)
     {
         _call = call;
+        _requests = call.Requests;
         _marshaller = marshaller;
-        _body = call.Body;
+        _body = call.Requests.Body;
         _resume = Resume;
     }
 
@@ -47,7 +49,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
             return Task.FromCanceled<bool>(cancellationToken);
         try
         {
-            _call.ReleaseArriving();
+            _requests.Release();
             // Data that is held, or read already, needs no wait.
             if (TryTake(out var isFound))
                 return isFound ? Found : Ended;
@@ -152,7 +154,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
     // Returns what is not a whole frame, to be read again with more data after it.
     private void Release()
     {
-        _call.HoldArriving(_held.Length - _taken);
+        _requests.Hold(_held.Length - _taken);
         _isHolding = false;
         _body.AdvanceTo(_held.GetPosition(_taken), _held.End);
         HoldRest(default);
@@ -182,9 +184,9 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
             }
             if (TryTakeFrame(out var payload, out var isCompressed))
             {
-                Current = _call.Deserialize(payload, isCompressed, _marshaller, out var countedBytes);
+                Current = _requests.Deserialize(payload, isCompressed, _marshaller, out var countedBytes);
                 // Until the next message is requested, because the handler has finished with this one then.
-                _call.KeepArrived(countedBytes);
+                _requests.Keep(countedBytes);
                 isFound = true;
                 return true;
             }
@@ -196,7 +198,7 @@ internal sealed class RequestStreamReader<T> : IAsyncStreamReader<T>
 
     private bool TryTakeFrame(out ReadOnlySequence<byte> payload, out bool isCompressed)
     {
-        var bytesMax = _call.RequestBytesMax;
+        var bytesMax = _requests.BytesMax;
         var rest = _segment.Span[_taken..];
         if (rest.Length >= FrameFormat.HeaderBytes)
         {

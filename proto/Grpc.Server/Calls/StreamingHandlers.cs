@@ -48,7 +48,7 @@ internal sealed class ServerStreamingHandler<TRequest, TResponse>(Method<TReques
 {
     protected override async Task HandleAsync(ServerCall call)
     {
-        var request = await call.ReadOnlyAsync(method.RequestMarshaller).ConfigureAwait(false);
+        var request = await call.Requests.ReadOnlyAsync(method.RequestMarshaller).ConfigureAwait(false);
         var responses = new ResponseStreamWriter<TResponse>(call, method.ResponseMarshaller);
         await call.Responses.Start(() => handler(request, responses, call)).ConfigureAwait(false);
     }

@@ -18,8 +18,8 @@ internal sealed class UnaryHandler<TRequest, TResponse>(Method<TRequest, TRespon
             TRequest? request = null;
             ReadResult read;
             do
-                read = await call.ReadAsync().ConfigureAwait(false);
-            while (!call.TryTakeOnly(read, method.RequestMarshaller, ref request));
+                read = await call.Requests.ReadAsync().ConfigureAwait(false);
+            while (!call.Requests.TryTakeOnly(read, method.RequestMarshaller, ref request));
             var response = await handler(request!, call).ConfigureAwait(false) ?? throw NoMessage();
             call.WriteOnly(response, method.ResponseMarshaller);
             if (call.HasLargeResponse)
