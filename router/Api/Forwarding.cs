@@ -12,7 +12,10 @@ using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>Forwards one encoded call and returns the encoded response. Thread-safe.</summary>
+/// <summary>
+/// Forwards one encoded call and returns the encoded response. The node is chosen as in a client: <see cref="CallRouter"/> finds the shard of the key, and
+/// <see cref="ShardNodes"/> its leader or a replica. Thread-safe.
+/// </summary>
 internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeReplies large)
 {
     private static readonly MessageParser<GetManyRequest> ManyParser = GetManyRequest.Parser.WithDiscardUnknownFields(true);

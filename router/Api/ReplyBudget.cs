@@ -1,0 +1,133 @@
+using KvCluster.ServiceDefaults.Memory;
+using KvCluster.V1;
+
+namespace KvCluster.Router.Api;
+
+/// <summary>
+/// The bytes that the replies of one exchange take: those that wait to be written, and the room kept for large responses that are being fetched. Used under
+/// the exchange's lock, except for <see cref="HoldAsync"/> and <see cref="Release"/>, which take it.
+/// </summary>
+internal sealed class ReplyBudget(Lock gate, ByteBudget process)
+{
+    /// <summary>Beyond this, replies to reads that were already begun are dropped. It is twice the largest reply.</summary>
+    public const int BytesMax = 32 << 20;
+
+    /// <summary>While more bytes of replies than this wait to be written, no further call is begun.</summary>
+    private const int WaitingBytesMax = 2 * ReplyWriter.MessageBytesMax;
+
+    /// <summary>Refusals and answers to changes must always be sent; they are smaller than this.</summary>
+    private const int OutcomeBytesMax = 4 << 10;
+
+    /// <summary>The memory that a reply takes as objects, besides its response.</summary>
+    private const int OverheadBytes = 128;
+
+    private readonly ByteBudget _process = process;
+    private readonly LinkedList<Hold> _holds = new();
+    private BudgetShare _waiting = new(process);
+    private long _heldBytes;
+
+    /// <summary>Whether another call may be begun.</summary>
+    public bool HasRoom => _waiting.Used < (_process.IsShort ? 1 : WaitingBytesMax);
+
+    /// <summary>The bytes that a reply is counted with.</summary>
+    public static int BytesOf(Reply reply) => reply.Response.Length + reply.Status.Length + OverheadBytes;
+
+    /// <summary>Counts a reply that is to be written. Returns false if there is no room for it.</summary>
+    public bool TryAdd(Reply reply)
+    {
+        var bytes = BytesOf(reply);
+        if (bytes > OutcomeBytesMax)
+            return (_waiting.Used == 0 || bytes <= ByteBudget.SmallBytes || _waiting.Used + bytes <= BytesMax) && _waiting.TryUse(bytes);
+        _waiting.Use(bytes);
+        return true;
+    }
+
+    /// <summary>Counts a refusal, which is always written.</summary>
+    public void Add(Reply refusal) => _waiting.Use(BytesOf(refusal));
+
+    /// <summary>Replies of these bytes have been written.</summary>
+    public void Written(long bytes)
+    {
+        _waiting.Free(bytes);
+        LetHoldsIn();
+    }
+
+    /// <summary>The stream broke, so nothing waits to be written any more.</summary>
+    public void Clear() => _waiting.Free(_waiting.Used);
+
+    /// <summary>Returns the room that a call has kept. Its reply is counted instead.</summary>
+    public void GiveBack(ExchangeCall call)
+    {
+        _heldBytes -= call.HeldBytes;
+        call.HeldBytes = 0;
+    }
+
+    /// <summary>Keeps room for those that wait for it, as far as there is some. The rest of the limit is left to small replies that arrive meanwhile.</summary>
+    public void LetHoldsIn()
+    {
+        while (_holds.First is { } first)
+        {
+            var held = _heldBytes + _waiting.Used;
+            if (held > 0 && held + first.Value.Bytes > BytesMax - WaitingBytesMax)
+                return;
+            _holds.RemoveFirst();
+            first.Value.Call.HeldBytes += first.Value.Bytes;
+            _heldBytes += first.Value.Bytes;
+            first.Value.SetResult();
+        }
+    }
+
+    /// <inheritdoc cref="IReplyRoom.HoldAsync"/>
+    /// <remarks>Served in the order of the calls, so that small ones do not delay the largest.</remarks>
+    public async ValueTask<bool> HoldAsync(ExchangeCall call, int bytes, long deadlineMs, CancellationToken cancellationToken)
+    {
+        LinkedListNode<Hold> hold;
+        lock (gate)
+        {
+            // A response that has grown needs more room. If the call kept its old room, it would wait for itself.
+            GiveBack(call);
+            hold = _holds.AddLast(new Hold(call, bytes + OverheadBytes));
+            LetHoldsIn();
+        }
+        try
+        {
+            var left = Math.Clamp(deadlineMs - Environment.TickCount64, 0, int.MaxValue);
+            await hold.Value.Task.WaitAsync(TimeSpan.FromMilliseconds(left), cancellationToken).ConfigureAwait(false);
+            return true;
+        }
+        catch (TimeoutException)
+        {
+            return false;
+        }
+        finally
+        {
+            lock (gate)
+            {
+                // Room that it was given nevertheless is returned with the call.
+                if (hold.List is not null)
+                {
+                    _holds.Remove(hold);
+                    LetHoldsIn();
+                }
+            }
+        }
+    }
+
+    /// <inheritdoc cref="IReplyRoom.Release"/>
+    public void Release(ExchangeCall call)
+    {
+        lock (gate)
+        {
+            GiveBack(call);
+            LetHoldsIn();
+        }
+    }
+
+    /// <summary>A call that waits for room for a large response.</summary>
+    private sealed class Hold(ExchangeCall call, int bytes) : TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)
+    {
+        public ExchangeCall Call => call;
+
+        public int Bytes => bytes;
+    }
+}
