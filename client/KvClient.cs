@@ -1,7 +1,6 @@
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
-using Grpc.Net.Client;
 using KvCluster.Client.Runtime;
 using KvCluster.Client.Sessions;
 using KvCluster.Client.Transport;
@@ -45,6 +44,7 @@ public sealed class KvClient : IAsyncDisposable
         _channels = new NodeChannels(connector);
         _calls = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log), ClientRuntime.Machine);
         _sessions = new ClientSessions(_calls);
+        Admin = new KvAdmin(_calls.Destinations.OperatorCalls(_calls, _channels), options.Timeout);
     }
 
     /// <summary>Creates a client whose calls on keys use the given network and clock. Scans and operator calls still use gRPC.</summary>
@@ -54,7 +54,11 @@ public sealed class KvClient : IAsyncDisposable
         _channels = new NodeChannels(ConnectorOf(options.Tls));
         _calls = new CallRouter(options, connector, runtime);
         _sessions = new ClientSessions(_calls);
+        Admin = new KvAdmin(_calls.Destinations.OperatorCalls(_calls, _channels), options.Timeout);
     }
+
+    /// <summary>The calls for operators, over the connections of this client.</summary>
+    public KvAdmin Admin { get; }
 
     /// <summary>
     /// Returns the value of a key in the mode <see cref="KvClientOptions.Read"/>. By default it reflects every change acknowledged before the call.
@@ -172,143 +176,6 @@ public sealed class KvClient : IAsyncDisposable
         return count;
     }
 
-    /// <summary>Returns the status of every node. A node that does not answer is listed with its error.</summary>
-    /// <param name="digest">Also compute a digest of every replica, which reads its whole tree.</param>
-    /// <param name="shard">Return only this shard's replicas, each with its detail; null returns all replicas without detail.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
-    public async Task<ClusterStatus> GetStatusAsync(bool digest = false, uint? shard = null, CancellationToken cancellationToken = default)
-    {
-        var request = new GetStatusRequest { Digest = digest };
-        if (shard is { } id)
-            request.Shard = id;
-        return StatusReading.ToStatus(await GetStatusAsync(request, _options.Timeout, cancellationToken).ConfigureAwait(false));
-    }
-
-    /// <summary>Returns the status as its message.</summary>
-    /// <param name="request">What to return.</param>
-    /// <param name="timeout">A node that has not answered by then is listed with its error.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
-    internal async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, TimeSpan timeout, CancellationToken cancellationToken)
-    {
-        return await OperateAsync(
-            (channel, options) => new Cluster.ClusterClient(channel).GetStatusAsync(request, options),
-            (nodes, deadlineMs) => nodes.GetStatusAsync(request, deadlineMs, cancellationToken),
-            isChange: false, timeout, cancellationToken).ConfigureAwait(false);
-    }
-
-    /// <summary>Makes every replica of every node write a checkpoint.</summary>
-    public async Task<IReadOnlyList<ReplicaCheckpoint>> CheckpointAsync(CancellationToken cancellationToken = default)
-    {
-        var request = new CheckpointRequest();
-        var answer = await OperateAsync(
-            (channel, options) => new Admin.AdminClient(channel).CheckpointAsync(request, options),
-            (nodes, deadlineMs) => nodes.CheckpointAsync(request, deadlineMs, cancellationToken),
-            isChange: false, _options.Timeout, cancellationToken).ConfigureAwait(false);
-        return [.. answer.Replicas.Select(StatusReading.ToCheckpoint)];
-    }
-
-    /// <summary>Makes every node examine its machine, its disk and the coordinator. Each writes and syncs a small file a few times.</summary>
-    /// <param name="cancellationToken">Stops waiting.</param>
-    /// <returns>By node id. A node that does not answer is listed with its error.</returns>
-    public async Task<IReadOnlyList<NodeExamination>> ExamineAsync(CancellationToken cancellationToken = default)
-    {
-        var request = new ExamineRequest();
-        var answer = await OperateAsync(
-            (channel, options) => new Admin.AdminClient(channel).ExamineAsync(request, options),
-            (nodes, deadlineMs) => nodes.ExamineAsync(request, deadlineMs, cancellationToken),
-            isChange: false, _options.Timeout, cancellationToken).ConfigureAwait(false);
-        return [.. answer.Nodes.Select(StatusReading.ToExamination)];
-    }
-
-    /// <summary>Transfers a shard's leadership to another of its voters.</summary>
-    /// <param name="shard">The shard's id.</param>
-    /// <param name="toNode">The node that is to lead; 0 means the one that has most of the journal.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
-    /// <returns>The node that was asked to lead.</returns>
-    /// <exception cref="KvException">Reason NOT_TRANSFERRED: the message says why.</exception>
-    public async Task<uint> TransferAsync(uint shard, uint toNode = 0, CancellationToken cancellationToken = default)
-    {
-        var request = new TransferRequest { Shard = shard, ToNode = toNode };
-        var answer = await OperateAsync(
-            (channel, options) => new Admin.AdminClient(channel).TransferAsync(request, options),
-            (nodes, deadlineMs) => nodes.TransferAsync(request, deadlineMs, cancellationToken),
-            isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
-        return answer.Leader;
-    }
-
-    /// <summary>Makes a node transfer every leadership and take none until it is told otherwise or restarted.</summary>
-    /// <param name="node">The node's id.</param>
-    /// <param name="draining">false if the node may lead again.</param>
-    /// <param name="force">Also if a shard has no majority once the node stops.</param>
-    /// <param name="cancellationToken">Stops waiting; the node continues to drain.</param>
-    /// <exception cref="KvException">Reason NOT_DRAINED: a shard would have no majority without the node; nothing was changed.</exception>
-    public async Task<DrainOutcome> DrainAsync(uint node, bool draining = true, bool force = false, CancellationToken cancellationToken = default)
-    {
-        var request = new DrainRequest { Node = node, Draining = draining, Force = force };
-        var answer = await OperateAsync(
-            (channel, options) => new Admin.AdminClient(channel).DrainAsync(request, options),
-            (nodes, deadlineMs) => nodes.DrainAsync(request, deadlineMs, cancellationToken),
-            isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
-        return new DrainOutcome((int)answer.GivenAway, answer.Kept.ToDictionary(kept => kept.Shard, kept => kept.Reason));
-    }
-
-    /// <summary>Replaces a replica of a shard with a new one under a new id. Completes when the new one has caught up and votes.</summary>
-    /// <param name="shard">The shard's id.</param>
-    /// <param name="fromNode">The node whose replica is removed for good.</param>
-    /// <param name="toNode">The node that gets the new one. If it is the same node, the replica is rebuilt there. 0 only removes the replica, which must be a
-    /// learner.</param>
-    /// <param name="force">Also if the remaining replicas are not seen to follow closely. Writes of the shard pause while the change is tried.</param>
-    /// <param name="cancellationToken">Stops waiting; calling again continues from where it is.</param>
-    /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
-    public async Task ReplaceAsync(uint shard, uint fromNode, uint toNode, bool force = false, CancellationToken cancellationToken = default)
-    {
-        var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, ToNode = toNode, Force = force };
-        await OperateAsync(
-            (channel, options) => new Admin.AdminClient(channel).ReplaceAsync(request, options),
-            (nodes, deadlineMs) => nodes.ReplaceAsync(request, deadlineMs, cancellationToken),
-            isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
-    }
-
-    /// <summary>Takes a node's replica of a shard out of service at once. Its node then has a new one built from its peers.</summary>
-    /// <param name="shard">The shard's id.</param>
-    /// <param name="node">The node's id.</param>
-    /// <param name="reason">For logs and status; at most 1,000 characters.</param>
-    /// <param name="force">Also if no majority remains. The shard then serves nothing, and what only this replica had cannot be reached.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvException">Reason NOT_QUARANTINED: it is not known that a majority would remain; nothing was changed.</exception>
-    public async Task QuarantineAsync(uint shard, uint node, string reason, bool force = false, CancellationToken cancellationToken = default)
-    {
-        var request = new QuarantineRequest { Shard = shard, Node = node, Reason = reason, Force = force };
-        await OperateAsync(
-            (channel, options) => new Admin.AdminClient(channel).QuarantineAsync(request, options),
-            (nodes, deadlineMs) => nodes.QuarantineAsync(request, deadlineMs, cancellationToken),
-            isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
-    }
-
-    /// <summary>
-    /// Sets where replicas may be placed; one node of the cluster then moves them, one at a time. Without arguments it only returns the settings.
-    /// </summary>
-    /// <param name="paused">true: none is moved until it is false again.</param>
-    /// <param name="leave">Nodes that are to lose all their replicas because they will be removed.</param>
-    /// <param name="stay">Nodes that may have replicas again.</param>
-    /// <param name="stayUpTo">Of all nodes, those with greater ids leave and the others stay.</param>
-    /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvUnavailableException">Too few nodes would stay, or the coordinator does not answer; nothing was changed.</exception>
-    public async Task<PlacementStatus> PlaceAsync(
-        bool? paused = null, IReadOnlyList<uint>? leave = null, IReadOnlyList<uint>? stay = null, uint? stayUpTo = null, CancellationToken cancellationToken = default)
-    {
-        var request = new PlaceRequest { Leave = { leave ?? [] }, Stay = { stay ?? [] } };
-        if (paused is { } pauses)
-            request.Paused = pauses;
-        if (stayUpTo is { } last)
-            request.StayUpTo = last;
-        var answer = await OperateAsync(
-            (channel, options) => new Admin.AdminClient(channel).PlaceAsync(request, options),
-            (nodes, deadlineMs) => nodes.PlaceAsync(request, deadlineMs, cancellationToken),
-            isChange: true, _options.Timeout, cancellationToken).ConfigureAwait(false);
-        return new PlacementStatus(answer.Paused, answer.Leaving.ToDictionary(node => node.Node, node => (int)node.Replicas));
-    }
-
     /// <summary>The shard that owns a key, by this client's present shard map; null while no map is known.</summary>
     public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
         await _calls.WaitForMapAsync(_calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _calls.Table.Find(key.Span)?.Shard : null;
@@ -332,53 +199,6 @@ public sealed class KvClient : IAsyncDisposable
         catch (UnusableFileException failure)
         {
             throw new KvException("TLS_FILE_UNUSABLE", failure.Message, cause: failure);
-        }
-    }
-
-    /// <summary>Makes an operator call: through one of the routers in gateway mode, otherwise to the nodes themselves.</summary>
-    private async Task<TResponse> OperateAsync<TResponse>(
-        Func<GrpcChannel, CallOptions, AsyncUnaryCall<TResponse>> atGateway, Func<NodeFanOut, long, Task<TResponse>> atNodes, bool isChange, TimeSpan timeout, CancellationToken cancellationToken)
-    {
-        var deadlineMs = Environment.TickCount64 + (long)timeout.TotalMilliseconds;
-        try
-        {
-            return _options.Gateway
-                ? await AtGatewayAsync(atGateway, isChange, deadlineMs, cancellationToken).ConfigureAwait(false)
-                : await atNodes(new NodeFanOut(_calls, _channels), deadlineMs).ConfigureAwait(false);
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure, cancellationToken);
-        }
-    }
-
-    private async Task<TResponse> AtGatewayAsync<TResponse>(
-        Func<GrpcChannel, CallOptions, AsyncUnaryCall<TResponse>> call, bool isChange, long deadlineMs, CancellationToken cancellationToken)
-    {
-        while (true)
-        {
-            if (!_calls.Gateways.TryNext(out var address))
-            {
-                if (Environment.TickCount64 >= deadlineMs)
-                    throw CallStatus.Unavailable($"none of the endpoints can be used: {_calls.Gateways.Failure}").ToRpcException();
-                await _calls.Gateways.WaitAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-                continue;
-            }
-            try
-            {
-                var options = new CallOptions(deadline: DateTime.UtcNow.AddMilliseconds(Math.Max(1, deadlineMs - Environment.TickCount64)), cancellationToken: cancellationToken);
-                return await call(_channels.To(address), options).ConfigureAwait(false);
-            }
-            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && failure.GetRpcStatus() is null
-                && (!isChange || OperatorCalls.WasNotSent(failure)) && Environment.TickCount64 < deadlineMs && !cancellationToken.IsCancellationRequested)
-            {
-                // Another gateway may be reachable.
-                _calls.Gateways.Pause(address, $"{address}: {failure.Status.Detail}");
-            }
-            catch (RpcException failure) when (isChange)
-            {
-                throw OperatorCalls.Judge(failure).ToRpcException();
-            }
         }
     }
 

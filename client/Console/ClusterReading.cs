@@ -33,5 +33,5 @@ internal sealed class ClusterReading(KvClient client)
     }
 
     private async Task<(GetStatusResponse Status, DateTimeOffset At)> AskAsync() =>
-        (await client.GetStatusAsync(new GetStatusRequest { Activity = true }, NodeLimit, CancellationToken.None).ConfigureAwait(false), TimeProvider.System.GetUtcNow());
+        (await client.Admin.GetStatusAsync(new GetStatusRequest { Activity = true }, NodeLimit, CancellationToken.None).ConfigureAwait(false), TimeProvider.System.GetUtcNow());
 }

@@ -3,16 +3,17 @@ using Grpc.Core;
 using KvCluster.Client.Routing;
 using KvCluster.Client.Runtime;
 using KvCluster.Client.Telemetry;
+using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// The endpoints of a client that sends everything to routers. It takes them in turn and skips for a moment those that could not be reached. If there are
-/// several, it uses none before that one has said which cluster it belongs to. Used by <see cref="CallRouter"/> and by what makes calls without it.
-/// Thread-safe.
+/// The endpoints of a client in gateway mode, which sends everything to routers. It takes them in turn and skips for a moment those that could not be reached.
+/// If there are several, it uses none before that one has said which cluster it belongs to. Used by <see cref="CallRouter"/>, <see cref="ScanWalk"/> and
+/// <see cref="RouterFanOut"/>. Thread-safe.
 /// </summary>
-internal sealed class Gateways : IAsyncDisposable
+internal sealed class Gateways : IDestinations
 {
     /// <summary>How soon an endpoint that refused connections is tried again. Calls that wait for it lose little, and there are others.</summary>
     private const int PauseMs = 500;
@@ -25,7 +26,7 @@ internal sealed class Gateways : IAsyncDisposable
     private readonly INodeConnector _connector;
     private readonly ClientRuntime _runtime;
     private readonly ILogger _log;
-    private readonly Func<string, bool> _isPaused;
+    private readonly NodeConnections _connections;
     private readonly bool[] _isOurs;
     private readonly long[] _pausedUntilMs;
     private readonly CancellationTokenSource _disposed = new();
@@ -38,11 +39,11 @@ internal sealed class Gateways : IAsyncDisposable
     /// <param name="table">Knows the cluster.</param>
     /// <param name="connector">Connects to them.</param>
     /// <param name="runtime">Time and randomness for waits.</param>
-    /// <param name="isPaused">Whether the stream to an address has just broken.</param>
-    public Gateways(KvClientOptions options, RouteTable table, INodeConnector connector, ClientRuntime runtime, Func<string, bool> isPaused)
+    /// <param name="connections">Knows which of their streams have just broken.</param>
+    public Gateways(KvClientOptions options, RouteTable table, INodeConnector connector, ClientRuntime runtime, NodeConnections connections)
     {
-        _endpoints = options.Gateway ? [.. options.Endpoints.Distinct()] : [];
-        (_table, _connector, _runtime, _isPaused, _log) = (table, connector, runtime, isPaused, options.Log);
+        _endpoints = [.. options.Endpoints.Distinct()];
+        (_table, _connector, _runtime, _connections, _log) = (table, connector, runtime, connections, options.Log);
         _isOurs = new bool[_endpoints.Count];
         _pausedUntilMs = new long[_endpoints.Count];
         _found = runtime.NewSignal();
@@ -52,11 +53,22 @@ internal sealed class Gateways : IAsyncDisposable
         _looking = _endpoints.Count <= 1 ? Task.CompletedTask : Task.WhenAll(Enumerable.Range(0, _endpoints.Count).Select(LookAsync));
     }
 
-    /// <summary>The number of endpoints.</summary>
-    public int Count => _endpoints.Count;
-
     /// <summary>Why none can be used, for an error message.</summary>
-    public string Failure => _failure;
+    public string Failure => $"none of the endpoints can be used: {_failure}";
+
+    /// <summary>A router finds the shard by itself.</summary>
+    public bool NeedMap => false;
+
+    /// <inheritdoc/>
+    public Destination ForCall(ShardRoute? route, int turn, bool atAnyReplica) => TryNext(out var address) ? new Destination(address, null)
+        : Slow() is { } slow ? new Destination(slow, null) { IsSlow = true }
+        : new Destination(null, Failure);
+
+    /// <inheritdoc/>
+    public Destination ForStream(ShardRoute? route, int turn, bool atAnyReplica) => TryNext(out var address) ? new Destination(address, null) : new Destination(null, Failure);
+
+    /// <inheritdoc/>
+    public IOperatorCalls OperatorCalls(CallRouter calls, NodeChannels channels) => new RouterFanOut(this, channels);
 
     /// <summary>Returns the next endpoint; false if none can be used for the moment.</summary>
     public bool TryNext([NotNullWhen(true)] out string? address)
@@ -66,24 +78,13 @@ internal sealed class Gateways : IAsyncDisposable
         for (var place = 0u; place < _endpoints.Count; place++)
         {
             var index = (int)((turn + place) % (uint)_endpoints.Count);
-            if (!Volatile.Read(ref _isOurs[index]) || now < Volatile.Read(ref _pausedUntilMs[index]) || _isPaused(_endpoints[index]))
+            if (!Volatile.Read(ref _isOurs[index]) || now < Volatile.Read(ref _pausedUntilMs[index]) || _connections.To(_endpoints[index]).IsPaused)
                 continue;
             address = _endpoints[index];
             return true;
         }
         address = null;
         return false;
-    }
-
-    /// <summary>An endpoint of our cluster whose connection is still being made; null if there is none.</summary>
-    public string? Slow(Func<string, bool> isSlow)
-    {
-        for (var index = 0; index < _endpoints.Count; index++)
-        {
-            if (Volatile.Read(ref _isOurs[index]) && isSlow(_endpoints[index]))
-                return _endpoints[index];
-        }
-        return null;
     }
 
     /// <summary>Waits until an endpoint can be used, for a fraction of the pause at most. The caller then looks again.</summary>
@@ -111,6 +112,17 @@ internal sealed class Gateways : IAsyncDisposable
         _found.TrySetResult();
         await _looking.ConfigureAwait(false);
         _disposed.Dispose();
+    }
+
+    // An endpoint of our cluster whose connection is still being made.
+    private string? Slow()
+    {
+        for (var index = 0; index < _endpoints.Count; index++)
+        {
+            if (Volatile.Read(ref _isOurs[index]) && _connections.To(_endpoints[index]).IsSlow)
+                return _endpoints[index];
+        }
+        return null;
     }
 
     // Ends when the endpoint is known to belong to our cluster.

@@ -1,93 +1,56 @@
 using Grpc.Core;
+using Grpc.Net.Client;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>Calls that every node answers for itself, made to all nodes of the map at once. Used by the client library and the router.</summary>
-internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
+/// <summary>
+/// The calls for operators, made to the nodes: to all nodes of the map at once, to the one that is named, to the first that answers, or to the leader of a
+/// shard, which is asked again while it is not known or has just changed. Used by the client library and the router. Thread-safe.
+/// </summary>
+internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOperatorCalls
 {
     private const int RetryPauseMs = 100;
 
-    /// <summary>Returns the status of every node. A node that does not answer is listed with its error.</summary>
     public async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
-        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-        var answers = await Task.WhenAll(calls.Table.Nodes.OrderBy(node => node.Key).Select(async node =>
-        {
-            try
-            {
-                var answer = await new Cluster.ClusterClient(channels.To(node.Value))
-                    .GetStatusAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
-                return answer.Nodes.Single();
-            }
-            catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
-            {
-                return new V1.NodeStatus { Node = node.Key, Address = node.Value, Error = failure.Status.Detail };
-            }
-        })).ConfigureAwait(false);
+        var answers = await AskAllAsync(
+            async (node, deadline) => (await new Cluster.ClusterClient(node).GetStatusAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
+            static (node, address, error) => new V1.NodeStatus { Node = node, Address = address, Error = error },
+            deadlineMs, cancellationToken).ConfigureAwait(false);
         return new GetStatusResponse { Cluster = calls.Table.Cluster, Nodes = { answers } };
     }
 
-    /// <summary>Makes every replica of every node write a checkpoint. A node that does not answer is listed with its error, as shard 0.</summary>
     public async Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
-        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-        var answers = await Task.WhenAll(calls.Table.Nodes.OrderBy(node => node.Key).Select(async node =>
-        {
-            try
-            {
-                var answer = await new Admin.AdminClient(channels.To(node.Value))
-                    .CheckpointAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
-                return answer.Replicas;
-            }
-            catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
-            {
-                return [new V1.ReplicaCheckpoint { Node = node.Key, Error = failure.Status.Detail }];
-            }
-        })).ConfigureAwait(false);
-        var all = new CheckpointResponse();
-        foreach (var replicas in answers)
-            all.Replicas.AddRange(replicas);
-        return all;
+        var answers = await AskAllAsync(
+            async (node, deadline) => (await new Admin.AdminClient(node).CheckpointAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Replicas,
+            static (node, _, error) => [new V1.ReplicaCheckpoint { Node = node, Error = error }],
+            deadlineMs, cancellationToken).ConfigureAwait(false);
+        return new CheckpointResponse { Replicas = { answers.SelectMany(static replicas => replicas) } };
     }
 
-    /// <summary>Makes every node examine its machine and the coordinator. A node that does not answer is listed with its error.</summary>
     public async Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
-        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-        var answers = await Task.WhenAll(calls.Table.Nodes.OrderBy(node => node.Key).Select(async node =>
-        {
-            try
-            {
-                var answer = await new Admin.AdminClient(channels.To(node.Value))
-                    .ExamineAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
-                return answer.Nodes.Single();
-            }
-            catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
-            {
-                return new V1.NodeExamination { Node = node.Key, Address = node.Value, Error = failure.Status.Detail };
-            }
-        })).ConfigureAwait(false);
+        var answers = await AskAllAsync(
+            async (node, deadline) => (await new Admin.AdminClient(node).ExamineAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
+            static (node, address, error) => new V1.NodeExamination { Node = node, Address = address, Error = error },
+            deadlineMs, cancellationToken).ConfigureAwait(false);
         return new ExamineResponse { Nodes = { answers } };
     }
 
-    /// <summary>Asks the leader of a shard to transfer its leadership. Repeats while the leader is not known or has just changed.</summary>
     public Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskLeaderAsync(request.Shard, (leader, deadline) => leader.TransferAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
-    /// <summary>Asks the leader of a shard to replace a replica. Repeats in the same cases.</summary>
     public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskLeaderAsync(request.Shard, (leader, deadline) => leader.ReplaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
-    /// <summary>Makes a node take its replica of a shard out of service.</summary>
     public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskNodeAsync(request.Node, (node, deadline) => node.QuarantineAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
-    /// <summary>Asks a node to transfer its leaderships, or to take some again.</summary>
     public Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskNodeAsync(request.Node, (node, deadline) => node.DrainAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
-    /// <summary>Sets where replicas may be placed, at the first node that answers.</summary>
     public async Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         var attempts = new Attempts();
@@ -112,6 +75,24 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
         }
     }
 
+    // A node that does not answer is listed with its error.
+    private async Task<TAnswer[]> AskAllAsync<TAnswer>(
+        Func<GrpcChannel, DateTime, Task<TAnswer>> ask, Func<uint, string, string, TAnswer> failed, long deadlineMs, CancellationToken cancellationToken)
+    {
+        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        return await Task.WhenAll(calls.Table.Nodes.OrderBy(node => node.Key).Select(async node =>
+        {
+            try
+            {
+                return await ask(channels.To(node.Value), ToDeadline(deadlineMs)).ConfigureAwait(false);
+            }
+            catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
+            {
+                return failed(node.Key, node.Value, failure.Status.Detail);
+            }
+        })).ConfigureAwait(false);
+    }
+
     private async Task<string> AddressOfAsync(uint node, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
@@ -130,7 +111,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
         }
         catch (RpcException failure)
         {
-            throw OperatorCalls.Judge(failure).ToRpcException();
+            throw OperatorOutcomes.Judge(failure).ToRpcException();
         }
     }
 
@@ -185,7 +166,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels)
 
         public void Note(RpcException failure)
         {
-            _last = OperatorCalls.Judge(failure);
+            _last = OperatorOutcomes.Judge(failure);
             if (CallStatus.IsUnknown(_last))
                 _unknown = _last;
         }

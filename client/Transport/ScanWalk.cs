@@ -74,10 +74,11 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         {
             if (!await calls.WaitForMapAsync(giveUpMs, cancellationToken).ConfigureAwait(false))
                 throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
-            if (calls.AddressFor(position.FindIn(calls.Table.Map), atAnyReplica, attempt) is { } address)
+            var destination = calls.Destinations.ForStream(position.FindIn(calls.Table.Map), attempt, atAnyReplica);
+            if (destination.Address is { } address)
                 return address;
             if (Environment.TickCount64 >= giveUpMs)
-                throw CallStatus.Unavailable(calls.Gateways.Count > 0 ? $"none of the endpoints can be used: {calls.Gateways.Failure}" : "the shard map names no node to ask").ToRpcException();
+                throw CallStatus.Unavailable(destination.Failure!).ToRpcException();
             await Task.WhenAny(calls.Table.NextChange(), Task.Delay(Pause, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
@@ -113,8 +114,8 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
                 calls.Table.Fold(hint);
             _asked = RetryDelayOf(failure, giveUpMs);
-            if (OperatorCalls.WasNotSent(failure))
-                calls.Gateways.Pause(address, $"{address}: {failure.Status.Detail}");
+            if (OperatorOutcomes.WasNotSent(failure))
+                calls.Destinations.Pause(address, $"{address}: {failure.Status.Detail}");
             return Step.Broken;
         }
     }

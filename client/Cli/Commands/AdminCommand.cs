@@ -41,7 +41,7 @@ internal static class AdminCommand
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
         var (shard, from) = (arguments.GetValue(Shard), arguments.GetValue(FromNode));
         var to = arguments.GetValue(ToNodeOfReplica) ?? from;
-        await client.ReplaceAsync(shard, from, to, arguments.GetValue(ForceReplace), stop);
+        await client.Admin.ReplaceAsync(shard, from, to, arguments.GetValue(ForceReplace), stop);
         if (output.IsJson)
             output.Document(new { Shard = shard, From = from, To = to });
         else
@@ -53,7 +53,7 @@ internal static class AdminCommand
     {
         await using var client = Globals.ClientOf(arguments);
         var (shard, node) = (arguments.GetValue(Shard), arguments.GetValue(Node));
-        await client.QuarantineAsync(shard, node, arguments.GetRequiredValue(Reason), arguments.GetValue(ForceQuarantine), stop);
+        await client.Admin.QuarantineAsync(shard, node, arguments.GetRequiredValue(Reason), arguments.GetValue(ForceQuarantine), stop);
         if (output.IsJson)
             output.Document(new { Shard = shard, Node = node });
         else
@@ -71,7 +71,7 @@ internal static class AdminCommand
             throw new CliException(ExitCodes.Usage, $"--wait must be from 0 to {WaitSecondsMax} seconds.");
         await using var client = Globals.ClientOf(arguments);
         bool? paused = arguments.GetValue(Pause) ? true : arguments.GetValue(Resume) ? false : null;
-        var status = await client.PlaceAsync(paused, arguments.GetValue(Leave), arguments.GetValue(Stay), arguments.GetValue(StayUpTo), stop);
+        var status = await client.Admin.PlaceAsync(paused, arguments.GetValue(Leave), arguments.GetValue(Stay), arguments.GetValue(StayUpTo), stop);
         if (arguments.GetValue(Wait) is { } seconds)
             status = await LeftAsync(client, status, TimeSpan.FromSeconds(seconds), stop);
         if (output.IsJson)
@@ -89,7 +89,7 @@ internal static class AdminCommand
         while (status.Leaving.Values.Any(replicas => replicas > 0) && waited.Elapsed < limit)
         {
             await Task.Delay(PlacementInterval, stop);
-            status = await client.PlaceAsync(cancellationToken: stop);
+            status = await client.Admin.PlaceAsync(cancellationToken: stop);
         }
         return status;
     }
@@ -98,7 +98,7 @@ internal static class AdminCommand
     {
         await using var client = Globals.ClientOf(arguments);
         var shard = arguments.GetValue(Shard);
-        var leader = await client.TransferAsync(shard, TransferTarget(arguments), stop);
+        var leader = await client.Admin.TransferAsync(shard, TransferTarget(arguments), stop);
         if (output.IsJson)
             output.Document(new { Shard = shard, Leader = leader });
         else
@@ -118,7 +118,7 @@ internal static class AdminCommand
         await using var client = Globals.ClientOf(arguments, DrainLimit);
         var node = arguments.GetValue(Node);
         var off = arguments.GetValue(Off);
-        var drained = await client.DrainAsync(node, !off, arguments.GetValue(ForceDrain), stop);
+        var drained = await client.Admin.DrainAsync(node, !off, arguments.GetValue(ForceDrain), stop);
         if (output.IsJson)
             output.Document(new { Node = node, Draining = !off, drained.GivenAway, Kept = drained.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) });
         else
@@ -131,7 +131,7 @@ internal static class AdminCommand
     private static Command Checkpoint() => CliCommand.Create("checkpoint", "Write a checkpoint of every replica.", [], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
-        var replicas = await client.CheckpointAsync(stop);
+        var replicas = await client.Admin.CheckpointAsync(stop);
         if (output.IsJson)
             output.Document(new { Replicas = replicas.Select(one => new { one.Node, one.Shard, Etag = one.Covers.ToString(), one.DataBytes, Error = one.Error.Length == 0 ? null : one.Error }) });
         else

@@ -12,9 +12,9 @@ internal static class DoctorCommand
     {
         await using var client = Globals.ClientOf(arguments);
         var asked = TimeProvider.System.GetUtcNow();
-        var nodes = await client.ExamineAsync(stop);
+        var nodes = await client.Admin.ExamineAsync(stop);
         var now = TimeProvider.System.GetUtcNow();
-        var status = await client.GetStatusAsync(cancellationToken: stop);
+        var status = await client.Admin.GetStatusAsync(cancellationToken: stop);
         var findings = new Diagnosis(status, nodes, asked, now).Findings();
         if (output.IsJson)
             output.Document(ToDocument(status.Cluster, findings));

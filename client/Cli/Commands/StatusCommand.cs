@@ -16,7 +16,7 @@ internal static class StatusCommand
     {
         await using var client = Globals.ClientOf(arguments, arguments.GetValue(Digest) ? Globals.CallLimitOfWholeReplicas : null);
         var shard = arguments.GetValue(Shard);
-        var status = await client.GetStatusAsync(arguments.GetValue(Digest), shard, stop);
+        var status = await client.Admin.GetStatusAsync(arguments.GetValue(Digest), shard, stop);
         if (shard is not null && status.Nodes.All(node => node.Replicas.Count == 0 && node.Error.Length == 0))
             throw new CliException(ExitCodes.Usage, $"No node has a replica of shard {shard}.");
         if (output.IsJson)

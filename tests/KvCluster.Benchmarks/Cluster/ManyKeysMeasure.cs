@@ -76,7 +76,7 @@ internal static class ManyKeysMeasure
 
     private static async Task<double> EpochAsync(KvClient client, CancellationToken cancellation)
     {
-        var status = await client.GetStatusAsync(cancellationToken: cancellation);
+        var status = await client.Admin.GetStatusAsync(cancellationToken: cancellation);
         return status.Nodes.SelectMany(node => node.Replicas).Max(replica => (double)replica.Epoch);
     }
 

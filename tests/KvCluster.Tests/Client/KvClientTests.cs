@@ -167,12 +167,12 @@ public sealed class KvClientTests(ITestOutputHelper output)
         await using var client = cluster.Connect();
         await client.PutAsync("a", "1");
         await cluster.Nodes[2].DisposeAsync();
-        var status = await client.GetStatusAsync(digest: true);
+        var status = await client.Admin.GetStatusAsync(digest: true);
         Assert.Equal("fake", status.Cluster);
         Assert.Equal([1u, 2u, 3u], status.Nodes.Select(node => node.Node));
         Assert.Equal([true, true, false], status.Nodes.Select(node => node.Error.Length == 0));
         Assert.Equal(3, status.Nodes[0].Replicas[0].Digest.Length);
-        var checkpoints = await client.CheckpointAsync();
+        var checkpoints = await client.Admin.CheckpointAsync();
         Assert.Equal(8192ul, checkpoints[0].DataBytes);
         Assert.NotEmpty(checkpoints[2].Error);
     }

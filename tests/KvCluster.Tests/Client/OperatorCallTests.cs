@@ -53,7 +53,7 @@ public sealed class OperatorCallTests
             return Task.Delay(Timeout.InfiniteTimeSpan);
         };
         await using var client = ClientOf(cluster, gateway: false, TimeSpan.FromSeconds(2));
-        await Assert.ThrowsAsync<KvOutcomeUnknownException>(() => client.TransferAsync(1));
+        await Assert.ThrowsAsync<KvOutcomeUnknownException>(() => client.Admin.TransferAsync(1));
     }
 
     [Theory]
@@ -89,8 +89,8 @@ public sealed class OperatorCallTests
             stopped.Token.ThrowIfCancellationRequested();
         });
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.CountAsync(default, stopped.Token));
-        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.GetStatusAsync(cancellationToken: stopped.Token));
-        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.CheckpointAsync(stopped.Token));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.Admin.GetStatusAsync(cancellationToken: stopped.Token));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.Admin.CheckpointAsync(stopped.Token));
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.GetAsync("a", stopped.Token).AsTask());
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => client.PutAsync("a", "2", cancellationToken: stopped.Token).AsTask());
     }
@@ -103,7 +103,7 @@ public sealed class OperatorCallTests
         // The client has the map, but no connection to the second node.
         await client.PutAsync("a", "1");
         await cluster.Nodes[1].DisposeAsync();
-        var failure = await Assert.ThrowsAsync<KvUnavailableException>(() => client.DrainAsync(2));
+        var failure = await Assert.ThrowsAsync<KvUnavailableException>(() => client.Admin.DrainAsync(2));
         Assert.Equal(("NODE_UNREACHABLE", ChangeOutcome.NotApplied), (failure.Reason, failure.Outcome));
     }
 
@@ -111,10 +111,10 @@ public sealed class OperatorCallTests
 
     private static Task CallAsync(KvClient client, string name, CancellationToken stop) => name switch
     {
-        "transfer" => client.TransferAsync(1, 0, stop),
-        "drain" => client.DrainAsync(1, cancellationToken: stop),
-        "replace" => client.ReplaceAsync(1, 1, 1, cancellationToken: stop),
-        "quarantine" => client.QuarantineAsync(1, 1, "a test", cancellationToken: stop),
-        _ => client.PlaceAsync(paused: true, cancellationToken: stop),
+        "transfer" => client.Admin.TransferAsync(1, 0, stop),
+        "drain" => client.Admin.DrainAsync(1, cancellationToken: stop),
+        "replace" => client.Admin.ReplaceAsync(1, 1, 1, cancellationToken: stop),
+        "quarantine" => client.Admin.QuarantineAsync(1, 1, "a test", cancellationToken: stop),
+        _ => client.Admin.PlaceAsync(paused: true, cancellationToken: stop),
     };
 }

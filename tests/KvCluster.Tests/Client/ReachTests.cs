@@ -49,11 +49,11 @@ public sealed class ReachTests
         {
             await client.PutAsync("n", "1");
             Assert.Equal(2, await client.CountAsync(default));
-            Assert.Equal(2, (await client.GetStatusAsync()).Nodes.Count);
-            await client.DrainAsync(1);
+            Assert.Equal(2, (await client.Admin.GetStatusAsync()).Nodes.Count);
+            await client.Admin.DrainAsync(1);
         }
         await using var late = new KvClient(new KvClientOptions { Endpoints = ["http://127.0.0.1:1", second.Address], Gateway = true, Timeout = Eventually.Limit });
-        Assert.Equal(2, (await late.GetStatusAsync()).Nodes.Count);
+        Assert.Equal(2, (await late.Admin.GetStatusAsync()).Nodes.Count);
         Assert.True((await late.GetAsync("a")).Found);
     }
 

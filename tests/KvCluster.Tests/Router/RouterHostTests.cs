@@ -445,7 +445,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Single(_cluster.Nodes[2].Calls);
         await using var gateway = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Gateway = true, Timeout = Eventually.Limit });
         Assert.Equal("1"u8.ToArray(), (await gateway.GetAsync("q")).Value.ToArray());
-        Assert.Equal(3, (await gateway.GetStatusAsync()).Nodes.Count);
+        Assert.Equal(3, (await gateway.Admin.GetStatusAsync()).Nodes.Count);
         Assert.Equal(2, await gateway.CountAsync(default));
     }
 

@@ -8,7 +8,7 @@ namespace KvCluster.Client.Transport;
 /// Decides the outcome of a failed call of the service Admin. A node that refuses says that nothing was done. After a lost connection or a passed deadline
 /// the outcome is unknown, because the node may have executed the call. Pure; any thread.
 /// </summary>
-internal static class OperatorCalls
+internal static class OperatorOutcomes
 {
     /// <summary>The error to return to the caller: as the node gave it, as not sent, or as of unknown outcome.</summary>
     public static Status Judge(RpcException failure)

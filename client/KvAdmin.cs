@@ -1,0 +1,143 @@
+using Grpc.Core;
+using KvCluster.Client.Transport;
+using KvCluster.V1;
+
+namespace KvCluster.Client;
+
+/// <summary>
+/// The calls for operators: the state of the cluster, transfers of leaderships, and moves of replicas. Taken from <see cref="KvClient.Admin"/>, and usable
+/// until that client is disposed. Thread-safe.
+/// </summary>
+/// <remarks>
+/// Each call has <see cref="KvClientOptions.Timeout"/>. Errors are <see cref="KvException"/> and its subclasses: <see cref="KvUnavailableException"/> if
+/// nothing was applied because no node could be reached, <see cref="KvOutcomeUnknownException"/> if the answer to a change was lost. All changes may be
+/// repeated. <see cref="OperationCanceledException"/> means that the caller stopped waiting; a change may still be applied.
+/// </remarks>
+public sealed class KvAdmin
+{
+    private readonly IOperatorCalls _calls;
+    private readonly TimeSpan _timeout;
+
+    internal KvAdmin(IOperatorCalls calls, TimeSpan timeout) => (_calls, _timeout) = (calls, timeout);
+
+    /// <summary>Returns the status of every node. A node that does not answer is listed with its error.</summary>
+    /// <param name="digest">Also compute a digest of every replica, which reads its whole tree.</param>
+    /// <param name="shard">Return only this shard's replicas, each with its detail; null returns all replicas without detail.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async Task<ClusterStatus> GetStatusAsync(bool digest = false, uint? shard = null, CancellationToken cancellationToken = default)
+    {
+        var request = new GetStatusRequest { Digest = digest };
+        if (shard is { } id)
+            request.Shard = id;
+        return StatusReading.ToStatus(await GetStatusAsync(request, _timeout, cancellationToken).ConfigureAwait(false));
+    }
+
+    /// <summary>Returns the status as its message.</summary>
+    /// <param name="request">What to return.</param>
+    /// <param name="timeout">A node that has not answered by then is listed with its error.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    internal Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, TimeSpan timeout, CancellationToken cancellationToken) =>
+        CallAsync(_calls.GetStatusAsync, request, timeout, cancellationToken);
+
+    /// <summary>Makes every replica of every node write a checkpoint.</summary>
+    public async Task<IReadOnlyList<ReplicaCheckpoint>> CheckpointAsync(CancellationToken cancellationToken = default)
+    {
+        var answer = await CallAsync(_calls.CheckpointAsync, new CheckpointRequest(), _timeout, cancellationToken).ConfigureAwait(false);
+        return [.. answer.Replicas.Select(StatusReading.ToCheckpoint)];
+    }
+
+    /// <summary>Makes every node examine its machine, its disk and the coordinator. Each writes and syncs a small file a few times.</summary>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>By node id. A node that does not answer is listed with its error.</returns>
+    public async Task<IReadOnlyList<NodeExamination>> ExamineAsync(CancellationToken cancellationToken = default)
+    {
+        var answer = await CallAsync(_calls.ExamineAsync, new ExamineRequest(), _timeout, cancellationToken).ConfigureAwait(false);
+        return [.. answer.Nodes.Select(StatusReading.ToExamination)];
+    }
+
+    /// <summary>Transfers a shard's leadership to another of its voters.</summary>
+    /// <param name="shard">The shard's id.</param>
+    /// <param name="toNode">The node that is to lead; 0 means the one that has most of the journal.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>The node that was asked to lead.</returns>
+    /// <exception cref="KvException">Reason NOT_TRANSFERRED: the message says why.</exception>
+    public async Task<uint> TransferAsync(uint shard, uint toNode = 0, CancellationToken cancellationToken = default)
+    {
+        var request = new TransferRequest { Shard = shard, ToNode = toNode };
+        return (await CallAsync(_calls.TransferAsync, request, _timeout, cancellationToken).ConfigureAwait(false)).Leader;
+    }
+
+    /// <summary>Makes a node transfer every leadership and take none until it is told otherwise or restarted.</summary>
+    /// <param name="node">The node's id.</param>
+    /// <param name="draining">false if the node may lead again.</param>
+    /// <param name="force">Also if a shard has no majority once the node stops.</param>
+    /// <param name="cancellationToken">Stops waiting; the node continues to drain.</param>
+    /// <exception cref="KvException">Reason NOT_DRAINED: a shard would have no majority without the node; nothing was changed.</exception>
+    public async Task<DrainOutcome> DrainAsync(uint node, bool draining = true, bool force = false, CancellationToken cancellationToken = default)
+    {
+        var request = new DrainRequest { Node = node, Draining = draining, Force = force };
+        var answer = await CallAsync(_calls.DrainAsync, request, _timeout, cancellationToken).ConfigureAwait(false);
+        return new DrainOutcome((int)answer.GivenAway, answer.Kept.ToDictionary(kept => kept.Shard, kept => kept.Reason));
+    }
+
+    /// <summary>Replaces a replica of a shard with a new one under a new id. Completes when the new one has caught up and votes.</summary>
+    /// <param name="shard">The shard's id.</param>
+    /// <param name="fromNode">The node whose replica is removed for good.</param>
+    /// <param name="toNode">The node that gets the new one. If it is the same node, the replica is rebuilt there. 0 only removes the replica, which must be a
+    /// learner.</param>
+    /// <param name="force">Also if the remaining replicas are not seen to follow closely. Writes of the shard pause while the change is tried.</param>
+    /// <param name="cancellationToken">Stops waiting; calling again continues from where it is.</param>
+    /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
+    public Task ReplaceAsync(uint shard, uint fromNode, uint toNode, bool force = false, CancellationToken cancellationToken = default)
+    {
+        var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, ToNode = toNode, Force = force };
+        return CallAsync(_calls.ReplaceAsync, request, _timeout, cancellationToken);
+    }
+
+    /// <summary>Takes a node's replica of a shard out of service at once. Its node then has a new one built from its peers.</summary>
+    /// <param name="shard">The shard's id.</param>
+    /// <param name="node">The node's id.</param>
+    /// <param name="reason">For logs and status; at most 1,000 characters.</param>
+    /// <param name="force">Also if no majority remains. The shard then serves nothing, and what only this replica had cannot be reached.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvException">Reason NOT_QUARANTINED: it is not known that a majority would remain; nothing was changed.</exception>
+    public Task QuarantineAsync(uint shard, uint node, string reason, bool force = false, CancellationToken cancellationToken = default)
+    {
+        var request = new QuarantineRequest { Shard = shard, Node = node, Reason = reason, Force = force };
+        return CallAsync(_calls.QuarantineAsync, request, _timeout, cancellationToken);
+    }
+
+    /// <summary>
+    /// Sets where replicas may be placed; one node of the cluster then moves them, one at a time. Without arguments it only returns the settings.
+    /// </summary>
+    /// <param name="paused">true: none is moved until it is false again.</param>
+    /// <param name="leave">Nodes that are to lose all their replicas because they will be removed.</param>
+    /// <param name="stay">Nodes that may have replicas again.</param>
+    /// <param name="stayUpTo">Of all nodes, those with greater ids leave and the others stay.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvUnavailableException">Too few nodes would stay, or the coordinator does not answer; nothing was changed.</exception>
+    public async Task<PlacementStatus> PlaceAsync(
+        bool? paused = null, IReadOnlyList<uint>? leave = null, IReadOnlyList<uint>? stay = null, uint? stayUpTo = null, CancellationToken cancellationToken = default)
+    {
+        var request = new PlaceRequest { Leave = { leave ?? [] }, Stay = { stay ?? [] } };
+        if (paused is { } pauses)
+            request.Paused = pauses;
+        if (stayUpTo is { } last)
+            request.StayUpTo = last;
+        var answer = await CallAsync(_calls.PlaceAsync, request, _timeout, cancellationToken).ConfigureAwait(false);
+        return new PlacementStatus(answer.Paused, answer.Leaving.ToDictionary(node => node.Node, node => (int)node.Replicas));
+    }
+
+    private static async Task<TResponse> CallAsync<TRequest, TResponse>(
+        Func<TRequest, long, CancellationToken, Task<TResponse>> call, TRequest request, TimeSpan timeout, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await call(request, Environment.TickCount64 + (long)timeout.TotalMilliseconds, cancellationToken).ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure, cancellationToken);
+        }
+    }
+}

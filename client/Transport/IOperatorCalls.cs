@@ -1,0 +1,36 @@
+using Grpc.Core;
+using KvCluster.V1;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>
+/// The calls for operators: made to the nodes (<see cref="NodeFanOut"/>), or through a router, which makes them to the nodes (<see cref="RouterFanOut"/>).
+/// Each gives up at a deadline of <see cref="Environment.TickCount64"/>, and fails with an <see cref="RpcException"/> whose status says what became of a
+/// change. Thread-safe.
+/// </summary>
+internal interface IOperatorCalls
+{
+    /// <summary>Returns the status of every node. A node that does not answer is listed with its error.</summary>
+    Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Makes every replica of every node write a checkpoint. A node that does not answer is listed with its error, as shard 0.</summary>
+    Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Makes every node examine its machine and the coordinator. A node that does not answer is listed with its error.</summary>
+    Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Asks the leader of a shard to transfer its leadership.</summary>
+    Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Asks a node to transfer its leaderships, or to take some again.</summary>
+    Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Asks the leader of a shard to replace a replica.</summary>
+    Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Makes a node take its replica of a shard out of service.</summary>
+    Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Sets where replicas may be placed.</summary>
+    Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken);
+}

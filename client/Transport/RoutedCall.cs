@@ -1,0 +1,124 @@
+using Google.Protobuf;
+using Google.Rpc;
+using KvCluster.Client.Runtime;
+using KvCluster.V1;
+using Status = Google.Rpc.Status;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>
+/// One call with all its attempts: what is asked, which attempts may be repeated, and what the call's outcome is after them. Made by <see cref="CallRouter"/>
+/// for each call and used by one thread at a time.
+/// </summary>
+internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, bool isIdentified, bool atAnyReplica)
+{
+    private const string ReplicaBehind = "REPLICA_BEHIND";
+    private const string NoAnswer = "NO_ANSWER";
+
+    // At a replica that may be cut off or behind, a read spends at most a third of its time, but at least this.
+    private const int ReplicaWaitLeastMs = 500;
+
+    private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED"];
+    private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING", ReplicaBehind];
+
+    private Status? _unknown;
+
+    // The last refusal by a replica that did not catch up in time.
+    private Status? _behind;
+    private string _lastFailure = "no node has been asked yet";
+
+    public Method Method { get; } = method;
+
+    public required string Traceparent { get; init; }
+
+    public required ReplyWay Way { get; init; }
+
+    public ReadOnlyMemory<byte> Key { get; } = key;
+
+    public ByteString Request { get; } = request;
+
+    public long DeadlineMs { get; } = deadlineMs;
+
+    public bool AtAnyReplica { get; } = atAnyReplica;
+
+    /// <summary>The number of attempts begun.</summary>
+    public int Attempts { get; set; }
+
+    /// <summary>The reason of the last failure, for metrics, which cannot hold its text.</summary>
+    public string LastReason { get; private set; } = NoAnswer;
+
+    /// <summary>
+    /// Whether the next attempt is charged to the budget. It is if it repeats one that failed, but not if it follows a node's redirection.
+    /// </summary>
+    public bool IsCharged => Attempts > 0 && LastReason is not ("NOT_LEADER" or "WRONG_SHARD");
+
+    private bool IsChange => Method is Method.Put or Method.Delete or Method.Write;
+
+    /// <summary>Whether a call that was refused for this reason may succeed if it is repeated.</summary>
+    public static bool IsRetried(string? reason) => RetriedReasons.Contains(reason);
+
+    /// <summary>When to give up an attempt that begins now.</summary>
+    public long AttemptDeadlineMs()
+    {
+        if (!AtAnyReplica)
+            return DeadlineMs;
+        var now = runtime.NowMs;
+        return Math.Min(DeadlineMs, now + Math.Max(ReplicaWaitLeastMs, (DeadlineMs - now) / 3));
+    }
+
+    /// <summary>The deadline passed between two attempts.</summary>
+    public Attempt TimedOut() => Attempt.Failed(_behind ?? CallStatus.DeadlinePassed(_lastFailure), mayRetry: false);
+
+    /// <summary>There was nobody to send an attempt to, or no answer to what changes nothing.</summary>
+    public Attempt Again(string failure)
+    {
+        (_lastFailure, LastReason) = (failure, NoAnswer);
+        return Attempt.Failed(CallStatus.Unavailable(failure), mayRetry: true);
+    }
+
+    /// <summary>A node answered with an error.</summary>
+    public Attempt Refused(Status status)
+    {
+        _lastFailure = status.Message;
+        var reason = CallStatus.ReasonOf(status);
+        LastReason = reason;
+        _behind = reason == ReplicaBehind ? status : _behind;
+        if (!CallStatus.IsUnknown(status))
+            return Attempt.Failed(status, IsRetried(reason), WaitAskedBy(status));
+        if (NotExecutedReasons.Contains(reason))
+            return Attempt.Failed(status, mayRetry: false);
+        return Unknown(status);
+    }
+
+    /// <summary>The connection brought no answer.</summary>
+    public Attempt Unanswered(in CallAnswer answer)
+    {
+        var failure = answer.Failure ?? "no answer";
+        if (answer.Sent && IsChange)
+            return Unknown(CallStatus.OutcomeUnknown(failure));
+        // If the deadline passed during the wait for a connection, the reason why there was none before is more useful.
+        if (answer is { Sent: false, DeadlinePassed: true } && Attempts > 1)
+            failure = _lastFailure;
+        return answer.DeadlinePassed && runtime.NowMs >= DeadlineMs ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : Again(failure);
+    }
+
+    /// <summary>
+    /// The error to return. After an attempt of unknown outcome only a recorded result settles the change: success or a failed condition. Any other error
+    /// says that a later attempt was not executed, but nothing about the earlier one.
+    /// </summary>
+    public Status? WeakestOf(Status? last) =>
+        last is null || _unknown is null || (isIdentified && CallStatus.ReasonOf(last) == "CONDITION_FAILED") ? last : _unknown;
+
+    // An attempt may have been applied. It is repeated if the change is identified, which settles its outcome, or if it changes no key.
+    private Attempt Unknown(Status status)
+    {
+        _lastFailure = status.Message;
+        if (IsChange)
+            _unknown = status;
+        return Attempt.Failed(status, isIdentified || !IsChange);
+    }
+
+    private (TimeSpan Asked, TimeSpan Left)? WaitAskedBy(Status refusal) => refusal.GetDetail<RetryInfo>()?.RetryDelay is { } asked
+        ? (asked.ToTimeSpan(), runtime.Left(DeadlineMs))
+        : null;
+}

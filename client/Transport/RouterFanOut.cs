@@ -1,0 +1,66 @@
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.V1;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>
+/// The calls for operators of a client in gateway mode, through one of the routers. If one cannot be reached, the next one is asked; a change only if it was
+/// not sent. Thread-safe.
+/// </summary>
+internal sealed class RouterFanOut(Gateways gateways, NodeChannels channels) : IOperatorCalls
+{
+    public Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new Cluster.ClusterClient(router).GetStatusAsync(request, options), isChange: false, deadlineMs, cancellationToken);
+
+    public Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new Admin.AdminClient(router).CheckpointAsync(request, options), isChange: false, deadlineMs, cancellationToken);
+
+    public Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new Admin.AdminClient(router).ExamineAsync(request, options), isChange: false, deadlineMs, cancellationToken);
+
+    public Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new Admin.AdminClient(router).TransferAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+
+    public Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new Admin.AdminClient(router).DrainAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+
+    public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new Admin.AdminClient(router).ReplaceAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+
+    public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new Admin.AdminClient(router).QuarantineAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+
+    public Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new Admin.AdminClient(router).PlaceAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+
+    private async Task<TResponse> AskAsync<TResponse>(
+        Func<GrpcChannel, CallOptions, AsyncUnaryCall<TResponse>> call, bool isChange, long deadlineMs, CancellationToken cancellationToken)
+    {
+        while (true)
+        {
+            if (!gateways.TryNext(out var address))
+            {
+                if (Environment.TickCount64 >= deadlineMs)
+                    throw CallStatus.Unavailable(gateways.Failure).ToRpcException();
+                await gateways.WaitAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+                continue;
+            }
+            try
+            {
+                var options = new CallOptions(deadline: DateTime.UtcNow.AddMilliseconds(Math.Max(1, deadlineMs - Environment.TickCount64)), cancellationToken: cancellationToken);
+                return await call(channels.To(address), options).ConfigureAwait(false);
+            }
+            catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && failure.GetRpcStatus() is null
+                && (!isChange || OperatorOutcomes.WasNotSent(failure)) && Environment.TickCount64 < deadlineMs && !cancellationToken.IsCancellationRequested)
+            {
+                // Another router may be reachable.
+                gateways.Pause(address, $"{address}: {failure.Status.Detail}");
+            }
+            catch (RpcException failure) when (isChange)
+            {
+                throw OperatorOutcomes.Judge(failure).ToRpcException();
+            }
+        }
+    }
+}
