@@ -3,6 +3,11 @@ using System.Text.RegularExpressions;
 namespace KvCluster.ServiceDefaults.Configuration;
 
 /// <summary>Combines flags, environment and file. The first of them that gives a setting has precedence.</summary>
+/// <remarks>
+/// Microsoft.Extensions.Configuration is not used, because it does not keep what users are told here. Its providers keep no lines of a file, so neither a
+/// mistake nor <c>config show</c> could name one; a duplicate key ends loading, and a value that cannot be converted ends binding, before the mistakes after
+/// it are found; an empty variable hides the file's value; and there is no provider for YAML. What it could replace is the precedence of the three sources.
+/// </remarks>
 internal static partial class SettingsReader
 {
     /// <param name="table">The settings of the command.</param>

@@ -11,6 +11,10 @@ namespace KvCluster.ServiceDefaults.Logs;
 /// One line of JSON for each log message: <c>time</c> (UTC, RFC 3339), <c>level</c> (trace to critical), <c>source</c> (the class), <c>event</c> (its number
 /// in that class), <c>message</c>, <c>values</c> (the message's parameters by name), <c>exception</c> (if there was one). The names are stable.
 /// </summary>
+/// <remarks>
+/// <c>AddJsonConsole</c> has fixed names of its own, puts the message and its template among the parameters, and writes 64-bit numbers as numbers, which most
+/// parsers round above 2^53.
+/// </remarks>
 internal sealed class JsonLines(TimeProvider time) : ConsoleFormatter(FormatName)
 {
     public const string FormatName = "kvcluster-json";
