@@ -27,7 +27,7 @@ internal sealed class CallRouter : IAsyncDisposable
     public const int SmallReplyBytes = 64 << 10;
 
     // The limit of a Write plus the encoding around its keys and values. A node would end the whole stream over a larger message.
-    private const int RequestBytesMax = 17 << 20;
+    private const int RequestBytesMax = KvLimits.WriteBytesMax + (1 << 20);
     // A wait without limit checks at this interval, because a timer cannot be set for longer than some weeks.
     private const int MapWaitMs = 1_000;
     // The longest wait before the next attempt of a call that got no repetition from the budget.

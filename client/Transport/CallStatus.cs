@@ -31,7 +31,7 @@ internal static class CallStatus
     public static Status TooLarge(Method method, int requestBytes) => Create(
         StatusCode.InvalidArgument,
         method == Method.Put ? "VALUE_TOO_LARGE" : method == Method.Write ? "WRITE_TOO_LARGE" : "BAD_REQUEST",
-        $"The request has {requestBytes:N0} bytes, but a value may have at most 8 MiB and a write 16 MiB. Nothing was applied.",
+        $"The request has {requestBytes:N0} bytes, but a value may have at most {KvLimits.ValueBytesMax >> 20} MiB and a write {KvLimits.WriteBytesMax >> 20} MiB. Nothing was applied.",
         "no");
 
     /// <summary>An error with its reason.</summary>

@@ -6,8 +6,6 @@ namespace KvCluster.Local;
 /// <summary>The launcher's options and their checks, with one line for each mistake.</summary>
 internal static class CommandLine
 {
-    private const int KeyBytesMax = 2048;
-
     private static readonly Option<string> Data = new("--data") { Description = "Directory that keeps the cluster's data between runs.", DefaultValueFactory = _ => ".kvcluster", HelpName = "DIR" };
     private static readonly Option<int?> Nodes = new("--nodes") { Description = $"New cluster only: number of nodes, 1 to {LocalOptions.NodesMax} (default {LocalOptions.NodesDefault}).", HelpName = "N" };
     private static readonly Option<int?> Shards = new("--shards") { Description = $"New cluster only: number of shards, 1 to {LocalOptions.ShardsMax}, split evenly by the keys of the sample (default 1).", HelpName = "N" };
@@ -82,8 +80,8 @@ internal static class CommandLine
     {
         if (keys.Count >= LocalOptions.ShardsMax)
             return $"at most {LocalOptions.ShardsMax - 1} keys";
-        if (keys.FirstOrDefault(key => key.Length == 0 || Encoding.UTF8.GetByteCount(key) > KeyBytesMax) is { } wrong)
-            return wrong.Length == 0 ? "a key is empty" : $"a key is longer than {KeyBytesMax} bytes";
+        if (keys.FirstOrDefault(key => key.Length == 0 || Encoding.UTF8.GetByteCount(key) > KvLimits.KeyBytesMax) is { } wrong)
+            return wrong.Length == 0 ? "a key is empty" : $"a key is longer than {KvLimits.KeyBytesMax} bytes";
         // The runtime's replacement for bytes that are not valid UTF-8.
         if (keys.Any(key => key.Contains('\uFFFD', StringComparison.Ordinal)))
             return "a key is not UTF-8";

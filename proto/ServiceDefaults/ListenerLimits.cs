@@ -10,8 +10,8 @@ internal sealed class ListenerLimits
     /// <summary>The default limit of connections to a port for clients. An idle one costs about 20 KB, so this many stay below 100 MB.</summary>
     public const int ConnectionsDefault = 4_096;
 
-    /// <summary>The largest write, 16 MiB, plus its encoding and the small calls of other callers in the same message.</summary>
-    public const int MessageBytesMax = 18 << 20;
+    /// <summary>The largest write, plus its encoding and the small calls of other callers in the same message.</summary>
+    public const int MessageBytesMax = KvLimits.WriteBytesMax + (2 << 20);
 
     // The data that a connection may have sent and nobody has looked at yet. At a round trip of 1 ms this allows 500 MB/s. A caller that does not read, and
     // whose stream is therefore not read, holds no more than this.

@@ -20,10 +20,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 {
     private static readonly MessageParser<GetManyRequest> ManyParser = GetManyRequest.Parser.WithDiscardUnknownFields(true);
 
-    private const int AnswerBytesMax = 16 << 20;
-
     private static readonly RoutedReply AnswerTooLarge = new(ByteString.Empty, CallStatus.Create(
-        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values together exceed {AnswerBytesMax:N0} bytes; request fewer keys.", "no"));
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values together exceed {KvLimits.AnswerBytesMax:N0} bytes; request fewer keys.", "no"));
 
     private static readonly RoutedReply PassedWaiting = new(ByteString.Empty, CallStatus.Create(
         StatusCode.DeadlineExceeded, "BUSY", "The deadline passed while the read waited behind other large reads. Request less at a time, or try again.", "no"));
@@ -182,18 +180,18 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     {
         // Counted in the encoded request, because each key, position and unknown field becomes an object of many times its bytes.
         var (keysCount, positions) = RequestKeys.CountMany(request.Span);
-        if (keysCount > RequestKeys.KeysMax)
-            return Refused("TOO_MANY_OPERATIONS", $"At most {RequestKeys.KeysMax:N0} keys can be read in one call.");
+        if (keysCount > KvLimits.KeysMax)
+            return Refused("TOO_MANY_OPERATIONS", $"At most {KvLimits.KeysMax:N0} keys can be read in one call.");
         if (positions > RequestLimits.PositionsMax)
             return Refused("BAD_REQUEST", RequestKeys.TooManyPositions);
         var message = ManyParser.ParseFrom(request);
         var keys = message.Keys;
         var (entries, error, partBytesMax) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, way).ConfigureAwait(false);
         if (error is not null)
-            return CallStatus.LargeReplyBytes(error) > AnswerBytesMax ? AnswerTooLarge : new RoutedReply(ByteString.Empty, error) { PartBytesMax = partBytesMax };
+            return CallStatus.LargeReplyBytes(error) > KvLimits.AnswerBytesMax ? AnswerTooLarge : new RoutedReply(ByteString.Empty, error) { PartBytesMax = partBytesMax };
         var response = new GetManyResponse { Entries = { entries } };
         // Each shard's part is within the limit; the whole must be too.
-        return response.CalculateSize() <= AnswerBytesMax
+        return response.CalculateSize() <= KvLimits.AnswerBytesMax
             ? new RoutedReply(response.ToByteString(), null)
             : AnswerTooLarge;
     }

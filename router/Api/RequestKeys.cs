@@ -8,9 +8,6 @@ namespace KvCluster.Router.Api;
 /// <summary>Finds keys and request ids in encoded requests, without decoding or copying anything else.</summary>
 internal static class RequestKeys
 {
-    /// <summary>The maximum number of keys of a GetMany.</summary>
-    public const int KeysMax = 10_000;
-
     /// <summary>The memory of a key, or of a position and its etag, as objects with the reference to them.</summary>
     public const int PartBytes = 128;
 
@@ -92,7 +89,7 @@ internal static class RequestKeys
         try
         {
             var (keys, positions) = CountMany(request);
-            return keys > KeysMax || positions > RequestLimits.PositionsMax ? 0 : (keys + positions) * PartBytes;
+            return keys > KvLimits.KeysMax || positions > RequestLimits.PositionsMax ? 0 : (keys + positions) * PartBytes;
         }
         catch (MalformedMessageException)
         {

@@ -21,7 +21,7 @@ internal static class BenchCommand
         var workload = arguments.GetRequiredValue(Workload);
         var callers = InRange(arguments, Callers, 10_000);
         var keys = InRange(arguments, Keys, 100_000_000);
-        var value = new byte[InRange(arguments, ValueBytes, 8 << 20)];
+        var value = new byte[InRange(arguments, ValueBytes, KvLimits.ValueBytesMax)];
         Random.Shared.NextBytes(value);
         var limit = Globals.SecondsOf(arguments, Seconds);
         await using var client = Globals.ClientOf(arguments);

@@ -6,7 +6,6 @@ namespace KvCluster.Cli.Commands;
 /// <summary>The commands for one key: `kv get`, `kv put` and `kv delete`.</summary>
 internal static class KeyCommands
 {
-    private const int ValueBytesMax = 8 << 20;
     private const string IfEtagName = "--if-etag";
     private const string IfAbsentName = "--if-absent";
     private const string IfExistsName = "--if-exists";
@@ -45,7 +44,7 @@ internal static class KeyCommands
         {
             var key = Text.ToBytes(arguments.GetRequiredValue(Key));
             var (option, condition) = ConditionOf(arguments);
-            var bytes = await ValueFile.ReadArgumentAsync(arguments.GetRequiredValue(value), ValueBytesMax, stop);
+            var bytes = await ValueFile.ReadArgumentAsync(arguments.GetRequiredValue(value), KvLimits.ValueBytesMax, stop);
             var client = ClientOf(arguments);
             var position = await OfKeyAsync(key, () => client.PutAsync(key, bytes, condition, stop), option);
             PrintPosition(output, position, existed: null);

@@ -15,24 +15,21 @@ namespace KvCluster.Node.Api;
 /// <summary>All errors with which this node refuses calls. The only place where outcomes are mapped to statuses.</summary>
 internal static class ApiErrors
 {
-    /// <summary>Maximum size in bytes of the answer to a GetMany.</summary>
-    public const int AnswerBytesMax = 16 << 20;
-
     public static readonly ApiError KeyEmpty = new(StatusCode.InvalidArgument, "KEY_EMPTY", "A key has at least one byte.");
 
-    public static readonly ApiError KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(WriteRequest.KeyBytesMax)} bytes.");
+    public static readonly ApiError KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(KvLimits.KeyBytesMax)} bytes.");
 
-    public static readonly ApiError ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(WriteRequest.ValueBytesMax)} bytes.");
+    public static readonly ApiError ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(KvLimits.ValueBytesMax)} bytes.");
 
-    public static readonly ApiError WriteTooLarge = new(StatusCode.InvalidArgument, "WRITE_TOO_LARGE", $"A write has at most {Text(WriteRequest.BytesMax)} bytes.");
+    public static readonly ApiError WriteTooLarge = new(StatusCode.InvalidArgument, "WRITE_TOO_LARGE", $"A write has at most {Text(KvLimits.WriteBytesMax)} bytes.");
 
     public static readonly ApiError TooManyOperations = new(
-        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A request names at most {Text(WriteRequest.OperationCountMax)} keys.");
+        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A request names at most {Text(KvLimits.KeysMax)} keys.");
 
     public static readonly ApiError ShardsDiffer = new(StatusCode.InvalidArgument, "SHARDS_DIFFER", "All keys of a request to a node must belong to one shard.");
 
     public static readonly ApiError AnswerTooLarge = new(
-        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values have more than {Text(AnswerBytesMax)} bytes in total; request fewer keys.");
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values have more than {Text(KvLimits.AnswerBytesMax)} bytes in total; request fewer keys.");
 
     public static readonly ApiError Busy = new(StatusCode.Unavailable, "BUSY", "The shard's request queue is full; nothing was applied. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
 

@@ -68,7 +68,7 @@ internal static class ChangeReading
                 return ApiErrors.BadRequest("An operation is neither a put nor a delete.");
             if (RequestRules.CheckEntry(key, value) is { } bad)
                 return bad;
-            if (write.OperationCount == WriteRequest.OperationCountMax)
+            if (write.OperationCount == KvLimits.KeysMax)
                 return ApiErrors.TooManyOperations;
             if (RequestRules.CheckRoom(write, key, value) is { } full)
                 return full;

@@ -22,7 +22,7 @@ internal static class ConditionReading
                 reader.Skip();
                 continue;
             }
-            if (++conditionCount > WriteRequest.OperationCountMax)
+            if (++conditionCount > KvLimits.KeysMax)
                 return ApiErrors.TooManyOperations;
             if (TryAdd(write, reader.ReadBytes(), keyOfOperation, shard) is { } bad)
                 return bad;

@@ -3,7 +3,6 @@ using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
 using KvCluster.Wire;
-using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 
@@ -132,7 +131,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 var key = reader.ReadBytes();
                 if (RequestRules.CheckKey(key) is { } bad)
                     return bad;
-                if (++keyCount > WriteRequest.OperationCountMax)
+                if (++keyCount > KvLimits.KeysMax)
                     return ApiErrors.TooManyOperations;
                 if (keyCount == 1)
                     first = key;
@@ -284,7 +283,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 var entry = KvReads.Read(shard, read, reader.ReadBytes());
                 var entryBytes = entry.Size;
                 _bytes += WireWriter.BytesFieldSize(entryBytes);
-                if (_bytes > ApiErrors.AnswerBytesMax)
+                if (_bytes > KvLimits.AnswerBytesMax)
                     return true;
                 if (_bytes <= replyBytesMax)
                 {
@@ -306,7 +305,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         public readonly void Answer<TSink>(TSink sink)
             where TSink : struct, IReplySink
         {
-            if (_bytes > ApiErrors.AnswerBytesMax)
+            if (_bytes > KvLimits.AnswerBytesMax)
                 sink.Refuse(ApiErrors.AnswerTooLarge);
             else if (_bytes > sink.ReplyBytesMax)
                 sink.Refuse(ApiErrors.ReplyLarge(_bytes));

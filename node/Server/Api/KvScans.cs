@@ -10,7 +10,6 @@ using KvCluster.Storage.Pages;
 using KvCluster.Storage.Trees;
 using KvCluster.V1;
 using KvCluster.Wire;
-using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
 
@@ -107,7 +106,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             else
                 lower = Greater(lower, (byte[])[.. request.ResumeAfter.Span, 0]);
         }
-        return Math.Max(Math.Max(request.Start.Length, request.End.Length), Math.Max(request.Prefix.Length, request.ResumeAfter.Length)) > WriteRequest.KeyBytesMax
+        return Math.Max(Math.Max(request.Start.Length, request.End.Length), Math.Max(request.Prefix.Length, request.ResumeAfter.Length)) > KvLimits.KeyBytesMax
             ? ApiErrors.KeyTooLong
             : null;
     }

@@ -9,12 +9,12 @@ internal static class RequestRules
     private const int OverheadBytes = 32;
 
     public static ApiError? CheckKey(ReadOnlySpan<byte> key) =>
-        key.IsEmpty ? ApiErrors.KeyEmpty : key.Length > WriteRequest.KeyBytesMax ? ApiErrors.KeyTooLong : null;
+        key.IsEmpty ? ApiErrors.KeyEmpty : key.Length > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : null;
 
     public static ApiError? CheckEntry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) =>
-        CheckKey(key) ?? (value.Length > WriteRequest.ValueBytesMax ? ApiErrors.ValueTooLarge : null);
+        CheckKey(key) ?? (value.Length > KvLimits.ValueBytesMax ? ApiErrors.ValueTooLarge : null);
 
     /// <summary>Whether one more operation or condition fits into a write.</summary>
     public static ApiError? CheckRoom(WriteRequest write, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) =>
-        write.Bytes + key.Length + value.Length + OverheadBytes <= WriteRequest.BytesMax ? null : ApiErrors.WriteTooLarge;
+        write.Bytes + key.Length + value.Length + OverheadBytes <= KvLimits.WriteBytesMax ? null : ApiErrors.WriteTooLarge;
 }

@@ -13,7 +13,6 @@ namespace KvCluster.Node.Configuration;
 /// <summary>The settings of kv-node's commands, the checks of their combinations, and the options derived from them.</summary>
 internal static class NodeSettings
 {
-    private const int KeyBytesMax = 2048;
 
     /// <summary>The part of a stop's time that a node's parts need to stop.</summary>
     private static readonly TimeSpan PartsStopTime = TimeSpan.FromSeconds(2.5);
@@ -240,8 +239,8 @@ internal static class NodeSettings
         foreach (var part in text.Split(','))
         {
             var key = Encoding.UTF8.GetBytes(part);
-            if (key.Length is 0 or > KeyBytesMax)
-                throw new FormatException($"a key has 1 to {KeyBytesMax} bytes.");
+            if (key.Length is 0 or > KvLimits.KeyBytesMax)
+                throw new FormatException($"a key has 1 to {KvLimits.KeyBytesMax} bytes.");
             // The character with which the runtime replaces bytes that are not UTF-8.
             if (part.Contains('\uFFFD', StringComparison.Ordinal))
                 throw new FormatException("a key is not UTF-8.");

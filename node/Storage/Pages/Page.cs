@@ -27,13 +27,13 @@ internal static unsafe class Page
     public const int EntryBytes = sizeof(ulong) + sizeof(ushort);
 
     /// <summary>Longest key, in bytes.</summary>
-    public const int KeyBytesMax = 2048;
+    public const int KeyBytesMax = KvLimits.KeyBytesMax;
 
     /// <summary>Longest value in a leaf, in bytes: a quarter page.</summary>
     public const int InlineValueBytesMax = Bytes / 4;
 
-    /// <summary>Longest value, in bytes.</summary>
-    public const int ValueBytesMax = (8 << 20) + 64;
+    /// <summary>Longest value with its header, in bytes.</summary>
+    public const int ValueBytesMax = KvLimits.ValueBytesMax + 64;
 
     public static ref uint Checksum(byte* page) => ref *(uint*)page;
 

@@ -16,18 +16,6 @@ namespace KvCluster.Storage.Transactions;
 /// </summary>
 internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolWorkItem, IWorkItem
 {
-    /// <summary>Longest key in bytes.</summary>
-    public const int KeyBytesMax = 2048;
-
-    /// <summary>Longest value in bytes.</summary>
-    public const int ValueBytesMax = 8 << 20;
-
-    /// <summary>Longest request in bytes of encoded operations and conditions.</summary>
-    public const int BytesMax = 16 << 20;
-
-    /// <summary>Most operations in a request.</summary>
-    public const int OperationCountMax = 10_000;
-
     /// <summary>Greatest sequence of a session. A client that counts from 1 never reaches it.</summary>
     public const ulong SequenceMax = long.MaxValue;
 
@@ -141,12 +129,12 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ValidateSize();
     }
 
-    /// <summary>Adds a put. Limits: <see cref="KeyBytesMax"/>, <see cref="ValueBytesMax"/>, <see cref="BytesMax"/>, <see cref="OperationCountMax"/>.</summary>
+    /// <summary>Adds a put. Limits: <see cref="KvLimits"/>.</summary>
     /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
     public void Put(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         ValidateKey(key);
-        ArgumentOutOfRangeException.ThrowIfGreaterThan(value.Length, ValueBytesMax);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(value.Length, KvLimits.ValueBytesMax);
         Operations.Put(_operations, key, value);
         OperationCount++;
         HasPut = true;
@@ -302,12 +290,12 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private static void ValidateKey(ReadOnlySpan<byte> key)
     {
         ArgumentOutOfRangeException.ThrowIfZero(key.Length);
-        ArgumentOutOfRangeException.ThrowIfGreaterThan(key.Length, KeyBytesMax);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(key.Length, KvLimits.KeyBytesMax);
     }
 
     private void ValidateSize()
     {
-        ArgumentOutOfRangeException.ThrowIfGreaterThan(OperationCount, OperationCountMax);
-        ArgumentOutOfRangeException.ThrowIfGreaterThan(Bytes, BytesMax);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(OperationCount, KvLimits.KeysMax);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(Bytes, KvLimits.WriteBytesMax);
     }
 }

@@ -2,7 +2,6 @@ using System.Globalization;
 using System.Reflection;
 using System.Text.RegularExpressions;
 using KvCluster.ServiceDefaults;
-using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
@@ -26,7 +25,7 @@ public sealed partial class OperationsDocumentTests
             $"| {ListenerLimits.MessageBytesMax >> 20} MiB where values or many keys are sent; {RequestLimits.ReadBytesMax >> 20} MiB for `Get` and `Scan`; "
             + $"{RequestLimits.OperatorBytesMax >> 10} KiB for `Admin` calls and `OpenSession`; {RequestLimits.QuestionBytesMax >> 10} KiB for `Cluster` calls, health and reflection.",
             text, StringComparison.Ordinal);
-        Assert.Contains(FormattableString.Invariant($"{WriteRequest.OperationCountMax:N0} operations, in one shard |"), text, StringComparison.Ordinal);
+        Assert.Contains(FormattableString.Invariant($"{KvLimits.KeysMax:N0} operations, in one shard |"), text, StringComparison.Ordinal);
     }
 
     [GeneratedRegex(@"^\| (\d{1,2}) \|", RegexOptions.Multiline)]

@@ -1,0 +1,23 @@
+namespace KvCluster;
+
+/// <summary>
+/// The limits of keys, values and requests that kv.proto states. Clients and tools check them before they send, routers and nodes when they receive, and the
+/// engine when it stores.
+/// </summary>
+internal static class KvLimits
+{
+    /// <summary>Longest key, in bytes. A key has at least one.</summary>
+    public const int KeyBytesMax = 2_048;
+
+    /// <summary>Longest value, in bytes.</summary>
+    public const int ValueBytesMax = 8 << 20;
+
+    /// <summary>Largest change, in bytes of its encoded operations and conditions.</summary>
+    public const int WriteBytesMax = 16 << 20;
+
+    /// <summary>Most operations or conditions of a Write, and most keys of a GetMany.</summary>
+    public const int KeysMax = 10_000;
+
+    /// <summary>Largest response of a GetMany, in bytes.</summary>
+    public const int AnswerBytesMax = 16 << 20;
+}
