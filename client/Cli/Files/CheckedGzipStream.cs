@@ -1,133 +1,79 @@
-using System.Buffers.Binary;
 using System.IO.Compression;
 
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// Decompresses a gzip file of one or more members (RFC 1952) and accepts it only if it is complete. <see cref="GZipStream"/> ends silently where a file is
-/// truncated, and ignores what follows the last member. One thread at a time. The message of an <see cref="InvalidDataException"/> continues a sentence that
-/// begins with the file's name.
+/// Decompresses a gzip file of one or more members (RFC 1952), and accepts it only if it is complete. <see cref="GZipStream"/> checks headers and checksums,
+/// but it ends without an error where a file is truncated, and ignores what follows the last member. So it is given one more member after the end of the file.
+/// If what comes out then is that member's content and nothing else, the file ended with a complete member. One thread at a time. The message of an
+/// <see cref="InvalidDataException"/> continues a sentence that begins with the file's name.
 /// </summary>
-/// <remarks>
-/// <see cref="DeflateStream"/> reports that a member ended, but not where in its input. The member's checksum and length follow there. Both are known by then,
-/// so they are searched in the few kilobytes that it read last.
-/// </remarks>
-/// <param name="packed">The file from its beginning. It stays open.</param>
-internal sealed class CheckedGzipStream(LookbackStream packed) : ForwardStream
+internal sealed class CheckedGzipStream : ForwardStream
 {
-    private const string Truncated = "is truncated";
-    private const int DeflateMethod = 8;
-    private const int FixedHeaderRest = 6;
-    private const int TrailerBytes = 8;
-
-    private DeflateStream? _member;
-    private uint _crc;
-    private uint _length;
+    private readonly JoinedStream _packed;
+    private readonly GZipStream _unpacked;
+    private readonly bool _isEmpty;
     private bool _isEnded;
 
-    [Flags]
-    private enum HeaderFlags
+    /// <param name="file">The file; stays open.</param>
+    /// <param name="begin">What has been read of it: its first bytes, or none if it is empty.</param>
+    public CheckedGzipStream(Stream file, ReadOnlyMemory<byte> begin)
     {
-        Checksum = 2,
-        Extra = 4,
-        Name = 8,
-        Comment = 16,
-        Reserved = 0xE0,
+        _isEmpty = begin.IsEmpty;
+        _packed = new JoinedStream(file, begin, LastMember());
+        _unpacked = new GZipStream(_packed, CompressionMode.Decompress, leaveOpen: true);
     }
 
-    /// <summary>The bytes with which a gzip file begins.</summary>
-    public static ReadOnlySpan<byte> Magic => [0x1F, 0x8B, DeflateMethod];
+    /// <summary>What a gzip file begins with: its mark and the compression method deflate.</summary>
+    public static ReadOnlySpan<byte> Magic => [0x1F, 0x8B, 8];
+
+    /// <summary>The content of the member after the end of the file.</summary>
+    private static ReadOnlySpan<byte> LastContent => "complete"u8;
 
     /// <exception cref="InvalidDataException">The file is truncated or damaged, or something else follows it.</exception>
     /// <exception cref="IOException">The file cannot be read.</exception>
     public override int Read(Span<byte> buffer)
     {
-        while (!_isEnded && !buffer.IsEmpty)
+        if (_isEnded || buffer.IsEmpty)
+            return 0;
+        var read = Unpack(buffer);
+        // GZipStream asks for more input only when it has nothing left to give out, so no read has bytes of both the file and the last member.
+        if (!_packed.IsBehindFile)
+            return read > 0 ? read : throw new InvalidDataException("has something after its end that is not gzip");
+        for (var last = LastContent; read > 0 || !last.IsEmpty; read = Unpack(buffer))
         {
-            _member ??= BeginMember();
-            var read = Unpack(_member, buffer);
-            if (read > 0)
-            {
-                _crc = Crc32.Append(_crc, buffer[..read]);
-                _length += (uint)read;
-                return read;
-            }
-
-            EndMember();
-            _isEnded = packed.IsAtEnd();
+            if (_isEmpty || read == 0 || !last.StartsWith(buffer[..read]))
+                throw new InvalidDataException("is truncated or damaged");
+            last = last[read..];
         }
-
+        _isEnded = true;
         return 0;
     }
 
     protected override void Dispose(bool disposing)
     {
         if (disposing)
-            _member?.Dispose();
+            _unpacked.Dispose();
         base.Dispose(disposing);
     }
 
-    private static int Unpack(DeflateStream member, Span<byte> buffer)
+    private static byte[] LastMember()
+    {
+        var member = new MemoryStream();
+        using (var packed = new GZipStream(member, CompressionLevel.NoCompression))
+            packed.Write(LastContent);
+        return member.ToArray();
+    }
+
+    private int Unpack(Span<byte> buffer)
     {
         try
         {
-            return member.Read(buffer);
+            return _unpacked.Read(buffer);
         }
-        catch (InvalidDataException e)
+        catch (InvalidDataException failure)
         {
-            throw new InvalidDataException("is damaged", e);
+            throw new InvalidDataException(_packed.IsBehindFile ? "is truncated or damaged" : "is damaged", failure);
         }
     }
-
-    private DeflateStream BeginMember()
-    {
-        foreach (var expected in Magic)
-        {
-            if (Next() != expected)
-                throw new InvalidDataException("is not a gzip file");
-        }
-
-        var flags = (HeaderFlags)Next();
-        if ((flags & HeaderFlags.Reserved) != 0)
-            throw new InvalidDataException("is a gzip file with unknown flags");
-        Skip(FixedHeaderRest);
-        if (flags.HasFlag(HeaderFlags.Extra))
-            Skip(Next() | (Next() << 8));
-        if (flags.HasFlag(HeaderFlags.Name))
-            SkipText();
-        if (flags.HasFlag(HeaderFlags.Comment))
-            SkipText();
-        if (flags.HasFlag(HeaderFlags.Checksum))
-            Skip(sizeof(ushort));
-        (_crc, _length) = (0, 0);
-        return new DeflateStream(packed, CompressionMode.Decompress, leaveOpen: true);
-    }
-
-    private void EndMember()
-    {
-        if (packed.IsExhausted)
-            throw new InvalidDataException(Truncated);
-        Span<byte> trailer = stackalloc byte[TrailerBytes];
-        BinaryPrimitives.WriteUInt32LittleEndian(trailer, _crc);
-        BinaryPrimitives.WriteUInt32LittleEndian(trailer[sizeof(uint)..], _length);
-        if (!packed.TryGoBehind(trailer, Magic))
-            throw new InvalidDataException("is truncated or damaged: its checksum does not match, or something else follows");
-        _member?.Dispose();
-        _member = null;
-    }
-
-    private void Skip(int count)
-    {
-        for (; count > 0; count--)
-            Next();
-    }
-
-    private void SkipText()
-    {
-        while (Next() != 0)
-        {
-        }
-    }
-
-    private byte Next() => packed.ReadByte() is >= 0 and var next ? (byte)next : throw new InvalidDataException(Truncated);
 }

@@ -10,8 +10,7 @@ internal sealed class TsvReader : IDisposable
 {
     private const int ChunkBytes = 1 << 20;
     private const int ReadBytesMin = 1 << 12;
-    private const int KeyBytesMax = 2048;
-    private const int ValueBytesMax = 8 << 20;
+    private const int RecordBytesMax = KvLimits.KeyBytesMax + 1 + KvLimits.ValueBytesMax;
     private const byte Tab = (byte)'\t';
     private const byte NewLine = (byte)'\n';
 
@@ -66,10 +65,10 @@ internal sealed class TsvReader : IDisposable
             throw Wrong("has no tab between key and value");
         if (tab == 0)
             throw Wrong("has an empty key");
-        if (tab > KeyBytesMax)
-            throw Wrong($"has a key of {tab} bytes; at most {KeyBytesMax} are allowed");
-        if (line.Length - tab - 1 > ValueBytesMax)
-            throw Wrong($"has a value of {line.Length - tab - 1} bytes; at most {ValueBytesMax} are allowed");
+        if (tab > KvLimits.KeyBytesMax)
+            throw Wrong($"has a key of {tab} bytes; at most {KvLimits.KeyBytesMax} are allowed");
+        if (line.Length - tab - 1 > KvLimits.ValueBytesMax)
+            throw Wrong($"has a value of {line.Length - tab - 1} bytes; at most {KvLimits.ValueBytesMax} are allowed");
         return new TsvRecord(Lines, line[..tab], line[(tab + 1)..]);
     }
 
@@ -143,18 +142,20 @@ internal sealed class TsvReader : IDisposable
     {
         var begin = new byte[CheckedGzipStream.Magic.Length];
         var read = _file.ReadAtLeast(begin, begin.Length, throwOnEndOfStream: false);
-        var all = new LookbackStream(_file, begin.AsMemory(0, read));
-        return _isGzipByName || begin.AsSpan(0, read).SequenceEqual(CheckedGzipStream.Magic) ? new CheckedGzipStream(all) : all;
+        var isGzip = begin.AsSpan(0, read).SequenceEqual(CheckedGzipStream.Magic);
+        if (_isGzipByName && !isGzip && !CheckedGzipStream.Magic.StartsWith(begin.AsSpan(0, read)))
+            throw new InvalidDataException("is not a gzip file");
+        return isGzip || _isGzipByName ? new CheckedGzipStream(_file, begin.AsMemory(0, read)) : new JoinedStream(_file, begin.AsMemory(0, read));
     }
 
     // Copies the incomplete line at the end of the old chunk. The old chunk lives as long as its records.
     private void BeginChunk()
     {
         var part = _end - _start;
-        if (part > KeyBytesMax + ValueBytesMax + 1)
+        if (part > RecordBytesMax)
         {
             Lines++;
-            throw Wrong($"is longer than the {KeyBytesMax + ValueBytesMax + 1} bytes that a record can have");
+            throw Wrong($"is longer than the {RecordBytesMax} bytes that a record can have");
         }
 
         var chunk = new byte[Math.Max(ChunkBytes, part * 2)];
