@@ -13,7 +13,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.AdminConsole;
 
-/// <summary>The console's calls, as a browser and as somebody without a browser would make them.</summary>
+/// <summary>The console's calls, as made by a browser and by a caller without one.</summary>
 public sealed class ClusterConsoleTests : IAsyncLifetime
 {
     private const string Token = "a-token-of-enough-characters";
@@ -39,7 +39,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Page_AndItsFiles_AreServedUnderAStrictPolicyAndNeverKept()
+    public async Task PageAndItsFiles_AreServedWithAStrictPolicyAndNotCached()
     {
         using var http = await StartAsync();
         var page = await http.GetStringAsync("/");
@@ -57,7 +57,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Overview_NamesEveryNodeAndWhoLeads()
+    public async Task Overview_NamesEveryNodeAndLeader()
     {
         using var http = await StartAsync();
         var overview = await http.GetFromJsonAsync<JsonElement>("/api/overview");
@@ -86,7 +86,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     [InlineData("/api/keys?limit=x")]
     [InlineData("/api/keys?limit=1&prefix=%25%25")]
     [InlineData("/api/value?key=*")]
-    public async Task Question_ThatMeansNothing_IsRefusedWithAReason(string path)
+    public async Task Request_Malformed_IsRefusedWithAReason(string path)
     {
         using var http = await StartAsync();
         using var answer = await http.GetAsync(path);
@@ -95,7 +95,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Value_LargerThanWhatIsShown_IsCutAndSaysHowLargeItIs()
+    public async Task Value_TooLargeToShow_IsCutAndItsSizeShown()
     {
         await _client.PutAsync(Encoding.UTF8.GetBytes("a"), new byte[KeyBrowser.ValueBytesShown + 1]);
         using var http = await StartAsync();
@@ -119,7 +119,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Change_WithoutTheRightToken_IsRefusedAndNotMade()
+    public async Task Change_WithoutTheRightToken_IsRefusedAndNotApplied()
     {
         using var http = await StartAsync(Token);
         Assert.Equal(HttpStatusCode.Unauthorized, await PutAsync(http, "a", "one", etag: null));
@@ -136,7 +136,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Change_WhereNoTokenIsConfigured_IsOff()
+    public async Task Change_WithoutAConfiguredToken_IsDisabled()
     {
         using var http = await StartAsync();
         http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
@@ -165,7 +165,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Request_OfThePageItself_IsTaken()
+    public async Task Request_OfThePageItself_IsAccepted()
     {
         using var http = await StartAsync(Token);
         http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
@@ -175,7 +175,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Change_ThatIsNoJson_IsRefused()
+    public async Task Change_NotJson_IsRefused()
     {
         using var http = await StartAsync(Token);
         http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
@@ -188,7 +188,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Keys_OfAClusterThatKnowsItsClients_NeedTheToken()
+    public async Task Keys_OfAClusterWithClientCertificates_NeedTheToken()
     {
         await _client.PutAsync("a", "one");
         using var http = await StartAsync(Token, keysNeedToken: true);
@@ -204,7 +204,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Token_ThatChangesInItsFile_CountsFromTheNextRequest()
+    public async Task Token_ChangedInItsFile_CountsFromTheNextRequest()
     {
         using var http = await StartAsync(Token);
         http.DefaultRequestHeaders.Authorization = new("Bearer", "another-token-of-some-length");
@@ -235,7 +235,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         return answer.StatusCode;
     }
 
-    // A page elsewhere, whose name is resolved to this machine, asks as its own site does.
+    // A page of another site, whose host name resolves to this machine, makes requests as if from its own site.
     [Theory]
     [InlineData("kv.example.com", HttpStatusCode.OK)]
     [InlineData("localhost", HttpStatusCode.OK)]
@@ -243,7 +243,7 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     [InlineData("[::1]:7480", HttpStatusCode.OK)]
     [InlineData("evil.example", HttpStatusCode.Forbidden)]
     [InlineData("10.1.2.3.evil.example:7480", HttpStatusCode.Forbidden)]
-    public async Task Call_UnderAName_IsAnsweredIfTheNameIsKnown(string host, HttpStatusCode expected)
+    public async Task Call_UnderAHostName_IsAnsweredOnlyIfTheNameIsKnown(string host, HttpStatusCode expected)
     {
         using var http = await StartAsync();
         http.DefaultRequestHeaders.Host = host;

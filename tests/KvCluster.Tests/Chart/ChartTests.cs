@@ -5,13 +5,13 @@ using KvCluster.Processes;
 
 namespace KvCluster.Tests.Chart;
 
-/// <summary>The Helm chart: what it renders, and what it says to wrong values.</summary>
+/// <summary>The Helm chart: what it renders, and how it refuses wrong values.</summary>
 public sealed class ChartTests
 {
     private static readonly string Chart = Path.Combine(Tools.Repository(), "helm", "kvcluster");
     private static readonly string Here = Path.Combine(Tools.Repository(), "tests", "KvCluster.Tests", "Chart");
 
-    /// <summary>Set to 1 this writes the golden files anew; the difference is for review.</summary>
+    /// <summary>If set to 1, the golden files are written anew, and the difference is for review.</summary>
     private static bool WritesGolden => Environment.GetEnvironmentVariable("KV_GOLDEN") == "1";
 
     [ToolTheory("helm")]
@@ -75,7 +75,7 @@ public sealed class ChartTests
     [ToolTheory("helm")]
     [InlineData("none")]
     [InlineData("require")]
-    public async Task Template_WithClientAuth_SaysItToNodesAndRoutersAlike(string clientAuth)
+    public async Task Template_WithClientAuth_SetsItForNodesAndRouters(string clientAuth)
     {
         string[] values = ["--set", "tls.enabled=true,tls.nodeSecret=n,tls.routerSecret=r,tls.clientAuth=" + clientAuth];
 
@@ -84,7 +84,7 @@ public sealed class ChartTests
     }
 
     [ToolFact("helm")]
-    public async Task NetworkPolicy_WithoutMonitoring_LetsNobodyToTheAdminPort()
+    public async Task NetworkPolicy_WithoutMonitoring_ClosesTheAdminPort()
     {
         var policy = await TemplateAsync("networkpolicy", "--set", "networkPolicy.enabled=true,networkPolicy.clients[0].podSelector.matchLabels.team=orders");
 
@@ -93,7 +93,7 @@ public sealed class ChartTests
     }
 
     [ToolFact("helm")]
-    public async Task NetworkPolicy_WithMonitoring_LetsItAloneToTheAdminPort()
+    public async Task NetworkPolicy_WithMonitoring_OpensTheAdminPortForItOnly()
     {
         var policy = await TemplateAsync(
             "networkpolicy", "--set", "networkPolicy.enabled=true,networkPolicy.clients[0].podSelector.matchLabels.team=orders,networkPolicy.monitoring[0].podSelector.matchLabels.team=operations");
@@ -116,7 +116,7 @@ public sealed class ChartTests
     }
 
     [ToolFact("helm")]
-    public async Task Router_WithAStopGraceOfItsOwn_IsGivenThatAndItsDelay()
+    public async Task Router_WithItsOwnStopGrace_GetsThatPlusItsDelay()
     {
         var router = await TemplateAsync("router", "--set", "router.stopDelaySeconds=7,router.settings.stop-grace-seconds=40");
 
@@ -127,7 +127,7 @@ public sealed class ChartTests
     [InlineData("default", null)]
     [InlineData("single", "my-router")]
     [InlineData("everything", "store-kvcluster-router-tls")]
-    public async Task TryIt_WithValues_IsAPodOfTheRestrictedStandardWithTheCertificatesItNeeds(string name, string? secret)
+    public async Task TryIt_WithValues_IsARestrictedPodWithItsCertificates(string name, string? secret)
     {
         var notes = await NotesAsync("--values", Path.Combine(Here, "values", name + ".yaml"));
 
@@ -171,10 +171,10 @@ public sealed class ChartTests
         Assert.Equal((await File.ReadAllTextAsync(golden)).TrimEnd(), rendered);
     }
 
-    // What stands in the pattern's group, wherever it matches.
+    // The content of the pattern's group at every match.
     private static IEnumerable<string> Values(string text, string pattern) => Regex.Matches(text, pattern).Select(match => match.Groups[1].Value);
 
-    // What one file of the chart renders.
+    // The rendered content of one file of the chart.
     private static async Task<string> TemplateAsync(string file, params IEnumerable<string> arguments)
     {
         var (exitCode, rendered, error) = await HelmAsync(["template", "store", Chart, "--show-only", $"templates/{file}.yaml", .. arguments]);
@@ -182,7 +182,7 @@ public sealed class ChartTests
         return rendered;
     }
 
-    // Helm shows the notes of an installation only: so a copy of the chart has a template that holds them.
+    // Helm shows the notes only when it installs, so a copy of the chart gets a template that contains them.
     private static async Task<string> NotesAsync(params IEnumerable<string> arguments)
     {
         using var copy = new TemporaryDirectory();

@@ -3,11 +3,11 @@ using System.Text.RegularExpressions;
 
 namespace KvCluster.Tests.Chart;
 
-/// <summary>docker-compose.yml: numbers of it that go together.</summary>
+/// <summary>docker-compose.yml: numbers in it that depend on each other.</summary>
 public sealed partial class ComposeTests
 {
     [Fact]
-    public void Node_ToldToStop_EndsByItselfBeforeTheEngineKillsIt()
+    public void StopGracePeriod_OfANode_IsLongerThanItsOwnGrace()
     {
         var compose = House.House.Read("docker-compose.yml");
 

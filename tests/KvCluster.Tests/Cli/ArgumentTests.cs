@@ -4,7 +4,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.Tests.Cli;
 
-/// <summary>What a person may get wrong on the command line: each is exit code 2 and one line, before anything is called.</summary>
+/// <summary>Mistakes on the command line. Each gives exit code 2 and one line, before any call.</summary>
 public sealed class ArgumentTests
 {
     private const int Usage = 2;
@@ -34,7 +34,7 @@ public sealed class ArgumentTests
     }
 
     [ToolFact("bash")]
-    public async Task Kv_WithAnUnknownCommand_SaysNothingOfAMissingOne()
+    public async Task Kv_WithAnUnknownCommand_DoesNotReportAMissingOne()
     {
         var (exitCode, _, error) = await KvProcess.RunInShellAsync("$KV frob");
         Assert.Equal((Usage, "kv: Unrecognized command or argument 'frob'. See kv --help.\n"), (exitCode, error));
@@ -53,7 +53,7 @@ public sealed class ArgumentTests
     }
 
     [ToolFact("bash")]
-    public async Task CertsInit_MakesAFolderOnce()
+    public async Task CertsInit_Twice_CreatesTheDirectoryOnlyOnce()
     {
         using var folder = new TemporaryDirectory();
         var script = $"$NODE certs init '{Path.Combine(folder.Path, "made")}' --nodes 1,2 --hosts node1,10.0.0.1";
@@ -68,7 +68,7 @@ public sealed class ArgumentTests
         Assert.Equal((Usage, "kv-node: --nodes: '1,1' names a node twice.\n"), (exitCode, error));
     }
 
-    /// <summary>A key may be any text, also one that means something to parsers elsewhere.</summary>
+    /// <summary>A key may be any text, even one that has a meaning to other parsers.</summary>
     [ToolTheory("bash")]
     [InlineData("$KV get @there")]
     [InlineData(@"$KV get $'\xef\xbf\xbd'")]
@@ -83,7 +83,7 @@ public sealed class ArgumentTests
     [InlineData("kv\0get\0caf\u00e9\0", null)]
     [InlineData("kv\0get\0caf\ufffd\0", null)]
     [InlineData("dotnet\0kv.dll\0get\0caf\ufffd\0", null)]
-    public void FirstWrong_OfArgumentsThatAreUtf8_FindsNone(string commandLine, string? expected) =>
+    public void FirstWrong_OfUtf8Arguments_FindsNone(string commandLine, string? expected) =>
         Assert.Equal(expected, ArgumentBytes.FirstWrong(["get", commandLine.Split('\0')[^2]], Encoding.UTF8.GetBytes(commandLine)));
 
     [Fact]

@@ -14,6 +14,6 @@ public sealed class CommandTableTests
     [InlineData("--help")]
     [InlineData("--output", "json", "get", "key")]
     [InlineData("frob", "get")]
-    public void For_ArgumentsThatBeginOtherwise_HasAllCommands(params string[] arguments) =>
+    public void For_OtherArguments_HasAllCommands(params string[] arguments) =>
         Assert.Equal(CommandTable.Names, CommandTable.For(arguments).Select(static command => command.Name));
 }

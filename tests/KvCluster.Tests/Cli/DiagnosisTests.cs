@@ -3,7 +3,7 @@ using KvCluster.Client;
 
 namespace KvCluster.Tests.Cli;
 
-/// <summary>What <c>kv doctor</c> makes of what nodes say.</summary>
+/// <summary>What <c>kv doctor</c> concludes from the answers of nodes.</summary>
 public sealed class DiagnosisTests
 {
     private static readonly DateTimeOffset Now = new(2026, 11, 21, 12, 0, 0, TimeSpan.Zero);
@@ -18,7 +18,7 @@ public sealed class DiagnosisTests
     }
 
     [Fact]
-    public void Findings_OfAMachineWithoutTlsAndLimits_AskForNone()
+    public void Findings_WithoutTlsAndLimits_RequireNeither()
     {
         var findings = Diagnose([Sound(1) with { CertificateEnd = null, CertificateFile = "", OpenFiles = 0, OpenFilesMax = 0 }], Leader(1));
         Assert.All(findings, finding => Assert.Equal(Severity.Ok, finding.Severity));
@@ -51,7 +51,7 @@ public sealed class DiagnosisTests
 
     [Theory]
     [MemberData(nameof(Troubles))]
-    public void Findings_OfANodeInTrouble_SayItAndWhatToDo(string severity, NodeExamination node, string subject, string text)
+    public void Findings_OfANodeWithAProblem_ReportItAndWhatToDo(string severity, NodeExamination node, string subject, string text)
     {
         var finding = Assert.Single(Diagnose([Sound(1), node, Sound(3)], Leader(1)), finding => finding.Text == text);
         Assert.Equal((severity, subject), (finding.Severity.ToString().ToLowerInvariant(), finding.Subject));
@@ -59,11 +59,11 @@ public sealed class DiagnosisTests
     }
 
     [Fact]
-    public void Findings_OfANodeThatStoodStillHoursAgo_AreOk() =>
+    public void Findings_OfANodeThatStalledHoursAgo_AreOk() =>
         Assert.All(Diagnose([Stalled(1_100) with { StallEnd = Now.AddHours(-2) }], Leader(2)), finding => Assert.Equal(Severity.Ok, finding.Severity));
 
     [Fact]
-    public void Findings_OfAShardInTrouble_SayWhichAndWhatToDo()
+    public void Findings_OfAShardWithAProblem_ReportItAndWhatToDo()
     {
         var findings = Diagnose([Sound(1), Sound(2)], Leader(1), Replica(2, "follower"), Replica(3, "failed", "damaged") with { Shard = 4 });
         Assert.Contains(findings, finding => finding is { Severity: Severity.Problem, Subject: "shard 4", Text: "has no leader, so it serves no linearizable reads and no writes", Advice.Length: > 0 });

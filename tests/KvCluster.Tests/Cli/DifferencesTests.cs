@@ -14,7 +14,7 @@ public sealed class DifferencesTests
         Assert.Equal(0, _differences.Count);
     }
 
-    /// <summary>A file that names a key twice is loaded with the last value: the first line differs from the cluster, and that is right.</summary>
+    /// <summary>A file that names a key twice is loaded with the last value. The first line then differs from the cluster, which is correct.</summary>
     [Fact]
     public void Add_OfTheSameKeyTwice_CountsTheLastLine()
     {
@@ -27,7 +27,7 @@ public sealed class DifferencesTests
     }
 
     [Fact]
-    public void First_OfMany_GivesThemByLine()
+    public void First_OfMany_IsOrderedByLine()
     {
         Add(7, "z", Comparison.Missing);
         Add(9, "a", Comparison.Missing);

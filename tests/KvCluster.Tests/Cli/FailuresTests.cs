@@ -3,7 +3,7 @@ using KvCluster.Client;
 
 namespace KvCluster.Tests.Cli;
 
-/// <summary>Scripts depend on exit codes: the whole table.</summary>
+/// <summary>The whole table of exit codes, because scripts depend on them.</summary>
 public sealed class FailuresTests
 {
     public static TheoryData<Exception, int> Table => new()
@@ -28,7 +28,7 @@ public sealed class FailuresTests
 
     [Theory]
     [MemberData(nameof(Table))]
-    public void Describe_OfEachFailure_GivesItsExitCodeAndOneLine(Exception failure, int exitCode)
+    public void Describe_OfEachFailure_ReturnsItsExitCodeAndOneLine(Exception failure, int exitCode)
     {
         var (code, line) = Failures.Describe(failure);
         Assert.Equal(exitCode, code);

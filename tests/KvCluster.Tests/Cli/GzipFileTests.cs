@@ -5,7 +5,7 @@ using KvCluster.Cli.Files;
 
 namespace KvCluster.Tests.Cli;
 
-/// <summary>A packed file is taken as whole only if it is: a load that ends well at half of a file is the worst that can happen to a backup.</summary>
+/// <summary>A compressed file is accepted as complete only if it is. Restoring half of a backup without an error is the worst outcome of a load.</summary>
 public sealed class GzipFileTests : IDisposable
 {
     private const int Records = 5_000;
@@ -15,9 +15,9 @@ public sealed class GzipFileTests : IDisposable
 
     public void Dispose() => File.Delete(_path);
 
-    /// <summary>Every length near both ends, where header and trailer are, and some between.</summary>
+    /// <summary>Every length near both ends, where header and trailer are, and some in between.</summary>
     [Fact]
-    public async Task Read_OfAFileCutAnywhere_FailsAndGivesNoPartOfALine()
+    public async Task Read_OfATruncatedFile_FailsAndReturnsNoPartialLine()
     {
         var whole = Packed(Text(0, Records));
         var lengths = Enumerable.Range(0, 40).Concat(Enumerable.Range(whole.Length - 40, 40)).Concat(Enumerable.Range(1, 40).Select(part => whole.Length * part / 41));
@@ -29,7 +29,7 @@ public sealed class GzipFileTests : IDisposable
     }
 
     [Fact]
-    public async Task Read_OfSeveralMembers_GivesAllOfThem()
+    public async Task Read_OfSeveralMembers_ReturnsAllOfThem()
     {
         byte[] members = [.. Packed(Text(0, 2_000)), .. Packed(""), .. Packed(""), .. Packed(Text(2_000, 1)), .. Packed(Text(2_001, Records - 2_001)), .. Packed("")];
         await File.WriteAllBytesAsync(_path, members);
@@ -37,7 +37,7 @@ public sealed class GzipFileTests : IDisposable
     }
 
     [Fact]
-    public async Task Read_OfASecondMemberCutAnywhereNearItsEnds_Fails()
+    public async Task Read_OfATruncatedSecondMember_Fails()
     {
         byte[] first = Packed(Text(0, 100));
         byte[] both = [.. first, .. Packed(Text(100, Records - 100))];
@@ -53,19 +53,19 @@ public sealed class GzipFileTests : IDisposable
     [InlineData("key\tvalue\n")]
     [InlineData("\u001f")]
     [InlineData("\0")]
-    public async Task Read_OfAFileWithSomethingBehindIt_Fails(string behind)
+    public async Task Read_OfAFileWithTrailingBytes_Fails(string behind)
     {
         await File.WriteAllBytesAsync(_path, [.. Packed(Text(0, Records)), .. Encoding.Latin1.GetBytes(behind)]);
         await ReadUntilFailureAsync();
     }
 
-    /// <summary>A checksum covers what inflates without a complaint: also bytes of the trailer itself.</summary>
+    /// <summary>The checksum covers bytes that decompress without an error, and the trailer itself.</summary>
     [Fact]
     public async Task Read_OfAFileWithAFlippedBit_Fails()
     {
         var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Environment.TickCount;
         var random = new Random(seed);
-        // Noise is stored as it is, so that no decoder stumbles over a flipped bit in it; only the checksum knows.
+        // Noise is stored uncompressed, so no decoder fails at a flipped bit in it. Only the checksum detects it.
         var noise = new byte[20_000];
         random.NextBytes(noise);
         var whole = Packed($"a\t{Convert.ToBase64String(noise)}\nb\t1\n");
@@ -99,7 +99,7 @@ public sealed class GzipFileTests : IDisposable
     }
 
     [Fact]
-    public async Task Read_OfAPlainFileNamedGz_SaysThatItIsNone()
+    public async Task Read_OfAPlainFileNamedGz_ReportsThatItIsNoGzip()
     {
         await File.WriteAllTextAsync(_path, "a\t1\n");
         Assert.Contains("is not a gzip file", await ReadUntilFailureAsync(), StringComparison.Ordinal);
@@ -113,7 +113,7 @@ public sealed class GzipFileTests : IDisposable
         using (var packed = new GZipStream(bytes, CompressionLevel.Optimal))
         {
             packed.Write(Encoding.UTF8.GetBytes(text));
-            // Something is written in any case: a stream that nobody wrote to leaves no member.
+            // Always write something: a stream that nobody wrote to has no gzip member.
             packed.Flush();
         }
 

@@ -4,10 +4,10 @@ using KvCluster.Processes;
 
 namespace KvCluster.Tests.Cli;
 
-/// <summary>`kv` as a shell runs it: the built program, of which exit code and both outputs are seen. Disposed: ended, whatever happened.</summary>
+/// <summary>`kv` as a shell runs it: the built program, with its exit code and both outputs. Disposing kills it if it still runs.</summary>
 internal sealed class KvProcess : IDisposable
 {
-    // A port on which nothing listens: what these tests look at comes before the first call.
+    // A port on which nothing listens. These tests fail or succeed before the first call.
     private const string NoCluster = "http://127.0.0.1:9";
 
     private readonly Process _process;
@@ -29,12 +29,15 @@ internal sealed class KvProcess : IDisposable
 
     public int Id => _process.Id;
 
-    // Where it was built: beside the tests it lacks what they take from ASP.NET.
+    // The program in its own build directory. The copy beside the tests lacks what the tests take from ASP.NET.
     private static string Kv => Tools.Built("kv", "KvCluster.Cli");
 
     public static KvProcess Start(params string[] arguments) => new(Kv, arguments);
 
-    /// <summary>Runs it by a shell, where $KV stands for it, $NODE for `kv-node` and $ROUTER for `kv-router`: for redirections and for bytes that no string has.</summary>
+    /// <summary>
+    /// Runs a shell script in which $KV is this program, $NODE `kv-node` and $ROUTER `kv-router`. For redirections, and for bytes that a string
+    /// cannot hold.
+    /// </summary>
     public static async Task<(int ExitCode, string Output, string Error)> RunInShellAsync(string script)
     {
         using var kv = new KvProcess("/bin/bash", ["-c", $"KV='{Kv}'; NODE='{Path.Combine(AppContext.BaseDirectory, "kv-node")}'; ROUTER='{Path.Combine(AppContext.BaseDirectory, "kv-router")}'; {script}"]);
@@ -42,7 +45,7 @@ internal sealed class KvProcess : IDisposable
         return await kv.WaitForEndAsync();
     }
 
-    /// <summary>Gives it input, which stays open. Ends when the program has read all but what a pipe holds.</summary>
+    /// <summary>Writes to its input, which stays open. Returns when the program has read everything except what a pipe holds.</summary>
     public async Task WriteInputAsync(string text)
     {
         await _process.StandardInput.BaseStream.WriteAsync(Encoding.UTF8.GetBytes(text)).AsTask().WaitAsync(Eventually.Limit);

@@ -2,7 +2,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.Tests.Cli;
 
-/// <summary>What nodes and callers say, as it reaches a terminal.</summary>
+/// <summary>Texts from nodes and callers, as they are shown on a terminal.</summary>
 public sealed class OneLineTests
 {
     [Theory]
@@ -11,7 +11,7 @@ public sealed class OneLineTests
     [InlineData("a\nb\r\tc", "a\uFFFDb\uFFFD\uFFFDc")]
     [InlineData("\u001b[2J\u009b\u007f\0", "\uFFFD[2J\uFFFD\uFFFD\uFFFD")]
     [InlineData("\u2028\u202e\u2066", "\uFFFD\uFFFD\uFFFD")]
-    public void Of_ReplacesWhatDoesMoreThanShowItself(string text, string shown)
+    public void Of_ReplacesControlCharacters(string text, string shown)
     {
         Assert.Equal(shown, OneLine.Of(text));
         Assert.Equal(shown == text, OneLine.Is(text));
@@ -20,9 +20,9 @@ public sealed class OneLineTests
     [Fact]
     public void Of_ATable_KeepsItsLines() => Assert.Equal("a\nb\uFFFD\n", OneLine.Of("a\nb\u001b\n", keepsLineFeeds: true));
 
-    /// <summary>Error lines went to the terminal as they came, with every escape sequence in them.</summary>
+    /// <summary>Error lines were printed unchanged, with every escape sequence in them.</summary>
     [ToolFact("bash")]
-    public async Task Kv_ThatFailsOverTextWithAnEscape_PrintsNone()
+    public async Task Kv_FailingWithTextThatHasEscapes_PrintsNone()
     {
         var (_, _, error) = await KvProcess.RunInShellAsync("$KV $'frob\\e[2J'");
         Assert.Contains("frob", error, StringComparison.Ordinal);

@@ -2,7 +2,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.Tests.Cli;
 
-/// <summary>What stands around the program: inputs that never end, and outputs that nobody takes.</summary>
+/// <summary>The program's standard streams: inputs that never end, and outputs that cannot be written.</summary>
 public sealed class StandardStreamTests
 {
     private const int Unavailable = 3;
@@ -10,14 +10,14 @@ public sealed class StandardStreamTests
     private const int Internal = 70;
     private const int Usage = 2;
 
-    // Far more than a pipe holds: when it is written, the program has its handlers and waits for more.
+    // Far more than a pipe holds. When everything is written, the program has its signal handlers and waits for more.
     private static readonly string Lines = string.Concat(Enumerable.Range(0, 200_000).Select(number => $"k\t{number}\n"));
 
     [ToolFact("bash")]
-    public async Task Load_TerminatedWhileItWaitsForInput_EndsAtOnceAndSaysUpToWhichLine()
+    public async Task Load_TerminatedWhileItWaitsForInput_EndsAtOnceAndReportsTheLine()
     {
         var (exitCode, output, error) = (0, "", "");
-        // Two seconds after the signal it ends whatever it does: a machine that stalls so long is given another one to stop.
+        // Two seconds after the signal the program ends in any case. If the machine stalls for that long, the test tries again.
         for (var round = 0; round == 0 || (round < 5 && error.Contains("before the command ended", StringComparison.Ordinal)); round++)
         {
             using var kv = KvProcess.Start("load", "-", "--from-line", "1000001");
@@ -44,7 +44,7 @@ public sealed class StandardStreamTests
     }
 
     [ToolFact("bash")]
-    public async Task Put_OfMoreThanAValueMayHave_IsRefusedBeforeItFillsTheMemory()
+    public async Task Put_OfTooLargeAValue_IsRefusedBeforeItFillsTheMemory()
     {
         var (exitCode, _, error) = await KvProcess.RunInShellAsync("$KV put key - < /dev/zero");
         Assert.Equal((Usage, "kv: standard input has more than the 8388608 bytes that a value may have.\n"), (exitCode, error));
@@ -62,7 +62,7 @@ public sealed class StandardStreamTests
     [InlineData("$KV load /nowhere > /dev/full 2> /dev/full", Usage, "")]
     [InlineData("$KV --help > /dev/full", Internal, "standard output: ")]
     [InlineData("$KV --help >&-", Internal, "standard output: it is closed")]
-    public async Task Kv_WithAStreamThatIsClosedOrFull_EndsWithTheCodeOfWhatHappened(string script, int exitCode, string error)
+    public async Task Kv_WithAClosedOrFullStream_EndsWithTheMatchingExitCode(string script, int exitCode, string error)
     {
         var end = await KvProcess.RunInShellAsync(script);
         Assert.Equal(exitCode, end.ExitCode);

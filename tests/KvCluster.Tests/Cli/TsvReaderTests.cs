@@ -16,7 +16,7 @@ public sealed class TsvReaderTests : IDisposable
     [Theory]
     [InlineData("a\t1\nb\t2\n")]
     [InlineData("a\t1\nb\t2")]
-    public async Task Read_OfAFile_GivesRecordsWithTheirLines(string text)
+    public async Task Read_OfAFile_ReturnsRecordsWithTheirLines(string text)
     {
         File.WriteAllText(_path, text);
         Assert.Equal([(1, "a", "1"), (2, "b", "2")], await ReadAllAsync());
@@ -30,7 +30,7 @@ public sealed class TsvReaderTests : IDisposable
     }
 
     [Fact]
-    public async Task Read_OfAnEmptyFile_GivesNothing() => Assert.Empty(await ReadAllAsync());
+    public async Task Read_OfAnEmptyFile_ReturnsNothing() => Assert.Empty(await ReadAllAsync());
 
     [Fact]
     public async Task Read_OfAGzipFile_UnpacksItWhateverItsName()
@@ -56,7 +56,7 @@ public sealed class TsvReaderTests : IDisposable
     [InlineData("no tab", "line 3 has no tab")]
     [InlineData("", "line 3 has no tab")]
     [InlineData("\tvalue", "line 3 has an empty key")]
-    public async Task Read_OfALineThatIsNoRecord_NamesItAfterGivingOutWhatStandsBefore(string line, string expected)
+    public async Task Read_OfAMalformedLine_NamesItAfterReturningEarlierRecords(string line, string expected)
     {
         File.WriteAllText(_path, $"a\t1\nb\t2\n{line}\nc\t3\n");
         using var reader = TsvReader.Open(_path);
@@ -81,7 +81,7 @@ public sealed class TsvReaderTests : IDisposable
         using (var reader = TsvReader.Open(_path))
             Assert.Contains("line 1 has a value of 8388609 bytes", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
 
-        // Without an end in sight, it is given up long before it fills the memory.
+        // A line without an end is refused long before it fills the memory.
         File.WriteAllText(_path, $"a\t{new string('v', 40 << 20)}");
         using (var reader = TsvReader.Open(_path))
             Assert.Contains("line 1 is longer than", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
@@ -109,7 +109,7 @@ public sealed class TsvReaderTests : IDisposable
         var records = new List<TsvRecord>();
         while (await reader.ReadAsync(default) is { } record)
             records.Add(record);
-        // Only now: earlier records must not be overwritten by later chunks.
+        // Decode only now, because later chunks must not overwrite earlier records.
         return records.ConvertAll(record => (record.Line, Encoding.UTF8.GetString(record.Key.Span), Encoding.UTF8.GetString(record.Value.Span)));
     }
 }

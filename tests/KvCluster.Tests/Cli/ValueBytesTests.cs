@@ -3,7 +3,7 @@ using KvCluster.Tests.Client;
 
 namespace KvCluster.Tests.Cli;
 
-/// <summary>`kv get`, `put` and `delete` of the built program with a cluster of fake nodes: the bytes of a value, and what is said about its key.</summary>
+/// <summary>`kv get`, `put` and `delete` of the built program with a cluster of fake nodes: the bytes of a value, and what is reported of its key.</summary>
 public sealed class ValueBytesTests
 {
     private const int Internal = 70;
@@ -11,7 +11,7 @@ public sealed class ValueBytesTests
     private const int ConditionFailed = 4;
 
     [ToolFact("bash")]
-    public async Task PutOfAFile_AndGetIntoAFileOrRaw_KeepEachByte()
+    public async Task PutOfAFile_AndGetIntoAFileOrRaw_KeepEveryByte()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         using var folder = new TemporaryDirectory();
@@ -31,7 +31,7 @@ public sealed class ValueBytesTests
     [InlineData("@@@", "@@")]
     [InlineData("me@home", "me@home")]
     [InlineData("", "")]
-    public async Task Put_OfAValueWithAt_TakesAFileOnlyAfterOneAtTheBeginning(string argument, string value)
+    public async Task Put_OfAValueWithAt_ReadsAFileOnlyAfterALeadingAt(string argument, string value)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         using var folder = new TemporaryDirectory();
@@ -40,7 +40,7 @@ public sealed class ValueBytesTests
     }
 
     [ToolFact("bash")]
-    public async Task Put_OfAPipe_TakesAllOfIt()
+    public async Task Put_OfAPipe_ReadsAllOfIt()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         using var folder = new TemporaryDirectory();
@@ -83,7 +83,7 @@ public sealed class ValueBytesTests
     }
 
     [ToolFact("bash")]
-    public async Task Get_ThatFindsNoCluster_NamesTheKey()
+    public async Task Get_ClusterNotFound_NamesTheKey()
     {
         var (exitCode, _, error) = await KvProcess.RunInShellAsync("$KV get greeting");
         Assert.Equal(3, exitCode);
@@ -91,7 +91,7 @@ public sealed class ValueBytesTests
     }
 
     [ToolFact("bash")]
-    public async Task Delete_SaysWhetherTheKeyExisted_AndPrintsTheEtagOnly()
+    public async Task Delete_ReportsWhetherTheKeyExistedAndPrintsOnlyTheEtag()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
         using var folder = new TemporaryDirectory();

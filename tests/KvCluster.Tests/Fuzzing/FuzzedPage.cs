@@ -5,8 +5,8 @@ using TreePage = KvCluster.Storage.Pages.TreePage;
 namespace KvCluster.Tests.Fuzzing;
 
 /// <summary>
-/// A tree's page with changes in it. Where <see cref="PageStructure"/> finds nothing wrong with it, what is read from it must not depend on what lies around it in memory, and nothing
-/// around it may change: each case is done twice, between zeros and between ones.
+/// A tree's page with changes in it. If <see cref="PageStructure"/> accepts it, reading it must not depend on the memory around it and must not
+/// change that memory. So each case runs twice, between zeros and between ones.
 /// </summary>
 internal static unsafe class FuzzedPage
 {

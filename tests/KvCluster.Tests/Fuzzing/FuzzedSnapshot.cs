@@ -7,8 +7,8 @@ using KvCluster.Tests.Storage.Store;
 namespace KvCluster.Tests.Fuzzing;
 
 /// <summary>
-/// A whole snapshot stream with changes in pages of every kind, their checksums mended, as from a peer that lies or whose memory errs. It is refused with the old state
-/// untouched, or what is installed can be read, written, checkpointed and opened again.
+/// A whole snapshot stream with changes in pages of every kind and recomputed checksums, as from a malicious peer or one with failing memory. Either
+/// it is refused and the old state is untouched, or the installed state can be read, written, checkpointed and opened again.
 /// </summary>
 internal static class FuzzedSnapshot
 {
@@ -54,7 +54,7 @@ internal static class FuzzedSnapshot
         return new Sound(bytes, source.Covers.Etag, source.Covers.ChainChecksum, [.. Units(bytes, (int)source.PrefixBytes)]);
     }
 
-    // What one checksum is over: a page, or the pages of one long value.
+    // The ranges that have a checksum of their own: a page, or the pages of one long value.
     private static IEnumerable<(int Offset, int Bytes)> Units(byte[] bytes, int first)
     {
         for (var offset = first; offset < bytes.Length;)
@@ -75,7 +75,7 @@ internal static class FuzzedSnapshot
             // The two meta pages are the first.
             var (offset, length) = sound.Units[random.Next(4) == 0 ? random.Next(2) : random.Next(sound.Units.Length)];
             var unit = bytes.AsSpan(offset, length);
-            // One page may also be another, of the same tree or not.
+            // A page may also be replaced by another one, of the same tree or not.
             var other = sound.Units[random.Next(sound.Units.Length)];
             var changed = random.Next(8) == 0 && other.Bytes == length ? bytes.AsSpan(other.Offset, length).ToArray() : Mutation.Of(random, unit, keepsLength: true, hot: Page.HeaderBytes + 128);
             changed.CopyTo(unit);
@@ -135,6 +135,6 @@ internal static class FuzzedSnapshot
         Assert.True(done.IsCompletedSuccessfully, $"{done.Exception}");
     }
 
-    /// <summary>A stream as it should be.</summary>
+    /// <summary>An unchanged stream.</summary>
     private sealed record Sound(byte[] Bytes, UInt128 Etag, uint ChainChecksum, (int Offset, int Bytes)[] Units);
 }

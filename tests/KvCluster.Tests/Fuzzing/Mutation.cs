@@ -2,7 +2,10 @@ using System.Buffers.Binary;
 
 namespace KvCluster.Tests.Fuzzing;
 
-/// <summary>Changes bytes as somebody would who knows where numbers and lengths stand: less often one bit than a whole field, with the values at which bounds are forgotten.</summary>
+/// <summary>
+/// Changes bytes like somebody who knows where numbers and lengths are. Seldom one bit, mostly a whole field, with values at which bounds are often
+/// forgotten.
+/// </summary>
 internal static class Mutation
 {
     private const int ChangesMax = 4;
@@ -11,11 +14,11 @@ internal static class Mutation
     private static readonly long[] _edges =
         [0, 1, 2, -1, -2, byte.MaxValue, short.MaxValue, ushort.MaxValue, int.MaxValue, int.MinValue, uint.MaxValue, long.MaxValue, long.MinValue, 1L << 53, 4_096, 8_191, 8_192, 8_193];
 
-    /// <summary>A changed copy.</summary>
-    /// <param name="random">Of the case's seed.</param>
-    /// <param name="sound">What is changed.</param>
-    /// <param name="keepsLength">The format has one length only.</param>
-    /// <param name="hot">Bytes at the front that are hit half of the time: headers.</param>
+    /// <summary>Returns a changed copy.</summary>
+    /// <param name="random">Seeded for the case.</param>
+    /// <param name="sound">The original bytes.</param>
+    /// <param name="keepsLength">Whether the format has only one length.</param>
+    /// <param name="hot">The number of bytes at the front that are hit half of the time, such as headers.</param>
     public static byte[] Of(Random random, ReadOnlySpan<byte> sound, bool keepsLength, int hot)
     {
         var bytes = sound.ToArray();
@@ -52,7 +55,7 @@ internal static class Mutation
         field[..count].CopyTo(bytes.AsSpan(at));
     }
 
-    // A field that comes twice, or in the place of another.
+    // Repeats a field, in addition to another or in place of it.
     private static byte[] Repeat(Random random, byte[] bytes, int at)
     {
         var part = bytes.AsSpan(at, random.Next(Math.Min(bytes.Length - at, GrowthMax) + 1));

@@ -15,14 +15,15 @@ using KvCluster.Wire;
 namespace KvCluster.Tests.Fuzzing;
 
 /// <summary>
-/// Bytes that come from a disk or another process, changed by <see cref="Mutation"/>, with their checksums mended: what is read from them is refused as it should be or makes sense, and
-/// nothing else happens. KV_FUZZ=N runs N cases in all instead of 50,000, from a seed that is printed; KV_SEED=N runs one of a target again.
+/// Bytes from a disk or another process, changed by <see cref="Mutation"/> with recomputed checksums. Reading them is refused in the expected way or
+/// gives sensible values, and nothing else happens. KV_FUZZ=N runs N cases in all instead of 50,000, from a seed that is printed. KV_SEED=N repeats
+/// one case of a target.
 /// </summary>
 public sealed class StructuredFuzzTests
 {
     private const int CasesInAll = 50_000;
 
-    // One of "install" is a whole store that comes, is used and opened again.
+    // A case of "install" receives, uses and reopens a whole store.
     private const int CasesPerInstall = 10;
     private const string Path = "fuzzed";
     private static readonly string[] _targets = ["exchange", "change", "record", "segment", "control", "meta", "snapshot", "page", "install"];
@@ -31,7 +32,7 @@ public sealed class StructuredFuzzTests
 
     [Theory]
     [MemberData(nameof(Targets))]
-    public void Bytes_Changed_AreRefusedOrMakeSense(string target)
+    public void ChangedBytes_AreRefusedOrReadConsistently(string target)
     {
         if (Environment.GetEnvironmentVariable("KV_SEED") is { Length: > 0 } one)
         {
@@ -72,7 +73,7 @@ public sealed class StructuredFuzzTests
         }
     }
 
-    // As KvExchange reads it, and then as the whole library does: what both accept, both read alike.
+    // Parsed as KvExchange does and then by the protobuf library. If both accept it, they must read the same.
     private static void Exchange(Random random)
     {
         var sound = new ExchangeRequest();
@@ -139,7 +140,7 @@ public sealed class StructuredFuzzTests
         }
 
         if (TryParse(PutRequest.Parser, bytes) is { } parsed)
-            Assert.True(change.Key.SequenceEqual(parsed.Key.Span) && change.Value.SequenceEqual(parsed.Value.Span), "two readers of one request differ");
+            Assert.True(change.Key.SequenceEqual(parsed.Key.Span) && change.Value.SequenceEqual(parsed.Value.Span), "two parsers of one request disagree");
     }
 
     private static void Record(Random random)
@@ -178,7 +179,7 @@ public sealed class StructuredFuzzTests
         }
         catch (Exception told) when (told is UnreadableRecordException or CorruptStoreException)
         {
-            // The replica stops and says so.
+            // The replica stops and reports the reason.
         }
     }
 
@@ -238,7 +239,7 @@ public sealed class StructuredFuzzTests
         Assert.True(same.CheckpointPosition == read.CheckpointPosition && same.Revision == read.Revision && same.FilePages == read.FilePages && same.FreeDirectory == read.FreeDirectory);
     }
 
-    // A length that goes over its bounds becomes an offset in a file somewhere: the sums must hold for whatever is accepted.
+    // A length beyond its bounds would become an offset in a file, so whatever is accepted must have consistent sums.
     private static void Snapshot(Random random)
     {
         var runs = new List<PageRun> { new(0, 2) };
@@ -263,7 +264,7 @@ public sealed class StructuredFuzzTests
         }
     }
 
-    // Null: refused in one of the ways that callers expect.
+    // Null if it was refused in one of the ways that callers expect.
     private static T? Accepts<T>(Func<T?> read)
     {
         try

@@ -2,7 +2,7 @@ using System.Text.RegularExpressions;
 
 namespace KvCluster.Tests.House;
 
-/// <summary>The build's promises that the compiler cannot check by itself.</summary>
+/// <summary>Rules of the build that the compiler cannot check.</summary>
 public sealed partial class BuildRuleTests
 {
     private static readonly string[] Core = ["node/Storage/KvCluster.Storage.csproj", "node/Replication/KvCluster.Replication.csproj"];
@@ -13,7 +13,7 @@ public sealed partial class BuildRuleTests
             .Where(project => !project.StartsWith("tests/", StringComparison.Ordinal) && House.ReadXml(project).Descendants("AllowUnsafeBlocks").Any()));
 
     [Fact]
-    public void BannedSymbols_InTheCore_AreWiredAndErrors()
+    public void BannedSymbols_InTheCore_AreReferencedAndErrors()
     {
         foreach (var xml in Core.Select(House.ReadXml))
         {
@@ -27,7 +27,7 @@ public sealed partial class BuildRuleTests
             Assert.Matches($"(?m)^[TPM]:{Regex.Escape(symbol)};", banned);
     }
 
-    /// <summary>The one place of the core that touches a disk is the real file system behind IFileSystem.</summary>
+    /// <summary>The real file system behind IFileSystem is the only place of the core that uses a disk.</summary>
     [Fact]
     public void BannedSymbols_AreSuppressed_OnlyByTheRealFileSystem() =>
         Assert.DoesNotContain(Sources("node/Storage/", "node/Replication/"),
@@ -44,14 +44,14 @@ public sealed partial class BuildRuleTests
     }
 
     [Fact]
-    public void Text_NamesNoMachinesFolders() =>
+    public void Texts_NameNoMachinePaths() =>
         Assert.Empty(House.TextFiles()
             .SelectMany(path => House.Read(path).Split('\n').Select((line, index) => (Line: line, Where: $"{path}:{index + 1}")))
             .Where(one => MachinePath().IsMatch(one.Line))
             .Select(one => $"{one.Where}: {one.Line.Trim()}"));
 
     [Fact]
-    public void Sources_LeaveNothingForLater() =>
+    public void Sources_ContainNoTodo() =>
         Assert.DoesNotContain(Sources("proto/", "node/", "client/", "router/", "deploy/", "tests/"), path => LeftForLater().IsMatch(House.Read(path)));
 
     private static IEnumerable<string> Sources(params string[] folders) => House.TextFiles()

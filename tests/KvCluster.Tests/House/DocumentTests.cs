@@ -3,14 +3,14 @@ using System.Text.RegularExpressions;
 namespace KvCluster.Tests.House;
 
 /// <summary>
-/// Documents name only what exists: files and directories, types and members, settings and scenarios, and the targets of links. What they show in fenced blocks is not checked. The changelog also names what is gone,
-/// so only its links are.
+/// Documents name only what exists: files and directories, types and members, settings and scenarios, and link targets. Fenced blocks are not
+/// checked. The changelog also names what no longer exists, so only its links are checked.
 /// </summary>
 public sealed partial class DocumentTests
 {
     private static readonly string[] SourceTypes = [".cs", ".proto", ".csproj", ".props"];
 
-    // What can be part of a path in backticks; other file names, such as those of certificates, are a user's own.
+    // Extensions of paths in backticks. Other file names, such as those of certificates, belong to users.
     private static readonly string[] PathTypes = [".cs", ".csproj", ".json", ".md", ".mjs", ".png", ".props", ".proto", ".sh", ".sln", ".txt", ".yaml", ".yml"];
 
     private static readonly string[] Files = [.. House.TextFiles()];
@@ -27,7 +27,7 @@ public sealed partial class DocumentTests
 
     [Theory]
     [MemberData(nameof(DocumentsOfToday))]
-    public void Names_InBackticks_AreInTheSources(string document) => AssertNone(
+    public void Names_InBackticks_ExistInTheSources(string document) => AssertNone(
         "Names that the sources do not have",
         Spans(document).Where(span => !IsPath(document, span) && (CodeName().IsMatch(span) || HyphenatedName().IsMatch(span)) && !Known.Value.Contain(span)));
 
@@ -37,7 +37,7 @@ public sealed partial class DocumentTests
         "Links to nothing",
         Link().Matches(Prose(document)).Select(static link => link.Groups[1].Value).Where(target => !target.Contains("://", StringComparison.Ordinal) && !LinkResolves(document, target)));
 
-    // Assert.Empty would cut off what it shows.
+    // Assert.Empty would truncate the list.
     private static void AssertNone(string what, IEnumerable<string> found)
     {
         var all = string.Join(", ", found);
@@ -50,14 +50,17 @@ public sealed partial class DocumentTests
 
     private static IEnumerable<string> Spans(string document) => Span().Matches(Prose(document)).Select(span => span.Groups[1].Value).Distinct();
 
-    /// <summary>Whether it names a file of a kind that the repository has, or begins with one of its directories, seen from the root or from the document.</summary>
+    /// <summary>
+    /// Whether the text names a file of a kind that the repository has, or begins with one of its directories, relative to the root or to the
+    /// document.
+    /// </summary>
     private static bool IsPath(string document, string span) => PathText().IsMatch(span)
         && (PathTypes.Contains(Path.GetExtension(span), StringComparer.Ordinal)
             || (span.Contains('/') && (HasFilesUnder(span[..span.IndexOf('/')]) || HasFilesUnder(House.FolderOf(document) + span[..span.IndexOf('/')]))));
 
     private static bool HasFilesUnder(string directory) => Files.Any(file => file.StartsWith(directory + "/", StringComparison.Ordinal));
 
-    /// <summary>From the root or from the document; a file name alone may be that of any file. A star stands for any part of a name.</summary>
+    /// <summary>A path is relative to the root or to the document. A file name alone may be that of any file. A star stands for any part of a name.</summary>
     private static bool PathExists(string document, string path)
     {
         var pattern = Regex.Escape(path.TrimEnd('/')).Replace("\\*", "[^/]*", StringComparison.Ordinal);
@@ -76,7 +79,7 @@ public sealed partial class DocumentTests
             : IsDocument(file) && File.Exists(Path.Combine(House.Root, file)) && Heading().Matches(Prose(file)).Any(match => Anchor(match.Groups[1].Value) == heading);
     }
 
-    /// <summary>As GitHub makes it.</summary>
+    /// <summary>An anchor as GitHub makes it.</summary>
     private static string Anchor(string heading) =>
         string.Concat(heading.Trim().ToLowerInvariant().Where(static c => char.IsLetterOrDigit(c) || c is ' ' or '-' or '_')).Replace(' ', '-');
 
@@ -111,7 +114,7 @@ public sealed partial class DocumentTests
     [GeneratedRegex(@"(?<!:)//[^\n]*")]
     private static partial Regex Comment();
 
-    /// <summary>The words of the sources, without comments, and by type those of the files that declare it.</summary>
+    /// <summary>The words of the sources without comments, and for each type those of the files that declare it.</summary>
     private sealed class Names
     {
         private readonly HashSet<string> _words = [];

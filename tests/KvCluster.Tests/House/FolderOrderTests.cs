@@ -3,12 +3,12 @@ using System.Text.RegularExpressions;
 namespace KvCluster.Tests.House;
 
 /// <summary>
-/// Inside a project directories have an order, too: each uses only those listed before it, and the project's own directory, which composes all, is used by none. A new edge against
-/// the order is a decision about the architecture, made here and in ARCHITECTURE.md.
+/// Inside a project, directories have an order, too. Each uses only those listed before it, and none uses the project's own directory, which composes
+/// them all. A new edge against the order is a decision about the architecture, made here and in ARCHITECTURE.md.
 /// </summary>
 public sealed partial class FolderOrderTests
 {
-    /// <summary>By project directory: its root namespace, and its directories from the lowest to the highest.</summary>
+    /// <summary>For each project directory its root namespace and its directories, from the lowest to the highest.</summary>
     private static readonly Dictionary<string, (string Namespace, string[] Order)> Projects = new()
     {
         ["node/Storage"] = ("KvCluster.Storage",
@@ -23,10 +23,10 @@ public sealed partial class FolderOrderTests
         ["client"] = ("KvCluster.Client", ["Model", "Runtime", "Telemetry", "Routing", "Transport", "Sessions"]),
     };
 
-    /// <summary>Directories of projects of their own, inside another project's.</summary>
+    /// <summary>Directories with projects of their own inside another project's directory.</summary>
     private static readonly string[] NestedProjects = ["client/Cli/", "client/Console/"];
 
-    /// <summary>What users of the client library name is in its root namespace, so that one using line brings all of it.</summary>
+    /// <summary>Everything that users of the client library name is in its root namespace, so that one using line is enough.</summary>
     private static readonly string[] WithoutNamespace = ["client/Model"];
 
     public static TheoryData<string> Names => new(Projects.Keys);
@@ -74,7 +74,7 @@ public sealed partial class FolderOrderTests
         .Where(path => !NestedProjects.Any(nested => path.StartsWith(nested, StringComparison.Ordinal)))
         .Select(path => (path, House.FolderOf(path[(project.Length + 1)..]).TrimEnd('/'), House.Read(path)));
 
-    /// <summary>Without comments and texts.</summary>
+    /// <summary>The text without comments and strings.</summary>
     private static string Code(string text) => NotCode().Replace(text, "");
 
     [GeneratedRegex(@"^namespace ([\w.]+);", RegexOptions.Multiline)]
@@ -86,7 +86,7 @@ public sealed partial class FolderOrderTests
     [GeneratedRegex(@"^(?:(?:public|internal|file|sealed|static|abstract|readonly|ref|unsafe|partial)\s+)*(?:class|struct|interface|enum|record(?:\s+struct)?)\s+(\w+)", RegexOptions.Multiline)]
     private static partial Regex DeclaredType();
 
-    // A type of another namespace that is named with it is another one: Kv.KvClient is gRPC's.
+    // A type qualified with another namespace is a different type: Kv.KvClient belongs to gRPC.
     [GeneratedRegex(@"(?<![\w.])[A-Z]\w*")]
     private static partial Regex Identifier();
 

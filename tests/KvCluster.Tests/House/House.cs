@@ -2,7 +2,7 @@ using System.Xml.Linq;
 
 namespace KvCluster.Tests.House;
 
-/// <summary>The repository as files, for tests that hold its rules. Found upwards from the test's own folder.</summary>
+/// <summary>The repository as files, for tests of its rules. It is searched upwards from the test's own directory.</summary>
 internal static class House
 {
     private static readonly string[] NotOurs = [".git", "artifacts", "node_modules", ".kvcluster", "TestResults", "bin", "obj"];
@@ -23,7 +23,7 @@ internal static class House
 
     public static XDocument ReadXml(string path) => XDocument.Parse(Read(path));
 
-    /// <summary>The folder that holds the path, with a slash at its end: "node/Storage/".</summary>
+    /// <summary>The directory of the path, with a slash at its end: "node/Storage/".</summary>
     public static string FolderOf(string path) => path[..(path.LastIndexOf('/') + 1)];
 
     private static IEnumerable<string> FilesUnder(string folder) => Directory.EnumerateFiles(folder)

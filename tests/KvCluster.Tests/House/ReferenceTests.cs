@@ -22,7 +22,7 @@ public sealed class ReferenceTests
     };
 
     [Fact]
-    public void Projects_OutsideTests_AreThoseOfTheMap() =>
+    public void Projects_OutsideTests_AreListed() =>
         Assert.Equal(Allowed.Keys.Order(StringComparer.Ordinal), House.Projects().Where(path => !path.StartsWith("tests/", StringComparison.Ordinal)));
 
     [Fact]
@@ -30,7 +30,7 @@ public sealed class ReferenceTests
         Assert.Empty(Allowed.Keys.SelectMany(project => ReferencesOf(project).Except(Allowed[project]).Select(name => $"{project} -> {name}")));
 
     [Fact]
-    public void Tests_AreReferencedByNothingThatShips() =>
+    public void Tests_AreNotReferencedByShippedProjects() =>
         Assert.DoesNotContain(Allowed.Keys, project => House.Read(project).Contains("tests/", StringComparison.Ordinal));
 
     [Fact]
@@ -40,7 +40,7 @@ public sealed class ReferenceTests
         Assert.DoesNotContain(House.Projects(), project => !solution.Contains($"\"{project}\"", StringComparison.Ordinal));
     }
 
-    // A reference without its assembly only orders the build: the launcher builds `kv`, it does not use it.
+    // A reference without its assembly only orders the build: the launcher builds `kv` but does not use it.
     private static IEnumerable<string> ReferencesOf(string project) => House.ReadXml(project).Descendants("ProjectReference")
         .Where(reference => (string?)reference.Attribute("ReferenceOutputAssembly") != "false")
         .Select(reference => Path.GetFileNameWithoutExtension(((string?)reference.Attribute("Include"))!));

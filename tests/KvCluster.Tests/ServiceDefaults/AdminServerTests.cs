@@ -5,7 +5,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>The admin port over HTTP/1.1, and what a process says of its health there.</summary>
+/// <summary>The admin port over HTTP/1.1, and the health that a process reports there.</summary>
 public sealed class AdminServerTests : IAsyncLifetime
 {
     private readonly ProcessHealth _health = new();
@@ -63,7 +63,7 @@ public sealed class AdminServerTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Endpoint_ThatThrows_IsAnErrorOfItsOwn()
+    public async Task Endpoint_ThatThrows_AnswersWithAnError()
     {
         _admin.Add([new AdminEndpoint("GET", "/broken", _ => throw new InvalidOperationException("no"))]);
         using var answer = await _http.GetAsync("/broken");
@@ -71,9 +71,12 @@ public sealed class AdminServerTests : IAsyncLifetime
         Assert.Equal("alive\n", await _http.GetStringAsync("/health/alive"));
     }
 
-    /// <summary>A browser sends its cookies of a host to all ports of it: one with more than a client port takes of headers, 8 KiB, was refused by the console.</summary>
+    /// <summary>
+    /// A browser sends its cookies for a host to all ports of it. The console refused browsers with more than 8 KiB of headers, the limit of a client
+    /// port.
+    /// </summary>
     [Fact]
-    public async Task Headers_OfABrowserWithManyCookies_AreTaken()
+    public async Task Headers_OfABrowserWithManyCookies_AreAccepted()
     {
         using var request = new HttpRequestMessage(HttpMethod.Get, "/health/alive");
         request.Headers.Add("Cookie", "c=" + new string('c', 24 << 10));
@@ -82,17 +85,17 @@ public sealed class AdminServerTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Ask_OfAProcess_GivesItsAnswer()
+    public async Task Ask_ReturnsTheAnswerOfTheProcess()
     {
         Assert.Equal((false, "it is starting"), await AnswerOfAsync(new Uri(_admin.Address)));
         _health.Started(() => null);
         Assert.Equal((true, "ready"), await AnswerOfAsync(new Uri(_admin.Address)));
-        // As an image's settings have it.
+        // The address as an image's settings have it.
         Assert.Equal((true, "ready"), await AnswerOfAsync(new UriBuilder(_admin.Address) { Host = "0.0.0.0" }.Uri));
     }
 
     [Fact]
-    public async Task Ask_WhereNobodyListens_SaysSo()
+    public async Task Ask_NobodyListening_ReportsIt()
     {
         var address = new Uri(_admin.Address);
         await _admin.DisposeAsync();
@@ -105,15 +108,15 @@ public sealed class AdminServerTests : IAsyncLifetime
     public async Task Start_OnAPortInUse_ThrowsAnIOException() =>
         await Assert.ThrowsAnyAsync<IOException>(() => AdminServer.StartAsync(new Uri(_admin.Address), NullLoggerFactory.Instance, [], CancellationToken.None));
 
-    /// <summary>An address for documentation, which no machine has.</summary>
+    /// <summary>An address reserved for documentation, which no machine has.</summary>
     [Fact]
-    public async Task Start_OnAnAddressOfAnotherMachine_SaysWhere()
+    public async Task Start_OnAnAddressOfAnotherMachine_NamesIt()
     {
         var failure = await Assert.ThrowsAnyAsync<IOException>(() => AdminServer.StartAsync(new Uri("http://192.0.2.1:7480"), NullLoggerFactory.Instance, [], CancellationToken.None));
         Assert.StartsWith("Cannot listen at http://192.0.2.1:7480: ", failure.Message, StringComparison.Ordinal);
     }
 
-    // The question waits some seconds only, as the next one comes soon: it does here, too.
+    // The question gives up after some seconds, because the next one follows soon. The tests wait that long, too.
     private static async Task<(bool IsReady, string Line)> AnswerOfAsync(Uri admin)
     {
         var answer = (IsReady: false, Line: "");

@@ -11,14 +11,14 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>As many connections as a port takes, and more.</summary>
+/// <summary>A port with as many connections as it accepts, and more.</summary>
 public sealed class ConnectionLimitTests
 {
     private const int Limit = 8;
 
-    /// <summary>Whoever opened many connections and sent nothing kept everybody else out, or there was no limit.</summary>
+    /// <summary>A caller that opened many connections and sent nothing kept all others out, or there was no limit at all.</summary>
     [Fact]
-    public async Task Connect_BeyondTheLimit_ClosesConnectionsThatAreNotUsed()
+    public async Task Connect_BeyondTheLimit_ClosesUnusedConnections()
     {
         var builder = ServerBuilder.Create(NullLoggerFactory.Instance, new Uri("http://127.0.0.1:0"), limits: ListenerLimits.OfClients(Limit));
         builder.Services.AddGrpc();
@@ -37,7 +37,7 @@ public sealed class ConnectionLimitTests
             await socket.ConnectAsync(IPAddress.Loopback, address.Port);
             idle.Add(socket);
         }
-        // The oldest make room for the newest; the one that is used stays.
+        // The oldest connections are closed for the newest; the one in use stays.
         Assert.True(await EndsAsync(idle[0]));
         await used.UnaryAsync(new EchoRequest());
         using var another = GrpcChannel.ForAddress(address);
@@ -46,9 +46,11 @@ public sealed class ConnectionLimitTests
             socket.Dispose();
     }
 
-    /// <summary>One host with a call on each of its connections took all places: every newcomer from anywhere was reset, and no line of the log said so.</summary>
+    /// <summary>
+    /// One host with a call on each of its connections took all places. Every new connection from anywhere was reset, and the log did not mention it.
+    /// </summary>
     [Fact]
-    public async Task Connect_FromOneAddress_TakesThreeQuarters_AndTheLogSaysOnceAMinuteWhyTheRestIsRefused()
+    public async Task Connect_FromOneAddress_IsLimitedToThreeQuartersAndRefusalsAreLoggedOnceAMinute()
     {
         var (log, time) = (new LinesLog(), new ManualTime());
         await using var server = await EchoServer.StartAsync(listen: listen => new ConnectionLimit(Limit, log, time).Guard(listen));
@@ -63,7 +65,7 @@ public sealed class ConnectionLimitTests
             Assert.True(await IsRefusedAsync(server.Port));
         Assert.Contains("127.0.0.1. 6 connections from there are open", Assert.Single(log.Lines), StringComparison.Ordinal);
 
-        // Another host finds the places that are left, and all its calls are served.
+        // Another host gets the remaining places, and all its calls are served.
         using var handler = new SocketsHttpHandler
         {
             ConnectCallback = async (_, _) => new NetworkStream(await ConnectAsync(IPAddress.Parse("127.0.0.2"), server.Port), ownsSocket: true),
@@ -75,7 +77,7 @@ public sealed class ConnectionLimitTests
         Assert.Contains("Refused 3 connections", log.Lines[^1], StringComparison.Ordinal);
         Assert.Equal(2, log.Lines.Length);
 
-        // A place that comes back is given again.
+        // A released place is given out again.
         channels[0].Dispose();
         await Eventually.TrueAsync(() => server.Connections == Limit - 2, "the connection has ended");
         using var again = GrpcChannel.ForAddress(address);
@@ -84,7 +86,7 @@ public sealed class ConnectionLimitTests
             channel.Dispose();
     }
 
-    /// <summary>A machine that has an IPv6 network used another address for each connection, and took all places.</summary>
+    /// <summary>A machine with an IPv6 network used a different address for each connection and took all places.</summary>
     [Theory]
     [InlineData("2001:db8:0:7::1", "2001:db8:0:7:ffff::2", true)]
     [InlineData("2001:db8:0:7::1", "2001:db8:0:8::1", false)]
@@ -124,7 +126,7 @@ public sealed class ConnectionLimitTests
             channel.Dispose();
     }
 
-    // A reset may come before the connection is known to be made.
+    // The reset may arrive before the connection counts as established.
     private static async Task<bool> IsRefusedAsync(int port)
     {
         try

@@ -7,7 +7,7 @@ namespace KvCluster.Tests.ServiceDefaults;
 public sealed class ExamineTests
 {
     [Fact]
-    public async Task Examine_OfANode_SaysWhatItStandsOn()
+    public async Task Examine_OfANode_ReportsDiskLimitsAndCertificates()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var before = DateTimeOffset.UtcNow.AddMilliseconds(-1);
@@ -23,14 +23,14 @@ public sealed class ExamineTests
         Assert.False(File.Exists(Path.Combine(cluster.DirectoryOf(1), "examined")));
     }
 
-    /// <summary>Each call synced a file seven times, for anybody and as often as he liked.</summary>
+    /// <summary>Each call synced a file seven times, for any caller and as often as it liked.</summary>
     [Fact]
     public async Task Examine_AskedManyTimes_SyncsOnce()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var admin = cluster.AdminOf(1);
         var told = await Task.WhenAll(Enumerable.Range(0, 20).Select(_ => admin.ExamineAsync(new ExamineRequest()).ResponseAsync));
-        // Times in microseconds, of seven syncs and a call: two examinations do not find the same.
+        // Times of seven syncs and a call, in microseconds. Two examinations would not measure the same values.
         Assert.Single(told.Select(answer => (answer.Nodes[0].SyncUs, answer.Nodes[0].SyncUsMax, answer.Nodes[0].CoordinatorUs)).Distinct());
     }
 }

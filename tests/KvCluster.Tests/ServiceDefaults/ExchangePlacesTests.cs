@@ -2,7 +2,7 @@ using KvCluster.ServiceDefaults.Memory;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>The calls of all exchanges of a process. They were bounded by stream alone: whoever opened streams enough took all that there was.</summary>
+/// <summary>The calls of all exchanges of a process. They were bounded per stream only, so a caller with enough streams took all places.</summary>
 public sealed class ExchangePlacesTests
 {
     private const int Places = 1_024;
@@ -29,7 +29,7 @@ public sealed class ExchangePlacesTests
     }
 
     [Fact]
-    public void TryTake_OfLargeRequestsOfAStuckShard_LeavesBytesForOthers()
+    public void TryTake_LargeRequestsOfAStuckShard_LeaveBytesForOthers()
     {
         const int Large = 8 << 20;
         var streams = Enumerable.Range(0, 10).Select(_ => new FairPlaces.Share()).ToList();
@@ -38,7 +38,7 @@ public sealed class ExchangePlacesTests
     }
 
     [Fact]
-    public void Return_GivesAllBack()
+    public void Return_ReleasesAllPlaces()
     {
         var stream = new FairPlaces.Share();
         for (var round = 0; round < 3; round++)

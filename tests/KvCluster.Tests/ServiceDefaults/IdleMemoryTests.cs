@@ -3,8 +3,9 @@ using KvCluster.ServiceDefaults.Memory;
 namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>
-/// What a process does about memory that it no longer uses. After floods of 2 to 4 GB nodes and a router kept all of it, for a quarter of an hour and longer: what was in use was
-/// taken from the last collection of everything, which had been made during the flood, and with so much in use nothing was done. Nothing else collects on an idle process.
+/// How a process returns memory that it no longer uses. After floods of 2 to 4 GB, nodes and a router kept all of it for a quarter of an hour and
+/// longer. The memory in use was taken from the last full collection, made during the flood, and with that much in use nothing was returned. Nothing
+/// else collects in an idle process.
 /// </summary>
 public sealed class IdleMemoryTests
 {
@@ -19,25 +20,25 @@ public sealed class IdleMemoryTests
     private long _committed = 40 * Mebibyte;
     private long _live = 30 * Mebibyte;
 
-    /// <summary>What the next measurement will find.</summary>
+    /// <summary>The value that the next measurement will find.</summary>
     private long _reallyLive = 30 * Mebibyte;
 
     [Fact]
-    public void Look_IdleAfterAFloodInWhichMuchWasInUse_GivesItBackInSteps()
+    public void Look_IdleAfterAFlood_ReturnsTheMemoryInSteps()
     {
         Flood(committed: 4_040, live: 3_900);
         LookWhileIdle(25);
         Assert.Equal([IdleMemoryStep.Measure, IdleMemoryStep.Compact], _steps.Take(2));
         Assert.Equal(IdleMemoryStep.Return, _steps.SkipWhile(step => step != IdleMemoryStep.Trim).SkipWhile(step => step == IdleMemoryStep.Trim).First());
         Assert.InRange(_committed, 0, 40 * Mebibyte);
-        // With nothing to give back there is nothing to do.
+        // With nothing to return, no step is taken.
         _steps.Clear();
         LookWhileIdle(1_000);
         Assert.Empty(_steps);
     }
 
     [Fact]
-    public void Look_WithMuchInUse_NeverStopsTheProcessForLong()
+    public void Look_WithMuchMemoryInUse_NeverPausesTheProcessForLong()
     {
         _reallyLive = 2_000 * Mebibyte;
         Flood(committed: 4_000, live: 3_900);
@@ -45,9 +46,9 @@ public sealed class IdleMemoryTests
         Assert.DoesNotContain(IdleMemoryStep.Compact, _steps);
         Assert.DoesNotContain(IdleMemoryStep.Return, _steps);
         Assert.Contains(IdleMemoryStep.Trim, _steps);
-        // Nor is it measured again and again: for half an hour no more than a dozen times.
+        // Nor does it measure repeatedly: a dozen times in half an hour at most.
         Assert.InRange(_steps.Count(step => step == IdleMemoryStep.Measure), 2, 15);
-        // Connections that held it stood idle, and end idle.
+        // The memory belonged to idle connections, which now end.
         _reallyLive = 30 * Mebibyte;
         LookWhileIdle((int)(IdleMemory.PauseMaxMs / LookMs) + 25);
         Assert.InRange(_committed, 0, 40 * Mebibyte);
@@ -60,7 +61,7 @@ public sealed class IdleMemoryTests
         for (var look = 0; look < 100; look++)
             Flood(committed: 1_000, live: 900);
         Assert.Empty(_steps);
-        // Nor does what it began go on.
+        // Steps already begun do not continue either.
         LookWhileIdle(2);
         Assert.Equal(2, _steps.Count);
         Flood(committed: 1_000, live: 900);
@@ -69,7 +70,7 @@ public sealed class IdleMemoryTests
     }
 
     [Fact]
-    public void Look_WithBurstsAgainAndAgain_MeasuresOnceInAPause()
+    public void Look_WithRepeatedBursts_MeasuresOncePerPause()
     {
         const int rounds = 100;
         for (var round = 0; round < rounds; round++)
@@ -82,7 +83,7 @@ public sealed class IdleMemoryTests
     }
 
     [Fact]
-    public void Look_WhereStepsGiveNothingBack_EndsThem()
+    public void Look_StepsReturnNothing_EndsThem()
     {
         Flood(committed: 1_000, live: 900);
         _reallyLive = 400 * Mebibyte;
@@ -107,7 +108,7 @@ public sealed class IdleMemoryTests
             Look(allocated: Mebibyte);
     }
 
-    // And what the collector does then.
+    // Also simulates what the collector does then.
     private void Look(long allocated, bool obeys = true)
     {
         _nowMs += LookMs;

@@ -5,11 +5,11 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>The fields of the log's JSON, on which collectors rely.</summary>
+/// <summary>The fields of the JSON log, on which log collectors rely.</summary>
 public sealed class JsonLinesTests
 {
     [Fact]
-    public void Write_AnEntryWithValuesAndAnException_IsOneLineWithTheNamesThatStay()
+    public void Write_EntryWithValuesAndAnException_IsOneLineWithStableNames()
     {
         var values = new KeyValuePair<string, object?>[] { new("Shard", 3u), new("Name", "a\"b\nc"), new("Draining", true), new("Nothing", null), new("Replica", ulong.MaxValue), new("{OriginalFormat}", "...") };
         var line = Write(values, new InvalidOperationException("broken"));
@@ -24,7 +24,7 @@ public sealed class JsonLinesTests
     }
 
     [Fact]
-    public void Write_AnEntryWithoutValues_LeavesThemOut()
+    public void Write_EntryWithoutValues_OmitsTheField()
     {
         var json = JsonDocument.Parse(Write([new("{OriginalFormat}", "...")], null)).RootElement;
         Assert.Equal(["time", "level", "source", "event", "message"], json.EnumerateObject().Select(field => field.Name));

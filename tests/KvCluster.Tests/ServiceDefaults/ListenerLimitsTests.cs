@@ -10,12 +10,15 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>What a port for clients takes of a caller before anybody looks at it.</summary>
+/// <summary>What a port for clients accepts from a caller before any handler sees it.</summary>
 public sealed class ListenerLimitsTests
 {
-    /// <summary>An open call held 27 KB of headers, which a caller names by a few bytes once he has sent them: 300 connections with 100 calls took a node another gigabyte.</summary>
+    /// <summary>
+    /// An open call held 27 KB of headers, which a caller that has sent them once names with a few bytes. 300 connections with 100 calls took another
+    /// gigabyte of a node.
+    /// </summary>
     [Fact]
-    public async Task Headers_OfATokenAndATrace_AreTaken_AndMoreThan8KiBAreNot()
+    public async Task Headers_WithATokenAndATrace_AreAcceptedAndMoreThan8KiBAreNot()
     {
         await using var app = await StartAsync();
         using var channel = GrpcChannel.ForAddress(app.Urls.Single());
@@ -30,11 +33,11 @@ public sealed class ListenerLimitsTests
         await client.UnaryAsync(new EchoRequest(), headers);
         headers.Add("another", new string('t', 4 << 10));
         await Assert.ThrowsAsync<RpcException>(async () => await client.UnaryAsync(new EchoRequest(), headers));
-        // Its connection ends with it; the next call makes another.
+        // The connection ends with the refused call; the next call opens another.
         await client.UnaryAsync(new EchoRequest());
     }
 
-    /// <summary>A caller may have 256 calls open on a connection, as benchmarks have; each stream more than those costs before its call can be refused.</summary>
+    /// <summary>A caller may have 256 calls open on a connection, as benchmarks do. Each further stream costs memory before its call can be refused.</summary>
     [Fact]
     public async Task Settings_OfAConnection_Allow256Streams()
     {
@@ -50,11 +53,14 @@ public sealed class ListenerLimitsTests
             frame = await connection.ReadAsync();
         }
         while (frame is { Type: not Http2Frame.Reset });
-        // The one beyond; REFUSED_STREAM, so that its caller may send it again.
+        // The stream beyond the limit is refused with REFUSED_STREAM, so its caller may send the call again.
         Assert.Equal((513, 7), (frame!.Stream, frame.Payload[3]));
     }
 
-    /// <summary>Probes, operators and nodes stood in one queue with thousands of clients while the pool had much to do, for up to a minute: a node that was alive looked dead.</summary>
+    /// <summary>
+    /// While the thread pool was busy, probes, operators and nodes waited in one queue with thousands of clients for up to a minute. A live node
+    /// looked dead.
+    /// </summary>
     [Fact]
     public void Connections_OfClientsAlone_WaitToBeRead()
     {

@@ -2,13 +2,13 @@ using KvCluster.ServiceDefaults.Memory;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>What calls may hold in memory: the budget of a process, and a stream's part of it.</summary>
+/// <summary>What calls may hold in memory: the budget of a process and a stream's share of it.</summary>
 public sealed class MemoryTests
 {
     private const long Mebibyte = 1 << 20;
 
     [Fact]
-    public void TryTake_BeyondThreeQuarters_IsForSmallOnesOnly()
+    public void TryTake_BeyondThreeQuarters_AcceptsOnlySmallAmounts()
     {
         var budget = new ByteBudget(4 * Mebibyte);
         Assert.True(budget.TryTake(3 * Mebibyte, isSmall: false));
@@ -22,7 +22,7 @@ public sealed class MemoryTests
     }
 
     [Fact]
-    public void Share_AfterAnyUses_HoldsWhatIsUsedAndAPieceMore()
+    public void Share_AfterAnyUses_HoldsTheUsedBytesPlusOnePiece()
     {
         var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Random.Shared.Next();
         var random = new Random(seed);
@@ -49,7 +49,7 @@ public sealed class MemoryTests
     }
 
     [Fact]
-    public void Share_OfABudgetThatIsFull_TakesWhatMustBeTold()
+    public void Share_OfAFullBudget_StillTakesMandatoryBytes()
     {
         var budget = new ByteBudget(Mebibyte);
         budget.Take(Mebibyte);
@@ -62,7 +62,7 @@ public sealed class MemoryTests
     }
 
     [Fact]
-    public async Task StalledWrite_OfACallerThatDoesNotRead_EndsOnlyWhileMemoryIsShort()
+    public async Task StalledWrite_CallerDoesNotRead_IsEndedOnlyWhenMemoryIsShort()
     {
         var budget = new ByteBudget(Mebibyte);
         Assert.True(await StalledWrite.EndsAsync(Task.CompletedTask, budget));

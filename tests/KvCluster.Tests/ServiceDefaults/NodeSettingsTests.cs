@@ -6,7 +6,7 @@ using KvCluster.Storage.Context;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>The settings of node and router, together.</summary>
+/// <summary>The settings of node and router.</summary>
 public sealed class NodeSettingsTests
 {
     private static readonly Dictionary<string, string> Least = new()
@@ -18,7 +18,7 @@ public sealed class NodeSettingsTests
     };
 
     [Fact]
-    public void Options_OfTheLeastThatMustBeSaid_AreTheDefaults()
+    public void Options_WithOnlyRequiredSettings_AreTheDefaults()
     {
         var settings = Run([]);
         Assert.Empty(settings.Mistakes);
@@ -31,7 +31,7 @@ public sealed class NodeSettingsTests
     }
 
     [Fact]
-    public void Options_OfALongerGrace_GiveTheTimeToTheDrain()
+    public void Options_WithALongerGrace_GiveTheTimeToTheDrain()
     {
         var options = NodeSettings.OptionsOf(Run(new() { ["stop-grace-seconds"] = "30" }));
         Assert.Equal((TimeSpan.FromSeconds(28.5), TimeSpan.FromSeconds(26)), (options.StopTimeMax, options.DrainTimeMax));
@@ -83,7 +83,7 @@ public sealed class NodeSettingsTests
     [InlineData("listen-peers=http://0.0.0.0:7501 allow-plaintext=true advertise-peers=http://node2:7501")]
     [InlineData("listen=http://127.0.0.1:65500 listen-peers=http://127.0.0.1:7501")]
     [InlineData("listen=http://127.0.0.1:65435")]
-    public void Peers_WithSettingsThatFit_HaveNoMistakes(string said) => Assert.Empty(Run(Said(said)).Mistakes);
+    public void Peers_WithConsistentSettings_HaveNoMistakes(string said) => Assert.Empty(Run(Said(said)).Mistakes);
 
     [Theory]
     [InlineData("listen-peers=https://127.0.0.1:7501", "--listen-peers: 'https://127.0.0.1:7501' and 'http://127.0.0.1:7401', of listen, must both be http:// or both https://.")]
@@ -97,10 +97,10 @@ public sealed class NodeSettingsTests
         "--listen-peers: 'http://10.0.0.1:7501' is reachable from other machines without TLS; use https://, or set allow-plaintext if the network itself is trusted.")]
     [InlineData("listen-peers=node2:7501", "--listen-peers: 'node2:7501' is not of the form http://host:port or https://host:port.")]
     [InlineData("advertise-peers=http://node2:7501/path", "--advertise-peers: 'http://node2:7501/path' is not of the form http://host:port or https://host:port.")]
-    public void Peers_WithAMistake_SayIt(string said, string expected) => Assert.Equal([expected], Run(Said(said)).Mistakes);
+    public void Peers_WithAMistake_ReportIt(string said, string expected) => Assert.Equal([expected], Run(Said(said)).Mistakes);
 
     [Fact]
-    public void Peers_WithSeveralMistakes_SayAllOfThem()
+    public void Peers_WithSeveralMistakes_ReportAllOfThem()
     {
         var mistakes = Run(Said("listen-peers=https://127.0.0.1:7401 advertise-peers=https://0.0.0.0:7501")).Mistakes;
         Assert.Equal(["--listen-peers", "--advertise-peers", "--advertise-peers", "--listen-peers"], mistakes.Select(mistake => mistake[..mistake.IndexOf(':', StringComparison.Ordinal)]));
@@ -115,7 +115,7 @@ public sealed class NodeSettingsTests
     [InlineData("a..b", true)]
     [InlineData("-a", true)]
     [InlineData("a.b-2", false)]
-    public void Cluster_OfANameForNoCertificate_IsAMistakeWithTls(string name, bool isMistake)
+    public void ClusterName_UnusableInCertificates_IsAMistakeWithTls(string name, bool isMistake)
     {
         Assert.Empty(Run(new() { ["cluster"] = name }).Mistakes);
         var settings = Run(new() { ["cluster"] = name, ["listen"] = "https://127.0.0.1:7401", ["tls-cert"] = "c", ["tls-key"] = "k", ["tls-ca"] = "a" });
@@ -126,7 +126,7 @@ public sealed class NodeSettingsTests
     [Theory]
     [InlineData("https://127.0.0.1:7400", "has no TLS")]
     [InlineData("http://0.0.0.0:7400", "reachable from other machines without TLS")]
-    public void Coordinator_ThatWouldListenSo_IsRefused(string listen, string expected)
+    public void Coordinator_ListeningOnOtherMachinesWithoutTls_IsRefused(string listen, string expected)
     {
         var sources = new SettingSources(new Dictionary<string, string> { ["data"] = "data", ["listen"] = listen }, new Dictionary<string, string>());
         var settings = SettingsReader.Read(NodeSettings.CoordinatorTable, NodeSettings.Known, sources);
@@ -135,14 +135,14 @@ public sealed class NodeSettingsTests
     }
 
     [Fact]
-    public void Settings_OfAProgram_HaveDifferentNames()
+    public void Settings_OfAProgram_HaveDistinctNames()
     {
         Assert.Distinct(NodeSettings.Known.Select(setting => setting.Name));
         Assert.Distinct(RouterSettings.RunTable.Select(setting => setting.Name));
     }
 
     [Fact]
-    public void Defaults_AreRight() => Assert.All(NodeSettings.Known.Concat(RouterSettings.RunTable).Where(setting => setting.Default is not null), setting => Assert.NotNull(setting.Read(setting.Default!)));
+    public void Defaults_PassTheirOwnValidation() => Assert.All(NodeSettings.Known.Concat(RouterSettings.RunTable).Where(setting => setting.Default is not null), setting => Assert.NotNull(setting.Read(setting.Default!)));
 
     private static Dictionary<string, string?> Said(string flags) => flags.Split(' ').Select(one => one.Split('=', 2)).ToDictionary(one => one[0], string? (one) => one[1]);
 

@@ -13,7 +13,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>How nodes start in surroundings that are not ready, or wrong, and what they say of it.</summary>
+/// <summary>How nodes start when their surroundings are not ready or wrong, and what they report.</summary>
 public sealed class NodeStartTests : IDisposable
 {
     private readonly TemporaryDirectory _folder = new();
@@ -21,7 +21,7 @@ public sealed class NodeStartTests : IDisposable
     public void Dispose() => _folder.Dispose();
 
     [Fact]
-    public async Task Nodes_WithEmptyFoldersAndNoCluster_CreateOneAndBecomeReady()
+    public async Task Nodes_WithEmptyDirectoriesAndNoCluster_CreateOneAndBecomeReady()
     {
         await using var coordinator = OpenCoordinator();
         var healths = Enumerable.Range(0, 3).Select(_ => new ProcessHealth()).ToArray();
@@ -58,7 +58,7 @@ public sealed class NodeStartTests : IDisposable
     }
 
     [Fact]
-    public async Task Node_WithoutACoordinator_IsAliveAndSaysWhatItWaitsFor()
+    public async Task Node_WithoutACoordinator_IsAliveAndReportsWhatItWaitsFor()
     {
         await using var nobody = new EtcdCoordinator(new EtcdOptions { Endpoints = ["http://127.0.0.1:1"] }, NullLogger.Instance);
         var health = new ProcessHealth();
@@ -71,7 +71,7 @@ public sealed class NodeStartTests : IDisposable
     }
 
     [ToolFact("etcd", "etcdctl")]
-    public async Task Node_WhosePasswordEtcdRefuses_EndsAndSaysSo()
+    public async Task Node_PasswordRefusedByEtcd_EndsWithTheReason()
     {
         await using var etcd = await EtcdMembers.StartAsync();
         await etcd.ControlAsync("user", "add", "root:root");
@@ -93,7 +93,7 @@ public sealed class NodeStartTests : IDisposable
     [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --node: '0' is not an id")]
     [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --data: names no directory")]
     [InlineData("$NODE run --node 0 --data '' --listne x", 2, "", "kv-node: --coordinator is missing")]
-    public async Task Program_OfAnOperator_SaysAndExits(string script, int expectedCode, string expectedOutput, string expectedError)
+    public async Task Program_WithAMistake_PrintsItAndExits(string script, int expectedCode, string expectedOutput, string expectedError)
     {
         var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
         Assert.Equal(expectedCode, exitCode);
@@ -102,7 +102,7 @@ public sealed class NodeStartTests : IDisposable
     }
 
     [Fact]
-    public void Open_BelowAFile_SaysThatTheFolderCannotBeUsed()
+    public void Open_BelowAFile_ReportsAnUnusableDirectory()
     {
         var file = Path.Combine(_folder.Path, "file");
         File.WriteAllText(file, "");
@@ -111,7 +111,7 @@ public sealed class NodeStartTests : IDisposable
     }
 
     [Fact]
-    public void Open_OfAFolderInUse_IsNoTroubleOfTheDisk()
+    public void Open_OfADirectoryInUse_IsNotADiskError()
     {
         var path = Path.Combine(_folder.Path, "data");
         var directory = NodeDirectory.Open(path, LocalDisk.Instance);
@@ -120,7 +120,7 @@ public sealed class NodeStartTests : IDisposable
     }
 
     [Fact]
-    public void NotUsable_ForWantOfRightsOrOfAVolume_SaysWhatToDo()
+    public void NotUsable_WithoutPermissionOrVolume_SaysWhatToDo()
     {
         Assert.Contains("chown", new DirectoryNotUsableException(_folder.Path, new UnauthorizedAccessException()).Message, StringComparison.Ordinal);
         const int readOnly = 30;

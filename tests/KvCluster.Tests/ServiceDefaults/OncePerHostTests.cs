@@ -3,13 +3,13 @@ using KvCluster.ServiceDefaults.Logs;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>How often what strangers cause is said.</summary>
+/// <summary>How often events caused by strangers are logged.</summary>
 public sealed class OncePerHostTests
 {
     private readonly ManualTime _time = new();
 
     [Fact]
-    public void MaySay_OfHostsInTurn_IsOnceAMinuteForEach()
+    public void MaySay_AlternatingHosts_IsTrueOnceAMinuteForEach()
     {
         var once = new OncePerHost(_time);
         for (var turn = 0; turn < 10; turn++)
@@ -23,7 +23,7 @@ public sealed class OncePerHostTests
     }
 
     [Fact]
-    public void MaySay_OfVeryManyHosts_IsBounded()
+    public void MaySay_VeryManyHosts_UsesBoundedMemory()
     {
         var once = new OncePerHost(_time);
         Assert.Equal(65, Enumerable.Range(0, 10_000).Count(index => once.MaySay(new IPAddress(index), out _)));

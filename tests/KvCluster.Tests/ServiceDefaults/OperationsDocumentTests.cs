@@ -5,7 +5,7 @@ using KvCluster.ServiceDefaults;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>The tables of exit codes, and the limits that operators and callers read of, are those of the programs.</summary>
+/// <summary>The tables of exit codes and limits in the documents equal those of the programs.</summary>
 public sealed partial class OperationsDocumentTests
 {
     private const string Document = "deploy/OPERATIONS.md";
@@ -13,7 +13,7 @@ public sealed partial class OperationsDocumentTests
     [Theory]
     [InlineData(Document, typeof(ExitCodes))]
     [InlineData("client/Cli/README.md", typeof(KvCluster.Cli.ExitCodes))]
-    public void TableOfExitCodes_IsWhatTheProgramHas(string document, Type codes) => Assert.Equal(
+    public void TableOfExitCodes_EqualsThatOfTheProgram(string document, Type codes) => Assert.Equal(
         codes.GetFields(BindingFlags.Public | BindingFlags.Static).Select(static code => (int)code.GetRawConstantValue()!).Order(),
         ExitCodeRow().Matches(House.House.Read(document)).Select(static row => int.Parse(row.Groups[1].Value, CultureInfo.InvariantCulture)).Order());
 

@@ -4,14 +4,15 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>What gets into a program's log.</summary>
+/// <summary>What is written to a program's log.</summary>
 public sealed class ProcessLogsTests
 {
     /// <summary>
-    /// Callers that reset their calls as fast as they could put 30 lines a second into the log, as critical: "exceeded the output operations maximum queue size".
+    /// Callers that reset their calls as fast as they could caused 30 critical log lines per second: "exceeded the output operations maximum queue
+    /// size".
     /// </summary>
     [Fact]
-    public void Create_OfAProgram_MutesWhatCallersDoWrong()
+    public void Create_MutesMessagesAboutMistakesOfCallers()
     {
         var settings = SettingsReader.Read([CommonSettings.LogFormat], [], new SettingSources(new Dictionary<string, string>(), new Dictionary<string, string>()));
         using var logs = ProcessLogs.Create(settings);

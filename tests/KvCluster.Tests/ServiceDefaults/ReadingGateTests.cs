@@ -7,8 +7,8 @@ using KvCluster.Tests.Grpc.Wire;
 namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>
-/// Connections are not read while the pool has too much to do. 400 connections with 500 requests each had 200,000 work items stand before everything else that a leader did: its heartbeats
-/// waited for seconds, and it lost its shards.
+/// Connections are not read while the thread pool has too much work. 400 connections with 500 requests each put 200,000 work items before everything
+/// else that a leader did. Its heartbeats waited for seconds, and it lost its shards.
 /// </summary>
 public sealed class ReadingGateTests
 {
@@ -17,7 +17,7 @@ public sealed class ReadingGateTests
     private const int Waiters = 10 * Batch;
     private static readonly IPAddress Host = IPAddress.Loopback;
 
-    // Never lets anybody through while the queue is long, however slow the test is.
+    // Lets nobody through while the queue is long, however slow the test is.
     private readonly ReadingGate _gate;
     private long _queued;
 
@@ -29,7 +29,7 @@ public sealed class ReadingGateTests
         Assert.True(await PassAsync(_gate));
         Volatile.Write(ref _queued, QueuedMax + 1);
         var waiting = Enumerable.Range(0, Waiters).Select(_ => PassAsync(_gate)).ToList();
-        // While others wait nobody overtakes them, and they wait until half of the queue is gone.
+        // While others wait, nobody overtakes them. They wait until half of the queue is gone.
         Volatile.Write(ref _queued, QueuedMax);
         waiting.Add(PassAsync(_gate));
         Assert.Equal(Waiters + 1, _gate.Waiting);
@@ -42,9 +42,9 @@ public sealed class ReadingGateTests
     }
 
     [Fact]
-    public async Task Pass_OfThoseThatWait_IsInTurn()
+    public async Task Pass_SeveralWaiting_IsInOrder()
     {
-        // The queue is short once for each turn that is given.
+        // The queue is short once for each turn.
         var turns = 0;
         var gate = new ReadingGate(() => Interlocked.Decrement(ref turns) >= 0 ? 0 : QueuedMax + 1, QueuedMax, Batch, looksWithoutAny: int.MaxValue);
         var waiting = Enumerable.Range(0, Waiters).Select(_ => PassAsync(gate)).ToList();
@@ -77,15 +77,15 @@ public sealed class ReadingGateTests
     }
 
     [Fact]
-    public async Task Pass_WithAQueueThatStaysLong_LetsOneAfterTheOtherThrough()
+    public async Task Pass_QueueStaysLong_LetsThroughOneAfterTheOther()
     {
         var gate = new ReadingGate(static () => long.MaxValue, QueuedMax, Batch, looksWithoutAny: 2);
         Assert.DoesNotContain(false, await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => PassAsync(gate))));
     }
 
-    /// <summary>Whoever came and went waited on: thousands of them would have stood before those that are there.</summary>
+    /// <summary>A connection that ended kept waiting. Thousands of them would have been ahead of the live ones.</summary>
     [Fact]
-    public async Task Pass_OfAConnectionThatEnds_WaitsInNobodysWay()
+    public async Task Pass_ConnectionEnds_NoLongerWaits()
     {
         Volatile.Write(ref _queued, QueuedMax + 1);
         using var closed = new CancellationTokenSource();
@@ -113,9 +113,11 @@ public sealed class ReadingGateTests
         await Task.WhenAll(calls);
     }
 
-    /// <summary>A connection whose caller had gone stayed until its turn came, and kept its place among the connections. What had come on it was served, if it came with the end.</summary>
+    /// <summary>
+    /// A connection whose caller had gone stayed until its turn came and kept its place. Data that arrived together with the end was still served.
+    /// </summary>
     [Fact]
-    public async Task Close_OfConnectionsThatWaitAtTheGate_EndsThemUnread()
+    public async Task Close_ConnectionsWaitingAtTheGate_EndsThemUnread()
     {
         const int count = 5;
         await using var server = await EchoServer.StartAsync(listen: _gate.Guard);

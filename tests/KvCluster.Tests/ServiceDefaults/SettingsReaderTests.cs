@@ -2,7 +2,7 @@ using KvCluster.ServiceDefaults.Configuration;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>Settings from flags, environment and file: what holds, and what is said of mistakes.</summary>
+/// <summary>Settings from flags, environment and file: which one wins, and how mistakes are reported.</summary>
 public sealed class SettingsReaderTests : IDisposable
 {
     private static readonly Setting<int> Count = new("the-count", "N", "How many.", SettingForms.Number(1, 99)) { Default = "7" };
@@ -22,7 +22,7 @@ public sealed class SettingsReaderTests : IDisposable
     [InlineData(null, "", "3", 3, "kv.conf:1: the-count")]
     [InlineData(null, null, "3", 3, "kv.conf:1: the-count")]
     [InlineData(null, null, null, 7, "default")]
-    public void Read_FromSeveralSources_TheFirstHolds(string? flag, string? variable, string? line, int expected, string origin)
+    public void Read_FromSeveralSources_TheFirstWins(string? flag, string? variable, string? line, int expected, string origin)
     {
         File.WriteAllText(FilePath, line is null ? "" : $"the-count: {line}\n");
         var settings = Read(new() { ["config"] = FilePath, ["the-count"] = flag, ["where"] = "http://h:1" }, new() { ["KVCLUSTER_THE_COUNT"] = variable });
@@ -32,14 +32,14 @@ public sealed class SettingsReaderTests : IDisposable
     }
 
     [Fact]
-    public void Read_TheFileNamedByAVariable_IsRead()
+    public void Read_FileNamedByAVariable_IsRead()
     {
         File.WriteAllText(FilePath, "where: http://h:1");
         Assert.Equal("http://h:1", Read([], new() { ["KVCLUSTER_CONFIG"] = FilePath }).Get(Where));
     }
 
     [Fact]
-    public void Read_WithManyMistakes_TellsEachAndWhereItIsFrom()
+    public void Read_WithManyMistakes_ReportsEachWithItsSource()
     {
         File.WriteAllText(FilePath, "# settings\nwhere: ftp://h\ncuont: 3\n");
         var settings = Read(new() { ["config"] = FilePath, ["the-count"] = "100" }, new() { ["KVCLUSTER_NAMES"] = ",", ["KVCLUSTER_NAME"] = "x", ["NAME"] = "y" });
@@ -55,19 +55,19 @@ public sealed class SettingsReaderTests : IDisposable
     }
 
     [Fact]
-    public void Read_WithoutWhatMustBeSet_SaysHowToSetIt() =>
+    public void Read_WithoutARequiredSetting_SaysHowToSetIt() =>
         Assert.Equal(["--where is missing (KVCLUSTER_WHERE, or where in the file): Where."], Read([], []).Mistakes);
 
     [Theory]
     [InlineData("the-cuont", "the-count")]
     [InlineData("whre", "where")]
     [InlineData("something-else", null)]
-    public void Question_OfANameThatIsNearAnother_AsksForIt(string name, string? meant) =>
+    public void Question_ForASimilarName_SuggestsTheKnownOne(string name, string? meant) =>
         Assert.Equal(meant is null ? "" : $", did you mean '{meant}'?", NearestName.Question(name, Table.Select(setting => setting.Name)));
 
-    /// <summary>Kubernetes puts these into the containers beside a service named kvcluster.</summary>
+    /// <summary>Kubernetes sets these in the containers beside a service named kvcluster.</summary>
     [Fact]
-    public void Read_WithVariablesOfServices_LeavesThemAlone() => Assert.Empty(Read(new() { ["where"] = "http://h:1" }, new()
+    public void Read_WithVariablesOfServices_IgnoresThem() => Assert.Empty(Read(new() { ["where"] = "http://h:1" }, new()
     {
         ["KVCLUSTER_SERVICE_HOST"] = "10.0.0.1",
         ["KVCLUSTER_ROUTER_SERVICE_PORT"] = "7400",
@@ -121,28 +121,28 @@ public sealed class SettingsReaderTests : IDisposable
     [InlineData("{\"where\": ", "is not JSON")]
     public void Read_AFileThatIsBroken_SaysWhere(string text, string expected)
     {
-        // Alone: whether anything is missing is not known.
+        // The only mistake, because after it nobody knows whether a setting is missing.
         var mistake = Assert.Single(ReadFile(text).Mistakes);
         Assert.StartsWith(FilePath, mistake, StringComparison.Ordinal);
         Assert.Contains(expected, mistake, StringComparison.Ordinal);
     }
 
     [Fact]
-    public void Read_AFolder_SaysThatItIsOne()
+    public void Read_OfADirectory_ReportsIt()
     {
         var folder = Path.GetDirectoryName(FilePath)!;
         Assert.Equal([$"{folder}: is a directory."], Read(new() { ["config"] = folder }, []).Mistakes);
     }
 
     [Fact]
-    public void Read_AFileThatIsNotThere_IsAMistake()
+    public void Read_OfAMissingFile_IsAMistake()
     {
         var settings = Read(new() { ["config"] = FilePath, ["where"] = "http://h:1" }, []);
         Assert.StartsWith($"{FilePath}: cannot be read: ", Assert.Single(settings.Mistakes), StringComparison.Ordinal);
     }
 
     [Fact]
-    public void Lines_OfWhatHolds_ShowValueAndSource()
+    public void Lines_OfEffectiveSettings_ShowValueAndSource()
     {
         File.WriteAllText(FilePath, "\nnames: [ann, bob]");
         var settings = Read(new() { ["config"] = FilePath, ["where"] = "http://h:1" }, []);
@@ -157,7 +157,7 @@ public sealed class SettingsReaderTests : IDisposable
     [InlineData("http://user:secret@h:1", false)]
     [InlineData("h:1", false)]
     [InlineData("", false)]
-    public void Url_TakesAddressesAndNothingBehindThem(string text, bool isRight)
+    public void Url_AcceptsAddressesWithoutPath(string text, bool isRight)
     {
         var settings = Read(new() { ["where"] = text }, []);
         Assert.Equal(isRight, settings.Mistakes.Count == 0);

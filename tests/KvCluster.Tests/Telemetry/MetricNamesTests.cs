@@ -8,11 +8,11 @@ using KvCluster.ServiceDefaults.Telemetry;
 
 namespace KvCluster.Tests.Telemetry;
 
-/// <summary>The names that METRICS.md, the dashboards and the alerts use are those that the code has.</summary>
+/// <summary>The names in METRICS.md, the dashboards and the alerts are those in the code.</summary>
 public sealed partial class MetricNamesTests
 {
     [Fact]
-    public async Task TableOfMetrics_InItsDocument_IsWhatTheCodeHas()
+    public async Task TableOfMetrics_InItsDocument_EqualsTheCode()
     {
         var found = (await InstrumentsAsync()).Select(instrument => $"`{instrument.Name}` | {KindOf(instrument)} | `{instrument.Unit}` | {instrument.Description}");
         var told = Row().Matches(House.House.Read("deploy/telemetry/METRICS.md")).Select(row => row.Groups[1].Value);
@@ -20,7 +20,7 @@ public sealed partial class MetricNamesTests
     }
 
     [Fact]
-    public async Task QueriesOfDashboardsAndAlerts_NameMetricsThatThereAre()
+    public async Task QueriesOfDashboardsAndAlerts_NameExistingMetrics()
     {
         var known = (await InstrumentsAsync()).SelectMany(NamesOf).ToHashSet();
         var files = Directory.GetFiles(Path.Combine(House.House.Root, "deploy/telemetry"), "*.*", SearchOption.AllDirectories);
@@ -30,7 +30,7 @@ public sealed partial class MetricNamesTests
     }
 
     [Fact]
-    public async Task Instruments_HaveNamesUnitsAndDescriptionsOfTheHouse() => Assert.All(await InstrumentsAsync(), instrument =>
+    public async Task Instruments_FollowTheRulesForNamesUnitsAndDescriptions() => Assert.All(await InstrumentsAsync(), instrument =>
     {
         Assert.Matches("^kvcluster\\.(node|router|client)(\\.[a-z]+)+$", instrument.Name);
         Assert.Matches("^(s|By|\\{[a-z]+\\})$", instrument.Unit);
@@ -41,7 +41,7 @@ public sealed partial class MetricNamesTests
     {
         await using var node = new NodeMetrics(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 1);
         using var router = new RouterMetrics();
-        // Of the class's own, which are made with its first use.
+        // The static metrics of this class are created at its first use.
         _ = ClientMetrics.WatchesRequests;
         var found = new List<Instrument>();
         using var listener = new MeterListener
@@ -74,7 +74,7 @@ public sealed partial class MetricNamesTests
     [GeneratedRegex(@"^\| (`kvcluster\.[a-z.]+` \| \w+ \| `[^`]+` \| .+) \|$", RegexOptions.Multiline)]
     private static partial Regex Row();
 
-    // Labels begin with the same word; they stand in braces or lists, never where a metric does.
+    // Labels begin with the same word, but are only in braces or lists, never where a metric can be.
     [GeneratedRegex(@"\bkvcluster_(node|router|client)_\w+")]
     private static partial Regex Name();
 }

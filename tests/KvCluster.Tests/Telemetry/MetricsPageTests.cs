@@ -70,7 +70,7 @@ public sealed class MetricsPageTests : IDisposable
     }
 
     [Fact]
-    public void Write_OfAnObservedGauge_ShowsWhatItNamesNow()
+    public void Write_OfAnObservedGauge_ShowsCurrentSeriesOnly()
     {
         var shards = new List<(int Shard, long Lag)> { (1, 10), (2, 20) };
         _meter.CreateObservableGauge("kvcluster.test.lag.size", () => shards.Select(shard => new Measurement<long>(shard.Lag, Tag("kvcluster.shard", shard.Shard))), "By", "");
@@ -83,7 +83,7 @@ public sealed class MetricsPageTests : IDisposable
     }
 
     [Fact]
-    public void Write_WithMoreSeriesThanItsBound_GathersTheRest()
+    public void Write_WithMoreSeriesThanItsBound_CombinesTheRest()
     {
         var counter = _meter.CreateCounter<long>("kvcluster.test.things");
         _page.Write();
@@ -128,7 +128,7 @@ public sealed class MetricsPageTests : IDisposable
     public void Name_IsAsPrometheusTranslatesOtlp(string name, string? unit, bool isMonotonic, bool isGauge, string expected) =>
         Assert.Equal(expected, MetricName.Of(name, unit, new MetricKind(isMonotonic, isGauge, false, false, false)));
 
-    /// <summary>Prometheus' own checker reads the page of the runtime's meters and of ours without an error.</summary>
+    /// <summary>Prometheus' own checker accepts the page with the runtime's meters and ours.</summary>
     [ToolFact("promtool")]
     public async Task Write_OfTheRuntime_IsAcceptedByPromtool()
     {
@@ -141,7 +141,7 @@ public sealed class MetricsPageTests : IDisposable
         {
             await File.WriteAllTextAsync(file, page.Write());
             var (exitCode, output, error) = await Tools.RunAsync("sh", "-c", $"promtool check metrics < '{file}'");
-            // 3: lint of names, which are those of the runtime.
+            // 3 means that it dislikes names, which are those of the runtime.
             Assert.True(exitCode is 0 or 3, $"{output} {error}");
             Assert.DoesNotContain("error while linting", error, StringComparison.Ordinal);
         }

@@ -6,7 +6,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Tests.Telemetry;
 
-/// <summary>What becomes of a call is counted once, and as what its caller sees.</summary>
+/// <summary>Each call is counted once, with the outcome that its caller sees.</summary>
 public sealed class RequestCountsTests : IAsyncLifetime
 {
     private readonly NodeMetrics _metrics = new(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 1);
@@ -38,9 +38,12 @@ public sealed class RequestCountsTests : IAsyncLifetime
         await _metrics.DisposeAsync();
     }
 
-    /// <summary>A router asks for a small response first. Each large value that it read counted as a refused call at the node, beside the call that brought it.</summary>
+    /// <summary>
+    /// A router first asks for a small response. Each large value that it read was counted as a refused call at the node, in addition to the call
+    /// that fetched it.
+    /// </summary>
     [Fact]
-    public void ReadThatARouterRepeatsForItsSize_IsNoRefusedCall()
+    public void ReadRepeatedByARouterForItsSize_IsNoRefusedCall()
     {
         new RequestWatch(_metrics, TimeProvider.System, Method.Get, 1, span: null).Refused(ApiErrors.ReplyLarge(100_000));
         CheckCounts();
@@ -48,9 +51,9 @@ public sealed class RequestCountsTests : IAsyncLifetime
         CheckCounts("BUSY");
     }
 
-    /// <summary>It was taken off those under way, among which it had never been: their number fell below zero.</summary>
+    /// <summary>A call that found no place was subtracted from the calls in progress without having been added, so their number fell below zero.</summary>
     [Fact]
-    public void CallWithoutAPlace_IsRefusedAndNotUnderWay()
+    public void CallWithoutAPlace_IsRefusedAndNotInProgress()
     {
         var lookup = new ShardLookup(1, null!, _metrics.Activity.Hot);
         new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), _metrics, TimeProvider.System).Refused(Method.Put, ApiErrors.Busy);

@@ -5,21 +5,21 @@ using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Telemetry;
 
-/// <summary>When a node says that its own threads stood still, and what it takes for the reason.</summary>
+/// <summary>When a node reports that its own threads stalled, and which reason it gives.</summary>
 public sealed class StallWatchTests
 {
     private readonly StallJudge _judge = new();
     private TimeSpan _now;
 
     [Fact]
-    public void Look_AtAThreadThatGoesOn_SeesNoStall()
+    public void Look_AtAWorkingThread_SeesNoStall()
     {
         for (var turn = 0L; turn < 200; turn++)
             Assert.True(After(50, turn, hasWork: true) <= TimeSpan.FromMilliseconds(50));
     }
 
     [Fact]
-    public void Look_AtAThreadWithoutWork_SeesNoStall()
+    public void Look_AtAnIdleThread_SeesNoStall()
     {
         for (var look = 0; look < 100; look++)
             Assert.Equal(TimeSpan.Zero, After(50, turn: 2, hasWork: false));
@@ -28,7 +28,7 @@ public sealed class StallWatchTests
     [Theory]
     [InlineData(3, false)]
     [InlineData(2, true)]
-    public void Look_AtAnItemThatDoesNotEndOrDoesNotBegin_TellsItsLengthOnceWhenItIsOver(long turn, bool hasWork)
+    public void Look_AtAnItemThatDoesNotStartOrEnd_ReportsItsDurationOnceAfterwards(long turn, bool hasWork)
     {
         After(50, turn: 0, hasWork: false);
         for (var look = 0; look < 10; look++)
@@ -39,7 +39,7 @@ public sealed class StallWatchTests
     }
 
     [Fact]
-    public void Forget_InTheMiddleOfAStall_TellsNothingOfIt()
+    public void Forget_DuringAStall_DoesNotReportIt()
     {
         After(50, 3, hasWork: false);
         After(600, 3, hasWork: false);
@@ -55,7 +55,7 @@ public sealed class StallWatchTests
     [InlineData(0, 450, 0, 480, 0, 0, Stall.Compiling)]
     [InlineData(0, 0, 0, 480, 0, 300, Stall.Work)]
     [InlineData(0, 0, 0, 20, 0, 300, Stall.Unknown)]
-    public void Of_WhatWasCounted_NamesWhatTookMostOfTheTime(int pausedMs, int compiledMs, int faults, int ranMs, int waitedMs, int pressedMs, string reason)
+    public void Of_Measurements_NamesTheMainReason(int pausedMs, int compiledMs, int faults, int ranMs, int waitedMs, int pressedMs, string reason)
     {
         var before = Counted(0, 0, 0, 0, 1, 0, 0);
         var after = Counted(500, pausedMs, compiledMs, faults, 1 + ranMs, waitedMs, pressedMs);
@@ -66,7 +66,7 @@ public sealed class StallWatchTests
     }
 
     [Fact]
-    public void Parse_WhatLinuxSays()
+    public void Parse_ReadsTheFormatsOfLinux()
     {
         Assert.Equal((TimeSpan.FromMicroseconds(1_234), TimeSpan.FromMicroseconds(56)), Vitals.ParseScheduled("1234567 56789 42"));
         Assert.Equal(default, Vitals.ParseScheduled(""));
@@ -76,9 +76,9 @@ public sealed class StallWatchTests
         Assert.Equal(TimeSpan.Zero, Vitals.ParsePressure("no such line"));
     }
 
-    // A leader's process stood still for more than a second, lost its shard, and nobody could say why.
+    // A leader's process stalled for more than a second and lost its shard, and nobody could tell why.
     [Fact]
-    public async Task Watch_OfAWriterThatStandsStill_TellsTheThreadItsItemAndWhy()
+    public async Task Watch_OfAStalledWriter_ReportsThreadItemAndReason()
     {
         await using var metrics = new NodeMetrics(new NodeIdentity("stalls", "", 1, 1, ""), shardSeriesMax: 0);
         using var writer = new WorkThread("kv-writer-7");
@@ -93,19 +93,20 @@ public sealed class StallWatchTests
         }
 
         Assert.True(watch.Last.Length >= StallWatch.Threshold);
-        // On a machine that is busy enough the watch itself stands still at times, and says that.
+        // On a very busy machine the watch itself stalls at times, and reports that.
         if (watch.Last.Text.Contains("kv-writer-7", StringComparison.Ordinal))
             Assert.Contains(nameof(StandStill), watch.Last.Text, StringComparison.Ordinal);
     }
 
-    // Two of Kestrel's loops kept both threads of a busy node's pool for two seconds: nothing came, nothing went, the shard was lost, and nothing was said.
+    // Two of Kestrel's loops occupied both threads of a busy node's pool for two seconds. Nothing was received or sent, the shard was lost, and
+    // nothing was reported.
     [Fact]
-    public void Probe_BehindItemsThatKeepEveryThread_TellsHowLongItWaited()
+    public void Probe_BehindItemsThatOccupyEveryThread_ReportsHowLongItWaited()
     {
         var probe = new PoolProbe();
         using var go = new ManualResetEventSlim();
         ThreadPool.GetMinThreads(out var threads, out _);
-        // Ten times as many: the pool adds threads meanwhile, some in a second.
+        // Ten times as many, because the pool adds some threads per second.
         using var kept = new CountdownEvent(threads * 10);
         for (var i = 0; i < kept.InitialCount; i++)
         {

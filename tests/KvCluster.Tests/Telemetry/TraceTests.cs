@@ -23,7 +23,7 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
 
     public TraceTests()
     {
-        // What other tests do in this process is not recorded, and is told apart by the trace's id.
+        // Spans of other tests in this process are not recorded, or are told apart by their trace id.
         _listener = new ActivityListener
         {
             ShouldListenTo = static source => source.Name.StartsWith("KvCluster.", StringComparison.Ordinal),
@@ -58,11 +58,11 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     public async Task Put_InASampledTrace_IsFollowedFromTheRouterToTheFollowersJournals()
     {
         var caller = ActivitySpanId.CreateRandom();
-        // What was committed while a follower was away, or by a leadership that was lost, is in no three journals' spans: then the next put is.
+        // A record committed while a follower was down, or by a leader that was then lost, has spans in fewer than three journals. Then the next put is checked.
         var waited = Stopwatch.StartNew();
         do
         {
-            Assert.True(waited.Elapsed < Eventually.Limit, $"Not within {Eventually.Limit}: three journals have it, and say so.");
+            Assert.True(waited.Elapsed < Eventually.Limit, $"Not within {Eventually.Limit}: spans of three journals.");
             _trace = ActivityTraceId.CreateRandom();
             _spans.Clear();
             await PutAsync($"00-{_trace}-{caller}-01");
@@ -81,14 +81,14 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     }
 
     [Fact]
-    public async Task Put_InATraceThatIsNotSampled_LeavesNoSpan()
+    public async Task Put_InAnUnsampledTrace_LeavesNoSpan()
     {
         await PutAsync($"00-{_trace}-{ActivitySpanId.CreateRandom()}-00");
         Assert.Empty(_spans);
     }
 
     [Fact]
-    public async Task Put_OfTheLibrary_GoesOnWithTheCallersTrace()
+    public async Task Put_OfTheLibrary_ContinuesTheCallersTrace()
     {
         await using var client = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Timeout = Eventually.Limit });
         var parent = new ActivityContext(_trace, ActivitySpanId.CreateRandom(), ActivityTraceFlags.Recorded);
@@ -104,8 +104,8 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     [Fact]
     public async Task Puts_MergedIntoOneTransaction_AreLinkedToIt()
     {
-        // Again where a leadership was lost, or calls were repeated for it, and where every put found the journal idle: those that a busy machine lets
-        // through one by one have nothing to merge with.
+        // Try again if a leadership was lost, if calls were repeated because of that, or if every put found the journal idle. Puts that a busy
+        // machine executes one by one are not merged.
         await Eventually.TrueAsync(
             () =>
             {
@@ -124,12 +124,12 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
         return Transactions().Sum(transaction => 1 + transaction.Links.Count()) == puts;
     }
 
-    // Two followers, or more of them where one was slow to acknowledge and was sent it again.
+    // Two followers, or more if one acknowledged slowly and got the record again.
     private async Task<bool> IsSoonInThreeJournalsAsync()
     {
         for (var turn = 0; turn < 500; turn++)
         {
-            // The router's, its client's and the node's.
+            // The span of the router, of its client and of the node.
             var calls = _spans.Count(static span => span.OperationName == "kvcluster.v1.Kv/Put");
             if (calls == 3 && Below("transaction", "journal write") == 1 && Below("transaction", "replicate", "append", "journal write") >= 2)
                 return true;
@@ -140,7 +140,7 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
 
     private IEnumerable<Activity> Transactions() => _spans.Where(span => span.OperationName == "transaction");
 
-    // How many chains of such spans have ended, each the parent of the next.
+    // How many chains of such spans have ended, in which each is the parent of the next.
     private int Below(params ReadOnlySpan<string> names)
     {
         var above = _spans.Where(WithName(names[0])).Select(static span => span.SpanId).ToHashSet();
@@ -164,7 +164,7 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
         using var channel = GrpcChannel.ForAddress(_router.Address);
         var (kv, limit) = (new Kv.KvClient(channel), DateTime.UtcNow + Eventually.Limit);
         var put = new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("value") };
-        // Its outcome is unknown where leadership changed.
+        // The outcome is unknown if the leadership changed.
         await Eventually.AnsweredAsync(
             () => kv.PutAsync(put, new Metadata { { "traceparent", traceparent } }, limit).ResponseAsync, static failure => failure.StatusCode is StatusCode.Unavailable or StatusCode.Unknown);
     }

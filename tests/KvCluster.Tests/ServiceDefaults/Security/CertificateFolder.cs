@@ -3,7 +3,7 @@ using KvCluster.Tls;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>Certificates of one or more authorities, made for one test, as PEM files in a folder of their own.</summary>
+/// <summary>Certificates of one or more authorities, made for one test, as PEM files in a directory of their own.</summary>
 internal sealed class CertificateFolder : IDisposable
 {
     private readonly TemporaryDirectory _directory = new();
@@ -28,7 +28,7 @@ internal sealed class CertificateFolder : IDisposable
         Write($"{name}.pem", certificate.CertificatePem);
     }
 
-    /// <summary>Files of a certificate of this authority, which is the one trusted.</summary>
+    /// <summary>Files of a certificate of this authority, which is the trusted one.</summary>
     public TlsFiles Issue(DevelopmentAuthority authority, string name, params string[] hosts) => Issue(authority, name, Now.AddDays(-1), Now.AddDays(30), hosts);
 
     /// <inheritdoc cref="Issue(DevelopmentAuthority, string, string[])"/>

@@ -3,7 +3,7 @@ using KvCluster.Tls;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>What operators are told of certificates, and when.</summary>
+/// <summary>When operators are warned about certificates, and how.</summary>
 public sealed class CertificateWatchTests : IDisposable
 {
     private readonly CertificateFolder _folder = new();
@@ -22,7 +22,7 @@ public sealed class CertificateWatchTests : IDisposable
     }
 
     [Fact]
-    public async Task Certificate_ThatEndsTomorrow_IsSaidAtStartAtItsEndAndEachDay()
+    public async Task CertificateExpiringTomorrow_WarnsAtStartAtExpiryAndDaily()
     {
         await using var watch = Watch(Now.AddHours(23));
         Assert.StartsWith($"Warning: The certificate in {_folder.PathOf("node.pem")} expires at ", Assert.Single(_log.Lines), StringComparison.Ordinal);
@@ -39,7 +39,7 @@ public sealed class CertificateWatchTests : IDisposable
     }
 
     [Fact]
-    public async Task Certificate_ThatEndsInFiveDays_IsSaidEachDay()
+    public async Task CertificateExpiringInFiveDays_WarnsDaily()
     {
         await using var watch = Watch(Now.AddDays(5));
         Pass(TimeSpan.FromDays(3.5));
@@ -47,7 +47,7 @@ public sealed class CertificateWatchTests : IDisposable
     }
 
     [Fact]
-    public async Task Certificate_ThatEndsInAMonth_IsNotSaid()
+    public async Task CertificateExpiringInAMonth_DoesNotWarn()
     {
         await using var watch = Watch(Now.AddDays(30));
         Pass(TimeSpan.FromDays(2));
@@ -55,7 +55,7 @@ public sealed class CertificateWatchTests : IDisposable
     }
 
     [Fact]
-    public async Task Change_ThatIsNotFit_IsSaidOnceWhenItLasts()
+    public async Task InvalidChange_ThatPersists_WarnsOnce()
     {
         await using var watch = Watch(Now.AddDays(60));
         _folder.Write("node.pem", _authority.Issue("renewed", ["n"], Now, Now.AddDays(90)).CertificatePem);
@@ -70,7 +70,7 @@ public sealed class CertificateWatchTests : IDisposable
 
     private CertificateWatch Watch(DateTimeOffset until) => new(new CredentialFiles(_folder.Issue(_authority, "node", Now, until, "n"), _time), _log, _time);
 
-    // In steps of an hour: each is a turn of the watch.
+    // In steps of an hour, the interval of the watch.
     private void Pass(TimeSpan time)
     {
         for (var passed = TimeSpan.Zero; passed < time; passed += TimeSpan.FromHours(1))

@@ -3,7 +3,7 @@ using KvCluster.Tls;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>What is read of TLS files: each mistake is one line that names the file, and a mistake in a later change leaves what was there.</summary>
+/// <summary>Reading of TLS files. Each mistake is one line that names the file, and a later invalid change leaves the former credentials in use.</summary>
 public sealed class CredentialFilesTests : IDisposable
 {
     private readonly CertificateFolder _folder = new();
@@ -11,7 +11,7 @@ public sealed class CredentialFilesTests : IDisposable
     public void Dispose() => _folder.Dispose();
 
     [Fact]
-    public void Create_WithGoodFiles_KnowsTheEnd()
+    public void Create_WithValidFiles_KnowsTheExpiry()
     {
         using var authority = CertificateFolder.Authority();
         var until = CertificateFolder.Now.AddDays(10);
@@ -24,7 +24,7 @@ public sealed class CredentialFilesTests : IDisposable
     }
 
     [Fact]
-    public void Create_WhenTheAuthorityEndsFirst_NamesItsFile()
+    public void Create_AuthorityExpiresFirst_NamesItsFile()
     {
         var until = CertificateFolder.Now.AddDays(2);
         using var authority = new DevelopmentAuthority("short", CertificateFolder.Now, until);
@@ -35,7 +35,7 @@ public sealed class CredentialFilesTests : IDisposable
     }
 
     [Fact]
-    public void Create_WithTwoAuthorities_TakesACertificateOfEither()
+    public void Create_WithTwoAuthorities_AcceptsACertificateOfEither()
     {
         using var old = CertificateFolder.Authority("old");
         using var next = CertificateFolder.Authority("next");
@@ -45,7 +45,7 @@ public sealed class CredentialFilesTests : IDisposable
     }
 
     [Fact]
-    public void Create_WithAFileThatIsNotFit_SaysWhyInOneLine()
+    public void Create_WithAnUnusableFile_SaysWhyInOneLine()
     {
         using var authority = CertificateFolder.Authority();
         using var other = CertificateFolder.Authority("other");
@@ -80,9 +80,9 @@ public sealed class CredentialFilesTests : IDisposable
         Assert.False(files.Refresh());
     }
 
-    /// <summary>Kubernetes mounts a secret as links to a folder that is a link itself, and replaces that one.</summary>
+    /// <summary>Kubernetes mounts a secret as links into a directory that is itself a link, and replaces that link.</summary>
     [Fact]
-    public void Refresh_WhenTheFolderIsALinkThatIsReplaced_FindsTheNewFiles()
+    public void Refresh_DirectoryLinkReplaced_FindsTheNewFiles()
     {
         using var authority = CertificateFolder.Authority();
         foreach (var version in (string[])["first", "second"])
@@ -104,7 +104,7 @@ public sealed class CredentialFilesTests : IDisposable
     }
 
     [Fact]
-    public void Refresh_WithANewCertificateAndTheOldKey_GoesOnWithWhatWasThere()
+    public void Refresh_WithANewCertificateAndTheOldKey_KeepsTheFormerCredentials()
     {
         using var authority = CertificateFolder.Authority();
         var files = Open(_folder.Issue(authority, "node", "n"));
@@ -120,7 +120,7 @@ public sealed class CredentialFilesTests : IDisposable
     }
 
     [Fact]
-    public void Fresh_ReadsTheFilesAgain_AfterSomeSecondsOnly()
+    public void Fresh_WithinSeconds_DoesNotReadTheFilesAgain()
     {
         var time = new ManualTime();
         using var authority = CertificateFolder.Authority(now: time.GetUtcNow());

@@ -5,7 +5,7 @@ using KvCluster.Tls;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>The folder that kv-node certs init makes.</summary>
+/// <summary>The directory that kv-node certs init creates.</summary>
 public sealed class DevelopmentCertificatesTests : IDisposable
 {
     private readonly TemporaryDirectory _directory = new();
@@ -13,7 +13,7 @@ public sealed class DevelopmentCertificatesTests : IDisposable
     public void Dispose() => _directory.Dispose();
 
     [Fact]
-    public void Create_MakesCertificatesThatAreUsable()
+    public void Create_MakesUsableCertificates()
     {
         var written = Create();
         Assert.Equal(written.Order(), Directory.GetFiles(_directory.Path).Select(Path.GetFileName).Order());
@@ -32,7 +32,7 @@ public sealed class DevelopmentCertificatesTests : IDisposable
     }
 
     [Fact]
-    public void Create_GivesClientsNoServersUse()
+    public void Create_ClientCertificates_AreNotValidForServers()
     {
         Create();
         Assert.Equal(["1.3.6.1.5.5.7.3.2"], UsesOf("client"));
@@ -40,7 +40,7 @@ public sealed class DevelopmentCertificatesTests : IDisposable
     }
 
     [Fact]
-    public void Create_MakesKeysForTheirOwnerOnly()
+    public void Create_Keys_AreReadableByTheirOwnerOnly()
     {
         if (OperatingSystem.IsWindows())
             return;
@@ -52,7 +52,7 @@ public sealed class DevelopmentCertificatesTests : IDisposable
     }
 
     [Fact]
-    public void Create_WhereAFileIs_WritesNothing()
+    public void Create_FileExists_WritesNothing()
     {
         File.WriteAllText(PathOf("client-key.pem"), "mine");
         Assert.Contains(PathOf("client-key.pem"), Assert.Throws<IOException>(Create).Message, StringComparison.Ordinal);

@@ -2,7 +2,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>Keeps what is logged, from warnings on, as lines "Warning: ...".</summary>
+/// <summary>Keeps log entries of level warning and above, as lines "Warning: ...".</summary>
 internal sealed class LinesLog : ILogger
 {
     private readonly Lock _lock = new();

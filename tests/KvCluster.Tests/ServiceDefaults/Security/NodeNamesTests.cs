@@ -3,7 +3,7 @@ using KvCluster.Tls;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>Which names cover a node's, and where plain text may listen.</summary>
+/// <summary>Which names cover a node's name, and where plain text may listen.</summary>
 public sealed class NodeNamesTests
 {
     [Theory]
@@ -17,7 +17,7 @@ public sealed class NodeNamesTests
     [InlineData("*.node-1.c.kvcluster", false)]
     [InlineData("*", false)]
     [InlineData("router.c.kvcluster", false)]
-    public void Cover_OfNodeOne_TakesItsOwnNameAndTheWildcard(string name, bool covers) =>
+    public void Cover_OfNodeOne_AcceptsItsOwnNameAndTheWildcard(string name, bool covers) =>
         Assert.Equal(covers, NodeNames.Cover(["localhost", name], NodeNames.OfNode(1, "c")));
 
     [Theory]
@@ -30,5 +30,5 @@ public sealed class NodeNamesTests
     [InlineData("http://10.0.0.1:7400", true)]
     [InlineData("http://kv-0.kv:7400", true)]
     [InlineData("https://0.0.0.0:7400", false)]
-    public void IsExposed_TellsPlainTextThatOthersReach(string listen, bool isExposed) => Assert.Equal(isExposed, PlainText.IsExposed(new Uri(listen)));
+    public void IsExposed_IsTrueForPlainTextReachableByOtherMachines(string listen, bool isExposed) => Assert.Equal(isExposed, PlainText.IsExposed(new Uri(listen)));
 }

@@ -48,13 +48,13 @@ public sealed class SecureClusterTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Writes_GoOn_WhileAuthorityAndCertificatesAreReplaced()
+    public async Task Writes_Continue_WhileAuthorityAndCertificatesAreReplaced()
     {
         await using var direct = ClientOf(_nodes[1].Address);
         await using var gateway = ClientOf(_router.Address, gateway: true);
         await PutAsync("before");
 
-        // As an operator does it: all trust both authorities, then all get new certificates, then the old authority goes.
+        // As an operator does it: first all trust both authorities, then all get new certificates, then the old authority is removed.
         using var next = CertificateFolder.Authority("next");
         var before = CertificatesInUse();
         _folder.Write("ca.pem", _authority.CertificatePem + next.CertificatePem);
@@ -65,7 +65,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
         _folder.Write("ca.pem", next.CertificatePem);
 
         await PutAsync("after");
-        // A node that starts now trusts the new authority only. With another one away a write needs the stream between it and the last.
+        // A node that starts now trusts the new authority only. While another node is down, a write needs the stream between it and the third.
         await StopNodeAsync(2);
         await StartNodeAsync(3, next);
         await StopNodeAsync(1);
@@ -84,7 +84,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
     public async Task Connect_WithoutTheCertificateOfThatNode_IsRefused()
     {
         var without = new TlsFiles { AuthorityFile = _folder.PathOf("ca.pem") };
-        // The handshake ends it: clients may come without a certificate, and not to the port for nodes.
+        // The handshake fails: clients may come without a certificate, but not to the port for nodes.
         Assert.Equal(StatusCode.Unavailable, await ConnectAsync(without, 3));
         Assert.Equal(StatusCode.Unauthenticated, await ConnectAsync(_folder.FilesOf("client"), 3));
         Assert.Equal(StatusCode.PermissionDenied, await ConnectAsync(_folder.FilesOf("router"), 3));
@@ -138,7 +138,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
 
     private HashSet<string> CertificatesInUse() => [.. _nodes.Select(node => node.Address).Append(_router.Address).Select(ServerCertificates.ThumbprintOf)];
 
-    // What became of a stream to node 1 that says that it comes from this node.
+    // The status of a stream to node 1 that claims to come from this node.
     private async Task<StatusCode> ConnectAsync(TlsFiles files, uint node)
     {
         using var channel = ChannelTo(_nodes[0].PeerAddress, files);

@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>Asks servers for their certificates, with handshakes of new connections.</summary>
+/// <summary>Reads the certificates of servers with handshakes of new connections.</summary>
 internal static class ServerCertificates
 {
     public static string ThumbprintOf(string address)

@@ -14,7 +14,7 @@ using ServingStatus = Grpc.Health.V1.HealthCheckResponse.Types.ServingStatus;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>A server with TLS, and who gets in: over real connections on loopback.</summary>
+/// <summary>A server with TLS, and which clients it admits, over real loopback connections.</summary>
 public sealed class ServerTlsTests : IAsyncLifetime
 {
     private readonly CertificateFolder _folder = new();
@@ -63,7 +63,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
     {
         await StartAsync(requiresClientCertificate: true);
         await UnavailableAsync(new TlsFiles { AuthorityFile = _serverFiles.AuthorityFile });
-        await Eventually.TrueAsync(() => _log.Lines.Length > 0, "the server says so");
+        await Eventually.TrueAsync(() => _log.Lines.Length > 0, "the server logs it");
         Assert.Equal("Warning: Refused a TLS connection from 127.0.0.1: it presented no certificate", Assert.Single(_log.Lines));
     }
 
@@ -74,12 +74,12 @@ public sealed class ServerTlsTests : IAsyncLifetime
         using var other = CertificateFolder.Authority("other");
         _folder.Write("foreign", other.Issue("foreign", [], CertificateFolder.Now, CertificateFolder.Now.AddDays(1)));
         await UnavailableAsync(_folder.FilesOf("foreign"));
-        await Eventually.TrueAsync(() => _log.Lines.Length > 0, "the server says so");
+        await Eventually.TrueAsync(() => _log.Lines.Length > 0, "the server logs it");
         Assert.Equal($"Warning: Refused a TLS connection from 127.0.0.1: its certificate (CN=foreign) is not signed by an authority in {_serverFiles.AuthorityFile}", Assert.Single(_log.Lines));
     }
 
     [Fact]
-    public async Task Call_ThatTrustsAnotherAuthority_SaysSo()
+    public async Task Call_TrustingAnotherAuthority_SaysSo()
     {
         await StartAsync(requiresClientCertificate: false);
         using var other = CertificateFolder.Authority("other");
@@ -88,7 +88,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Call_ToAnotherName_SaysSo()
+    public async Task Call_ToAServerWithAnotherName_SaysSo()
     {
         await StartAsync(requiresClientCertificate: false);
         var trusting = new TlsFiles { AuthorityFile = _serverFiles.AuthorityFile };
@@ -96,9 +96,9 @@ public sealed class ServerTlsTests : IAsyncLifetime
         Assert.Equal(ServingStatus.Serving, await CheckAsync(trusting, "localhost"));
     }
 
-    /// <summary>A server that keeps running past its certificate's end: no client talks to it any more, and each says why.</summary>
+    /// <summary>A server still runs after its certificate has expired: no client connects to it, and each says why.</summary>
     [Fact]
-    public async Task Call_ToAServerWhoseCertificateEnded_SaysSo()
+    public async Task Call_ToAServerWithAnExpiredCertificate_SaysSo()
     {
         var ended = _authority.Issue("ended", ["127.0.0.1"], CertificateFolder.Now.AddDays(-3), CertificateFolder.Now.AddDays(-1));
         using var listener = new TcpListener(System.Net.IPAddress.Loopback, 0);
@@ -113,7 +113,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Reload_WhileAStreamLives_ReachesNewConnectionsOnly()
+    public async Task Reload_WhileAStreamIsOpen_AppliesToNewConnectionsOnly()
     {
         await StartAsync(requiresClientCertificate: true);
         var client = new CredentialFiles(_folder.Issue(_authority, "client"), TimeProvider.System);
@@ -134,7 +134,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
     {
         using var accepted = await listener.AcceptTcpClientAsync();
         await using var secure = new SslStream(accepted.GetStream());
-        // The client breaks the handshake off, or ends the connection after it.
+        // The client aborts the handshake, or closes the connection after it.
         await Assert.ThrowsAnyAsync<Exception>(async () =>
         {
             await secure.AuthenticateAsServerAsync(certificate);
@@ -172,7 +172,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
         return failure.Status.Detail;
     }
 
-    // The certificate that a new connection is shown.
+    // The certificate that a new connection gets.
     private async Task<string> ShownAsync()
     {
         using var client = new TcpClient();

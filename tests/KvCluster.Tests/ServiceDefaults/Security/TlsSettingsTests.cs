@@ -4,7 +4,7 @@ using KvCluster.ServiceDefaults.Configuration;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
 
-/// <summary>What settings of TLS may not say together: each mistake is a line that begins with where it is.</summary>
+/// <summary>Combinations of TLS settings that are refused. Each mistake is a line that begins with its source.</summary>
 public sealed class TlsSettingsTests
 {
     private const string Files = "tls-ca=ca.pem tls-cert=cert.pem tls-key=key.pem";
@@ -15,7 +15,7 @@ public sealed class TlsSettingsTests
     [InlineData("listen=http://10.0.0.1:7401 allow-plaintext=true")]
     [InlineData("listen=https://0.0.0.0:7401 advertise=https://node1:7401 " + Files)]
     [InlineData("listen=https://10.0.0.1:7401 tls-client-auth=require " + Files)]
-    public void Node_WithSettingsThatFit_HasNoMistakes(string said) => Assert.Empty(MistakesOfNode(said));
+    public void Node_WithConsistentSettings_HasNoMistakes(string said) => Assert.Empty(MistakesOfNode(said));
 
     [Theory]
     [InlineData("listen=http://0.0.0.0:7401 advertise=http://node1:7401", "--listen: 'http://0.0.0.0:7401' is reachable from other machines without TLS")]
@@ -27,10 +27,10 @@ public sealed class TlsSettingsTests
     [InlineData("listen=https://127.0.0.1:7401 advertise=http://node1:7401 " + Files, "--advertise: 'http://node1:7401' and 'https://127.0.0.1:7401', of listen, must both")]
     [InlineData("listen=https://0.0.0.0:7401 " + Files, "--advertise: 'https://0.0.0.0:7401', of listen, is every address of this machine")]
     [InlineData("listen=https://[::]:7401 advertise=https://[::]:7401 " + Files, "--advertise: 'https://[::]:7401' is every address of this machine")]
-    public void Node_WithSettingsThatDoNotFit_SaysSo(string said, string mistake) => Assert.StartsWith(mistake, Assert.Single(MistakesOfNode(said)), StringComparison.Ordinal);
+    public void Node_WithInconsistentSettings_SaysSo(string said, string mistake) => Assert.StartsWith(mistake, Assert.Single(MistakesOfNode(said)), StringComparison.Ordinal);
 
     [Fact]
-    public void Router_InPlainTextOnLoopback_MaySpeakTlsToNodes()
+    public void Router_WithPlainTextOnLoopback_MayUseTlsToNodes()
     {
         Assert.Empty(MistakesOfRouter($"listen=http://127.0.0.1:7400 nodes=https://node1:7401 {Files}"));
         Assert.Single(MistakesOfRouter($"listen=http://127.0.0.1:7400 nodes=http://127.0.0.1:7401 {Files}"));
