@@ -1,6 +1,6 @@
 namespace KvCluster.Simulation;
 
-/// <summary>How much happened, of one run or of many.</summary>
+/// <summary>How much happened in one run or in many.</summary>
 internal readonly record struct Activity(long Writes, long Reads, long Scans, long FailedConditions, long Epochs, long Snapshots, long HandOvers, long ReplicaChanges, long FollowerReads, long Repeats, long DigestsCompared, long Unapplied)
 {
     public static Activity operator +(Activity left, Activity right) => new(
@@ -18,5 +18,5 @@ internal readonly record struct Activity(long Writes, long Reads, long Scans, lo
         left.Unapplied + right.Unapplied);
 
     public override string ToString() =>
-        $"{Writes} acknowledged writes, {Reads} reads, {Scans} scans, {FailedConditions} failed conditions, {Epochs} epochs, {Snapshots} snapshots installed, {HandOvers} leaderships handed over, {ReplicaChanges} changes of replicas, {FollowerReads} reads at followers, {Repeats} answers given again, {DigestsCompared} comparisons of digests, {Unapplied} replicas stopped at a record";
+        $"{Writes} acknowledged writes, {Reads} reads, {Scans} scans, {FailedConditions} failed conditions, {Epochs} epochs, {Snapshots} snapshots installed, {HandOvers} leaderships transferred, {ReplicaChanges} changes of replicas, {FollowerReads} reads at followers, {Repeats} answers given again, {DigestsCompared} comparisons of digests, {Unapplied} replicas stopped at a record";
 }

@@ -2,10 +2,10 @@ using KvCluster.V1;
 
 namespace KvCluster.Simulation;
 
-/// <summary>What a node that has made a replica's directory says in the shard's record.</summary>
+/// <summary>The mark that a node sets in the shard's record when it has created a replica's directory.</summary>
 internal static class CreatedMark
 {
-    /// <summary>A record with the mark; null: the replica has it, or is not in the record any more.</summary>
+    /// <summary>A record with the mark. Null if the replica has it already or is no longer in the record.</summary>
     public static ShardRecord? On(ShardRecord record, ulong replica)
     {
         var marked = record.Clone();

@@ -3,7 +3,7 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Simulation;
 
-/// <summary>The rules of the protocol, one of them wrong.</summary>
+/// <summary>The rules of the protocol, with one of them wrong.</summary>
 internal sealed class FaultyReplicaRules(InjectedBug bug) : ReplicaRules
 {
     public override bool MayCountRecovering => bug == InjectedBug.RecoveringCounts;
@@ -18,7 +18,7 @@ internal sealed class FaultyReplicaRules(InjectedBug bug) : ReplicaRules
 
     public override bool IsCommon(ulong epochOfCut, ulong promised) => bug == InjectedBug.MatchAfterForeignCut || base.IsCommon(epochOfCut, promised);
 
-    // One that was installed already is let be, or the code would send itself the same one without end.
+    // A snapshot that is already installed is ignored, or the code would send it to itself without end.
     public override bool IsOvertaken(IJournalView journal, LogPosition covers, Etag committed) =>
         bug == InjectedBug.SnapshotOverNewer ? covers.Etag == committed : base.IsOvertaken(journal, covers, committed);
 

@@ -3,15 +3,15 @@ using Xunit.Abstractions;
 
 namespace KvCluster.Simulation;
 
-/// <summary>The suite proves itself: bugs that are injected on purpose, one at a time, are each caught by the same scenarios that otherwise hold.</summary>
+/// <summary>The suite tests itself: each bug, injected on purpose, is caught by the scenarios in which correct code breaks no rule.</summary>
 public sealed class InjectedBugTests(ITestOutputHelper output)
 {
     private const int SeedsForABug = 1_000;
     private const int SeedsForAHarmlessOne = 60;
     private const InjectedBug Harmless = InjectedBug.LeaseBeforeSnapshot;
 
-    // Where each is caught fast: the scenario, null where the mix of all does it at once, and the first of the seeds that are run. The bug is looked for in as many seeds as any other,
-    // also where a change to the scenario has given its seeds another course.
+    // Where each bug is caught fast: the scenario, or null where all scenarios together catch it at once, and the first seed. Each bug gets the same
+    // number of seeds, even if a change to the scenario has changed the course of its seeds.
     private static readonly Dictionary<InjectedBug, (string? Scenario, int First)> _caught = new()
     {
         [InjectedBug.NoEpochCheck] = ("round-trip", 33),
@@ -71,12 +71,12 @@ public sealed class InjectedBugTests(ITestOutputHelper output)
 
         output.WriteLine(table.ToString());
         Assert.True(missed.Count == 0, $"not caught: {string.Join(", ", missed)}\n{table}");
-        // Nothing else is wrong with it than that callers wait: it shows that this rule can be broken.
+        // This bug only makes callers wait. It shows that the rule can be broken.
         Assert.Equal(Rule.Available, ruleOf[InjectedBug.BodiesHeldBack]);
     }
 
-    // It was taken for a bug: a lease that is compared before the snapshot is taken. But who held it when the read had arrived had published all that was answered before, and a later
-    // snapshot of the same replica holds no less. The order matters for nothing but the epoch (LeaseOfAnotherEpoch).
+    // Checking the lease before taking the snapshot was taken for a bug. But the replica that held the lease when the read arrived had published
+    // everything answered before, and its later snapshots contain no less. The order matters for the epoch only (LeaseOfAnotherEpoch).
     [Fact]
     public void LeaseComparedBeforeTheSnapshot_BreaksNoRule()
     {

@@ -26,11 +26,11 @@ internal static class Program
         }
 
         var watch = Stopwatch.StartNew();
-        // With a bug the question is after how many seeds it is caught; without one, which seeds fail.
+        // With a bug, stop at the first seed that catches it. Without one, find all failing seeds.
         var results = Suite.Run(parsed.First, parsed.Seeds, parsed.Scenarios, parsed.Bug, stopAtFailure: parsed.Bug != InjectedBug.None);
         var tally = Suite.Sum(results);
         Print(results, tally, watch.Elapsed);
-        // Of a part of the scenarios, or of few seeds, nobody expects everything.
+        // Some scenarios or few seeds need not see every fault and rule.
         var missing = parsed.Scenarios is null && parsed.Bug == InjectedBug.None && parsed.Seeds >= Suite.SeedsForAll ? tally.Missing.Select(Tally.NameOf).ToArray() : [];
         if (missing.Length > 0)
             Console.WriteLine($"never happened, so nothing was shown about it: {string.Join(", ", missing)}");

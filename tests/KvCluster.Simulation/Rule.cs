@@ -1,15 +1,17 @@
 namespace KvCluster.Simulation;
 
-/// <summary>What every run must keep, whatever fails. A violation names one of these.</summary>
+/// <summary>Rules that every run must keep, whatever fails. A violation names one of these.</summary>
 internal enum Rule
 {
     /// <summary>At most one process serves an epoch.</summary>
     OneLeaderAnEpoch,
 
-    /// <summary>The committed records of all replicas are one sequence, and what was acknowledged is in it.</summary>
+    /// <summary>The committed records of all replicas form one sequence, and everything acknowledged is in it.</summary>
     CommittedStays,
 
-    /// <summary>Reads, scans and failed conditions show the committed state at their etag, which is not older than anything answered before they were sent.</summary>
+    /// <summary>
+    /// Reads, scans and failed conditions show the committed state at their etag, which is not older than anything answered before they were sent.
+    /// </summary>
     Linearizable,
 
     /// <summary>A later change has a greater etag.</summary>
@@ -21,10 +23,13 @@ internal enum Rule
     /// <summary>After healing one leader serves, and all replicas hold the same tree at the same etag.</summary>
     Converges,
 
-    /// <summary>A replica goes on: nothing halts it, alarms, makes recovery refuse, or answers a caller with an exception, unless its own disk was damaged.</summary>
+    /// <summary>
+    /// A replica keeps working: nothing halts it, raises an alarm, makes recovery refuse, or answers a caller with an exception, unless its own disk
+    /// was damaged.
+    /// </summary>
     GoesOn,
 
-    /// <summary>With a leader and a majority that work and reach each other callers are served within some seconds.</summary>
+    /// <summary>With a leader and a majority that work and reach each other, callers are served within some seconds.</summary>
     Available,
 
     /// <summary>A call of a client ends by its deadline, answered or not.</summary>
@@ -33,7 +38,7 @@ internal enum Rule
     /// <summary>A client or router has at most one refresh of its map in flight.</summary>
     OneRefresh,
 
-    /// <summary>Core and driver keep their contract: journals chain, cuts and the control file keep what they promise.</summary>
+    /// <summary>Core and driver keep their contract: journals chain, and cuts and the control file keep their promises.</summary>
     Contract,
 
     /// <summary>An invariant of the code itself.</summary>

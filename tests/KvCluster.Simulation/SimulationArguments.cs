@@ -1,6 +1,6 @@
 namespace KvCluster.Simulation;
 
-/// <summary>What the program is asked to run.</summary>
+/// <summary>The arguments of the program.</summary>
 internal sealed record SimulationArguments(int Seeds, int First, IReadOnlyList<Scenario>? Scenarios, InjectedBug Bug)
 {
     public static string Usage =>
@@ -8,7 +8,7 @@ internal sealed record SimulationArguments(int Seeds, int First, IReadOnlyList<S
         + $"scenarios: {string.Join(", ", Simulation.Scenarios.All.Select(scenario => scenario.Name))}, or F1 for those of a fault\n"
         + $"bugs: {string.Join(", ", Enum.GetNames<InjectedBug>())}";
 
-    /// <exception cref="ArgumentException">An argument is unknown or has no good value.</exception>
+    /// <exception cref="ArgumentException">An argument is unknown or has an invalid value.</exception>
     public static SimulationArguments Parse(string[] arguments)
     {
         var parsed = new SimulationArguments(100, 1, null, InjectedBug.None);
@@ -28,7 +28,7 @@ internal sealed record SimulationArguments(int Seeds, int First, IReadOnlyList<S
             };
         }
 
-        return parsed.First <= int.MaxValue - parsed.Seeds ? parsed : throw new ArgumentException("the last seed is too great");
+        return parsed.First <= int.MaxValue - parsed.Seeds ? parsed : throw new ArgumentException("the last seed is too large");
     }
 
     private static int Number(string text, int least) =>

@@ -4,18 +4,18 @@ using Xunit.Abstractions;
 namespace KvCluster.Simulation;
 
 /// <summary>
-/// All scenarios from many seeds: fixed ones, and each time some that nobody has run before, whose first is printed (<c>--first</c> of the program, or KV_FIRST, runs them
-/// again). KV_SEED=N runs one seed again, KV_SEEDS=N runs more of them, KV_LONG=1 ten times as many. A run checks while it goes on: one leader
-/// serves an epoch, committed prefixes agree, answers are those of one copy, etags rise; and at the end that all replicas hold the same.
+/// All scenarios from many seeds: fixed ones, and in each run some new ones, whose first is printed (<c>--first</c> of the program, or KV_FIRST,
+/// repeats them). KV_SEED=N repeats one seed, KV_SEEDS=N runs more of them, KV_LONG=1 ten times as many. A run checks all the time that one leader
+/// serves an epoch, committed prefixes agree, answers are those of a single copy, and etags rise; and at the end that all replicas are equal.
 /// </summary>
 public sealed class SimulationTests(ITestOutputHelper output)
 {
     private const int SeedsInCi = 2_000;
 
-    // Some seconds. They add up: a change has run some thousand of them before anybody uses it.
+    // They take some seconds and add up: a change is tested with some thousand of them before it is used.
     private const int NewSeedsInCi = 500;
 
-    // Far from the fixed ones and from what people type.
+    // Far from the fixed seeds and from those that people type.
     private const int NewFirstLeast = 10_000_000;
     private const int NotDrawnSeeds = 40;
 
@@ -52,7 +52,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
     }
 
     [Fact]
-    public void EveryScenarioThatNoSeedDraws_OnCorrectCode_KeepsAllRules()
+    public void ScenariosThatNoSeedDraws_OnCorrectCode_KeepAllRules()
     {
         Assert.NotEmpty(Scenarios.NotDrawn);
         Assert.All(Scenarios.NotDrawn, scenario =>
@@ -63,7 +63,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
     }
 
     [Fact]
-    public void Tally_OfARunInWhichNothingFails_NamesWhatIsMissing()
+    public void Tally_OfARunWithoutFaults_NamesWhatIsMissing()
     {
         var tally = new Tally();
         Assert.Equal(Tally.Expected, tally.Missing);
@@ -90,24 +90,25 @@ public sealed class SimulationTests(ITestOutputHelper output)
         Assert.NotEqual(first.Hash, other.Hash);
     }
 
-    // "No agreement after healing", with three equal replicas that serve. Callers had to read from every shard, drew at random which, and node 4 never came up in this run:
-    // each draw of its shard took the whole time of a call, and so one caller of some thousand never drew the shard that it lacked. No call hung.
+    // The failure was "no agreement after healing", although three equal replicas served. Callers had to read from every shard and drew at random
+    // which one, and node 4 never started in this run. Each read of its shard took the whole time of a call, so one caller in some thousand never
+    // drew the shard that it still needed. No call hung.
     [Fact]
-    public void RoutedCallers_WithANodeThatNeverComesUp_ReadAllTheRestAfterHealing() =>
+    public void RoutedCallers_WithANodeThatNeverStarts_ReadFromAllOthersAfterHealing() =>
         Assert.Null(Suite.RunSeed(773_385, Scenarios.Named("nodes-routed")[0], InjectedBug.None).Broken);
 
     [Fact]
     public void EveryFaultOfTheTable_HasScenarios()
     {
-        // The faults that a simulated cluster can have: not those of whole processes under load, of hostile requests and of overload (F26 to F28). Each runs with whole
-        // replicas too.
+        // The faults that a simulated cluster can have. Not those of whole processes under load, of hostile requests and of overload (F26 to F28).
+        // Each fault also runs with whole replicas.
         var faults = Enumerable.Range(1, 29).Except([26, 27, 28]).Concat([40, 41, 42, 44]).Select(number => $"F{number}").ToArray();
         Assert.All(faults, fault => Assert.Contains(Scenarios.All, scenario => scenario.IsAbout(fault)));
         Assert.All(faults, fault => Assert.Contains(Scenarios.Named(fault), scenario => scenario.Name.StartsWith("nodes-", StringComparison.Ordinal)));
     }
 
     [Fact]
-    public void FailingSeed_IsRunAgainInDetail_AndTellsItsLastStepsAndHowToRepeatThem()
+    public void FailingSeed_IsRunAgainInDetail_AndReportsItsLastStepsAndHowToRepeatThem()
     {
         var failing = Suite.Run(1, 200, scenarios: null, InjectedBug.ServeBeforeOpen, stopAtFailure: true).First(result => result.Broken is not null);
         Assert.DoesNotContain("another course", failing.What, StringComparison.Ordinal);
@@ -125,7 +126,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
     public void Program_BadArguments_ExitsWith2(params string[] arguments) => Assert.Equal(2, Program.Main(arguments));
 
     [Fact]
-    public void Program_SeedsThatHoldAndSeedsThatDoNot_ExitsWith0And1()
+    public void Program_PassingAndFailingSeeds_ExitsWith0And1()
     {
         Assert.Equal(0, Program.Main(["--seeds", "2", "--first", "1"]));
         Assert.Equal(1, Program.Main(["--seeds", "20", "--first", "1", "--scenario", "everything", "--bug", "ServeBeforeOpen"]));

@@ -2,13 +2,13 @@ using System.Collections.Concurrent;
 
 namespace KvCluster.Simulation;
 
-/// <summary>Runs seeds, each by itself on one thread, several at a time. The program and the tests are both only about this.</summary>
+/// <summary>Runs seeds, each on one thread, several at a time. The program and the tests use only this.</summary>
 internal static class Suite
 {
-    /// <summary>So many seeds of all scenarios must between them have seen every fault and every rule; the rarest comes about once in a hundred.</summary>
+    /// <summary>This many seeds of all scenarios must have seen every fault and every rule. The rarest occurs about once in a hundred.</summary>
     public const int SeedsForAll = 1_500;
 
-    /// <summary>Runs one seed. A seed that fails is run a second time in detail, which must take the same course.</summary>
+    /// <summary>Runs one seed. A seed that fails is run again in detail, which must take the same course.</summary>
     public static SeedResult RunSeed(int seed, Scenario scenario, InjectedBug bug)
     {
         var result = RunOnce(seed, scenario, bug, detailed: false);
@@ -20,7 +20,7 @@ internal static class Suite
             : again with { What = $"{result.What} (and the second run took another course: something is not deterministic)" };
     }
 
-    /// <summary>What happened in all of these together.</summary>
+    /// <summary>The sum of what happened in all of these.</summary>
     public static Tally Sum(IEnumerable<SeedResult> results)
     {
         var sum = new Tally();
@@ -31,14 +31,14 @@ internal static class Suite
 
     /// <summary>Runs seeds in order.</summary>
     /// <param name="first">The first seed.</param>
-    /// <param name="count">How many.</param>
-    /// <param name="scenarios">What the seeds run, by weight; null: all.</param>
+    /// <param name="count">The number of seeds.</param>
+    /// <param name="scenarios">The scenarios to draw from by weight, or null for all.</param>
     /// <param name="bug">Injected into all of them.</param>
-    /// <param name="stopAtFailure">Run nothing behind the first seed that fails.</param>
+    /// <param name="stopAtFailure">Run no seeds after the first one that fails.</param>
     public static IReadOnlyList<SeedResult> Run(int first, int count, IReadOnlyList<Scenario>? scenarios, InjectedBug bug, bool stopAtFailure)
     {
         var results = new ConcurrentBag<SeedResult>();
-        // One by one, so that all seeds below a failing one have run, and "the first" means the least.
+        // One by one, so that all seeds below a failing one have run, and "the first" is the smallest.
         var seeds = Partitioner.Create(Enumerable.Range(first, count), EnumerablePartitionerOptions.NoBuffering);
         Parallel.ForEach(seeds, new ParallelOptions { MaxDegreeOfParallelism = Environment.ProcessorCount }, (seed, state) =>
         {
@@ -70,7 +70,7 @@ internal static class Suite
         }
         catch (Exception unexpected)
         {
-            // Thrown by the code under test, or by the simulation itself: either way this seed has failed and must say where.
+            // Thrown by the code under test or by the simulation itself. Either way this seed has failed and must be reported.
             (broken, what) = (Rule.GoesOn, unexpected.ToString());
         }
 

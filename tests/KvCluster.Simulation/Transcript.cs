@@ -4,8 +4,8 @@ using KvCluster.V1;
 namespace KvCluster.Simulation;
 
 /// <summary>
-/// What happened in a run, in order: a hash over all of it, which is how two runs of a seed are compared, and the last lines as text. Decisions are always kept;
-/// details (every frame, every answer) only when a failed seed is run again to be read.
+/// The events of a run in order: a hash over all of them, by which two runs of a seed are compared, and the last lines as text. Decisions are always
+/// kept; details (every frame, every answer) only when a failed seed is run again.
 /// </summary>
 internal sealed class Transcript(bool detailed)
 {
@@ -15,7 +15,7 @@ internal sealed class Transcript(bool detailed)
 
     public bool Detailed { get; } = detailed;
 
-    /// <summary>Events of the run so far.</summary>
+    /// <summary>The number of events so far.</summary>
     public long Steps { get; private set; }
 
     /// <summary>FNV-1a over the time of every event and the text of every decision.</summary>
@@ -28,7 +28,7 @@ internal sealed class Transcript(bool detailed)
         Mix((ulong)nowUs);
     }
 
-    /// <summary>A decision or a fault.</summary>
+    /// <summary>Adds a decision or a fault.</summary>
     public void Line(long nowUs, string text)
     {
         foreach (var character in text)
@@ -57,7 +57,7 @@ internal sealed class Transcript(bool detailed)
 
     private static string Shorten(Frame frame)
     {
-        // Names instead of bytes: records are told by their number, their bodies are not for reading.
+        // Names instead of bytes: records are shown by their number, without their bodies.
         if (frame.PayloadCase is V1.Frame.PayloadOneofCase.Append)
             return $"Append {frame.Append.Bodies.Count} records behind {Name(frame.Append.Previous)}, committed {Name(frame.Append.Committed)}";
         if (frame.PayloadCase is V1.Frame.PayloadOneofCase.Tail)

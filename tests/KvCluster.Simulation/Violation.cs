@@ -3,10 +3,10 @@ using System.Runtime.CompilerServices;
 
 namespace KvCluster.Simulation;
 
-/// <summary>Something that must never happen was seen; ends the run.</summary>
+/// <summary>A rule was broken. Ends the run.</summary>
 internal sealed class Violation(Rule rule, string what) : Exception(what)
 {
-    // By rule, of the run on this thread.
+    // By rule, for the run on this thread.
     [ThreadStatic]
     private static long[]? _checked;
 
@@ -15,7 +15,7 @@ internal sealed class Violation(Rule rule, string what) : Exception(what)
     /// <summary>A run begins on this thread.</summary>
     public static void BeginCounting() => _checked = new long[Enum.GetValues<Rule>().Length];
 
-    /// <summary>How often each rule was put to the test on this thread since <see cref="BeginCounting"/>.</summary>
+    /// <summary>How often each rule was checked on this thread since <see cref="BeginCounting"/>.</summary>
     public static void CountInto(Tally tally)
     {
         for (var rule = 0; rule < _checked!.Length; rule++)
@@ -45,7 +45,7 @@ internal sealed class Violation(Rule rule, string what) : Exception(what)
             counts[(int)rule]++;
     }
 
-    /// <summary>Text that is only formatted when the condition fails: it is asked for with every answer.</summary>
+    /// <summary>Text that is formatted only if the condition fails, because conditions are checked with every answer.</summary>
     [InterpolatedStringHandler]
     internal ref struct Text
     {

@@ -3,8 +3,8 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>The log of a node's replica, of which only alarms are heard.</summary>
-/// <param name="alarm">Told of each, in the item of work in which it is raised.</param>
+/// <summary>The log of a node's replica, of which only alarms count.</summary>
+/// <param name="alarm">Called for each alarm, in the work item that raises it.</param>
 internal sealed class AlarmLog(Action<string> alarm) : ILogger
 {
     public IDisposable? BeginScope<TState>(TState state)

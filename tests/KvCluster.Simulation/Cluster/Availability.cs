@@ -3,14 +3,14 @@ using KvCluster.V1;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Watches that callers are served as long as somebody can serve them: with a leader and a majority that work and reach each other nobody waits for long, whatever
-/// has happened to them before.
+/// Checks that callers are served whenever a replica can serve them. With a leader and a majority that work and reach each other nobody waits for
+/// long, whatever has happened before.
 /// </summary>
 internal sealed class Availability(ClusterRun run, ClusterHistory history)
 {
     private const long IntervalUs = 100_000;
 
-    // A leader that has just begun steps down once more, or waits for what its last process granted; callers find it by trial.
+    // A new leader may step down once more, or wait for grants of its former process, and callers find it by trial.
     private const long UnservedMaxUs = 3_000_000;
 
     private long _calmSinceUs;
@@ -29,7 +29,7 @@ internal sealed class Availability(ClusterRun run, ClusterHistory history)
         Start();
     }
 
-    // With one that may be missing. While the set changes both decide, and then none may.
+    // One replica may be missing. During a change of the replicas both sets decide, and then none may be missing.
     private ClusterNode? Leader()
     {
         var replicas = run.Coordinator.Record.Replicas;

@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Runs in which one node's wall clock is far ahead of the others' for a while: no session may end by it, and where there is no room for another session, idle ones must
-/// go on ending. (A clock a year ahead once ended all sessions, and then none aged until real time had caught up.)
+/// Runs in which one node's wall clock is far ahead of the others' for a while. It must end no session, and if the table of sessions is full, idle
+/// sessions must still end. (A clock a year ahead once ended all sessions, and then none aged until real time had caught up.)
 /// </summary>
 internal static class ClockScenarios
 {
@@ -12,7 +12,7 @@ internal static class ClockScenarios
         new("nodes-sessions-full", "F42", 1, 3, Full, [(ClusterFault.ClockAhead, 5), (ClusterFault.HandOver, 3), (ClusterFault.Crash, 1)]),
     ];
 
-    // Long enough for sessions to fill the table, for a clock that was ahead to be put right, and for the bound behind that.
+    // Long enough for sessions to fill the table, for the clock to be corrected, and for the bound after that.
     private static ClusterConditions Full(Random random) => ClusterConditions.Any(random) with
     {
         DurationUs = 12_000_000,

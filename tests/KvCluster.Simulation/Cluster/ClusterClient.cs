@@ -5,26 +5,27 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// One caller of whole replicas with one operation at a time: reads of every kind, scans, puts of one key or several, some conditional. Most writes are identified in a
-/// session and repeated, at whatever replica, until their outcome is known.
+/// One caller of whole replicas with one operation at a time: reads of every kind, scans, puts of one or several keys, some of them conditional. Most
+/// writes are identified in a session and repeated, at any replica, until their outcome is known.
 /// </summary>
 /// <param name="run">The run.</param>
-/// <param name="history">Told of every answer.</param>
-/// <param name="first">The node that it calls at first.</param>
-/// <param name="hardlyWrites">It mostly reads, or tries what cannot hold, and so stays with a leader that has been cut off.</param>
+/// <param name="history">Records every answer.</param>
+/// <param name="first">The node that it calls first.</param>
+/// <param name="hardlyWrites">It mostly reads, or makes writes whose condition cannot hold, and so stays with a leader that was cut off.</param>
 internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint first, bool hardlyWrites)
 {
     private const long TimeoutUs = 120_000;
     private const int WideKeysMax = 120;
     private const long LargeRestUs = 40_000;
 
-    // A run of pages of its own takes more than a quarter of a page.
+    // A value longer than a quarter of a page gets pages of its own.
     private const int WideValueBytesMax = 20_000;
     private const int ScanKeysMax = 40;
 
     private const int SessionsLeftInOneOf = 8;
 
-    // Idle ones are looked for once a second of shard time, which goes at half the pace while it is ahead; those that a look finds too young, the next one ends.
+    // Idle sessions are searched once a second of shard time, which runs at half the pace while it is ahead. The next search ends those that were too
+    // young for the last one.
     private const long NoRoomMaxUs = 5_000_000;
 
     // No write has this id.
@@ -39,10 +40,10 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     private ClusterWrite? _open;
     private long? _noRoomSinceUs;
 
-    /// <summary>No identified write is without an answer.</summary>
+    /// <summary>Every identified write has an answer.</summary>
     public bool IsSettled => _open is null;
 
-    /// <summary>For the end of a transcript.</summary>
+    /// <summary>Its state, for the end of a transcript.</summary>
     public string State => _open is null ? "settled" : $"write {_open.Id}, sequence {_open.Sequence} of session {_open.Session}, is open";
 
     public void Start() => run.Time.After(run.Random.NextInt64(10_000), Next);
@@ -75,7 +76,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         return history.Begin(keys, deletes: run.Random.Next(12) == 0, run.Random.Next(500, 8_000), DrawCondition(keys[0]), session, sequence);
     }
 
-    // The keys that all write, or some of those of writes of their own, of which there are hundreds.
+    // The keys that all callers write, or some of the hundreds of keys that belong to single writes.
     private ScanRange DrawRange()
     {
         var from = run.Random.Next(3) == 0 ? 0 : run.Random.NextInt64(history.Writes + 1);
@@ -90,7 +91,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
             Attempt(history.Begin(keys, deletes: false, sizeof(long), new ClusterCondition(keys[0], ConditionKind.ValueEquals, Etag.None, _impossible), 0, 0));
     }
 
-    // More often than not one that holds if nobody has changed the key since this caller saw it.
+    // Mostly a condition that holds if nobody has changed the key since this caller saw it.
     private ClusterCondition? DrawCondition(int key)
     {
         if (run.Random.Next(3) != 0)
@@ -159,7 +160,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         })));
     }
 
-    // Nothing is missing from a stale answer that was acknowledged longer ago than its age.
+    // A stale answer contains everything that was acknowledged longer ago than its age.
     private void CheckAge(ClusterRead read)
     {
         if (read.AgeUs is not { } ageUs || run.Conditions.StaleSlackUs == 0)
@@ -194,19 +195,19 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         })));
     }
 
-    // Without room for another session idle ones end soon, whatever the time of day is somewhere.
+    // If there is no place for another session, idle ones end soon, whatever any wall clock says.
     private void CheckRoom(WriteOutcome outcome)
     {
         _noRoomSinceUs = outcome == WriteOutcome.Busy ? _noRoomSinceUs ?? run.NowUs : null;
         if (_noRoomSinceUs is not { } sinceUs)
             return;
         run.Tally.Count(ClusterFault.NoRoomForSession);
-        // One that another caller has opened took the room that came.
+        // A session that another caller has opened took the place that became free.
         var forUs = run.NowUs - Math.Max(sinceUs, history.SessionOpenedUs);
         Violation.Unless(forUs <= NoRoomMaxUs, Rule.Available, $"no session can be opened for {forUs / 1_000} ms");
     }
 
-    // One at a time, so the lowest open sequence is the write's own.
+    // One write at a time, so the lowest open sequence number is its own.
     private void Attempt(ClusterWrite write)
     {
         var operation = Begin(() => GoOn(write));
@@ -249,7 +250,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
             _found[write.Keys[i]] = new CommittedLog.Version(new Etag(first.Epoch, first.Change + (ulong)i), write.Deletes ? null : write.Value);
     }
 
-    // With an identity the outcome is found out, however long that takes; without one it stays unknown.
+    // The outcome of an identified write is found out, however long that takes. Without an identity it stays unknown.
     private void GoOn(ClusterWrite write)
     {
         MoveOn();

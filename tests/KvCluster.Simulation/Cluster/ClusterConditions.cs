@@ -1,26 +1,26 @@
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>What network, disks, coordinator and clocks of a run of whole replicas are like while faults go on.</summary>
+/// <summary>The state of network, disks, coordinator and clocks in a run of whole replicas while faults continue.</summary>
 internal sealed record ClusterConditions
 {
-    /// <summary>In thousandths of frames.</summary>
+    /// <summary>In thousandths of the frames.</summary>
     public int LossPermille { get; init; } = 10;
 
     /// <inheritdoc cref="LossPermille"/>
     public int DuplicationPermille { get; init; } = 20;
 
-    /// <summary>Frames that are delayed by up to <see cref="LateUs"/>, so that they arrive in another epoch or another process.</summary>
+    /// <summary>Frames that are delayed by up to <see cref="LateUs"/>, so that they arrive in another epoch or process. In thousandths.</summary>
     public int LatePermille { get; init; } = 10;
 
     public long LateUs { get; init; } = 1_000_000;
 
-    /// <summary>In thousandths of calls that are lost, of answers that are, and of calls that come up to two seconds late.</summary>
+    /// <summary>In thousandths: calls that are lost, answers that are lost, and calls that arrive up to two seconds late.</summary>
     public int CallLossPermille { get; init; } = 10;
 
-    /// <summary>In thousandths of transactions at the coordinator.</summary>
+    /// <summary>Transactions at the coordinator whose outcome is unknown, in thousandths.</summary>
     public int AmbiguousPermille { get; init; } = 160;
 
-    /// <summary>In thousandths of what its watches tell: lost, told twice, or told late.</summary>
+    /// <summary>Notifications of its watches that are lost, duplicated or late, in thousandths.</summary>
     public int WatchFaultPermille { get; init; } = 30;
 
     /// <summary>The greatest drift of a node's boot clock, in thousandths.</summary>
@@ -28,49 +28,49 @@ internal sealed record ClusterConditions
 
     public long SyncUs { get; init; } = 1_000;
 
-    /// <summary>Journal that leaders keep for followers beyond what a checkpoint covers.</summary>
+    /// <summary>Journal that leaders keep for followers in addition to what a checkpoint does not cover.</summary>
     public long RetainedJournalBytes { get; init; } = 64 << 10;
 
-    /// <summary>Journal goes by whole segments.</summary>
+    /// <summary>Journal is removed in whole segments.</summary>
     public int SegmentBytesMax { get; init; } = 256 << 10;
 
     /// <summary>
-    /// How much older than its age says a stale answer may be: what a message was under way, and how long a leader that is cut off goes on telling. 0: faults of this
-    /// kind of run make it as long as the run.
+    /// How much older than its age a stale answer may be: the delay of a message, and the time for which a leader that was cut off still answers. 0
+    /// if the faults of this kind of run make it as long as the run.
     /// </summary>
     public long StaleSlackUs { get; init; }
 
-    /// <summary>Each caller reaches one node only, and the one at the first node never writes: no writes wait at a leader there that has been cut off.</summary>
+    /// <summary>Each caller reaches one node only, and the one at the first node never writes. So no writes wait at a leader there that was cut off.</summary>
     public bool PinnedCallers { get; init; }
 
-    /// <summary>Each node has a replica of another shard too, its only one.</summary>
+    /// <summary>Each node also has the only replica of another shard.</summary>
     public bool HasNeighbours { get; init; }
 
-    /// <summary>Callers that use the client library too, each with a way to the nodes of its own, and keys of all shards.</summary>
+    /// <summary>Some callers use the client library, each with its own connections to the nodes, and keys of all shards.</summary>
     public bool RoutedCallers { get; init; }
 
     /// <summary>Keys that all callers share.</summary>
     public int Keys { get; init; } = 3;
 
     /// <summary>
-    /// Writes have many keys and long values: the tree gets thousands of pages, checkpoints begin by themselves, snapshots have many chunks, and what is under way to a follower
-    /// reaches its window.
+    /// Writes have many keys and long values. The tree gets thousands of pages, checkpoints start by themselves, snapshots have many chunks, and
+    /// frames to a follower fill its window.
     /// </summary>
     public bool IsLarge { get; init; }
 
-    /// <summary>For how long faults go on.</summary>
+    /// <summary>How long faults continue.</summary>
     public long DurationUs { get; init; } = 4_000_000;
 
-    /// <summary>Sessions that the shard takes.</summary>
+    /// <summary>The maximum number of sessions of the shard.</summary>
     public int SessionsMax { get; init; } = 4_096;
 
-    /// <summary>How long idle ones stay where there is no room for another.</summary>
+    /// <summary>How long idle sessions stay when the table of sessions is full.</summary>
     public TimeSpan SessionIdleMin { get; init; } = TimeSpan.FromMinutes(1);
 
-    /// <summary>Callers leave their sessions open and open others, more than there is room for: those that are idle have to end. Nobody's may where this is not so.</summary>
+    /// <summary>Callers leave their sessions open and open more than fit, so idle ones must end. Otherwise no session may end.</summary>
     public bool LeavesSessions { get; init; }
 
-    /// <summary>Calls that such a caller makes at once now and then.</summary>
+    /// <summary>The number of calls that such a caller makes at once from time to time.</summary>
     public int CallsAtOnce { get; init; }
 
     public static ClusterConditions Any(Random random) => new()

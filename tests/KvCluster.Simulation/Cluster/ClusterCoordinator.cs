@@ -5,15 +5,15 @@ using KvCluster.V1;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Holds the shard's record for whole nodes and misbehaves on purpose: is away for some nodes or all, answers "unknown" for a transaction that happened, did not
-/// happen, or will happen seconds later, tells changes late, twice or not at all, and goes back to an old backup.
+/// Holds the shard's record for whole nodes and misbehaves on purpose. It is unavailable to some nodes or all, answers "unknown" for a transaction
+/// that was executed, was not, or will be seconds later, reports changes late, twice or not at all, and is restored from an old backup.
 /// </summary>
 internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
 {
-    // As the node's client of the coordinator gives up.
+    // The time after which the node's coordinator client gives up.
     private const long UnansweredUs = 300_000;
 
-    // What people give on top of the revision of a backup, so that no watcher has seen a later one.
+    // Operators add this to the revision of a backup, so that no watcher has seen a later one.
     private const long RaisedBy = 1_000;
 
     private readonly HashSet<uint> _cutOff = [];
@@ -24,24 +24,24 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
 
     public long Revision { get; private set; } = 1;
 
-    /// <summary>It has gone back to a backup at least once.</summary>
+    /// <summary>It was restored from a backup at least once.</summary>
     public bool WasRestored { get; private set; }
 
-    /// <summary>It shows a backup, older than what it showed before.</summary>
+    /// <summary>It shows a backup that is older than what it showed before.</summary>
     public bool IsRestored => _newest is not null;
 
     public void CutOff(uint node) => _cutOff.Add(node);
 
     public void Reconnect() => _cutOff.Clear();
 
-    /// <summary>Keeps a copy of all it holds.</summary>
+    /// <summary>Keeps a copy of everything that it holds.</summary>
     public void Backup()
     {
         if (!IsRestored)
             _backup = (Record, Revision);
     }
 
-    /// <summary>Is restored from the copy kept: its revision goes backwards, or with <paramref name="raised"/> above all that were given.</summary>
+    /// <summary>Restores the copy. Its revision goes backwards or, with <paramref name="raised"/>, above all revisions ever assigned.</summary>
     public void Restore(bool raised)
     {
         if (IsRestored || Revision == _backup.Revision)
@@ -55,14 +55,14 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
             Tell();
     }
 
-    /// <summary>People have put back what the backup lacks, above all revisions ever given.</summary>
+    /// <summary>Operators have restored what the backup lacked, above all revisions ever assigned.</summary>
     public void Repair()
     {
         if (_newest is not { } newest)
             return;
         run.Trace("the coordinator is repaired");
         Revision = Math.Max(Revision, newest.Revision) + 1;
-        // Where the backup was as new as what was lost, replicas may have gone on from there.
+        // If the backup was as new as the lost state, replicas may have continued from there.
         var repaired = (Record.Generation > newest.Record.Generation ? Record : newest.Record).Clone();
         if (Record.Epoch > repaired.Epoch)
             (repaired.Epoch, repaired.Leader, repaired.LeaderIncarnation) = (Record.Epoch, Record.Leader, Record.LeaderIncarnation);
@@ -103,7 +103,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
         });
     }
 
-    /// <summary>A node has made the directory of a replica that the record gives it: says so in the record as it is now.</summary>
+    /// <summary>A node has created the directory of a replica in the record, and marks that in the current record.</summary>
     public void MarkCreated(ulong replica)
     {
         if (CreatedMark.On(Record, replica) is { } marked)

@@ -13,7 +13,7 @@ internal static class ClusterData
 
     public static byte[] Marker(long writeId) => Encoding.UTF8.GetBytes($"write{writeId:D8}");
 
-    /// <summary>A value that tells whose it is, and whether all of it is there.</summary>
+    /// <summary>A value that contains its write's id and reveals if it is incomplete.</summary>
     public static byte[] Value(long writeId, int bytes = sizeof(long))
     {
         var value = new byte[bytes];
@@ -23,7 +23,7 @@ internal static class ClusterData
         return value;
     }
 
-    /// <summary>The write that has put a value; 0: there is none.</summary>
+    /// <summary>The write that has put a value, or 0 if there is none.</summary>
     public static long WriteOf(ReadOnlySpan<byte> value) => value.IsEmpty ? 0 : BinaryPrimitives.ReadInt64LittleEndian(value);
 
     /// <summary>What a tree holds under a key.</summary>

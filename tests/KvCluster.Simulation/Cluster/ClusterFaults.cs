@@ -51,7 +51,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
             case ClusterFault.HandOver:
                 Leader.Admin.HandOver(run.Random.Next(2) == 0 ? 0 : node.ReplicaId);
                 break;
-            // One disk at a time: what a majority has lost, nobody can give back.
+            // One disk at a time, because nobody can restore what a majority has lost.
             case ClusterFault.Damage when AllAreWhole:
                 if (run.Random.Next(2) == 0)
                     node.Restart(node.Disk.Damage);
@@ -130,7 +130,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
         }
     }
 
-    // The others are counted where they do what they are for.
+    // The others are counted where they take effect.
     private bool TakesEffectAtOnce(ClusterFault fault, ClusterNode node) => fault switch
     {
         ClusterFault.Crash or ClusterFault.Pause => node.IsUp,
@@ -144,14 +144,14 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
 
     private bool AllAreWhole => run.Nodes.All(static node => node.IsWhole) && replacements.AreWhole;
 
-    // Neither knows of the other.
+    // Neither call knows of the other.
     private void QuarantineTwo()
     {
         foreach (var node in run.Nodes.Where(static node => node.ReplicaId != 0).OrderBy(_ => run.Random.Next()).Take(2).ToArray())
             run.Time.After(1 + run.Random.NextInt64(QuarantineWithinUs), node.Admin.AskForQuarantine);
     }
 
-    // Often while the leader dies too, which would remember what the node had acknowledged.
+    // Often together with the death of the leader, which would remember what the node had acknowledged.
     private void RestoreDisk(ClusterNode node)
     {
         node.Restart(node.Disk.Copy);
@@ -180,7 +180,8 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
         run.Time.After(run.Random.NextInt64(2_000_000), () => run.Network.Mend(cut));
     }
 
-    // A tail that nobody else has, and a second failover while it is cut: the first leader comes back when the next one has just begun, which dies then.
+    // The first leader gets a tail that nobody else has, and there is a second failover while it is cut off. It returns when the next leader has just
+    // begun, which then dies.
     private void CutOffAndCrash(ClusterNode first)
     {
         run.Trace($"nothing from node {first.Id} arrives any more");

@@ -3,8 +3,8 @@ using KvCluster.Storage.Sessions;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// What callers of whole replicas were answered. Order in real time is checked at once, by the greatest etag answered before a request was sent, and so is
-/// that repeated attempts get one answer; what was read, and what conditions were applied or failed on, is checked at the end against the records that were committed.
+/// The answers to callers of whole replicas. Two things are checked at once: real-time order, by the greatest etag answered before a request was
+/// sent, and that repeated attempts get one answer. The results of reads and conditions are compared at the end with the committed records.
 /// </summary>
 internal sealed class ClusterHistory
 {
@@ -32,13 +32,13 @@ internal sealed class ClusterHistory
 
     public long FailedConditions => _refused.Count;
 
-    /// <summary>When a leader has last answered a caller, in the run's time.</summary>
+    /// <summary>When a leader last answered a caller, in the run's time.</summary>
     public long ServedUs { get; private set; }
 
     /// <summary>When a caller was last told that its session is open, in the run's time.</summary>
     public long SessionOpenedUs { get; private set; }
 
-    /// <summary>Answers that were given again to another attempt.</summary>
+    /// <summary>Answers that were repeated for another attempt.</summary>
     public long Repeats { get; private set; }
 
     /// <summary>A write is about to be sent for the first time.</summary>
@@ -68,14 +68,14 @@ internal sealed class ClusterHistory
                 _notApplied.Add(write.Id);
                 Answered(etag, nowUs);
                 break;
-            // Another attempt of an identified one may still be applied.
+            // Another attempt of an identified write may still be applied.
             case not WriteOutcome.OutcomeUnknown when !write.IsIdentified:
                 _notApplied.Add(write.Id);
                 break;
         }
     }
 
-    /// <summary>A session was opened: a change like any other.</summary>
+    /// <summary>A session was opened, which is a change like any other.</summary>
     public void OnSession(Etag session, Etag floor, long nowUs)
     {
         Violation.Unless(session > floor, Rule.EtagsRise, $"a session has etag {session}, but {floor} was answered before it was asked for");
@@ -84,10 +84,11 @@ internal sealed class ClusterHistory
     }
 
     /// <summary>A read was answered.</summary>
-    /// <param name="keys">What was read.</param>
+    /// <param name="keys">The keys read.</param>
     /// <param name="read">The answer.</param>
-    /// <param name="least">The state must have this: for a linearizable read all that was answered before it was sent, in a session what its caller has seen.</param>
-    /// <param name="atFollower">Any replica could serve it.</param>
+    /// <param name="least">The state must include this: for a linearizable read everything answered before it was sent, in a session what its caller
+    /// has seen.</param>
+    /// <param name="atFollower">Whether any replica could serve it.</param>
     /// <param name="nowUs">The run's time.</param>
     public void OnRead(int[] keys, ClusterRead read, Etag least, bool atFollower, long nowUs)
     {
@@ -104,7 +105,7 @@ internal sealed class ClusterHistory
         Answered(read.Etag, nowUs);
     }
 
-    /// <summary>A scan was answered to its end.</summary>
+    /// <summary>A scan was answered completely.</summary>
     /// <inheritdoc cref="OnRead"/>
     public void OnScan(ScanRange range, ClusterScan scan, Etag least, long nowUs)
     {
@@ -122,7 +123,7 @@ internal sealed class ClusterHistory
         return _floors[index].Floor;
     }
 
-    /// <summary>Compares all answers with what was committed.</summary>
+    /// <summary>Compares all answers with the committed records.</summary>
     public void Check(CommittedLog log)
     {
         foreach (var write in _writes)

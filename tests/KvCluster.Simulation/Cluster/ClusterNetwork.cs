@@ -7,14 +7,14 @@ namespace KvCluster.Simulation.Cluster;
 /// <param name="log">Told every record that goes to another node.</param>
 internal sealed class ClusterNetwork(ClusterRun run, CommittedLog log)
 {
-    // Each ends by itself, whatever the others do.
+    // Each cut ends by itself, independently of the others.
     private readonly List<HashSet<(uint From, uint To)>> _cuts = [];
     private readonly HashSet<(uint Node, ulong Epoch, ulong Change)> _snapshots = [];
 
     /// <summary>Snapshots that a node has said that it has installed.</summary>
     public int SnapshotsInstalled => _snapshots.Count;
 
-    /// <summary>Whether nothing that one node sends arrives at another.</summary>
+    /// <summary>Whether messages from one node to another are dropped.</summary>
     public bool IsCut(uint from, uint to) => _cuts.Exists(cut => cut.Contains((from, to)));
 
     /// <summary>From now on nothing goes these ways.</summary>
@@ -35,7 +35,7 @@ internal sealed class ClusterNetwork(ClusterRun run, CommittedLog log)
             _snapshots.Add((from, covers.Epoch, covers.Change));
         if (!run.Healed && run.Chance(run.Conditions.LossPermille))
             return;
-        // Through bytes, as on a wire.
+        // Encoded and decoded, as on a wire.
         var copy = Frame.Parser.ParseFrom(Google.Protobuf.MessageExtensions.ToByteArray(frame));
         for (var copies = !run.Healed && run.Chance(run.Conditions.DuplicationPermille) ? 2 : 1; copies > 0; copies--)
         {
@@ -50,7 +50,7 @@ internal sealed class ClusterNetwork(ClusterRun run, CommittedLog log)
         }
     }
 
-    /// <summary>A caller's call is on its way to a node; it may be lost, or come when its caller has long given it up.</summary>
+    /// <summary>A call is in flight to a node. It may be lost, or arrive when its caller has long given it up.</summary>
     public void Call(uint node, Action<ClusterNode> call)
     {
         if (!run.Healed && run.Chance(run.Conditions.CallLossPermille))
@@ -59,7 +59,7 @@ internal sealed class ClusterNetwork(ClusterRun run, CommittedLog log)
         run.Time.After(20 + run.Random.NextInt64(late ? 2_000_000 : 300), () => call(run.Nodes[(int)node - 1]));
     }
 
-    /// <summary>A node's answer is on its way to the caller; it may be lost.</summary>
+    /// <summary>A node's answer is in flight to the caller. It may be lost.</summary>
     public void Reply(Action answered)
     {
         if (!run.Healed && run.Chance(run.Conditions.CallLossPermille))

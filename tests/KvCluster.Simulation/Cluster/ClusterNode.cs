@@ -25,7 +25,7 @@ namespace KvCluster.Simulation.Cluster;
 /// </summary>
 internal sealed class ClusterNode : IDisposable
 {
-    // Nobody listens, so it takes no time and no part.
+    // Without listeners, so it costs no time and does not affect the run.
     private static readonly NodeMetrics Unmeasured = new(new NodeIdentity("simulated", "", 1, 1, ""), shardSeriesMax: 0);
 
     private readonly ClusterRun _run;
@@ -70,28 +70,28 @@ internal sealed class ClusterNode : IDisposable
 
     public TimeProvider Clock => _clock;
 
-    /// <summary>What it knows of all shards: of its own replicas' from themselves, of the others what the coordinator has told it.</summary>
+    /// <summary>What it knows of all shards: of its own replicas from themselves, of the others from the coordinator.</summary>
     public ShardDirectorySnapshot Map { get; private set; } = ShardDirectorySnapshot.Empty;
 
     /// <summary>Another shard's replica in the same process.</summary>
     public Neighbour? Neighbour { get; }
 
-    /// <summary>The replica whose directory it has; 0: none.</summary>
+    /// <summary>The id of the replica whose directory it has, or 0.</summary>
     public ulong ReplicaId { get; private set; }
 
-    /// <summary>Its replica does not come back.</summary>
+    /// <summary>Its replica does not return.</summary>
     public bool Lost { get; private set; }
 
     /// <summary>The number of its newest process: so many have started.</summary>
     public ulong Process { get; private set; }
 
-    /// <summary>Its disk is not the one that it was started with last, and it has not set aside what that holds.</summary>
+    /// <summary>Its disk is not the one of its last start, and the content has not been set aside.</summary>
     public bool IsOldCopy => Rejoin.IsBehind(Disk.LastProcess, Process);
 
     /// <summary>Its process runs, whether or not its replica works.</summary>
     public bool IsUp { get; private set; }
 
-    /// <summary>Its process runs, or would if it had a replica to run.</summary>
+    /// <summary>Its process runs, or would run if it had a replica.</summary>
     public bool IsThere => IsUp || Lost || ReplicaId == 0;
 
     /// <summary>Nothing is wrong with its disk, its version or its replica, and nothing is about to be.</summary>
@@ -100,13 +100,13 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>What its replica, which works, has published.</summary>
     public PublishedState Published => new(this);
 
-    /// <summary>The epoch that its replica obeys or leads.</summary>
+    /// <summary>The epoch in which its replica follows or leads.</summary>
     public ulong Epoch => Replica?.Route.Epoch ?? 0;
 
-    /// <summary>Its process runs at its ordinary pace, with a disk that does, and a replica with nothing wrong.</summary>
+    /// <summary>Its process and its disk have their ordinary speed, and nothing is wrong with its replica.</summary>
     public bool Works => Replica is { Failure: null } && !Events.IsPaused && Disk.Works && !Version.IsIt;
 
-    /// <summary>Its replica leads and takes writes.</summary>
+    /// <summary>Its replica leads and accepts writes.</summary>
     public bool Serves => Replica is { IsServing: true };
 
     public string State => $"replica {ReplicaId:x}{(Disk.IsDamaged ? ", damaged" : "")}{(Version.IsIt ? ", outdated" : "")}{(Lost ? ", lost" : Replica is null ? ", down" : $", epoch {Replica.Route.Epoch}, serves {Serves}")}";
@@ -127,12 +127,12 @@ internal sealed class ClusterNode : IDisposable
         }
         catch (SimulatedCrashException)
         {
-            // The power goes once more, while the replica recovers.
+            // Power is lost again while the replica recovers.
             ComeBack();
         }
     }
 
-    /// <summary>The record gives it a new replica: makes its directory, in the place of whatever is there.</summary>
+    /// <summary>The record assigns it a new replica: creates its directory in place of any former one.</summary>
     public void Create(ulong replica)
     {
         Empty();
@@ -168,7 +168,7 @@ internal sealed class ClusterNode : IDisposable
             End();
     }
 
-    /// <summary>Its disk is gone, and with it its replica.</summary>
+    /// <summary>Its disk is lost, and its replica with it.</summary>
     public void LoseDisk()
     {
         Crash();
@@ -186,7 +186,7 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Operators have its replica replaced, though it may work.</summary>
     public void GiveUpReplica()
     {
-        _run.Trace($"the replica of node {Id} is given up");
+        _run.Trace($"the replica of node {Id} is abandoned");
         Lost = true;
     }
 
@@ -201,7 +201,7 @@ internal sealed class ClusterNode : IDisposable
             Version.Update();
     }
 
-    /// <summary>The run is over.</summary>
+    /// <summary>Ends the run.</summary>
     public void Dispose()
     {
         if (IsUp)
@@ -221,14 +221,14 @@ internal sealed class ClusterNode : IDisposable
         RenewMap();
     });
 
-    /// <summary>A client's or a router's call arrives.</summary>
+    /// <summary>A call of a client or router arrives.</summary>
     public void Serve(Call call, Action<Reply> done) => Events.Deliver(() =>
     {
         if (IsUp)
             UnlessStopped(() => _calls.Start(call, done), static () => { });
     });
 
-    /// <summary>An id for a session that is opened here.</summary>
+    /// <summary>A new id for a session that is opened here.</summary>
     public UInt128 DrawSession() => _run.DrawSession();
 
     public void Checkpoint() => Events.Deliver(() =>
@@ -237,7 +237,7 @@ internal sealed class ClusterNode : IDisposable
             Events.Poll(Replica.CheckpointAsync(), _ => { });
     });
 
-    /// <summary>Acts as soon as a replica has applied this, or never if it ends before.</summary>
+    /// <summary>Acts as soon as the replica has applied this, or never if the process ends before.</summary>
     public void WhenApplied(ShardReplica replica, UInt128 etag, Action then)
     {
         if (!replica.HasApplied(etag))
@@ -264,7 +264,7 @@ internal sealed class ClusterNode : IDisposable
         }
     }
 
-    /// <summary>What its process learns at its start, or from its neighbour.</summary>
+    /// <summary>Learns of shards as its process does at its start or from its neighbour.</summary>
     public void RenewMap()
     {
         if (!_run.Conditions.RoutedCallers || !IsUp)
@@ -281,7 +281,7 @@ internal sealed class ClusterNode : IDisposable
 
     private void StartReplica()
     {
-        // As a node does that finds a directory which the record does not name.
+        // As a node does when the record does not name the replica of a directory.
         if (_run.Coordinator.Record.Replicas.All(replica => replica.Replica != ReplicaId))
         {
             Retire();
@@ -302,7 +302,7 @@ internal sealed class ClusterNode : IDisposable
         }
         catch (RecoveryRefusedException refused) when (Admin.MayBeQuarantined)
         {
-            // The power went when its mark was there, and nobody had been told.
+            // Power was lost after the mark was written and before anybody was told.
             _run.Trace($"node {Id}: {refused.Message}");
             Admin.OnQuarantined();
             return;
@@ -314,7 +314,7 @@ internal sealed class ClusterNode : IDisposable
         }
         catch (StorageIoException failure) when (Disk.HasFailed || Disk.IsDamaged || failure.IsDiskFull)
         {
-            // The process ends, as it does later on; without room the host tries again after a while.
+            // The process ends, as it does at run time. If the disk is full, the host tries again after a while.
             ComeBack();
             return;
         }
@@ -351,7 +351,7 @@ internal sealed class ClusterNode : IDisposable
         var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => Disk.BackgroundUs, Guarded);
         var completions = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
         _executors = [writer, .. lanes, checkpoints, completions];
-        // While one lane writes, the writer and the other lane go on, so that a later write may be durable before it.
+        // While one journal lane writes, the writer and the other lane continue, so a later write may be durable first.
         Disk.Files.DuringWrite = _ =>
         {
             if (lanes.Any(lane => lane.IsRunning) && _run.Random.Next(4) == 0 && writer.RunOneBeside())
@@ -376,7 +376,7 @@ internal sealed class ClusterNode : IDisposable
         RenewMap();
     }
 
-    // Its process starts again after a while, with what the disk has made of what was not synced.
+    // Its process restarts after a while, with whatever the disk has made of unsynced writes.
     private void ComeBack()
     {
         Disk.StopFailing();
@@ -384,7 +384,7 @@ internal sealed class ClusterNode : IDisposable
         _run.Time.After(_run.Random.NextInt64(1_000, 500_000), Start);
     }
 
-    // As Rejoin does: not while nobody else serves, and then as if the disk were gone.
+    // As Rejoin does: not while nobody else serves, and then as if the disk were lost.
     private void LoseOldCopy()
     {
         if (_run.Nodes.All(other => other == this || !other.Serves))
@@ -397,7 +397,7 @@ internal sealed class ClusterNode : IDisposable
         Lose("its disk is an old copy");
     }
 
-    // As the host does: only a record that names it among those removed, and is as new as what the replica has seen, takes a directory away.
+    // As the host does: a directory is retired only by a record that lists it as removed and is at least as new as what the replica has seen.
     private void Retire()
     {
         var held = Disk.ReadControl();
@@ -433,7 +433,7 @@ internal sealed class ClusterNode : IDisposable
         _store = null;
     }
 
-    // After each item: what failed fails the run, and answers are seen at once.
+    // After each item, so that failures end the run and answers are seen at once.
     private void Guarded(Action item) => Events.Deliver(() =>
     {
         if (!IsUp)
@@ -444,7 +444,7 @@ internal sealed class ClusterNode : IDisposable
         }
         catch (SimulatedCrashException)
         {
-            // Seen below, as where somebody has caught it.
+            // Handled below, even if somebody has caught it.
         }
 
         if (Disk.Files.IsOff)
@@ -472,7 +472,7 @@ internal sealed class ClusterNode : IDisposable
         Events.Look();
     });
 
-    // A disk that fails ends the process, as the host does, and it comes back; damage ends the replica.
+    // A failing disk ends the process, as in the host, and it restarts. Damage ends the replica.
     private void OnStopped(Exception failure)
     {
         if (Disk.HasFailed && failure is StorageIoException)

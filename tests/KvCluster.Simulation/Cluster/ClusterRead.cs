@@ -1,20 +1,20 @@
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>What a read of whole replicas was answered.</summary>
-/// <param name="Etag">Of the snapshot.</param>
-/// <param name="Found">Under the keys asked for.</param>
+/// <summary>The answer to a read of whole replicas.</summary>
+/// <param name="Etag">The etag of the snapshot.</param>
+/// <param name="Found">The versions of the keys.</param>
 /// <param name="OpenedUs">When the age was taken, in the run's time.</param>
-/// <param name="AgeUs">How out of date the replica says it may be, by its own clock; null: it does not say.</param>
+/// <param name="AgeUs">How out of date the replica may be, by its own clock. Null if it does not say.</param>
 internal sealed record ClusterRead(Etag Etag, CommittedLog.Version[] Found, long OpenedUs, ulong? AgeUs)
 {
-    /// <summary>For a transcript.</summary>
+    /// <summary>The values as text, for a transcript.</summary>
     public string Shown => string.Join(' ', Found.Select(static found => found.Exists ? $"{ClusterData.WriteOf(found.Value)}" : "-"));
 }
 
-/// <summary>How new a caller wants a read to be, and who may serve it.</summary>
+/// <summary>How recent a read must be, and which replica may serve it.</summary>
 internal enum ReadKind
 {
-    /// <summary>Linearizable, by the leader's lease, or by a round without one.</summary>
+    /// <summary>Linearizable, under the leader's lease, or by a round without one.</summary>
     Leader,
 
     /// <summary>Linearizable, by a round.</summary>
@@ -26,18 +26,18 @@ internal enum ReadKind
     /// <summary>Not older than what the caller has seen.</summary>
     Session,
 
-    /// <summary>Whatever is there, with its age.</summary>
+    /// <summary>Whatever the replica has, with its age.</summary>
     Stale,
 }
 
-/// <summary>What a caller asks of a scan.</summary>
+/// <summary>The arguments of a scan.</summary>
 /// <param name="Lower">The first key, inclusive.</param>
 /// <param name="Upper">The end, exclusive.</param>
 /// <param name="Reverse">From the last key to the first.</param>
-/// <param name="CountMax">Most entries.</param>
+/// <param name="CountMax">The maximum number of entries.</param>
 internal sealed record ScanRange(string Lower, string Upper, bool Reverse, int CountMax);
 
-/// <summary>What a scan of one snapshot was answered, page by page.</summary>
-/// <param name="Etag">Of the snapshot.</param>
-/// <param name="Entries">Keys with what is under them, in the order in which they came.</param>
+/// <summary>The answer to a scan of one snapshot, page by page.</summary>
+/// <param name="Etag">The etag of the snapshot.</param>
+/// <param name="Entries">Keys with their versions, in the order in which they arrived.</param>
 internal sealed record ClusterScan(Etag Etag, IReadOnlyList<(string Key, CommittedLog.Version Found)> Entries);

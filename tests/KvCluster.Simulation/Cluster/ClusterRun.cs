@@ -6,20 +6,23 @@ using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>Nodes of one shard, and in some kinds of run each of one of its own, from one seed on one thread: the real driver and the real engine, on simulated disks.</summary>
+/// <summary>
+/// Nodes of one shard, and in some kinds of run each with a shard of its own, from one seed on one thread. The real driver and engine run on
+/// simulated disks.
+/// </summary>
 internal sealed class ClusterRun : ISimulation
 {
-    /// <summary>Voters of the shard.</summary>
+    /// <summary>The number of voters of the shard.</summary>
     public const int ReplicaCount = 3;
 
     private const int ClientCount = 3;
     private const int RoutedCount = 2;
     private const long HealWithinUs = 20_000_000;
 
-    // Leaders that rest take part in so many seeds: more would leave less time to the rest of the protocol.
+    // One seed in this many has quiescent leaders. More would leave less time for the rest of the protocol.
     private const int RestsInOneOf = 4;
 
-    // And so do comparisons of digests.
+    // The same for comparisons of digests.
     private const int ComparesInOneOf = 3;
 
     private UInt128 _sessionsDrawn;
@@ -93,17 +96,17 @@ internal sealed class ClusterRun : ISimulation
 
     public uint LeaderHint { get; set; } = 1;
 
-    /// <summary>An id never used.</summary>
+    /// <summary>An id that was never used.</summary>
     public ulong NewReplicaId() => ++_replicaIdLast;
 
-    /// <summary>Faults are over; what is under way may still be late.</summary>
+    /// <summary>Faults are over. Messages in flight may still be late.</summary>
     public bool Healed { get; private set; }
 
     public long HandOvers { get; set; }
 
     public long DigestsCompared { get; set; }
 
-    /// <summary>Replicas that stopped at a record that they could not apply, some of them again after a restart.</summary>
+    /// <summary>Replicas that stopped at a record that they could not apply, including repeated stops after a restart.</summary>
     public long Unapplied { get; set; }
 
     public Activity Activity => new(
@@ -114,7 +117,7 @@ internal sealed class ClusterRun : ISimulation
 
     public void Run()
     {
-        // Who waits for something goes on in the step in which it happens, and not on a thread of a test's choice.
+        // Continuations run in the step that completes a wait, and not on a thread of the test framework.
         var context = SynchronizationContext.Current;
         SynchronizationContext.SetSynchronizationContext(null);
         try
@@ -148,10 +151,10 @@ internal sealed class ClusterRun : ISimulation
         }
     }
 
-    /// <summary>A rule was broken, or something thrown, where nobody could catch it: ends the run at its next step.</summary>
+    /// <summary>A rule was broken, or an exception thrown where nobody could catch it. Ends the run at its next step.</summary>
     public void Throw(Exception exception) => _thrown ??= ExceptionDispatchInfo.Capture(exception);
 
-    /// <summary>What a node knows of the map has changed.</summary>
+    /// <summary>A node's knowledge of the map has changed.</summary>
     public void MapChanged(ClusterNode node)
     {
         foreach (var client in _routed)
@@ -165,10 +168,10 @@ internal sealed class ClusterRun : ISimulation
             client.Network.Ended(node.Id);
     }
 
-    /// <summary>A thread of a node stands still in the middle of what it does, and everything else goes on for so long.</summary>
+    /// <summary>A thread of a node stalls for this long in the middle of its work, and everything else continues.</summary>
     public void Stand(long forUs)
     {
-        // One at a time: what stands inside another one would end before it.
+        // One at a time, because a nested stall would end before the outer one.
         if (_stands)
             return;
         Tally.Count(ClusterFault.StandInRead);
@@ -185,10 +188,10 @@ internal sealed class ClusterRun : ISimulation
 
     public string Describe() => $"{_end}\nrecord: {Coordinator.Record}";
 
-    /// <summary>Counted, not drawn from <see cref="Random"/>: nothing in a run guesses ids, and a seed's course does not change by it.</summary>
+    /// <summary>Counted, not drawn from <see cref="Random"/>: nothing in a run guesses ids, and the course of a seed does not change.</summary>
     public UInt128 DrawSession() => ++_sessionsDrawn;
 
-    /// <summary>A replica calls for people. They may only be called where a disk or the coordinator has lost something.</summary>
+    /// <summary>A replica raised an alarm. That is only allowed if a disk or the coordinator has lost something.</summary>
     public void OnAlarm(ClusterNode node, string text)
     {
         Trace($"node {node.Id}: {text}");
@@ -199,7 +202,7 @@ internal sealed class ClusterRun : ISimulation
 
     public bool Chance(int permille) => Random.Next(1000) < permille;
 
-    // As the transport does; what it misses, a resting leader's own beats must tell.
+    // As the transport does. What it misses, the heartbeats of a quiescent leader must reveal.
     private void WatchNodes()
     {
         foreach (var node in _nodes)
@@ -237,7 +240,7 @@ internal sealed class ClusterRun : ISimulation
         return etags.Length == 1 && Members.Count(node => node.Serves) == 1 && etags[0] >= _history.Floor;
     }
 
-    // A replica that has left may still run.
+    // A replica that was removed may still run.
     private IEnumerable<ClusterNode> Members =>
         _nodes.Where(node => node.Replica is not null && Coordinator.Record.Replicas.Any(replica => replica.Replica == node.ReplicaId));
 

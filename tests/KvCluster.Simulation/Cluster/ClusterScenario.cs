@@ -2,11 +2,11 @@ namespace KvCluster.Simulation.Cluster;
 
 /// <summary>A kind of run of whole replicas.</summary>
 /// <param name="Name">As given to <c>--scenario</c>.</param>
-/// <param name="Faults">What it is about.</param>
+/// <param name="Faults">The faults that it tests.</param>
 /// <param name="Weight">How often the suite runs it.</param>
-/// <param name="Nodes">Nodes; three of them have a replica at first.</param>
-/// <param name="Draw">The run's conditions.</param>
-/// <param name="Mix">What fails from time to time, with weights.</param>
+/// <param name="Nodes">The number of nodes. Three of them have a replica at first.</param>
+/// <param name="Draw">Draws the run's conditions.</param>
+/// <param name="Mix">The faults injected from time to time, with weights.</param>
 internal sealed record ClusterScenario(
     string Name, string Faults, int Weight, int Nodes, Func<Random, ClusterConditions> Draw, (ClusterFault Fault, int Weight)[] Mix)
 {

@@ -6,8 +6,9 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// The witness of a run: every record that a replica has sent to another one, and at the end the one sequence of them that was committed, with the state of every key
-/// at every etag. What is committed is on a majority, so it was sent. It is made of the records alone, by none of the code that applies them to trees.
+/// The reference of a run: every record that a replica has sent to another one, and at the end the committed sequence of them, with the state of
+/// every key at every etag. A committed record is on a majority, so it was sent. The log is built from the records alone, without the code that
+/// applies them to trees.
 /// </summary>
 internal sealed class CommittedLog
 {
@@ -17,10 +18,10 @@ internal sealed class CommittedLog
     private readonly Dictionary<string, List<Version>> _versions = new(StringComparer.Ordinal);
     private readonly Dictionary<long, List<Etag>> _appliedAt = [];
 
-    /// <summary>Keys that were ever put, in the order of their bytes.</summary>
+    /// <summary>All keys that were ever put, in the order of their bytes.</summary>
     public IReadOnlyList<string> Keys { get; private set; } = [];
 
-    /// <summary>A record is on its way to another replica.</summary>
+    /// <summary>A record is in flight to another replica.</summary>
     public void Add(ReadOnlySpan<byte> body)
     {
         Violation.Unless(RecordBody.TryReadHeader(body, out var header), Rule.Contract, "a body without a header is sent");
@@ -31,7 +32,7 @@ internal sealed class CommittedLog
             Violation.Unless(known.AsSpan().SequenceEqual(body), Rule.EtagsRise, $"two records have the etag {etag}");
     }
 
-    /// <summary>The run is over and this is the last record committed: finds those before it, by their chain.</summary>
+    /// <summary>The run is over and this is the last committed record. Finds the records before it by their chain.</summary>
     public void Settle(Etag last)
     {
         var bodies = new Stack<byte[]>();
@@ -48,10 +49,10 @@ internal sealed class CommittedLog
         Keys = [.. _versions.Keys.Order(StringComparer.Ordinal)];
     }
 
-    /// <summary>Where a write stands; more than one etag: it was applied more than once.</summary>
+    /// <summary>The etags at which a write was applied. More than one means that it was applied more than once.</summary>
     public IReadOnlyList<Etag> AppliedAt(long writeId) => _appliedAt.TryGetValue(writeId, out var etags) ? etags : [];
 
-    /// <summary>What is under a key in the state that ends with this etag.</summary>
+    /// <summary>The version of a key in the state that ends with this etag.</summary>
     public Version At(string key, Etag etag)
     {
         if (!_versions.TryGetValue(key, out var versions))
@@ -66,7 +67,7 @@ internal sealed class CommittedLog
         return low == 0 ? Version.Absent : versions[low - 1];
     }
 
-    /// <summary>What is under a key just before the change with this etag.</summary>
+    /// <summary>The version of a key just before the change with this etag.</summary>
     public Version Before(string key, Etag etag) => At(key, Etag.FromValue(etag.Value - 1));
 
     private void Apply(byte[] body)
@@ -96,13 +97,13 @@ internal sealed class CommittedLog
     }
 
     /// <summary>What a change has left under a key.</summary>
-    /// <param name="Etag">Of the change.</param>
-    /// <param name="Value">Null: it has deleted the key, or there was none yet.</param>
+    /// <param name="Etag">The etag of the change.</param>
+    /// <param name="Value">Null if it deleted the key, or if there was none yet.</param>
     internal readonly record struct Version(Etag Etag, byte[]? Value)
     {
         public static Version Absent => default;
 
-        /// <summary>Whether the key is there.</summary>
+        /// <summary>Whether the key exists.</summary>
         public bool Exists => Value is not null;
     }
 }

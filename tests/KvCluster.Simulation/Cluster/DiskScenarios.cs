@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Runs in which single calls to a disk go wrong in every way that the simulated disk knows. A replica may fail by it and be replaced; nothing acknowledged may be lost, and
-/// no two replicas may differ, as long as the disks of the others are sound.
+/// Runs in which single calls to a disk fail in every way that the simulated disk knows. A replica may fail and be replaced. As long as the disks of
+/// the others are sound, nothing acknowledged may be lost, and no two replicas may differ.
 /// </summary>
 internal static class DiskScenarios
 {

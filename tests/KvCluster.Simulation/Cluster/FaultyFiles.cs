@@ -5,7 +5,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// A disk as an engine with one of the bugs of the storage uses it: a sync, or a write, that the engine must make does not happen. The engine itself is not changed. On the run's thread.
+/// A disk as an engine with one of the storage bugs uses it: a necessary sync or write does not happen. The engine itself is unchanged. Runs on the
+/// run's thread.
 /// </summary>
 internal sealed class FaultyFiles : IFileSystem
 {
@@ -14,7 +15,7 @@ internal sealed class FaultyFiles : IFileSystem
 
     private FaultyFiles(IFileSystem files, InjectedBug bug) => (_files, _bug) = (files, bug);
 
-    /// <summary>The disk as an engine with this bug uses it; the disk itself if the bug is not one of those injected here.</summary>
+    /// <summary>The disk as an engine with this bug uses it, or the disk itself for other bugs.</summary>
     public static IFileSystem Of(IFileSystem files, InjectedBug bug) =>
         bug is >= InjectedBug.NoSyncBeforeMeta and <= InjectedBug.DirectoryNotSynced ? new FaultyFiles(files, bug) : files;
 
@@ -57,7 +58,7 @@ internal sealed class FaultyFiles : IFileSystem
             _files.SyncDirectory(path);
     }
 
-    /// <summary>A file of which a sync, or a write of zeros over a dead segment's front, does not happen.</summary>
+    /// <summary>A file on which a sync, or a write of zeros over a retired segment's front, does not happen.</summary>
     private sealed unsafe class FaultyFile(IStorageFile file, InjectedBug bug) : IStorageFile
     {
         private const long MetaBytes = 2 * Page.Bytes;
@@ -85,7 +86,7 @@ internal sealed class FaultyFiles : IFileSystem
         public void Write(ReadOnlySpan<byte> source, long offset)
         {
             _hasWrittenMeta |= offset < MetaBytes;
-            // The front of a new file, which is zeros already, loses nothing by that.
+            // The front of a new file is zeros already, so nothing would be lost there.
             if (bug != InjectedBug.NoEraseFront || offset != 0 || source.Length > FrontBytes || source.ContainsAnyExcept((byte)0))
                 file.Write(source, offset);
         }

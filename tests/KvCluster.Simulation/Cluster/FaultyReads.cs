@@ -4,15 +4,15 @@ using KvCluster.Storage.DataFile;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Reads by the lease with one of the mistakes that <see cref="ShardReplica.TryOpenLinearizable"/> does not make, by a thread that is held up between its two looks, as the machine
-/// may do to it.
+/// Reads under the lease with one of the mistakes that <see cref="ShardReplica.TryOpenLinearizable"/> avoids, by a thread that the machine may stall
+/// between the two looks.
 /// </summary>
 internal static class FaultyReads
 {
-    /// <summary>Some leases: others are elected meanwhile, and this leader perhaps again.</summary>
+    /// <summary>Several leases: others are elected meanwhile, and this leader perhaps again.</summary>
     public const long HeldUpMostUs = 1_000_000;
 
-    /// <summary>How long before a read its lease is looked at.</summary>
+    /// <summary>How long before a read its lease is checked.</summary>
     public const long EarlierUs = 1_000_000;
 
     public static void OpenByLease(ClusterNode node, ShardReplica replica, InjectedBug bug, long heldUpUs, Action<ReadSnapshot, ulong?> read, Action refused)

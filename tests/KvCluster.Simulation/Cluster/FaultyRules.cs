@@ -7,7 +7,7 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>The rules of an engine, one of them wrong.</summary>
+/// <summary>The rules of an engine, with one of them wrong.</summary>
 internal sealed class FaultyRules(InjectedBug bug) : StoreRules
 {
     public override bool RemembersLoss => bug != InjectedBug.LossForgotten;
@@ -19,7 +19,7 @@ internal sealed class FaultyRules(InjectedBug bug) : StoreRules
     public override RecordRef PrecedesEpoch(RecordRef last, RecordRef published) => bug == InjectedBug.ReuseChangeNumber ? published : base.PrecedesEpoch(last, published);
 }
 
-/// <summary>The rules of a shard's driver, one of them wrong.</summary>
+/// <summary>The rules of a shard's driver, with one of them wrong.</summary>
 internal sealed class FaultyShardRules(InjectedBug bug) : ShardRules
 {
     public override bool AnswersConditionsWithoutLease => bug == InjectedBug.ConditionWithoutLease;

@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Runs in which the shard's replicas change while something lies about them or takes them away: a coordinator restored from a backup, whose record names replicas
-/// that have left and lacks those that came; and operators who have two replicas quarantined at once, of whom one at least must be refused.
+/// Runs in which the shard's replicas change under a false record or beside quarantines. A coordinator restored from a backup names replicas that
+/// have left and lacks those that were added. Operators have two replicas quarantined at once, and at least one of these must be refused.
 /// </summary>
 internal static class MembershipScenarios
 {

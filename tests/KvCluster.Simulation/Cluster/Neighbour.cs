@@ -14,15 +14,15 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Another shard in a node's process, with its only replica there: the real <see cref="ShardReplica"/> on the executors and the disk of the shard that the run is about.
-/// It must take writes as long as the process runs, whatever becomes of its neighbour.
+/// Another shard in a node's process, with its only replica there: the real <see cref="ShardReplica"/> on the executors and the disk of the shard
+/// under test. It must accept writes as long as the process runs, whatever becomes of the shard under test.
 /// </summary>
 internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTransport, IShardCoordination
 {
     private const string Directory = "/data/neighbour";
     private const long IntervalUs = 20_000;
 
-    // It elects itself, after a wait for what it granted before; a write takes some syncs.
+    // It elects itself after a wait for its former grants, and a write takes some syncs.
     private const long SilentMaxUs = 3_000_000;
 
     private ShardRecord _record = new()
@@ -42,21 +42,21 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
     private long _acknowledgedLast;
     private long _heardUs;
 
-    /// <summary>Writes answered as applied.</summary>
+    /// <summary>The number of writes answered as applied.</summary>
     public long Acknowledged { get; private set; }
 
     public bool IsServing => _replica is { IsServing: true };
 
-    /// <summary>Null: its process does not run.</summary>
+    /// <summary>Null if its process does not run.</summary>
     public ShardReplica? Replica => _replica;
 
-    /// <summary>What the coordinator holds of it; each node's has a range of its own.</summary>
+    /// <summary>Its record at the coordinator. Each node's neighbour has its own range.</summary>
     public ShardRecord Record => _record;
 
     public long Revision => _revision;
 
     /// <summary>The process has started.</summary>
-    /// <param name="context">What the replica beside it runs on.</param>
+    /// <param name="context">The context of the replica beside it.</param>
     public void Open(ShardReplicaContext context)
     {
         _store = node.Disk.Files.DirectoryExists(Directory)
@@ -77,14 +77,14 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
         Later(IntervalUs, Write);
     }
 
-    /// <summary>The process has ended, and its executors with it.</summary>
+    /// <summary>The process has ended, with its executors.</summary>
     public void End()
     {
         _store?.Dispose();
         (_store, _replica, _write) = (null, null, null);
     }
 
-    /// <summary>An item of the process has run.</summary>
+    /// <summary>A work item of the process has run.</summary>
     public void Look()
     {
         if (_write is not { IsCompleted: true } write)
@@ -126,7 +126,7 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
         Later(IntervalUs, Write);
     }
 
-    // Also what was acknowledged before a restart.
+    // Including everything acknowledged before a restart.
     private void CheckKept()
     {
         using var snapshot = _replica!.OpenSnapshot();
@@ -136,7 +136,7 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
             $"the other shard on node {node.Id} has write {kept}, of {_writeLast} sent and {_acknowledgedLast} acknowledged");
     }
 
-    // Reaches the process that asked, or none.
+    // Acts in the process that asked, or not at all.
     private void Later(long afterUs, Action action)
     {
         var asked = _replica;

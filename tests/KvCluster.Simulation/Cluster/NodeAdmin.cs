@@ -10,7 +10,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 {
     private const string WhyQuarantined = "an operator does not believe it";
 
-    // Some items of work of the writer, and much more than the pool ever takes.
+    // Some work items of the writer, and much more than the pool ever takes.
     private const long StatusWithinUs = 5_000;
     private const long ChangeWithinUs = 5_000_000;
     private static readonly TimeSpan LearnerPatience = TimeSpan.FromSeconds(4);
@@ -32,13 +32,13 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     /// <summary>The replica is gone.</summary>
     public void Forget() => MayBeQuarantined = false;
 
-    /// <summary>An operator asks it to hand its leadership over.</summary>
+    /// <summary>An operator asks it to transfer its leadership.</summary>
     public void HandOver(ulong replica) => node.Events.Deliver(() =>
     {
         if (node.Replica is null)
             return;
         run.Trace($"node {node.Id} is asked to hand over");
-        // Its end comes over the thread pool, at a poll that may be another one the next time: it is counted, and not part of the course that replays.
+        // It completes on the thread pool, at a poll that may differ between runs. It is counted but does not affect the replayed course.
         node.Events.Poll(node.Replica.TransferAsync(replica), result => run.HandOvers += result.Done ? 1 : 0);
     });
 
@@ -62,7 +62,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 
     /// <summary>It is asked, as the leader, whether a node's replica may stop.</summary>
     /// <param name="of">Whose.</param>
-    /// <param name="done">Told the epoch of the leadership that judges, and why not, or null.</param>
+    /// <param name="done">Gets the epoch of the leadership that judges, and the reason for a refusal or null.</param>
     public void Judge(uint of, Action<ulong, string?> done) => node.Events.Deliver(() =>
     {
         if (node.Replica is not { IsServing: true } replica)
@@ -138,14 +138,15 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         }
 
         run.Trace($"node {node.Id} is to {change}");
-        // When the order ends is no part of the course; this is longer than any transaction of the coordinator is under way.
+        // The time at which the order ends must not affect the course. This is longer than any transaction at the coordinator takes.
         node.Events.InThisProcess(ChangeWithinUs, () => majority.End(record.Shard, change));
         node.Events.Poll(replica.ChangeReplicasAsync(change), static _ => { });
     }
 
     private bool IsAway(uint other) => other != node.Id && (!run.Nodes[(int)other - 1].IsThere || run.Network.IsCut(node.Id, other) || run.Network.IsCut(other, node.Id));
 
-    // On the pool the status becomes whole after the writer has described it: who asks waits for that, so that it is told in the same step whenever a seed is run.
+    // The pool completes the status after the writer has described it. The caller waits for that, so that it gets the status in the same step in
+    // every run of a seed.
     private void WithStatus(ShardReplica replica, Action<ReplicaStatus, ShardRecord> then)
     {
         var asked = replica.StatusAsync(digest: false, detail: true, CancellationToken.None);

@@ -1,6 +1,6 @@
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>A node's clocks: the boot clock is the run's time with a drift, the wall clock is what somebody set it to.</summary>
+/// <summary>A node's clocks: the boot clock is the run's time with a drift, and the wall clock has whatever time it was set to.</summary>
 internal sealed class NodeClock(VirtualTime time, int driftPermille) : TimeProvider
 {
     public TimeSpan WallOffset { get; set; }
@@ -18,7 +18,7 @@ internal sealed class NodeClock(VirtualTime time, int driftPermille) : TimeProvi
     public override ITimer CreateTimer(TimerCallback callback, object? state, TimeSpan dueTime, TimeSpan period) =>
         new DriftingTimer(time.CreateTimer(callback, state, Run(dueTime), Run(period)), this);
 
-    // What this clock counts, in the run's time.
+    // Converts an interval of this clock to the run's time.
     private TimeSpan Run(TimeSpan counted) => counted == Timeout.InfiniteTimeSpan ? counted : counted * (1000.0 / (1000 + driftPermille));
 
     private sealed class DriftingTimer(ITimer timer, NodeClock clock) : ITimer

@@ -13,13 +13,13 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
     private const string Root = "/data";
     private const string Directory = "/data/shard";
 
-    // Many times the disk's ordinary pace, and above what the driver calls slow.
+    // Many times the disk's ordinary time, and above the driver's limit for a slow disk.
     private const long SlowSyncUs = 900_000;
 
-    // An item of work.
+    // For each work item.
     private const long SlowVerificationUs = 300_000;
 
-    // A batch takes about two, a checkpoint some dozens.
+    // A batch takes about two calls, a checkpoint some dozens.
     private const int CrashWithinCalls = 60;
 
     private const int ErrWithinCalls = 40;
@@ -102,7 +102,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         if (files.Length == 0)
             return;
         var path = files[run.Random.Next(files.Length)];
-        // Where something is written more often than not: behind what is used nothing is read.
+        // At a place that is probably in use, because nothing is read beyond.
         var length = Files.ReadAll(path).Length;
         var offset = run.Random.Next(run.Random.Next(2) == 0 ? length : Math.Min(length, 64 << 10));
         run.Trace($"a bit of {path} of node {node.Id} flips at {offset}");
@@ -121,7 +121,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         var path = run.Random.Next(2) == 0 ? layout.Control : StoreLayout.Data(layout.State(state));
         var spareBytes = path == layout.Control ? ControlFile.SlotBytes : Page.Bytes;
         var offset = run.Random.Next(2 * spareBytes);
-        // A write under way when it went down, or an earlier bit, may have left one only.
+        // A write in progress at the crash, or an earlier bit flip, may have left only one.
         if (!BothAreWhole(path, isControl: path == layout.Control))
             return;
         run.Trace($"a bit of {path} of node {node.Id} flips at {offset}, in one of two that say the same");
@@ -137,7 +137,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
             Files.CrashAtCall = Files.Calls + run.Random.Next(1, CrashWithinCalls);
     }
 
-    /// <summary>A write or a sync that comes soon fails; the process must end then.</summary>
+    /// <summary>One of the next writes or syncs fails, and the process must end then.</summary>
     public void Fail()
     {
         var left = run.Random.Next(1, 20);
@@ -195,7 +195,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         run.Time.After(forUs, () => _isSlow = false);
     }
 
-    /// <summary>Work that nobody waits for takes many times as long for a while.</summary>
+    /// <summary>Background work takes many times as long for a while.</summary>
     public void SlowVerification(long forUs)
     {
         run.Trace($"node {node.Id} verifies slowly");

@@ -23,7 +23,7 @@ internal sealed class NodeEvents(ClusterRun run, ClusterNode node)
             action();
     }
 
-    /// <summary>Stops the process as SIGSTOP does: everything that reaches it waits.</summary>
+    /// <summary>Stops the process as SIGSTOP does. Everything that reaches it waits.</summary>
     public void Pause(long forUs)
     {
         run.Trace($"node {node.Id} is stopped for {forUs / 1000} ms");
@@ -56,9 +56,9 @@ internal sealed class NodeEvents(ClusterRun run, ClusterNode node)
             _pending.Add(isDone);
     }
 
-    /// <summary>Acts when a task has ended, after the item of work that ended it; never if the process ends before.</summary>
-    /// <param name="task">What is waited for.</param>
-    /// <param name="done">Told its result.</param>
+    /// <summary>Acts when a task has ended, after the work item that ended it, or never if the process ends before.</summary>
+    /// <param name="task">The task.</param>
+    /// <param name="done">Gets its result.</param>
     public void Poll<T>(Task<T> task, Action<T> done) => Until(() =>
     {
         if (!task.IsCompleted)
@@ -87,7 +87,7 @@ internal sealed class NodeEvents(ClusterRun run, ClusterNode node)
         _whilePaused.Clear();
     }
 
-    // An answer that is an error: the replica stops, or had stopped before, and says so at once; or a disk is full. One that goes on answers with values.
+    // An answer that is an exception is allowed if the replica stops at once or had stopped before, or if a disk is full. A working replica answers with values.
     private void CheckExcused(Exception error)
     {
         if (error is StorageIoException { IsDiskFull: true })

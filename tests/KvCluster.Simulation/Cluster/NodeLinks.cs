@@ -7,7 +7,7 @@ namespace KvCluster.Simulation.Cluster;
 /// <summary>What a node's replica sends to other nodes.</summary>
 internal sealed class NodeTransport(ClusterRun run, ClusterNode node) : IPeerTransport
 {
-    // Longer than anybody may wait, and over long before replicas must agree.
+    // Longer than any caller may wait, and over long before replicas must agree.
     private const long HeldBackUs = 8_000_000;
 
     private readonly Dictionary<uint, long> _heldBackUntilUs = [];
@@ -31,7 +31,7 @@ internal sealed class NodeCoordination(ClusterRun run, ClusterNode node) : IShar
     public void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) =>
         run.Coordinator.CompareAndSet(node.Id, record, expectedRevision, InProcess(done));
 
-    // Reaches the process that asked, or none.
+    // Acts in the process that asked, or not at all.
     private Action<T> InProcess<T>(Action<T> done) => result => node.Events.Deliver(() =>
     {
         if (node.Replica is not null && node.Process == _process)

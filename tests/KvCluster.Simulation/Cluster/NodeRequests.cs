@@ -13,19 +13,19 @@ namespace KvCluster.Simulation.Cluster;
 /// </summary>
 internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
 {
-    // Of calls, with a bug that would else show at once.
+    // In thousandths of calls, for a bug that would otherwise show at once.
     private const int FaultyPermille = 100;
 
-    // A thread that the machine gives no time to: some commits, or a change of leaders.
+    // A thread that gets no processor time for some commits, or for a change of leaders.
     private const int StandInOneOf = 40;
     private const long StandShortUs = 20_000;
     private const long StandLongUs = 3_000_000;
 
-    // A scan is under way for some milliseconds, in which states come and go.
+    // A scan takes some milliseconds, during which states come and go.
     private const int ScanStepKeys = 8;
     private const long ScanRestUs = 20_000;
 
-    /// <summary>Puts or deletes the keys, and puts a key of the write's own, if its condition holds.</summary>
+    /// <summary>Puts or deletes the keys, and puts the write's own key, if its condition holds.</summary>
     public void Put(ClusterWrite write, Action<WriteResult> done) => node.Events.Deliver(() =>
     {
         if (node.Replica is null)
@@ -64,7 +64,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
             node.UnlessStopped(() => Open(replica, kind, least, (snapshot, ageUs) => Read(snapshot, keys, ageUs, done), () => done(null)), () => done(null));
     });
 
-    /// <summary>Walks over keys with a cursor at one snapshot, a few at a time; null: it cannot, or its process has ended on the way.</summary>
+    /// <summary>Walks over keys with a cursor at one snapshot, a few at a time. Null if it cannot, or if its process ended meanwhile.</summary>
     public void Scan(ScanRange range, ReadKind kind, Etag least, Action<ClusterScan?> done) => node.Events.Deliver(() =>
     {
         if (node.Replica is { } replica)
@@ -89,7 +89,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
                     read(opened, null);
                 break;
             case ReadKind.Stale:
-                // Before the snapshot, which may be newer but not older.
+                // Taken before the snapshot, which may be newer but not older.
                 var ageUs = replica.AgeUs;
                 OpenNow(replica, ageUs, read, refused);
                 break;
@@ -119,15 +119,15 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
         }
     }
 
-    // As the replica does it, but that now and then the reader's thread stands still between its snapshot and its look at the lease, while everything else goes on: writes, other
-    // leaderships, the end of its own process. Opened without a snapshot: nobody answers.
+    // As the replica does it, except that sometimes the reader's thread stalls between its snapshot and its look at the lease, while everything else
+    // continues: writes, other leaderships, the end of its own process. True without a snapshot means that nobody answers.
     private bool TryOpenLinearizable(ShardReplica replica, out ReadSnapshot? snapshot)
     {
         var process = node.Process;
         var opened = replica.OpenSnapshot();
         if (!run.Healed && run.Random.Next(StandInOneOf) == 0)
             run.Stand(run.Random.NextInt64(run.Random.Next(2) == 0 ? StandShortUs : StandLongUs));
-        // What the process held is gone with it, and so is the caller's answer.
+        // The process is gone with everything it held, and so is the caller's answer.
         var isGone = !node.IsUp || node.Process != process;
         var isCovered = !isGone && IsCovered(replica, opened);
         snapshot = isCovered ? opened : null;
@@ -178,7 +178,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
         }
     }
 
-    // Its pages stay while it rests between steps; what the process held is gone when it ends.
+    // It keeps its pages while it pauses between steps. When the process ends, everything that it held is gone.
     private void Walk(ReadSnapshot snapshot, ScanRange range, Action<ClusterScan?> done)
     {
         var entries = new List<(string, CommittedLog.Version)>();

@@ -12,7 +12,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
 {
     private const string WhyUnreadable = "The record is of a version that this node does not know.";
 
-    // What the node's operators take.
+    // The time until operators act.
     private const long LeastUs = 600_000;
     private const long MostUs = 2_000_000;
 
@@ -71,7 +71,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
         var refused = stopped.WriteAsync(request);
         Violation.Unless(
             refused.IsCompletedSuccessfully && refused.Result.Outcome == WriteOutcome.Stopped, Rule.GoesOn, $"the replica on node {node.Id} has stopped and does not refuse a write");
-        // It comes over the thread pool too, and is no part of the course.
+        // It also completes on the thread pool, and does not affect the course.
         node.Events.Poll(stopped.StatusAsync(digest: false, detail: false, CancellationToken.None), status => Violation.Unless(
             status is { Role: "failed", Failure: WhyUnreadable }, Rule.GoesOn, $"the replica on node {node.Id} has stopped, and its status is {status}"));
     }
@@ -87,7 +87,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
     /// <summary>The replica is gone.</summary>
     public void Forget() => (IsIt, _unreadable) = (false, null);
 
-    // Rebuilding does not help where the version stays: the node gets another one, or an operator has the replica replaced.
+    // A rebuild does not help while the version stays. The node is updated, or an operator has the replica replaced.
     private void ReplaceOrUpdate()
     {
         if (!IsIt || node.Lost)

@@ -4,15 +4,15 @@ using KvCluster.V1;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// What hosts and operators do about a shard's replicas: nodes make and remove directories as the record says and ask for another replica in the place of a lost one, an
-/// operator wants a node to have none, and the controller asks for what the placement lacks. Who asks for what, and what the leader makes of it, the host's own planners
-/// say (<see cref="ReplacementPlan"/>, <see cref="ReplicaMoves"/>).
+/// What hosts and operators do about a shard's replicas. Nodes create and remove directories as the record says, and ask for a replacement of a lost
+/// replica. An operator wants a node to have no replica, and the controller asks for what the placement lacks. The host's own planners decide
+/// (<see cref="ReplacementPlan"/>, <see cref="ReplicaMoves"/>).
 /// </summary>
 internal sealed class Replacements(ClusterRun run)
 {
     public const int Voters = 3;
 
-    // Some restarts, and less than the time in which replicas must agree.
+    // Several restarts, and less than the time in which replicas must agree.
     private const long GoneAfterUs = 3_000_000;
 
     private readonly Dictionary<uint, long> _awaySinceUs = [];
@@ -22,12 +22,12 @@ internal sealed class Replacements(ClusterRun run)
     public bool AreDone => run.Coordinator.Record.Replicas is var replicas && replicas.Count == Voters
         && replicas.All(replica => !replica.Learner && NodeOf(replica) is { Lost: false, Replica: not null } node && node.ReplicaId == replica.Replica);
 
-    /// <summary>No voter lacks what the others have because it came late: one disk may fail.</summary>
+    /// <summary>No voter lags because it was added late, so one disk may fail.</summary>
     public bool AreWhole => run.Coordinator.Record.Replicas.Count(replica => !replica.Learner) == Voters;
 
     public void Start() => run.Time.After(run.Random.NextInt64(50_000, 300_000), Step);
 
-    /// <summary>An operator wants a node to leave, so that another takes its replica.</summary>
+    /// <summary>An operator wants a node to leave, so that another node gets its replica.</summary>
     public void Replace(ClusterNode node)
     {
         if (_leaving.Count > 0 || node.ReplicaId == 0)
@@ -53,7 +53,7 @@ internal sealed class Replacements(ClusterRun run)
         Start();
     }
 
-    // Of the nodes themselves, and of the controller.
+    // Requests of the nodes themselves and of the controller.
     private ReplaceRequest[] Wanted(ShardRecord record)
     {
         var present = run.Nodes.Where(static node => node.IsThere).Select(static node => node.Id).ToHashSet();
@@ -73,7 +73,7 @@ internal sealed class Replacements(ClusterRun run)
         return [.. own, .. placed];
     }
 
-    // A directory that is not there is lost as well.
+    // A missing directory counts as lost as well.
     private bool IsLost(ReplicaRecord replica) => NodeOf(replica) is var node && (node.Lost || node.ReplicaId != replica.Replica);
 
     private ClusterNode NodeOf(ReplicaRecord replica) => run.Nodes[(int)replica.Node - 1];

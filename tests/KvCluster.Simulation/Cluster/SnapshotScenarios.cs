@@ -1,9 +1,9 @@
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Runs in which followers fall behind what the leader's journal keeps, and the snapshots that they are sent meet a page that went bad at the sender, a disk without
-/// room, a verification that takes long, and ends of either process. That a node which is well counts as lost by it, that votes or heartbeats wait, or that the
-/// cluster does not agree in the end, breaks the rules of every run.
+/// Runs in which followers fall behind the leader's journal, while the snapshots sent to them meet damaged pages at the sender, a full disk, slow
+/// verification, and the end of either process. The rules of every run then forbid that a healthy node counts as lost, that votes or heartbeats wait,
+/// or that the cluster does not agree in the end.
 /// </summary>
 internal static class SnapshotScenarios
 {
@@ -19,7 +19,7 @@ internal static class SnapshotScenarios
         ]),
     ];
 
-    /// <summary>A node is away for so long that its leader's journal does not reach back to it; soon after it is back, one more thing may go wrong.</summary>
+    /// <summary>A node is down until its leader's journal no longer reaches back to it. Soon after its return one more fault may happen.</summary>
     public static void FallBehind(ClusterRun run, ClusterNode node)
     {
         node.Crash();
@@ -39,7 +39,7 @@ internal static class SnapshotScenarios
         switch (run.Random.Next(5))
         {
             case 0:
-                run.Trace($"node {node.Id} has no room for a snapshot");
+                run.Trace($"node {node.Id} has no space for a snapshot");
                 node.Disk.Fill(leftBytesMax: 1 << 20);
                 break;
             case 1:

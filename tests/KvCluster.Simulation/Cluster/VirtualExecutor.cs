@@ -2,14 +2,14 @@ using KvCluster.Storage.Threads;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>A serial executor whose items run one at a time, each a random while after it was posted; none runs once its process has died.</summary>
+/// <summary>A serial executor. Its items run one at a time, each a random while after it was posted, and none after its process has died.</summary>
 internal sealed class VirtualExecutor(VirtualTime time, Random random, Func<long> delayMaxUs, Action<Action> run) : ISerialExecutor
 {
     private readonly Queue<IWorkItem> _items = new();
     private bool _scheduled;
     private bool _dead;
 
-    /// <summary>An item runs.</summary>
+    /// <summary>Whether an item is running.</summary>
     public bool IsRunning { get; private set; }
 
     public bool IsIdle => _items.Count == 0 && !IsRunning;
@@ -28,7 +28,7 @@ internal sealed class VirtualExecutor(VirtualTime time, Random random, Func<long
         _items.Clear();
     }
 
-    /// <summary>Runs the next item now, while an item of another executor is at work. False: none waits, or one runs.</summary>
+    /// <summary>Runs the next item now, while an item of another executor is in progress. False if none waits or one is running.</summary>
     public bool RunOneBeside()
     {
         if (IsRunning || !_items.TryDequeue(out var item))

@@ -1,6 +1,6 @@
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>One queue of what happens when, and a clock that jumps from one to the next. One thread.</summary>
+/// <summary>One queue of timed events, and a clock that jumps from each event to the next. Single-threaded.</summary>
 internal sealed class VirtualTime(Action<long> stepped) : TimeProvider
 {
     private readonly PriorityQueue<Action, (long DueUs, long Order)> _due = new();

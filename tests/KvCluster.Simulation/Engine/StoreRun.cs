@@ -15,9 +15,10 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 namespace KvCluster.Simulation.Engine;
 
 /// <summary>
-/// The real engine alone on a simulated disk, from one seed on one thread. The power goes again and again, most often in the middle of a call to the disk, and one of what the disk
-/// has twice may be damaged meanwhile; after each start the store must hold all that was answered, and be the state after some first writes. Nobody gives back here what one disk
-/// has lost, so that what replicas would cover up shows. At the end a bit of the journal flips: a store that has found the loss must find it again at its next start.
+/// The real engine alone on a simulated disk, from one seed on one thread. Power is lost repeatedly, mostly in the middle of a call to the disk, and
+/// one of two copies on the disk may be damaged meanwhile. After each start the store must hold everything answered, and be the state after a prefix
+/// of the writes. Without replicas nobody restores what one disk has lost, so no loss is hidden. At the end a bit of the journal flips. A store that
+/// has found the loss must find it again at its next start.
 /// </summary>
 internal sealed class StoreRun : ISimulation
 {
@@ -34,7 +35,7 @@ internal sealed class StoreRun : ISimulation
     private const int StepsBeside = 6;
     private const int CrashBesideInOneOf = 20;
 
-    // A checkpoint makes some writes, the last one of its meta page: the power goes in it, or in the sync behind it.
+    // A checkpoint makes some writes, the last one of its meta page. Power is lost in that write or in the sync after it.
     private const int CrashInCheckpointInOneOf = 10;
     private const string LastKey = "last";
 
@@ -83,7 +84,7 @@ internal sealed class StoreRun : ISimulation
                     DamageMeta();
             }
 
-            // What the journal holds is durable now, all of it.
+            // The whole journal is durable now.
             Live();
             LosePower(UnsyncedWrites.Kept);
             LoseRecords();
@@ -165,7 +166,8 @@ internal sealed class StoreRun : ISimulation
         return new StoreContext(FaultyFiles.Of(disk, _bug), writer, lanes, checkpoints, Time, NullLogger.Instance, options, completions) { Rules = new FaultyRules(_bug) };
     }
 
-    // While one lane writes, all others go on, so that a later write may be durable before it, and answered if that is reported; then the power may go in the middle of the first.
+    // While one lane writes, all others continue, so a later write may be durable first, and answered if it is reported. Then power may be lost in
+    // the middle of the first write.
     private void GoOnBeside(SimulatedDisk disk, VirtualExecutor writer, VirtualExecutor[] lanes, VirtualExecutor completions)
     {
         if (!lanes.Any(static lane => lane.IsRunning) || _random.Next(BesideInOneOf) != 0)
@@ -196,7 +198,7 @@ internal sealed class StoreRun : ISimulation
             _open.Add((answer.AsTask(), done));
     }
 
-    // The state after some first writes, and at least those that were answered. The others have never been.
+    // The state must be that after a prefix of the writes, with at least those that were answered. The other writes were never answered.
     private void Check()
     {
         using var snapshot = _store!.OpenSnapshot();
@@ -206,7 +208,7 @@ internal sealed class StoreRun : ISimulation
             found.Add(Encoding.UTF8.GetString(cursor.Key), Encoding.UTF8.GetString(KvValue.Read(cursor.Value, out var _)));
         found.Remove("life");
         var count = found.TryGetValue(LastKey, out var last) ? int.Parse(last) + 1 : 0;
-        Violation.Unless(count >= _answered, Rule.CommittedStays, $"life {_lives}: {_answered} writes were answered, {count} are there");
+        Violation.Unless(count >= _answered, Rule.CommittedStays, $"life {_lives}: {_answered} writes were answered, but {count} are in the store");
         _writes.RemoveRange(count, _writes.Count - count);
         var expected = new SortedDictionary<string, string>(StringComparer.Ordinal);
         if (count > 0)
@@ -230,7 +232,7 @@ internal sealed class StoreRun : ISimulation
         }
         catch (SimulatedCrashException)
         {
-            // Seen by whoever lets time go on.
+            // The caller that advances time sees it.
         }
 
         Look();
@@ -250,7 +252,7 @@ internal sealed class StoreRun : ISimulation
 
     private void LosePower(UnsyncedWrites unsynced)
     {
-        Transcript.Line(Time.NowUs, $"the power is lost{(_disk.IsOff ? " in the middle of a call" : "")}: {unsynced}");
+        Transcript.Line(Time.NowUs, $"power is lost{(_disk.IsOff ? " in the middle of a call" : "")}: {unsynced}");
         End();
         _disk.Restart(unsynced, _random.Next());
     }
@@ -265,7 +267,7 @@ internal sealed class StoreRun : ISimulation
         _store = null;
     }
 
-    // Of two sound meta pages one is enough.
+    // One sound meta page is enough.
     private void DamageMeta()
     {
         var layout = new StoreLayout(Directory);
@@ -280,7 +282,8 @@ internal sealed class StoreRun : ISimulation
         _disk.FlipBit(path, offset);
     }
 
-    // Of a journal in which a bit flips recovery may see that something durable is missing, and says so: then also the next time, although the new segment lies behind it.
+    // When a bit of the journal flips, recovery may detect the loss of a durable record and report it. Then it must report it the next time as well,
+    // although a new segment follows.
     private void LoseRecords()
     {
         var whole = _disk;
@@ -299,7 +302,7 @@ internal sealed class StoreRun : ISimulation
                 continue;
             Transcript.Line(Time.NowUs, $"a bit of {path} flips, and a record is lost");
             disk.Restart(UnsyncedWrites.Kept);
-            Violation.Unless(!Opens(disk, mayRecover: false), Rule.CommittedStays, $"a bit of {path} has flipped, a record is lost, and the next start does not know of it");
+            Violation.Unless(!Opens(disk, mayRecover: false), Rule.CommittedStays, $"a bit of {path} has flipped and a record is lost, but the next start does not report it");
             return;
         }
     }

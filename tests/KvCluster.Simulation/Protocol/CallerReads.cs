@@ -36,7 +36,7 @@ internal sealed class CallerReads(SimulationRun run, SimulatedProcess process, F
     public void Answer(SimulatedCall call)
     {
         var found = call.Keys.Select(process.Tree.WriteOf).ToArray();
-        // A condition that failed before may hold by now: then it is only known not to have been applied.
+        // A condition that failed before may hold by now. Then it is only known that the write was not applied.
         var outcome = call.Expected == found[0] && call.WriteId != 0 ? SimulatedOutcome.NotLeader : SimulatedOutcome.Read;
         call.Answer(new SimulatedAnswer(outcome, process.Published, found));
     }

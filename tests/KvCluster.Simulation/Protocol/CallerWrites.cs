@@ -53,7 +53,7 @@ internal sealed class CallerWrites(SimulatedProcess process, FaultyDriver driver
             {
                 if (call.Expected is { } expected)
                 {
-                    // Evaluated on the records before this batch: what this batch changes itself waits for the next one.
+                    // Evaluated on the records before this batch. Keys that this batch changes wait for the next one.
                     if (writes.Exists(write => write.Key == call.Keys[0]))
                         break;
                     if (expected != _unpublished.WriteOf(call.Keys[0]))

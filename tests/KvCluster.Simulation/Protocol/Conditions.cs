@@ -1,6 +1,6 @@
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>What network, disks, coordinator and clocks of a run are like while faults go on.</summary>
+/// <summary>The state of network, disks, coordinator and clocks in a run while faults continue.</summary>
 internal sealed record Conditions
 {
     public int Voters { get; init; } = 3;
@@ -9,13 +9,13 @@ internal sealed record Conditions
 
     public long DurationUs { get; init; }
 
-    /// <summary>In thousandths of frames.</summary>
+    /// <summary>In thousandths of the frames.</summary>
     public int LossPermille { get; init; }
 
     /// <inheritdoc cref="LossPermille"/>
     public int DuplicationPermille { get; init; }
 
-    /// <summary>Frames that are delayed by up to <see cref="LateUs"/>, so that they arrive in another epoch or another process.</summary>
+    /// <summary>Frames that are delayed by up to <see cref="LateUs"/>, so that they arrive in another epoch or process. In thousandths.</summary>
     public int LatePermille { get; init; }
 
     public long LateUs { get; init; }
@@ -24,25 +24,25 @@ internal sealed record Conditions
 
     public long SyncUs { get; init; }
 
-    /// <summary>Of records in one frame, at least one record; few, so that tails arrive in parts.</summary>
+    /// <summary>The size of a frame's records; at least one record. Small, so that tails arrive in parts.</summary>
     public int FrameBytes { get; init; } = 400;
 
-    /// <summary>In thousandths of transactions.</summary>
+    /// <summary>Transactions whose outcome is unknown, in thousandths.</summary>
     public int AmbiguousPermille { get; init; }
 
     /// <summary>Mean time between faults of the generator.</summary>
     public long FaultEveryUs { get; init; }
 
-    /// <summary>In thousandths of the protocol's decisions (a promise, a transaction, a cut, a first serving): something fails just then.</summary>
+    /// <summary>In thousandths of the protocol's decisions (a promise, a transaction, a cut, a first serving): a fault is injected at that moment.</summary>
     public int NarrowPermille { get; init; }
 
     /// <summary>The greatest drift of a replica's clock, in thousandths.</summary>
     public int DriftPermille { get; init; }
 
-    /// <summary>One caller never writes, and mostly stays with the node that it calls: with a leader that has been cut off, too.</summary>
+    /// <summary>One caller never writes and mostly stays with the node that it calls, even with a leader that was cut off.</summary>
     public bool ReaderStays { get; init; }
 
-    /// <summary>0: no leases, every read takes a round.</summary>
+    /// <summary>0 means no leases: every read takes a round.</summary>
     public long LeaseUs { get; init; } = 500_000;
 
     public static Conditions Any(Random random)
@@ -78,7 +78,7 @@ internal sealed record Conditions
         LeaseUs = 500_000,
     };
 
-    /// <summary>Leases longer than the timeouts: elections meet grants that still run, which they otherwise do for moments only.</summary>
+    /// <summary>Leases longer than the timeouts, so that elections often meet running grants.</summary>
     public static Conditions LongLeases(Random random) => Calm(random) with
     {
         DurationUs = 10_000_000,
@@ -90,7 +90,7 @@ internal sealed record Conditions
     /// <summary>Three voters and leases of one and a half seconds.</summary>
     public static Conditions LongLeasesOfThree(Random random) => LongLeases(random) with { Voters = 3, LeaseUs = 1_500_000 };
 
-    /// <summary>Much of what is sent comes seconds later.</summary>
+    /// <summary>Many frames arrive seconds late.</summary>
     public static Conditions LateFrames(Random random) => Calm(random) with
     {
         Voters = 3,

@@ -1,9 +1,10 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// A follower cuts its tail for one leader, slowly, and the next leader does not have the record that it cuts back to. Of five voters: the first leader's last records reach one follower
-/// alone, which leads next and begins a tail of its own behind them; a third, which has them from the first and never on its disk, has that tail cut, and dies; the other voters elect a
-/// fourth without them, which the follower hears while it does not hear the follower.
+/// A follower cuts its tail for one leader, slowly, and the next leader lacks the record that it cuts back to. There are five voters. The first
+/// leader's last records reach only one follower, which leads next and appends a tail of its own. A third replica has those records but never on its
+/// disk; it has that tail cut, and dies. The other voters elect a fourth replica without the records. The follower hears it, but it does not hear the
+/// follower.
 /// </summary>
 internal sealed class CutOvertaken : Adversary
 {
@@ -29,20 +30,20 @@ internal sealed class CutOvertaken : Adversary
         switch (_act)
         {
             case Act.FirstLeads when moment == Moment.ServingStarted:
-                // Callers find the first leader by and by.
+                // Callers find the first leader after a while.
                 run.After(run.Random.NextInt64(600_000, 1_000_000), () => Begin(run, replica));
                 break;
             case Act.FollowerStands when moment == Moment.LeadingStarted && replica == _follower:
                 LetFirstReturn(run);
                 break;
-            // What it appends now, it loses when it dies.
+            // Records that it appends now are lost when it dies.
             case Act.ThirdStands when moment == Moment.TailAsked && replica != _first && replica != _follower:
                 replica.SyncUs = SlowSyncUs;
                 break;
             case Act.ThirdStands when moment == Moment.LeadingStarted && replica != _first && replica != _follower:
                 LetThirdCut(run, replica);
                 break;
-            // Before a cut it lowers what it has acknowledged; that write is under way.
+            // Before a cut it lowers its acknowledged etag. That write is in progress.
             case Act.Cutting when moment == Moment.ControlWriting && replica == _follower:
                 replica.SyncUs = SlowSyncUs;
                 break;
@@ -67,7 +68,7 @@ internal sealed class CutOvertaken : Adversary
         run.After(run.Random.NextInt64(50_000, 200_000), () =>
         {
             run.Down(leader);
-            // So that nobody else can stand.
+            // So that nobody else can campaign.
             foreach (var one in Others(run))
             {
                 foreach (var other in Others(run).Where(other => other != one))
@@ -86,11 +87,11 @@ internal sealed class CutOvertaken : Adversary
                 return;
             run.Network.Heal();
             run.CutOutwards(_follower!);
-            // The two that are left need the first one.
+            // The remaining two need the first one.
             var away = Others(run).Last();
             foreach (var other in run.Replicas.Where(other => other != away))
                 run.Network.CutLink(away.Node, other.Node);
-            // They have begun to stand by then, and it has not.
+            // By then the others have begun to campaign, and it has not.
             run.After(run.Random.NextInt64(500_000, 900_000), () => run.Up(_first!));
         });
     }
@@ -119,7 +120,7 @@ internal sealed class CutOvertaken : Adversary
         });
     }
 
-    // However far it has come.
+    // Ends the plot at any stage.
     private void End(SimulationRun run, long plot)
     {
         if (plot != _plotId || run.Healed)

@@ -1,11 +1,12 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// Leaders whose last records reached nobody, one after the other, and then the first tail coming back: a leader is cut off with a tail of its own, its
-/// successor dies when it has just opened its epoch, the first returns and leads again, and dies with all others when its old tail has just been
-/// acknowledged. Only one that counts the old tail as committed loses something when the second returns.
+/// Leaders whose last records reached nobody follow each other, and then the first tail returns. A leader is cut off with a tail of its own. Its
+/// successor dies when it has just opened its epoch. The first leader returns and leads again, and dies with all others when its old tail has just
+/// been acknowledged. If it counted the old tail as committed, something is lost when the second leader returns.
 /// </summary>
-/// <param name="endsAtMatch">It dies as soon as it hears that a follower has the old tail, before that one can hear of the new epoch's first record.</param>
+/// <param name="endsAtMatch">It dies as soon as it hears that a follower has the old tail, before that follower can hear of the new epoch's first
+/// record.</param>
 internal sealed class FailoverInFailover(bool endsAtMatch) : Adversary
 {
     private int _act;
@@ -20,7 +21,7 @@ internal sealed class FailoverInFailover(bool endsAtMatch) : Adversary
         switch (_act)
         {
             case 0 when moment == Moment.ServingStarted:
-                // It writes for a while what nobody gets, and goes down with it.
+                // For a while it writes records that nobody receives, and goes down with them.
                 _act = 1;
                 _first = replica;
                 run.After(run.Random.NextInt64(50_000, 400_000), () =>
@@ -55,7 +56,7 @@ internal sealed class FailoverInFailover(bool endsAtMatch) : Adversary
                 // The leader may not have synced the tail itself.
                 run.After(run.Random.NextInt64(run.Conditions.DelayUs, 3 * run.Conditions.SyncUs), () => End(run));
                 break;
-            // The old tail is acknowledged record by record, the new epoch's first record is the last of them.
+            // The old tail is acknowledged record by record. The new epoch's first record comes last.
             case 3 when moment == Moment.AckSent && replica != _third && ++_acknowledged <= 2 && run.Chance(600):
                 run.After(run.Random.NextInt64(run.Conditions.DelayUs, 3 * run.Conditions.DelayUs), () => End(run));
                 break;
@@ -66,7 +67,7 @@ internal sealed class FailoverInFailover(bool endsAtMatch) : Adversary
         }
     }
 
-    // What was not synced anywhere goes as well.
+    // Unsynced records are lost as well.
     private void End(SimulationRun run)
     {
         if (_act != 3)
@@ -80,7 +81,7 @@ internal sealed class FailoverInFailover(bool endsAtMatch) : Adversary
         run.Up(_first!, except: _third);
         run.After(8_000_000, () =>
         {
-            // Nobody leads without it.
+            // No other replica can lead without it.
             _act = _act == 4 ? 0 : _act;
             run.UpAll();
         });

@@ -1,6 +1,6 @@
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>What the generator can do to a cluster. Those that name no leader or follower hit the leader half of the time.</summary>
+/// <summary>The faults that the generator can inject into a cluster. Those that name no leader or follower hit the leader half of the time.</summary>
 internal enum Fault
 {
     Restart,
@@ -12,13 +12,13 @@ internal enum Fault
     IsolateLeader,
     IsolateFollower,
 
-    /// <summary>First from one follower, then from all: that one's timer has run out when the others have just granted.</summary>
+    /// <summary>First from one follower, then from all. The timer of the first runs out when the others have just granted.</summary>
     IsolateLeaderInSteps,
 
-    /// <summary>One direction of one link.</summary>
+    /// <summary>One direction of one link is cut.</summary>
     CutLink,
 
-    /// <summary>The replicas fall into two groups that do not hear of each other.</summary>
+    /// <summary>The replicas are split into two groups that do not hear each other.</summary>
     Partition,
     CutOffCoordinator,
     CoordinatorAway,
@@ -28,9 +28,9 @@ internal enum Fault
     HandOver,
     Checkpoint,
 
-    /// <summary>A restart after which the end of the journal is gone, which the control file shows.</summary>
+    /// <summary>After a restart the end of the journal is missing, which the control file reveals.</summary>
     LoseTail,
 
-    /// <summary>A learner is added, promoted, swapped in, or a replica removed.</summary>
+    /// <summary>A learner is added, promoted, or swapped in, or a replica is removed.</summary>
     ChangeReplicas,
 }

@@ -6,8 +6,8 @@ using KvCluster.V1;
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// What drives a core, with one of the mistakes that a driver, or the core between an event and its effects, could make: it changes what the core is told and what
-/// becomes of its effects. Without a bug it changes nothing. One of one process, on the run's thread.
+/// The driver of a core, with one of the mistakes that a driver, or the core between an event and its effects, could make. It changes the events for
+/// the core and the execution of its effects. Without a bug it changes nothing. One per process, on the run's thread.
 /// </summary>
 internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, MemoryJournal journal)
 {
@@ -21,15 +21,15 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
     /// <summary>The control file as the core finds it.</summary>
     public HardState Recovered(HardState control) => Bug == InjectedBug.NoWaitAfterRestart ? control with { LeaseLongestUs = 0 } : control;
 
-    /// <summary>What the core hears of a transaction.</summary>
+    /// <summary>The outcome of a transaction as the core is told.</summary>
     public SetOutcome Heard(SetOutcome outcome) => Bug == InjectedBug.UnknownIsWon && outcome == SetOutcome.Unknown ? SetOutcome.Won : outcome;
 
-    /// <summary>What the core is told when a frame arrives, in order.</summary>
+    /// <summary>The events that the core gets when a frame arrives, in order.</summary>
     public IEnumerable<Event> Arriving(Frame frame, ReplicaCore core, HardState synced, long nowUs)
     {
         if (Bug == InjectedBug.NoEpochCheck && IsAnswer(frame) && frame.Epoch < core.Epoch)
         {
-            // Another copy may be on its way.
+            // Another copy may be in flight.
             frame = frame.Clone();
             frame.Epoch = core.Epoch;
         }
@@ -45,7 +45,7 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
         yield return new Event.FrameReceived(frame);
     }
 
-    /// <summary>What is executed after a step, in order.</summary>
+    /// <summary>The effects executed after a step, in order.</summary>
     public IEnumerable<Effect> Executed(IReadOnlyList<Effect> effects, ReplicaCore core, HardState synced)
     {
         foreach (var effect in Bug == InjectedBug.DigestBehindRecord ? effects.OrderBy(static effect => effect is Effect.TakeDigest) : effects.AsEnumerable())
@@ -66,7 +66,7 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
         });
     }
 
-    /// <summary>A frame on its way out.</summary>
+    /// <summary>A frame about to be sent.</summary>
     public void Leaving(Frame frame)
     {
         if (Bug == InjectedBug.AckBeforeSync)
@@ -80,7 +80,7 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
             prepared.Last = _durableAtPrepare.ToWire();
     }
 
-    /// <summary>What is written into the control file.</summary>
+    /// <summary>The state written into the control file.</summary>
     public HardState Written(HardState control, HardState before, ReplicaCore core) => Bug switch
     {
         InjectedBug.CommittedAboveJournal => control with { Committed = core.Committed },
@@ -95,23 +95,23 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
             _leaseEndUs = core.LeaseEndUs;
     }
 
-    /// <summary>The core serves no more.</summary>
+    /// <summary>The core no longer serves.</summary>
     public void ServingEnded(ReplicaCore core) => _readsOnUntilUs = Bug == InjectedBug.ReadOnAfterRelease && core.MayHandOver ? _leaseEndUs : 0;
 
-    /// <summary>Reads are answered though the core does not serve.</summary>
+    /// <summary>Whether reads are answered although the core does not serve.</summary>
     public bool ReadsOn(long nowUs) => nowUs < _readsOnUntilUs;
 
-    /// <summary>A read that needs a round is answered without one that is sent from now on.</summary>
+    /// <summary>Whether a read that needs a round is answered without a new one.</summary>
     public bool AnswersByEarlierRound => Bug == InjectedBug.RoundFromBefore;
 
-    /// <summary>A write is answered when it is appended.</summary>
+    /// <summary>Whether a write is answered when it is appended.</summary>
     public bool AnswersUnpublished => Bug == InjectedBug.AnswerUnpublished;
 
     private static bool IsAnswer(Frame frame) => frame.PayloadCase
         is Frame.PayloadOneofCase.Ack or Frame.PayloadOneofCase.HeartbeatAck or Frame.PayloadOneofCase.Match or Frame.PayloadOneofCase.SnapshotAck
         or Frame.PayloadOneofCase.TransferReady or Frame.PayloadOneofCase.ReadIndex or Frame.PayloadOneofCase.Prepared;
 
-    // All that is synced was acknowledged, so that what is behind it would be, too.
+    // Everything synced was acknowledged, so this claims what follows it, too.
     private V1.Etag Unsynced(V1.Etag durable) => durable.FromWire() == journal.Durable.Etag ? journal.Last.Etag.ToWire() : durable;
 
     private Frame Released(HardState synced) => new()

@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// A leader that one follower does not hear while another goes on granting to it, and then nobody hears; the one that granted may restart just then. What it granted
-/// must keep the first from leading until the old leader has stopped to read.
+/// One follower does not hear the leader while another still grants to it, and then nobody hears it. The granting follower may restart just then. Its
+/// grant must keep the first follower from leading until the old leader no longer reads.
 /// </summary>
 internal sealed class GrantOutlived : Adversary
 {
@@ -18,13 +18,13 @@ internal sealed class GrantOutlived : Adversary
         if (run.Healed || run.Replicas.FirstOrDefault(replica => replica.Leads) is not { } leader)
             return;
         var deaf = run.Replicas[leader.Node % run.Replicas.Count];
-        run.Trace($"node {deaf.Node} does not hear of node {leader.Node}, which leads");
+        run.Trace($"node {deaf.Node} does not hear node {leader.Node}, which leads");
         run.Network.CutLink(leader.Node, deaf.Node);
         run.After(run.Random.NextInt64(700_000, 2_000_000), () =>
         {
             if (run.Healed)
                 return;
-            run.Trace($"nobody hears of node {leader.Node}");
+            run.Trace($"nobody hears node {leader.Node}");
             foreach (var other in run.Replicas.Where(other => other != leader))
             {
                 run.Network.CutLink(leader.Node, other.Node);

@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// Those who gave grants and promises restart in the middle of an election, quickly, and the old leader reaches them again for a moment: what they
-/// promised must be on disk, and what they granted must still bind them.
+/// Replicas that gave grants and promises restart quickly in the middle of an election, and the old leader reaches them again for a moment. Their
+/// promises must be on disk, and their grants must still bind them.
 /// </summary>
 internal sealed class GranterRestarts : Adversary
 {
@@ -21,7 +21,7 @@ internal sealed class GranterRestarts : Adversary
                 break;
             case Moment.PromiseWriting when !replica.Stands && run.Chance(700):
                 _quietUntilUs = run.NowUs + 100_000;
-                // The one that still leads an older epoch hears of it again, the candidate does not hear of that one.
+                // The old leader hears the replica again; the candidate does not hear the old leader.
                 foreach (var leader in run.Replicas.Where(other => other.Leads))
                     run.Network.HealLink(leader.Node, replica.Node);
                 run.After(run.Random.NextInt64(run.Conditions.SyncUs), () => run.Restart(replica, run.Random.NextInt64(2_000)));

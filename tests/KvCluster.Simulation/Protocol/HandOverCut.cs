@@ -1,6 +1,6 @@
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>The leader that has just released its grants hears nothing any more, for a while: it alone must know that it serves no more.</summary>
+/// <summary>The leader that has just released its grants hears nothing for a while. It alone must know that it no longer serves.</summary>
 internal sealed class HandOverCut : Adversary
 {
     public override void On(SimulationRun run, SimulatedReplica replica, Moment moment)

@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// Judges a run while it goes on. The committed records of all replicas are one sequence; it is the witness: every answered operation has a place
-/// in it that respects real time, so the history is that of one copy.
+/// Checks a run while it proceeds. The committed records of all replicas form one sequence, the reference. Every answered operation has a place in it
+/// that respects real time, so the history is that of a single copy.
 /// </summary>
 internal sealed class HistoryChecker
 {

@@ -1,6 +1,9 @@
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>A leader reaches all learners and none of the other voters: what they acknowledge is committed by nobody, and the voters elect another one who lacks it.</summary>
+/// <summary>
+/// A leader reaches all learners and none of the other voters. The learners' acknowledgements commit nothing, and the voters elect another leader
+/// without those records.
+/// </summary>
 internal sealed class LeaderAmongLearners : Adversary
 {
     public override void On(SimulationRun run, SimulatedReplica replica, Moment moment)
@@ -11,7 +14,7 @@ internal sealed class LeaderAmongLearners : Adversary
         {
             if (run.Healed || !replica.Leads)
                 return;
-            run.Trace($"node {replica.Node} leads and hears of learners alone");
+            run.Trace($"node {replica.Node} leads and hears only learners");
             foreach (var voter in run.Coordinator.Record.Replicas.Where(member => !member.Learner && member.Replica != replica.Id))
                 run.Network.CutLink(replica.Node, (int)voter.Node);
             run.After(run.Random.NextInt64(1_500_000, 2_500_000), run.Network.Heal);

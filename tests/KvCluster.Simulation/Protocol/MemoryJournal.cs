@@ -3,8 +3,8 @@ using KvCluster.Replication.Log;
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// A journal in memory with the failure modes of one on disk: writes complete one by one and out of order, a crash keeps or drops what has not
-/// completed, a cut whose header was not synced may come undone, old records are dropped behind a checkpoint.
+/// A journal in memory with the failures of one on disk. Writes complete one by one and out of order. A crash keeps or drops incomplete ones. A cut
+/// whose header was not synced may be undone. Old records are dropped after a checkpoint.
 /// </summary>
 internal sealed class MemoryJournal(Random random) : IJournalView
 {
@@ -26,7 +26,7 @@ internal sealed class MemoryJournal(Random random) : IJournalView
 
     public LogPosition Base => _base;
 
-    /// <summary>Writes under way.</summary>
+    /// <summary>The number of writes in progress.</summary>
     public int Writing => _entries.Count(entry => !entry.Completed);
 
     private JournalRecord BaseRecord => new(_base.Etag, _base.Checksum, Etag.None, 0, 0);
@@ -47,13 +47,13 @@ internal sealed class MemoryJournal(Random random) : IJournalView
         return valid;
     }
 
-    /// <summary>The records behind <paramref name="after"/>, in order.</summary>
+    /// <summary>The records after <paramref name="after"/>, in order.</summary>
     public IEnumerable<SimulatedRecord> Behind(Etag after) => _entries.Skip(CountUpTo(after)).Select(entry => entry.Record);
 
-    /// <summary>Appends; gives what completes the write.</summary>
+    /// <summary>Appends a record and returns the action that completes the write.</summary>
     public Action Append(SimulatedRecord record)
     {
-        Violation.Unless(!_cutting, Rule.Contract, $"{record.Header.Name} is appended while a cut is under way");
+        Violation.Unless(!_cutting, Rule.Contract, $"{record.Header.Name} is appended during a cut");
         Violation.Unless(record.Header.PreviousName == Last.Name, Rule.Contract, $"{record.Header.Name} does not chain onto {Last.Name}");
         var entry = new Entry(record);
         _entries.Add(entry);
@@ -75,14 +75,14 @@ internal sealed class MemoryJournal(Random random) : IJournalView
         _cutting = false;
     }
 
-    /// <summary>Drops the records up to a checkpoint, which then is what the journal begins behind.</summary>
+    /// <summary>Drops the records up to a checkpoint. The journal then begins after it.</summary>
     public void Trim(LogPosition covers)
     {
         _entries.RemoveRange(0, CountUpTo(covers.Etag));
         _base = covers;
     }
 
-    /// <summary>A snapshot takes the place of everything.</summary>
+    /// <summary>A snapshot replaces everything.</summary>
     public void Replace(LogPosition covers)
     {
         _entries.Clear();
@@ -90,7 +90,7 @@ internal sealed class MemoryJournal(Random random) : IJournalView
         _base = covers;
     }
 
-    /// <summary>Records go that the disk had kept, so many that the end is before <paramref name="shown"/>. False: there are none such.</summary>
+    /// <summary>Drops records at the end that the disk had kept, back to before <paramref name="shown"/>. False if there are none.</summary>
     public bool TryLoseTail(Etag shown)
     {
         var before = _entries.TakeWhile(entry => entry.Record.Header.Etag < shown).Count();
@@ -101,7 +101,7 @@ internal sealed class MemoryJournal(Random random) : IJournalView
         return true;
     }
 
-    /// <summary>What recovery finds after a loss of power.</summary>
+    /// <summary>The journal as recovery finds it after a power loss.</summary>
     public void Crash()
     {
         if (_cutting && random.Next(2) == 0)

@@ -1,6 +1,6 @@
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>Decisions of the protocol at which something can be made to fail.</summary>
+/// <summary>Decisions of the protocol at which a fault can be injected.</summary>
 internal enum Moment
 {
     /// <summary>A control file is being written.</summary>
@@ -17,13 +17,13 @@ internal enum Moment
     ServingStarted,
     ReleaseSent,
 
-    /// <summary>A follower acknowledges what it has synced.</summary>
+    /// <summary>A follower acknowledges the records that it has synced.</summary>
     AckSent,
 
-    /// <summary>A follower says which record it has in common with the leader, and so what of that it has synced.</summary>
+    /// <summary>A follower reports the record that it has in common with the leader, and so how much of it is synced.</summary>
     MatchSent,
     Installing,
 
-    /// <summary>All of a snapshot is received, and about to be verified.</summary>
+    /// <summary>A snapshot is completely received and about to be verified.</summary>
     Verifying,
 }

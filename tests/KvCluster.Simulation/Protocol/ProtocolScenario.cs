@@ -1,15 +1,16 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// A kind of run of the protocol's core. Most have a calm network and one kind of trouble, because faults on top of faults keep the cluster from
-/// ever reaching the narrow windows in which bugs live.
+/// A kind of run of the protocol's core. Most have a calm network and one kind of fault, because combined faults keep the cluster from reaching the
+/// narrow windows in which bugs occur.
 /// </summary>
 /// <param name="Name">As given to <c>--scenario</c>.</param>
-/// <param name="Faults">What it is about.</param>
-/// <param name="Weight">How often the suite runs it; 0: only for the bug that it was made for, by name, and some seeds of correct code.</param>
-/// <param name="Draw">The run's conditions.</param>
-/// <param name="Mix">What fails from time to time, with weights; empty: only what <paramref name="Adversary"/> does.</param>
-/// <param name="Adversary">Watches the protocol's decisions and fails something just then.</param>
+/// <param name="Faults">The faults that it tests.</param>
+/// <param name="Weight">How often the suite runs it. 0 means only by name, for the bug that it was made for, and on some seeds of correct
+/// code.</param>
+/// <param name="Draw">Draws the run's conditions.</param>
+/// <param name="Mix">The faults injected from time to time, with weights. If empty, only <paramref name="Adversary"/> injects faults.</param>
+/// <param name="Adversary">Watches the protocol's decisions and injects faults at them.</param>
 internal sealed record ProtocolScenario(
     string Name, string Faults, int Weight, Func<Random, Conditions> Draw, (Fault Fault, int Weight)[] Mix, Func<Adversary> Adversary)
 {

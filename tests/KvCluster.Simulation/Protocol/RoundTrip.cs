@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// A leadership goes to another replica and comes back to the same process, which is cut off then: what was said to it in its first epoch is late, and must not
-/// count in the second.
+/// A leadership moves to another replica and back to the same process, which is then cut off. Late messages to it from its first epoch must not count
+/// in the second.
 /// </summary>
 internal sealed class RoundTrip : Adversary
 {
@@ -21,7 +21,7 @@ internal sealed class RoundTrip : Adversary
         {
             var home = _home;
             run.After(run.Random.NextInt64(20_000, 100_000), () => replica.Transfer(home.Id));
-            // If it never comes back, another one is next.
+            // If the leadership never returns, another replica is chosen.
             run.After(3_000_000, () => _home = _home == home ? null : _home);
         }
         else

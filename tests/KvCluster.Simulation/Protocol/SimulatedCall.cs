@@ -1,11 +1,11 @@
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>What a client asks of a replica. The answer comes once, or never if the replica dies.</summary>
+/// <summary>A client's request to a replica. It is answered once, or never if the replica dies.</summary>
 /// <param name="Keys">Written together, or read at one snapshot.</param>
-/// <param name="WriteId">The value to put; 0: a read.</param>
+/// <param name="WriteId">The value to put, or 0 for a read.</param>
 /// <param name="Expected">A write's condition: the value of the first key.</param>
-/// <param name="Quorum">A read that asks for a round, whatever the lease.</param>
-/// <param name="Answer">Told once.</param>
+/// <param name="Quorum">Whether a read requires a round in spite of a lease.</param>
+/// <param name="Answer">Called once.</param>
 internal sealed record SimulatedCall(int[] Keys, long WriteId, long? Expected, bool Quorum, Action<SimulatedAnswer> Answer);
 
 /// <summary>How a call ended.</summary>
@@ -17,7 +17,7 @@ internal enum SimulatedOutcome
     Unknown,
 }
 
-/// <summary>An answer. A failed condition is a read: <paramref name="Values"/> is what was found under the call's keys at <paramref name="Etag"/>.</summary>
+/// <summary>An answer. A failed condition is a read: <paramref name="Values"/> are the values of the call's keys at <paramref name="Etag"/>.</summary>
 internal readonly record struct SimulatedAnswer(SimulatedOutcome Outcome, Etag Etag, long[] Values)
 {
     public static SimulatedAnswer Of(SimulatedOutcome outcome) => new(outcome, Etag.None, []);

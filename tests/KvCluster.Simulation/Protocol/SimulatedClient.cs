@@ -1,8 +1,9 @@
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>One caller with one operation at a time: puts of one key or several, some conditional, reads and scans, over few keys so that callers meet.</summary>
+/// <summary>One caller with one operation at a time: puts of one or several keys, some of them conditional, reads and scans. There are few keys, so
+/// callers conflict.</summary>
 /// <param name="run">The run.</param>
-/// <param name="writesPercent">How many of its operations are writes: one that hardly writes stays with a leader that has been cut off.</param>
+/// <param name="writesPercent">The percentage of writes. A caller that hardly writes stays with a leader that was cut off.</param>
 internal sealed class SimulatedClient(SimulationRun run, int writesPercent)
 {
     private const long TimeoutUs = 700_000;
@@ -44,7 +45,7 @@ internal sealed class SimulatedClient(SimulationRun run, int writesPercent)
         return several ? [.. Enumerable.Range(0, run.Random.Next(2, Keys + 1)).Select(next => (first + next) % Keys)] : [first];
     }
 
-    // Late answers are judged as well: they are answers.
+    // Late answers are checked as well.
     private void Judge(int[] keys, long writeId, SimulatedAnswer answer, Etag floor)
     {
         run.Transcript.Answer(run.NowUs, answer.Outcome.ToString(), answer.Etag);

@@ -4,8 +4,8 @@ using KvCluster.V1;
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// Holds the shard's record and misbehaves on purpose: answers late or not at all, answers "unknown" for a transaction that happened, did not happen,
-/// or will happen seconds later, and drops watch events.
+/// Holds the shard's record and misbehaves on purpose: answers late or not at all, answers "unknown" for a transaction that was executed, was not, or
+/// will be seconds later, and drops watch events.
 /// </summary>
 internal sealed class SimulatedCoordinator(SimulationRun run, ShardRecord record)
 {
@@ -59,7 +59,7 @@ internal sealed class SimulatedCoordinator(SimulationRun run, ShardRecord record
         });
     }
 
-    /// <summary>A node has made the directory of a replica that the record gives it: says so in the record as it is now.</summary>
+    /// <summary>A node has created the directory of a replica in the record, and marks that in the current record.</summary>
     public void MarkCreated(ulong replica)
     {
         if (CreatedMark.On(Record, replica) is { } marked)

@@ -9,7 +9,7 @@ internal sealed class SimulatedNetwork(SimulationRun run)
 
     public void Cut(int from, int to) => _cut.Add((from, to));
 
-    /// <summary>Two nodes do not hear of each other.</summary>
+    /// <summary>Two nodes no longer hear each other.</summary>
     public void CutLink(int one, int other)
     {
         _cut.Add((one, other));
@@ -20,7 +20,7 @@ internal sealed class SimulatedNetwork(SimulationRun run)
 
     public void Heal() => _cut.Clear();
 
-    /// <summary>Two nodes hear of each other again, and of nobody else.</summary>
+    /// <summary>Two nodes hear each other again, and nobody else.</summary>
     public void HealLink(int one, int other)
     {
         _cut.Remove((one, other));
@@ -42,7 +42,7 @@ internal sealed class SimulatedNetwork(SimulationRun run)
         var delayUs = 20 + run.Random.NextInt64(late ? run.Conditions.LateUs : run.Conditions.DelayUs);
         run.After(delayUs, () =>
         {
-            // A cut also loses what is under way, except what is late: that comes whatever happens.
+            // A cut also drops frames in flight, except late ones, which arrive anyway.
             if ((!late && _cut.Contains((from, to))) || to > run.Replicas.Count)
                 return;
             run.Transcript.Frame(run.NowUs, (uint)from, (uint)to, frame);

@@ -130,7 +130,7 @@ internal sealed class SimulatedProcess
     {
         if (!Journal.TryFind(Published, out var covers) || Journal.Durable.Etag < Published || Published == Etag.None)
             return;
-        // A real checkpoint keeps the journal from the older meta page on; here the worst case, everything covered goes.
+        // A real checkpoint keeps the journal that the older meta page needs. Here, in the worst case, everything covered is dropped.
         _replica.Disk.Checkpoint = Tree.Copy();
         Journal.Trim(covers.Name);
     }
@@ -163,7 +163,7 @@ internal sealed class SimulatedProcess
     /// <summary>Happens after a while in this process, or not at all.</summary>
     public void After(long delayUs, Action action) => _run.After(delayUs, () => Later(action));
 
-    // As the node's disk does for a replica that is alone on it.
+    // As the node's disk does for a replica that has it alone.
     private void TellDisk()
     {
         if (Core.Pace.IsSlow == _diskIsSlow)
@@ -336,7 +336,7 @@ internal sealed class SimulatedProcess
         var bodies = send.Frame.PayloadCase == Frame.PayloadOneofCase.Append ? send.Frame.Append.Bodies : send.Frame.Tail.Bodies;
         var last = send.After;
         long bytes = 0;
-        // What precedes must be here, else the journal no longer reaches back that far.
+        // The preceding record must be here; otherwise the journal no longer reaches back that far.
         if (Journal.TryFind(send.After.Etag, out _))
         {
             foreach (var record in Journal.Behind(send.After.Etag))

@@ -4,7 +4,7 @@ using KvCluster.Replication.Log;
 
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>One resolved write of the simulated shard: the value put is the id of the write, so that every value tells where it comes from.</summary>
+/// <summary>One resolved write of the simulated shard. The value is the id of the write, so every value reveals its origin.</summary>
 internal readonly record struct SimulatedWrite(int Key, long WriteId);
 
 /// <summary>A record of the simulated journal with its body: header, writes, CRC-32C.</summary>

@@ -5,7 +5,7 @@ using KvCluster.V1;
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// One replica on one node: the real <see cref="ReplicaCore"/>, driven as the node drives it, over a journal and a control file in memory. What a crash
+/// One replica on one node: the real <see cref="ReplicaCore"/>, driven as the node drives it, over a journal and a control file in memory. State that
 /// leaves lives here; what it loses is a <see cref="SimulatedProcess"/>.
 /// </summary>
 internal sealed class SimulatedReplica
@@ -22,7 +22,7 @@ internal sealed class SimulatedReplica
         Id = id;
         Disk = new ReplicaDisk(run.Random, id);
         var drift = run.Conditions.DriftPermille;
-        // As far apart as is declared in every second run.
+        // In half of the runs as far apart as declared.
         DriftPermille = run.Random.Next(2) == 0 ? run.Random.Next(-drift, drift + 1) : run.Random.Next(2) == 0 ? drift : -drift;
         SyncUs = run.Conditions.SyncUs;
     }
@@ -38,25 +38,25 @@ internal sealed class SimulatedReplica
 
     public long SyncUs { get; set; }
 
-    /// <summary>How long it verifies a snapshot; 0: as long as it happens to.</summary>
+    /// <summary>How long it verifies a snapshot. 0 means a random time.</summary>
     public long VerifiesForUs { get; set; }
 
     public bool Up => _process is not null;
 
-    /// <summary>Checkpoints that it keeps for others.</summary>
+    /// <summary>The number of checkpoints that it keeps for others.</summary>
     public int Pins => _process?.Pins ?? 0;
 
     public bool Leads => _process is { Core.Role: ReplicaRole.Leader };
 
     public bool Stands => _process is { Core.Role: ReplicaRole.Candidate };
 
-    /// <summary>Its journal lacks nothing that it once acknowledged.</summary>
+    /// <summary>Its journal has everything that it ever acknowledged.</summary>
     public bool IsWhole => _process is not null && _process.Core.Role != ReplicaRole.Recovering;
 
     /// <summary>Its journal was damaged at some time.</summary>
     public bool LostTail { get; private set; }
 
-    /// <summary>The end of what is synced of its journal.</summary>
+    /// <summary>The end of its synced journal.</summary>
     public Etag Durable => Disk.Journal.Durable.Etag;
 
     public Etag Published => _process?.Published ?? Etag.None;
@@ -87,7 +87,7 @@ internal sealed class SimulatedReplica
         Disk.Crash();
     }
 
-    /// <summary>While it is down, the end of its journal goes: so much that the control file shows it.</summary>
+    /// <summary>While it is down, loses so much of the end of its journal that the control file reveals it.</summary>
     public void LoseTail()
     {
         if (!Disk.TryLoseTail())
@@ -96,7 +96,7 @@ internal sealed class SimulatedReplica
         _run.Trace($"node {Node} has lost its journal behind {Disk.Journal.Last.Name}");
     }
 
-    /// <summary>Stops the process as SIGSTOP does: everything that reaches it waits.</summary>
+    /// <summary>Stops the process as SIGSTOP does. Everything that reaches it waits.</summary>
     public void Pause(long forUs)
     {
         _run.Trace($"node {Node} is stopped for {forUs / 1000} ms");
@@ -119,7 +119,7 @@ internal sealed class SimulatedReplica
 
     public void Call(SimulatedCall call) => InProcess(process => process.Call(call));
 
-    /// <summary>An operator asks it to hand its leadership over.</summary>
+    /// <summary>An operator asks it to transfer its leadership.</summary>
     public void Transfer(ulong to) => InProcess(process => process.Step(new Event.TransferAsked(0, to)));
 
     /// <summary>An operator asks it, as the leader, to change the shard's replicas.</summary>
@@ -137,7 +137,7 @@ internal sealed class SimulatedReplica
             action();
     }
 
-    // Reaches the process that runs at that time, or none.
+    // Acts in the process that runs at that time, or not at all.
     private void InProcess(Action<SimulatedProcess> action) => Deliver(() =>
     {
         if (_process is not null)

@@ -5,7 +5,7 @@ using KvCluster.V1;
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// One run of one shard's replicas from one seed, on one thread: virtual time, faults, clients, and the checks. The same seed gives the same run, event
+/// One run of one shard's replicas from one seed, on one thread: virtual time, faults, clients, and checks. The same seed gives the same run, event
 /// by event.
 /// </summary>
 internal sealed class SimulationRun : ISimulation
@@ -14,10 +14,10 @@ internal sealed class SimulationRun : ISimulation
     private const long HealWithinUs = 30_000_000;
     private const int VotersMax = 5;
 
-    // Leaders that rest take part in so many seeds: more would leave less time to the rest of the protocol.
+    // One seed in this many has quiescent leaders. More would leave less time for the rest of the protocol.
     private const int RestsInOneOf = 4;
 
-    // And so do comparisons of digests.
+    // The same for comparisons of digests.
     private const int ComparesInOneOf = 3;
     private const int NodesMax = 12;
 
@@ -78,17 +78,17 @@ internal sealed class SimulationRun : ISimulation
 
     public SimulatedCoordinator Coordinator { get; }
 
-    /// <summary>All that ever were, each on a node of its own: those that were removed may still run and speak.</summary>
+    /// <summary>All replicas that ever existed, each on its own node. Removed ones may still run and send.</summary>
     public IReadOnlyList<SimulatedReplica> Replicas => _replicas;
 
     public HistoryChecker Checker { get; } = new();
 
     public long NowUs { get; private set; } = 1;
 
-    /// <summary>Faults are over; what is under way may still be late.</summary>
+    /// <summary>Faults are over. Messages in flight may still be late.</summary>
     public bool Healed { get; private set; }
 
-    /// <summary>The node that was last heard to lead.</summary>
+    /// <summary>The node of the last known leader.</summary>
     public int LeaderHint { get; set; } = 1;
 
     public int SnapshotsInstalled { get; set; }
@@ -118,12 +118,12 @@ internal sealed class SimulationRun : ISimulation
     public void OnAlarm(SimulatedReplica replica, string text)
     {
         Trace($"node {replica.Node} ALARM {text}");
-        // A tail that was lost is the one thing that may be told of.
+        // Only a lost tail may raise an alarm.
         if (!replica.LostTail)
             _alarms.Add(text);
     }
 
-    /// <summary>The protocol has decided something.</summary>
+    /// <summary>The protocol has made a decision.</summary>
     public void Reached(SimulatedReplica replica, Moment moment)
     {
         if (!Healed)
@@ -156,14 +156,14 @@ internal sealed class SimulationRun : ISimulation
         return text.ToString();
     }
 
-    /// <summary>Any of the scenario's faults, at this replica.</summary>
+    /// <summary>Injects any of the scenario's faults at this replica.</summary>
     public void FailSomething(SimulatedReplica replica)
     {
         if (!Healed && _mix.Length > 0)
             Do(DrawFault(), replica);
     }
 
-    /// <summary>Crashes a replica's node and starts it again.</summary>
+    /// <summary>Crashes a replica's node and restarts it.</summary>
     public void Restart(SimulatedReplica replica, long afterUs)
     {
         if (Healed || !replica.Up)
@@ -172,7 +172,7 @@ internal sealed class SimulationRun : ISimulation
         After(afterUs, () => Up(replica));
     }
 
-    /// <summary>Crashes a replica's node, which stays down until somebody starts it.</summary>
+    /// <summary>Crashes a replica's node, which stays down until it is started.</summary>
     public void Down(SimulatedReplica replica)
     {
         if (!Healed)
@@ -194,17 +194,17 @@ internal sealed class SimulationRun : ISimulation
             Up(replica);
     }
 
-    /// <summary>Nothing that this replica sends arrives until the network is healed.</summary>
+    /// <summary>Drops everything that this replica sends until the network is healed.</summary>
     public void CutOutwards(SimulatedReplica replica)
     {
         if (Healed)
             return;
-        Trace($"nothing from node {replica.Node} arrives any more");
+        Trace($"nothing from node {replica.Node} arrives");
         foreach (var other in Replicas.Where(other => other != replica))
             Network.Cut(replica.Node, other.Node);
     }
 
-    // As the transport does; what it misses, a resting leader's own beats must tell.
+    // As the transport does. What it misses, the heartbeats of a quiescent leader must reveal.
     private void WatchNodes()
     {
         foreach (var replica in Replicas.Where(replica => replica.Up).ToList())
@@ -221,7 +221,7 @@ internal sealed class SimulationRun : ISimulation
     private IEnumerable<SimulatedReplica> Members =>
         _replicas.Where(replica => Coordinator.Record.Replicas.Any(member => member.Replica == replica.Id));
 
-    /// <summary>Nodes make the directories of the replicas that the record gives them.</summary>
+    /// <summary>Nodes create the directories of the replicas that the record assigns to them.</summary>
     public void CreateReplicas()
     {
         foreach (var added in Coordinator.Record.Replicas.Where(replica => !replica.Created && replica.Node > _replicas.Count).ToList())
@@ -254,7 +254,7 @@ internal sealed class SimulationRun : ISimulation
         var first = Members.First();
         return Members.All(replica => replica.Up)
             && Members.Count(replica => replica.Leads) == 1
-            // Nothing is kept for anybody any more.
+            // No checkpoint is pinned for anybody any more.
             && Members.All(replica => replica.Published == Checker.Last && replica.SameStateAs(first) && replica.Pins == 0);
     }
 
@@ -348,7 +348,7 @@ internal sealed class SimulationRun : ISimulation
                 break;
             case Fault.HandOver:
                 var leader = Leader() ?? replica;
-                Trace($"node {leader.Node} is asked to hand over");
+                Trace($"node {leader.Node} is asked to transfer its leadership");
                 leader.Transfer(Random.Next(2) == 0 ? 0 : Any().Id);
                 break;
             case Fault.Checkpoint:
@@ -363,7 +363,7 @@ internal sealed class SimulationRun : ISimulation
         }
     }
 
-    // What is done to a node that is down does nothing.
+    // A fault has no effect on a node that is down.
     private bool TakesEffect(Fault fault, SimulatedReplica replica) => fault switch
     {
         Fault.Restart or Fault.Pause or Fault.Checkpoint => replica.Up,
@@ -392,7 +392,7 @@ internal sealed class SimulationRun : ISimulation
             return;
         Trace($"node {leader.Node} is asked for {change}");
         leader.Change(change);
-        // A learner that was added is soon made a voter.
+        // A learner is soon promoted.
         if (change is ReplicaChange.AddLearner)
         {
             After(Random.NextInt64(100_000, 1_500_000), () =>
@@ -412,7 +412,7 @@ internal sealed class SimulationRun : ISimulation
         After(Random.NextInt64(2_000_000), () => replica.SyncUs = Conditions.SyncUs);
     }
 
-    // One disk at a time: what a majority has lost, nobody can give back.
+    // One disk at a time, because nobody can restore what a majority has lost.
     private void LoseTail(SimulatedReplica replica)
     {
         if (!replica.Up || Members.Any(other => other.Up ? !other.IsWhole : other.LostTail))
@@ -442,7 +442,7 @@ internal sealed class SimulationRun : ISimulation
     private void IsolateInSteps(SimulatedReplica leader)
     {
         var first = Replicas[leader.Node % Replicas.Count];
-        Trace($"node {leader.Node} does not hear of node {first.Node} any more, and soon of nobody");
+        Trace($"node {leader.Node} no longer hears node {first.Node}, and soon nobody");
         Network.Cut(leader.Node, first.Node);
         Network.Cut(first.Node, leader.Node);
         After(Random.NextInt64(1_200_000, 2_500_000), () =>
@@ -463,7 +463,7 @@ internal sealed class SimulationRun : ISimulation
     {
         var group = Replicas.Where(_ => Random.Next(2) == 0).ToArray();
         var rest = Replicas.Except(group).ToArray();
-        Trace($"nodes {string.Join(' ', group.Select(replica => replica.Node))} and {string.Join(' ', rest.Select(replica => replica.Node))} do not hear of each other");
+        Trace($"nodes {string.Join(' ', group.Select(replica => replica.Node))} and {string.Join(' ', rest.Select(replica => replica.Node))} do not hear each other");
         foreach (var (left, right) in group.SelectMany(left => rest.Select(right => (left, right))))
         {
             Network.Cut(left.Node, right.Node);

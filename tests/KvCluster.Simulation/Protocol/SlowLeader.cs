@@ -1,15 +1,18 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// The disks of two of three nodes are slow by turns, now for some seconds, now for many, the first leader's among them; the third one's never is. A leader whose
-/// disk stays slow hands over within seconds, and a leadership moves only after its leader's disk turned slow: never because a disk is well again.
+/// The disks of two of three nodes, including the first leader's, are slow by turns, for some seconds or for many. The third disk is never slow. A
+/// leader whose disk stays slow transfers within seconds. A leadership moves only after its leader's disk became slow, never because a disk has
+/// recovered.
 /// </summary>
 internal sealed class SlowLeader : Adversary
 {
-    /// <summary>Many times what a majority needs, and much less than a second, which was called slow before.</summary>
+    /// <summary>Many times what a majority needs, and far below a second, the former limit for a slow disk.</summary>
     private const long SlowSyncUs = 30_000;
 
-    /// <summary>What a leader may take from the slow disk's first write to its last answer: three seconds of watching, a late sample, the hand-over.</summary>
+    /// <summary>
+    /// The maximum time from the slow disk's first write to the leader's last answer: three seconds of watching, a late sample, and the transfer.
+    /// </summary>
     private const long LeavesWithinUs = 6_000_000;
 
     private const long LookEveryUs = 50_000;
@@ -20,7 +23,7 @@ internal sealed class SlowLeader : Adversary
     private int _moves = -1;
     private int _mayMove;
 
-    /// <summary>Three voters, a calm network, and time for some turns; its own test gives it more.</summary>
+    /// <summary>Three voters, a calm network, and time for some turns. Its own test gives it more.</summary>
     public static Conditions Draw(Random random) => Conditions.ThreeVoters(random) with { DurationUs = 12_000_000, NarrowPermille = 0, DriftPermille = 0 };
 
     public override void Begin(SimulationRun run) => run.After(2_000_000, () =>
@@ -37,7 +40,7 @@ internal sealed class SlowLeader : Adversary
         if (moment != Moment.ServingStarted || _moves < 0)
             return;
         _moves++;
-        Violation.Unless(_moves <= _mayMove, Rule.GoesOn, $"node {replica.Node} leads by move {_moves}, after {_mayMove} turns of a leader's disk");
+        Violation.Unless(_moves <= _mayMove, Rule.GoesOn, $"node {replica.Node} leads after {_moves} moves, but only {_mayMove} leaders' disks became slow");
     }
 
     private void Turn(SimulationRun run)
@@ -50,7 +53,7 @@ internal sealed class SlowLeader : Adversary
         _leadsSlowSinceUs = -1;
         if (_slow is not null)
         {
-            run.Trace($"the disk of node {_slow.Node} turns slow");
+            run.Trace($"the disk of node {_slow.Node} becomes slow");
             _slow.SyncUs = SlowSyncUs;
             _mayMove += _slow.Leads ? 1 : 0;
         }

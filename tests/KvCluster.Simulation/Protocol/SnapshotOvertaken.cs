@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// A follower that its leader's journal does not reach back to is sent a snapshot, and verifies it for seconds. The leader dies meanwhile, and the next one, whose journal reaches
-/// further back, brings the follower beyond what the snapshot covers: it must not be installed any more.
+/// A leader's journal does not reach back to a follower, so it gets a snapshot and verifies it for seconds. The leader dies meanwhile. The next
+/// leader's journal reaches further back, and it takes the follower beyond what the snapshot covers. The snapshot must then not be installed.
 /// </summary>
 internal sealed class SnapshotOvertaken : Adversary
 {
@@ -15,7 +15,7 @@ internal sealed class SnapshotOvertaken : Adversary
         switch (moment)
         {
             case Moment.ServingStarted when _follower is null:
-                // Callers find the leader by and by.
+                // Callers find the leader after a while.
                 run.After(run.Random.NextInt64(300_000, 800_000), () => LeaveBehind(run, replica));
                 break;
             case Moment.Verifying when replica == _follower:

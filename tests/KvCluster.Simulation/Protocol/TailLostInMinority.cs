@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// A follower does not get the newest records, the other one acknowledges them and then loses them with the end of its journal, and the leader dies: the two that are
-/// left are a majority that lacks what was committed, and must not elect anybody.
+/// One follower does not get the newest records. The other acknowledges them and then loses them with the end of its journal, and the leader dies.
+/// The remaining two are a majority that lacks committed records, and must not elect anybody.
 /// </summary>
 internal sealed class TailLostInMinority : Adversary
 {
@@ -21,7 +21,7 @@ internal sealed class TailLostInMinority : Adversary
         run.Trace($"node {behind.Node} falls behind");
         run.Network.CutLink(behind.Node, leader.Node);
         run.Network.CutLink(behind.Node, loses.Node);
-        // Long enough for the control file of the other one to tell of what it acknowledged.
+        // Long enough for the other one's control file to record what it acknowledged.
         run.After(run.Random.NextInt64(1_500_000, 2_500_000), () =>
         {
             if (run.Healed || !loses.Up || !loses.IsWhole || !leader.Leads)

@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// A leader's change of its voters is in the record, and neither the leader nor the replica that left hears of it; the leader reaches that one alone, and the others elect the next
-/// leader by the record as it is. What the two acknowledge by the old record, nobody else has.
+/// A leader's change of its voters is in the record, but neither the leader nor the removed replica hears of it. The leader reaches only that
+/// replica, and the others elect the next leader by the current record. Nobody else has what those two acknowledge by the old record.
 /// </summary>
 internal sealed class VotersChangedUnheard : Adversary
 {
@@ -13,7 +13,7 @@ internal sealed class VotersChangedUnheard : Adversary
         if (moment != Moment.TransactionSent || !replica.Leads)
             return;
         var before = Voters(run);
-        // Who is to leave shows when the record is changed: none of them hears of that.
+        // The change of the record shows which replica leaves. None of them hears of it.
         foreach (var voter in before)
             run.Coordinator.CutOff(voter);
         run.After(RecordedWithinUs, () => Part(run, replica, before));
@@ -27,7 +27,7 @@ internal sealed class VotersChangedUnheard : Adversary
         int[] left = [.. before.Except(Voters(run))];
         if (left.Length == 0 || left.Contains(leader.Node) || !leader.Leads)
             return;
-        run.Trace($"node {leader.Node} leads, reaches node {left[0]} alone, and neither knows that this one has left");
+        run.Trace($"node {leader.Node} leads and reaches only node {left[0]}, and neither knows that this one was removed");
         run.Coordinator.CutOff(leader.Node);
         run.Coordinator.CutOff(left[0]);
         foreach (var other in run.Replicas.Where(other => other != leader && other.Node != left[0]))

@@ -1,8 +1,8 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
-/// A leader sends the transaction that changes its voters, and then reaches only the replica that is to come: whatever becomes of the transaction, the old voters must
-/// not miss what it acknowledges.
+/// A leader sends the transaction that changes its voters, and then reaches only the new replica. Whatever becomes of the transaction, the old voters
+/// must not lose what it acknowledges.
 /// </summary>
 internal sealed class VotersHalfChanged : Adversary
 {

@@ -14,8 +14,8 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 namespace KvCluster.Simulation.Cluster.Routing;
 
 /// <summary>
-/// Serves encoded calls at one node as its API does, by the same checks of shard and generation and with the same refusals, from replicas whose answers are looked at after each item
-/// of work instead of awaited.
+/// Serves encoded calls at one node as its API does, with the same checks of shard and generation and the same refusals. Answers of replicas are
+/// polled after each work item instead of awaited.
 /// </summary>
 internal sealed class NodeCalls(ClusterNode node)
 {
@@ -76,7 +76,7 @@ internal sealed class NodeCalls(ClusterNode node)
             request.Put(put.Key.Span, put.Value.Span);
     }
 
-    // As ShardLookup: the replica here that owns the key, if the caller means it and it can serve; else the caller is told.
+    // As ShardLookup does: the replica here that owns the key, if it is the shard that the caller means and can serve. Otherwise the caller is told.
     private ShardReplica? Find(ByteString key, Call call, ReadMode mode, Action<Reply> done)
     {
         var route = node.Map.Find(key.Span);
@@ -128,7 +128,7 @@ internal sealed class NodeCalls(ClusterNode node)
             : Refuse(call, ApiErrors.Of(result, replica.Route, node.Id))));
     }
 
-    // As ReadOpener. A replica that does not catch up says nothing: its caller's time for it ends.
+    // As ReadOpener does. A replica that does not catch up does not answer, and its caller's time for it ends.
     private void Read(ShardReplica replica, Call call, ReadOptions? options, ByteString[] keys, Action<GetResponse[]> answer, Action<Reply> done)
     {
         switch (options?.Mode ?? ReadMode.Leader)

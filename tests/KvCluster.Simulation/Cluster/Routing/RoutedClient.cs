@@ -8,15 +8,16 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Simulation.Cluster.Routing;
 
 /// <summary>
-/// A process with the real <see cref="KvClient"/>: its map with the prefix cache, its repetitions and deadlines, its sessions. One operation at a time, now and then very many; on keys of
-/// the shard that the run is about and of each node's own. What it is answered goes into the run's history like any caller's, and every call must end by its deadline.
+/// A process with the real <see cref="KvClient"/>: its map with the prefix cache, its retries and deadlines, its sessions. One operation at a time,
+/// sometimes very many, on keys of the shard under test and of each node's own shard. Its answers go into the run's history like any caller's, and
+/// every call must end by its deadline.
 /// </summary>
 internal sealed class RoutedClient : IDisposable
 {
     private const int Keys = 3;
     private const long TimeoutUs = 1_500_000;
 
-    // The longest pause between two attempts, and what a connection rounds up.
+    // The longest pause between two attempts, and the rounding of a connection.
     private const long SlackUs = 120_000;
 
     private readonly ClusterRun _run;
@@ -40,7 +41,7 @@ internal sealed class RoutedClient : IDisposable
         Network = new RoutedNetwork(run);
         var options = new KvClientOptions
         {
-            // At the first there may be nobody yet, or never.
+            // There may be no node at the first address yet, or never.
             Endpoints = [RoutedNetwork.AddressOf((uint)run.Random.Next(4) + 1), RoutedNetwork.AddressOf((uint)run.Random.Next(3) + 1)],
             Timeout = TimeSpan.FromMicroseconds(TimeoutUs),
         };
@@ -51,7 +52,7 @@ internal sealed class RoutedClient : IDisposable
 
     public RoutedNetwork Network { get; }
 
-    /// <summary>No write is open, and since all is healed it has read in every mode and from the shard of every node that is up.</summary>
+    /// <summary>No write is open, and since healing it has read in every mode and from the shard of every node that is up.</summary>
     public bool IsSettled => _openWrites == 0 && ModesToRead.Length == 0 && NodesToRead.Length == 0;
 
     public string State => $"caller {Number}: {_open} calls are open, {Network.Refreshes} refreshes; since healing it has not read {string.Join(' ', ModesToRead)}, nor from nodes {string.Join(' ', NodesToRead)}";
@@ -80,7 +81,8 @@ internal sealed class RoutedClient : IDisposable
         }, () => _run.Time.After(_run.Random.NextInt64(200, _run.Healed ? 60_000 : 20_000), Next));
     }
 
-    // First what has to be read, in turn: drawn at random among calls to nodes that never come up, each of which takes all its time, one in some thousand callers missed it.
+    // Required reads come first, in turn. When they were drawn at random among calls to nodes that never start, each of which takes its whole time,
+    // one in some thousand callers missed one.
     private Task AfterHealingAsync() =>
         ModesToRead is [var mode, ..] ? ReadAsync(mode)
         : NodesToRead is { Length: > 0 } nodes ? OfNeighbourAsync(nodes[_run.Random.Next(nodes.Length)])
@@ -93,7 +95,7 @@ internal sealed class RoutedClient : IDisposable
         _run.Trace($"caller {Number} makes {left} calls at once");
         for (var call = _run.Conditions.CallsAtOnce; call > 0; call--)
         {
-            // Sessions have room for some thousands.
+            // Sessions have places for some thousands.
             Begin(call <= 100 && _mayWriteMany ? WriteAsync() : ReadAsync(KvReadMode.Leader), () =>
             {
                 if (--left == 0)
@@ -131,7 +133,7 @@ internal sealed class RoutedClient : IDisposable
     private async Task WriteAsync()
     {
         var keys = _run.Random.Next(4) == 0 ? [0, 1, 2] : new[] { _run.Random.Next(Keys) };
-        // The history tells one that is identified by its caller from one that the client library identifies: of this one there is one answer.
+        // The history distinguishes writes identified by their caller from those that the client library identifies, which get a single answer.
         var write = _history.Begin(keys, deletes: false, sizeof(long), DrawCondition(keys[0]), 0, 0);
         var request = new KvWrite();
         if (write.Condition is { } condition)
@@ -203,7 +205,7 @@ internal sealed class RoutedClient : IDisposable
             _modesRead.Add(mode);
     }
 
-    // Its only writer, one call at a time: what it reads is the last write acknowledged, or a later one of unknown outcome.
+    // This caller is the only writer, one call at a time. So it reads the last acknowledged write, or a later one of unknown outcome.
     private async Task OfNeighbourAsync(uint node)
     {
         var (acknowledged, sent) = _ofNeighbours.GetValueOrDefault(node);
@@ -226,7 +228,7 @@ internal sealed class RoutedClient : IDisposable
         }
         catch (KvUnavailableException unavailable)
         {
-            // Its node is down, or cut off.
+            // Its node is down or cut off.
             _run.Trace($"caller {Number}: a read of the shard of node {node} fails: {unavailable.Message}");
         }
     }
@@ -247,7 +249,7 @@ internal sealed class RoutedClient : IDisposable
         }
         catch (KvUnavailableException)
         {
-            // Certainly not applied: the history holds it to that.
+            // Certainly not applied, and the history checks that.
             return (WriteOutcome.NotLeader, Etag.None);
         }
     }

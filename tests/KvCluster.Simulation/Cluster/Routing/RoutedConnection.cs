@@ -4,8 +4,8 @@ using KvCluster.V1;
 namespace KvCluster.Simulation.Cluster.Routing;
 
 /// <summary>
-/// The exchange of one process with one node, as <see cref="NodeConnection"/> keeps it: calls are answered, by their deadline at the latest, or told that the stream broke and
-/// whether they may have arrived; after that calls fail at once for a moment that grows.
+/// The exchange of one process with one node, like <see cref="NodeConnection"/>. A call is answered, ends at its deadline, or is told that the stream
+/// broke and whether it may have arrived. After a break calls fail at once, for a time that grows.
 /// </summary>
 internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, ClusterNode node) : INodeConnection
 {
@@ -38,7 +38,7 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
             Generation = call.Generation,
             TimeoutMs = (uint)Math.Clamp(leftUs / 1_000, 1, uint.MaxValue),
         };
-        // Whoever waits goes on in the step that ends the wait, on the run's thread.
+        // A waiting caller continues in the step that ends its wait, on the run's thread.
         var open = new Open(message, call, new TaskCompletionSource<CallAnswer>());
         _open.Add(message.Id, open);
         run.Time.After(20 + run.Random.NextInt64(300), () => Arrive(open));
@@ -47,7 +47,7 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
         return new ValueTask<CallAnswer>(open.Answer.Task);
     }
 
-    /// <summary>The stream breaks: what is open may have arrived, and nothing is answered any more.</summary>
+    /// <summary>The stream breaks. Open calls may have arrived, and none is answered any more.</summary>
     public void Break(string why)
     {
         if (_connected || _open.Count > 0)
@@ -60,7 +60,7 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
         return ValueTask.CompletedTask;
     }
 
-    // Also when the stream has broken since.
+    // Also if the stream has broken since.
     private void Arrive(Open open)
     {
         if (network.IsCut(Node.Id))
@@ -74,7 +74,7 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
         _connected = true;
         Node.Serve(open.Message, reply =>
         {
-            // Through bytes, as on a wire.
+            // Encoded and decoded, as on a wire.
             var copy = Reply.Parser.ParseFrom(Google.Protobuf.MessageExtensions.ToByteArray(reply));
             run.Time.After(20 + run.Random.NextInt64(!run.Healed && run.Chance(LatePermille) ? 2_000_000 : 300), () =>
             {
@@ -90,7 +90,7 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
         _brokenUs = run.NowUs;
         _pausedUntilUs = run.NowUs + _pauseUs;
         _connected = false;
-        // Their callers go on at once and may call again.
+        // Their callers continue at once and may call again.
         foreach (var open in _open.Values.ToArray())
             Complete(open, new CallAnswer(null, sent && run.Bug != InjectedBug.SentIsUnsent, why, false));
     }

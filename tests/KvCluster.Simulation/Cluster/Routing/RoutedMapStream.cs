@@ -5,7 +5,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster.Routing;
 
-/// <summary>The map's stream of one node to one process: first all that the node knows, then what is new. Ends with an error.</summary>
+/// <summary>The map stream of one node to one process: first everything that the node knows, then the changes. Ends with an error.</summary>
 internal sealed class RoutedMapStream(ClusterRun run, RoutedNetwork network, ClusterNode node)
 {
     private static readonly NodeIdentity Identity = new("simulated", "1", 1, 1, "http://simulated:1");
@@ -17,7 +17,7 @@ internal sealed class RoutedMapStream(ClusterRun run, RoutedNetwork network, Clu
 
     public ClusterNode Node { get; } = node;
 
-    /// <summary>Asks for it.</summary>
+    /// <summary>Opens the stream.</summary>
     public void Open() => run.Time.After(20 + run.Random.NextInt64(2_000), () =>
     {
         if (!Node.IsUp && !network.IsCut(Node.Id))
@@ -27,23 +27,23 @@ internal sealed class RoutedMapStream(ClusterRun run, RoutedNetwork network, Clu
     });
 
     /// <summary>The next message.</summary>
-    /// <exception cref="RpcException">It broke.</exception>
+    /// <exception cref="RpcException">The stream broke.</exception>
     public Task<ShardMap> NextAsync()
     {
         if (_maps.TryDequeue(out var map))
             return Task.FromResult(map);
-        // Whoever waits goes on in the step that ends the wait, on the run's thread.
+        // A waiting caller continues in the step that ends its wait, on the run's thread.
         _waiting = new TaskCompletionSource<ShardMap>();
         if (_broken is not null)
             _waiting.SetException(Failure(_broken));
         return _waiting.Task;
     }
 
-    /// <summary>Sends what the node knows and this stream has not told yet.</summary>
+    /// <summary>Sends what the node knows and this stream has not sent yet.</summary>
     public void Tell()
     {
         var current = Node.Map;
-        // A node that knows of nothing yet says nothing.
+        // A node that knows nothing yet sends nothing.
         if (!_opened || _broken is not null || network.IsCut(Node.Id) || !Node.IsUp || current == ShardDirectorySnapshot.Empty)
             return;
         var map = _sent is null ? current.Describe(Identity) : current.Since(_sent, Identity);

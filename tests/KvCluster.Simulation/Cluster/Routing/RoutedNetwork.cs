@@ -5,22 +5,22 @@ using KvCluster.V1;
 namespace KvCluster.Simulation.Cluster.Routing;
 
 /// <summary>
-/// One process's way to all nodes, in simulated time: the connections and map streams that its <see cref="CallRouter"/> asks for. They break with the node's
-/// process, or because a fault says so; what is sent over a link that is cut arrives nowhere, and nobody is told before the stream's keep-alive runs out.
+/// One process's connections to all nodes, in simulated time: the exchanges and map streams of its <see cref="CallRouter"/>. They break with the
+/// node's process or by a fault. Messages over a cut link are dropped, and nobody is told before the stream's keep-alive ends.
 /// </summary>
 internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
 {
-    // The transport's own are two seconds without an answer to a ping; calls of a run have as long in all.
+    // The real transport waits two seconds for the answer to a ping. Calls of a run have only that long in all.
     private const long KeepAliveUs = 400_000;
 
     private readonly HashSet<uint> _cut = [];
     private readonly List<RoutedConnection> _connections = [];
     private RoutedMapStream? _stream;
 
-    /// <summary>Streams of the map that were opened.</summary>
+    /// <summary>The number of map streams opened.</summary>
     public int Refreshes { get; private set; }
 
-    /// <summary>Links on which nothing arrives for now.</summary>
+    /// <summary>Links on which everything is dropped for now.</summary>
     public bool IsCut(uint node) => _cut.Contains(node);
 
     public static string AddressOf(uint node) => $"http://node{node}:1";
@@ -52,7 +52,7 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
         }
     }
 
-    /// <summary>Nothing arrives from or at these nodes until <see cref="Heal"/>.</summary>
+    /// <summary>Drops everything from and to these nodes until <see cref="Heal"/>.</summary>
     public void Cut(IEnumerable<uint> nodes)
     {
         _cut.UnionWith(nodes);
@@ -61,13 +61,13 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
 
     public void Heal() => _cut.Clear();
 
-    /// <summary>Every stream breaks; what was sent over it arrives, its answers do not.</summary>
+    /// <summary>Breaks every stream. Requests already sent arrive, their answers do not.</summary>
     public void BreakAll() => BreakWhere(_ => true, "connection reset");
 
-    /// <summary>A node's process has ended: its streams do where that is heard of.</summary>
+    /// <summary>A node's process has ended. Its streams break where that is noticed.</summary>
     public void Ended(uint node) => run.Time.After(20 + run.Random.NextInt64(300), () => BreakWhere(other => other == node && !IsCut(node), "connection reset"));
 
-    /// <summary>What a node knows of the map has changed.</summary>
+    /// <summary>A node's knowledge of the map has changed.</summary>
     public void MapChanged(uint node)
     {
         if (_stream is { } stream && stream.Node.Id == node)
